@@ -1,0 +1,37 @@
+# Every target sets up what it needs; all that must be there is python3 (3.11 or later) and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint bench clean
+
+help: ## say what the targets do
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two minutes
+	$(BIN)/pansketch-demo $(DEMO_OPTIONS)
+
+test: $(VENV)/.test ## all tests
+	$(BIN)/pytest $(TEST_OPTIONS)
+
+lint: $(VENV)/.test ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
+	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
+
+clean: ## remove the environment and everything that was produced
+	rm -rf $(VENV) out var build *.egg-info
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "pansketch needs Python 3.11 or later; try make PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "no venv module: install it (Debian: apt install python3-venv)" >&2; exit 2; }
+
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	@echo "installing pansketch[$*] into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

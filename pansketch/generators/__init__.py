@@ -1,0 +1,1 @@
+"""What merged releases become: generators of synthetic records that also answer queries."""

@@ -1,0 +1,114 @@
+"""What is promised about one protected unit, in exact integers.
+
+Neighbouring streams differ by adding or removing one unit (unbounded differential privacy). Budgets
+are integers of micro-epsilon, so that a ledger adds them without rounding.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Literal, get_args
+
+Unit = Literal["reading"]
+Intrusion = Literal["silent", "announced"]
+
+MICRO = 1_000_000
+# Shares of a budget are whole pico-epsilon: fine enough for any level, exact in every sum.
+PICO_PER_MICRO = 1_000_000
+HIGHEST_EPSILON = 100
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What a configuration asks for.
+
+    `epsilon`: the joint loss of one unit in one window, whatever is seized or published.
+    `unit`: what neighbouring streams differ in. `intrusion`: "silent" covers one snapshot that the
+    device never notices while it goes on publishing; "announced" covers a device that is taken and
+    publishes no more, and snapshots it knows of. Raises ValueError on anything else.
+    """
+
+    epsilon: float
+    unit: Unit = "reading"
+    intrusion: Intrusion = "silent"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float):
+            raise ValueError(f"epsilon must be a number, not {type(self.epsilon).__name__}")
+        if not 1 / MICRO <= self.epsilon <= HIGHEST_EPSILON:
+            raise ValueError(
+                f"epsilon must lie between 0.000001 and {HIGHEST_EPSILON}, not {self.epsilon:g}"
+            )
+        if self.unit not in get_args(Unit):
+            raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {self.unit!r}")
+        if self.intrusion not in get_args(Intrusion):
+            known = ", ".join(get_args(Intrusion))
+            raise ValueError(f"intrusion must be one of {known}, not {self.intrusion!r}")
+
+    @property
+    def epsilon_micro(self) -> int:
+        """Epsilon in whole micro-epsilon, rounded down: the noise is never smaller than asked
+        for."""
+        return int(Fraction(str(self.epsilon)) * MICRO)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What holds for one unit in one window of one stream.
+
+    `state_micro` is what a snapshot of the state alone is calibrated to, `release_micro` the
+    fresh noise of the release (0: none is added). `epsilon_micro` bounds snapshot and release
+    jointly: for linear counters a reading arrives either before or after the snapshot, so it is
+    their maximum.
+    """
+
+    unit: Unit
+    intrusion: Intrusion
+    state_micro: int
+    release_micro: int
+    delta: float = 0.0
+
+    @classmethod
+    def of_linear_counters(cls, privacy: Privacy) -> "Guarantee":
+        micro = privacy.epsilon_micro
+        fresh = micro if privacy.intrusion == "silent" else 0
+        return cls(privacy.unit, privacy.intrusion, micro, fresh)
+
+    @property
+    def epsilon_micro(self) -> int:
+        return max(self.state_micro, self.release_micro)
+
+    @property
+    def epsilon(self) -> float:
+        return self.epsilon_micro / MICRO
+
+    @property
+    def draws(self) -> int:
+        """Independent noise draws inside one release: 2 in silent mode, 1 in announced mode."""
+        return 2 if self.release_micro else 1
+
+    def __str__(self) -> str:
+        covered = {
+            "silent": "the release and one unnoticed snapshot of the device, jointly",
+            "announced": "the release, or a snapshot of a device that publishes no more",
+        }[self.intrusion]
+        return (
+            f"epsilon {self.epsilon:g} per {self.unit} per window (add or remove one), "
+            f"delta {self.delta:g}, intrusion {self.intrusion}: {covered}"
+        )
+
+
+def split_budget(epsilon_micro: int, squared_weights: list[Fraction]) -> list[Fraction]:
+    """Shares of a budget proportional to the square roots of the weights; they sum to it exactly.
+
+    Integer square roots, so that every machine computes the same shares. Raises ValueError when a
+    share would vanish.
+    """
+    roots = [isqrt(int(weight * (1 << 80))) for weight in squared_weights]
+    pico = epsilon_micro * PICO_PER_MICRO
+    shares = [pico * root // sum(roots) for root in roots]
+    # What the rounding left over goes where the budget is largest, and harms the proportions least.
+    shares[shares.index(max(shares))] += pico - sum(shares)
+    if min(shares) <= 0:
+        raise ValueError("epsilon is too small to be shared among so many levels")
+    return [Fraction(share, MICRO * PICO_PER_MICRO) for share in shares]

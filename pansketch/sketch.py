@@ -1,0 +1,121 @@
+"""The three words: Spec (public) -> Sketch (secret, single use) -> Release (public).
+
+A spec is frozen configuration and may be logged. A sketch holds counts and noise as one number and
+offers nothing but `update_many` and `release`. A release is integers, read-only, and knows what is
+inside it, so that nothing is merged twice.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.noise import Entropy
+from pansketch.privacy import Guarantee
+
+
+class SketchClosed(RuntimeError):
+    """The sketch has been released: a window is released once, and takes no readings afterwards."""
+
+
+class MergeError(ValueError):
+    """These releases do not belong into one sum; the text says why."""
+
+
+@dataclass(frozen=True, order=True)
+class WindowId:
+    """Public label of one release: window [start, end) of a device's stream, in Unix seconds."""
+
+    device: str
+    stream: str
+    sequence: int
+    start: int = 0
+    end: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What makes a release unique."""
+        return self.device, self.stream, self.sequence
+
+
+class Sketch(Protocol):
+    """Secret state of one stream in one window. `repr` shows the spec and never the state."""
+
+    def update_many(self, readings: npt.NDArray[np.float64]) -> None: ...
+    def release(self, rng: Entropy, window: WindowId | None = None) -> "Release": ...
+    def rerandomise(self, rng: Entropy) -> None: ...
+
+
+class Spec(Protocol):
+    """Public description of a sketch. Equal fingerprints mean releases that add up."""
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def fingerprint(self) -> bytes: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Lengths of the runs of counters that share one noise scale, in their order."""
+        ...
+
+    def start(self, rng: Entropy) -> Sketch: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What leaves a device: noisy integer counters and the windows they stand for.
+
+    `counters`: int64[sum(spec.blocks)], read-only. Two releases add up to one that stands for both.
+    """
+
+    spec: Spec
+    windows: tuple[WindowId, ...]
+    counters: npt.NDArray[np.int64] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.counters.dtype != np.int64 or self.counters.shape != (sum(self.spec.blocks),):
+            raise ValueError("the counters of a release must be int64, one for each of its spec's")
+        self.counters.flags.writeable = False
+
+    def __add__(self, other: "Release") -> "Release":
+        return merge([self, other])
+
+    def split(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The counters block by block."""
+        start = 0
+        for length in self.spec.blocks:
+            yield self.counters[start : start + length]
+            start += length
+
+
+def merge(releases: Iterable[Release]) -> Release:
+    """The sum of releases of one spec: commutative, associative, and closed.
+
+    Raises MergeError for no releases, for different specs, and for a window that is in two of them.
+    """
+    spec: Spec | None = None
+    total = np.zeros(0, np.int64)
+    windows: dict[tuple[str, str, int], WindowId] = {}
+    for release in releases:
+        if spec is None:
+            spec, total = release.spec, np.zeros_like(release.counters)
+        if release.spec.fingerprint != spec.fingerprint:
+            raise MergeError(
+                "releases of different specs do not merge; add their estimates instead"
+            )
+        for window in release.windows:
+            if window.key in windows:
+                raise MergeError(
+                    f"window {window.sequence} of {window.device}/{window.stream} is in there twice"
+                )
+            windows[window.key] = window
+        total += release.counters
+    if spec is None:
+        raise MergeError("nothing to merge: no release was given")
+    return Release(spec, tuple(sorted(windows.values())), total)

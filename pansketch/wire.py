@@ -1,0 +1,126 @@
+"""Releases as bytes, and back. The format is a promise: docs/wire-format.md, tests/vectors.
+
+    magic "PANS" | version, 1 byte | BLAKE2b-64 of the body, 8 bytes | body
+
+The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end],
+...], [[low bits, remainders, quotients], ...]], with a Rice-coded entry for each block of
+counters. A decoder accepts exactly what the encoder writes, and nothing beside it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from pansketch import rice
+from pansketch.hashing import digest
+from pansketch.sketch import Release, Spec, WindowId
+
+MAGIC = b"PANS"
+VERSION = 1
+CHECKSUM_BYTES = 8
+HEADER_BYTES = len(MAGIC) + 1 + CHECKSUM_BYTES
+MOST_BYTES = 64 << 20
+MOST_TEXT = 256
+
+
+class WireError(ValueError):
+    """These bytes are not a release that can be used.
+
+    `reason`: "size", "magic", "version", "checksum", "malformed" or "fingerprint".
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a release says of itself, read without its spec."""
+
+    version: int
+    family: str
+    fingerprint: bytes
+    windows: tuple[WindowId, ...]
+
+
+def encode(release: Release) -> bytes:
+    """The bytes of a release: a function of its public integers and labels only."""
+    windows = [[w.device, w.stream, w.sequence, w.start, w.end] for w in release.windows]
+    blocks = [list(rice.encode(block)) for block in release.split()]
+    body: bytes = msgpack.packb([release.spec.family, release.spec.fingerprint, windows, blocks])
+    return MAGIC + bytes([VERSION]) + digest(body, CHECKSUM_BYTES) + body
+
+
+def decode(data: bytes, spec: Spec) -> Release:
+    """The release that `data` holds, if it was made under `spec`. Raises WireError."""
+    header, blocks = _open(data)
+    if header.fingerprint != spec.fingerprint or header.family != spec.family:
+        raise WireError("fingerprint", "the release was made under another specification")
+    if len(blocks) != len(spec.blocks):
+        raise WireError("malformed", "the release has another number of blocks than its spec")
+    counters = [_block(entry, size) for entry, size in zip(blocks, spec.blocks, strict=True)]
+    release = Release(spec, header.windows, np.concatenate(counters))
+    # One release has one encoding: anything else could carry a message beside the counters.
+    if encode(release) != data:
+        raise WireError("malformed", "the release is not in its canonical encoding")
+    return release
+
+
+def peek(data: bytes) -> Header:
+    """The header of a release whose checksum holds. Raises WireError."""
+    return _open(data)[0]
+
+
+def _open(data: bytes) -> tuple[Header, list[Any]]:
+    if len(data) > MOST_BYTES:
+        raise WireError("size", f"a release of {len(data)} bytes is longer than {MOST_BYTES}")
+    if len(data) < HEADER_BYTES:
+        raise WireError("size", f"{len(data)} bytes are too few for a release")
+    if data[: len(MAGIC)] != MAGIC:
+        raise WireError("magic", "this is not a release: it does not begin with PANS")
+    if data[len(MAGIC)] != VERSION:
+        raise WireError(
+            "version", f"wire format {data[len(MAGIC)]} is not known here, only {VERSION}"
+        )
+    body = data[HEADER_BYTES:]
+    if digest(body, CHECKSUM_BYTES) != data[HEADER_BYTES - CHECKSUM_BYTES : HEADER_BYTES]:
+        raise WireError("checksum", "the release is damaged: its checksum does not match")
+    try:
+        family, fingerprint, windows, blocks = msgpack.unpackb(
+            body, strict_map_key=True, max_ext_len=0, max_map_len=0
+        )
+        if not (
+            isinstance(family, str) and isinstance(fingerprint, bytes) and len(fingerprint) == 8
+        ):
+            raise ValueError("family or fingerprint")
+        if not (isinstance(windows, list) and windows and isinstance(blocks, list)):
+            raise ValueError("windows or blocks")
+        return Header(VERSION, family, fingerprint, tuple(map(_window, windows))), blocks
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise WireError("malformed", f"the release is malformed: {type(error).__name__}") from None
+
+
+def _window(entry: Any) -> WindowId:
+    device, stream, sequence, start, end = entry
+    for text in (device, stream):
+        if not isinstance(text, str) or len(text) > MOST_TEXT:
+            raise ValueError("device or stream")
+    for number in (sequence, start, end):
+        if type(number) is not int or not -(1 << 62) < number < 1 << 63:
+            raise ValueError("sequence or time")
+    return WindowId(device, stream, sequence, start, end)
+
+
+def _block(entry: Any, size: int) -> Any:
+    try:
+        low_bits, remainders, quotients = entry
+        if type(low_bits) is not int or not isinstance(remainders, bytes):
+            raise ValueError("types")
+        if not isinstance(quotients, bytes):
+            raise ValueError("types")
+        return rice.decode(low_bits, remainders, quotients, size)
+    except (ValueError, TypeError):
+        raise WireError("malformed", "a block of counters is malformed") from None

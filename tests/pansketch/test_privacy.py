@@ -1,0 +1,76 @@
+"""Budgets: exact shares, refusals, and what a guarantee says."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pansketch import Privacy
+from pansketch.privacy import Guarantee, split_budget
+
+
+@given(
+    st.integers(1, 10**8),
+    st.lists(
+        st.fractions(min_value=Fraction(1, 1 << 30), max_value=1 << 20), min_size=1, max_size=40
+    ),
+)
+def test_shares_sum_to_the_budget_exactly(micro, weights):
+    try:
+        shares = split_budget(micro, weights)
+    except ValueError:
+        # Refused, and rightly: the least weight would get less than a pico-epsilon.
+        assert (
+            micro * 10**6 * float(min(weights)) ** 0.5 / sum(float(w) ** 0.5 for w in weights) < 2
+        )
+        return
+    assert sum(shares) == Fraction(micro, 10**6)
+    assert min(shares) > 0
+
+
+def test_shares_follow_the_square_roots_of_the_weights():
+    shares = split_budget(1_000_000, [Fraction(1), Fraction(4), Fraction(9)])
+    assert [round(float(share), 9) for share in shares] == [round(x / 6, 9) for x in (1, 2, 3)]
+
+
+def test_a_vanishing_share_is_refused():
+    with pytest.raises(ValueError, match="too small"):
+        split_budget(1, [Fraction(1), Fraction(1, 1 << 60)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"epsilon": 0}, "between"),
+        ({"epsilon": -1}, "between"),
+        ({"epsilon": float("nan")}, "between"),
+        ({"epsilon": 101}, "between"),
+        ({"epsilon": True}, "number"),
+        ({"epsilon": "1"}, "number"),
+        ({"epsilon": 1, "unit": "person"}, "unit"),
+        ({"epsilon": 1, "intrusion": "loud"}, "intrusion"),
+    ],
+)
+def test_nonsense_is_refused(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        Privacy(**wrong)
+
+
+def test_epsilon_is_never_rounded_up():
+    assert Privacy(epsilon=0.1).epsilon_micro == 100_000
+    assert Privacy(epsilon=0.1234567).epsilon_micro == 123_456
+
+
+def test_joint_loss_of_linear_counters_is_the_maximum_not_the_sum():
+    silent = Guarantee.of_linear_counters(Privacy(epsilon=0.5))
+    announced = Guarantee.of_linear_counters(Privacy(epsilon=0.5, intrusion="announced"))
+    assert (silent.epsilon, silent.draws) == (0.5, 2)
+    assert (announced.epsilon, announced.draws) == (0.5, 1)
+
+
+def test_a_guarantee_reads_as_one_line_with_every_term():
+    text = str(Guarantee.of_linear_counters(Privacy(epsilon=0.5)))
+    for term in ("epsilon 0.5", "per reading", "per window", "add or remove", "delta 0", "silent"):
+        assert term in text
+    assert "\n" not in text
