@@ -1,0 +1,1 @@
+"""One YAML file per device class: memory, rate, outbox and default sketch sizes."""

@@ -1,0 +1,111 @@
+"""The small JSON messages beside the releases: the collector's Ack, the device's Status.
+
+Both are strict: an unknown key, a wrong type, a text that is too long or a message beyond its size
+limit is refused, on the way out as on the way in.
+"""
+
+import re
+from hashlib import blake2b
+from typing import Literal, Self, TypeVar
+
+import msgspec
+
+from fleet.ids import ID_RULE, is_id
+
+ACK_LIMIT_BYTES = 2048
+STATUS_LIMIT_BYTES = 65536
+MOST_SEQUENCE = 2**63 - 1
+MOST_WINDOW_SECONDS = 10 * 366 * 86400
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{0,300}")
+_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+
+def digest(payload: bytes) -> str:
+    """Names the exact bytes of one release: BLAKE2b-128 in 32 hexadecimal digits."""
+    return blake2b(payload, digest_size=16).hexdigest()
+
+
+class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of one release. Raises ValueError when a field is not what it should be."""
+
+    stream: str
+    sequence: int
+    digest: str
+    status: Literal["stored", "duplicate", "refused"]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _expect(is_id(self.stream), f"stream must be {ID_RULE}")
+        _expect(0 <= self.sequence <= MOST_SEQUENCE, "sequence must be a 63-bit whole number")
+        _expect(_DIGEST.fullmatch(self.digest), "digest must be 32 hexadecimal digits")
+        _expect(_LINE.fullmatch(self.reason), "reason must be one line of at most 300 characters")
+
+    def encode(self) -> bytes:
+        return _encode(self, ACK_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Ack."""
+        return _decode(data, cls, ACK_LIMIT_BYTES)
+
+
+class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window."""
+
+    fingerprint: str
+    guarantee: str
+    window_seconds: int
+
+    def __post_init__(self) -> None:
+        _expect(
+            _FINGERPRINT.fullmatch(self.fingerprint), "fingerprint must be 16 hexadecimal digits"
+        )
+        _expect(
+            _LINE.fullmatch(self.guarantee), "guarantee must be one line of at most 300 characters"
+        )
+        _expect(1 <= self.window_seconds <= MOST_WINDOW_SECONDS, "window_seconds is out of range")
+
+
+class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device's presence. `session` is new at each start, so that a stale will can be told."""
+
+    state: Literal["online", "offline"]
+    session: str
+    streams: dict[str, StreamBirth]
+
+    def __post_init__(self) -> None:
+        _expect(_SESSION.fullmatch(self.session), "session must be 1 to 64 letters, digits and -")
+        _expect(all(map(is_id, self.streams)), f"streams must be named by {ID_RULE}")
+
+    def encode(self) -> bytes:
+        return _encode(self, STATUS_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Status."""
+        return _decode(data, cls, STATUS_LIMIT_BYTES)
+
+
+def _expect(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def _encode(message: msgspec.Struct, limit_bytes: int) -> bytes:
+    data = msgspec.json.encode(message)
+    _expect(len(data) <= limit_bytes, f"message is larger than {limit_bytes} bytes")
+    return data
+
+
+def _decode(data: bytes, kind: type[Message], limit_bytes: int) -> Message:
+    name = kind.__name__.lower()
+    _expect(len(data) <= limit_bytes, f"{name} is larger than {limit_bytes} bytes")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ValueError(f"no {name}: {' '.join(str(error).split())[:200]}") from None

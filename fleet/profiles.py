@@ -1,0 +1,90 @@
+"""Firmware profiles: what a class of devices can hold and how large its sketches are by default."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from fleet.document import Document, KeyPath, parse
+from fleet.interpolation import Filled
+from fleet.quantities import size_bytes
+from fleet.schema import PROFILE_TEXTS, ProfileSection, ProfileSketchSection, section
+
+DEFAULT_PROFILE = "generic-linux"
+
+
+@dataclass(frozen=True)
+class SketchSizes:
+    """Default sizes of a hierarchy; the names are HierarchySpec's."""
+
+    depth: int
+    k: int
+    width: int
+    rows: int
+    fanout: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One device class. `sketch_memory_bytes` bounds the states of all streams together."""
+
+    name: str
+    description: str
+    process_memory_bytes: int
+    sketch_memory_bytes: int
+    readings_per_second: float
+    outbox_bytes: int
+    sketch: SketchSizes
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """The names of all profiles, in alphabetical order."""
+    names = (entry.name for entry in files("firmware_profiles").iterdir())
+    return tuple(sorted(n.removesuffix(".yaml") for n in names if n.endswith(".yaml")))
+
+
+@cache
+def load_profile(name: str) -> Profile:
+    """The profile of that name. Raises KeyError: there is none, ConfigError: it is broken."""
+    if name not in known():
+        raise KeyError(name)
+    text = files("firmware_profiles").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return read_profile(name, text)
+
+
+@cache
+def every() -> tuple[Profile, ...]:
+    """All profiles, in alphabetical order."""
+    return tuple(load_profile(name) for name in known())
+
+
+def read_profile(name: str, text: str) -> Profile:
+    """A profile from the text of its file. Raises ConfigError."""
+    document = parse(text, f"firmware_profiles/{name}.yaml", _as_written, PROFILE_TEXTS)
+    raw = section(document, "", document.value, ProfileSection)
+    sketch = section(document, "sketch", raw.sketch, ProfileSketchSection)
+    if not 0 < raw.readings_per_second < 1e9:
+        raise document.error("readings_per_second", "is impossible; write a positive rate")
+    return Profile(
+        name,
+        raw.description,
+        _size(document, "process_memory", raw.process_memory),
+        _size(document, "sketch_memory", raw.sketch_memory),
+        raw.readings_per_second,
+        _size(document, "outbox", raw.outbox),
+        SketchSizes(sketch.depth, sketch.k, sketch.width, sketch.rows, sketch.fanout),
+    )
+
+
+def _as_written(path: KeyPath, text: str) -> Filled:
+    return Filled(text)
+
+
+def _size(document: Document, key: str, text: str) -> int:
+    try:
+        size = size_bytes(text)
+    except ValueError as error:
+        raise document.error(key, str(error)) from None
+    if size <= 0:
+        raise document.error(key, "is nothing; write a positive size")
+    return size

@@ -1,0 +1,194 @@
+"""The keys a configuration may have and the types of their values, section by section."""
+
+import difflib
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from fleet.document import Document
+from fleet.errors import ConfigError
+
+# Values that are taken as written, so that NO stays a wind direction and 007 a device.
+CONFIG_TEXTS = (
+    ("fleet",),
+    ("mqtt", "url"),
+    ("mqtt", "ca_file"),
+    ("mqtt", "username"),
+    ("mqtt", "password"),
+    ("agent", "device"),
+    ("agent", "profile"),
+    ("agent", "state"),
+    ("collector", "database"),
+    ("streams", "*", "window"),
+    ("streams", "*", "views"),
+    ("streams", "*", "views", "*"),
+    ("streams", "*", "views", "*", "*"),
+    ("streams", "*", "source", "type"),
+    ("streams", "*", "source", "path"),
+    ("streams", "*", "source", "interval"),
+    ("streams", "*", "privacy", "unit"),
+    ("streams", "*", "privacy", "intrusion"),
+    ("streams", "*", "attributes", "*", "unit"),
+    ("streams", "*", "attributes", "*", "scale"),
+    ("streams", "*", "attributes", "*", "categories", "*"),
+)
+PROFILE_TEXTS = (
+    ("description",),
+    ("process_memory",),
+    ("sketch_memory",),
+    ("outbox",),
+)
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What all sections share: they are frozen and refuse unknown keys."""
+
+
+class FileSection(Section, frozen=True):
+    fleet: str
+    mqtt: dict[str, Any]
+    streams: dict[str, Any]
+    agent: dict[str, Any] | None = None
+    collector: dict[str, Any] | None = None
+
+
+class MqttSection(Section, frozen=True):
+    url: str
+    ca_file: str | None = None
+    username: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return "MqttSection(...)"  # a password must not reach a log
+
+
+class AgentSection(Section, frozen=True):
+    device: str
+    profile: str | None = None
+    state: str | None = None
+
+
+class CollectorSection(Section, frozen=True):
+    database: str | None = None
+
+
+class StreamSection(Section, frozen=True):
+    source: dict[str, Any]
+    window: str
+    privacy: dict[str, Any]
+    attributes: dict[str, Any]
+    sketch: dict[str, Any] | None = None
+    views: str | list[list[str]] | None = None
+
+
+class PrivacySection(Section, frozen=True):
+    epsilon: float
+    unit: str = "reading"
+    intrusion: str = "silent"
+
+
+class AttributeSection(Section, frozen=True):
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    scale: str | None = None
+    categories: list[str] | None = None
+    resolution: float | None = None
+
+
+class ReplaySection(Section, frozen=True):
+    type: str
+    path: str
+    speed: float | None = None
+
+
+class StdinSection(Section, frozen=True):
+    type: str
+
+
+class SystemSection(Section, frozen=True):
+    type: str
+    interval: str = "10s"
+
+
+class SketchSection(Section, frozen=True):
+    """Sketch sizes that a stream states itself; what is left out comes from the profile."""
+
+    depth: int | None = None
+    fanout: int | None = None
+    k: int | None = None
+    width: int | None = None
+    rows: int | None = None
+
+
+class ProfileSketchSection(Section, frozen=True):
+    depth: int
+    fanout: int
+    k: int
+    width: int
+    rows: int
+
+
+class ProfileSection(Section, frozen=True):
+    description: str
+    process_memory: str
+    sketch_memory: str
+    readings_per_second: float
+    outbox: str
+    sketch: dict[str, Any]
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_TYPE = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_PLACE = re.compile(r" - at `\$\.?(.*)`\Z", re.DOTALL)
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "keys with values",
+    "array": "a list",
+    "null": "nothing",
+}
+
+
+def section(document: Document, where: str, raw: Any, kind: type[SectionT]) -> SectionT:
+    """One section of a document as a struct. Raises ConfigError that names the key at fault."""
+    try:
+        return msgspec.convert(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(document, where, str(error), kind.__struct_fields__) from None
+
+
+def _refusal(document: Document, where: str, message: str, known: tuple[str, ...]) -> ConfigError:
+    place = _PLACE.search(message)
+    here = join(where, place[1] if place else "")
+    if unknown := _UNKNOWN.search(message):
+        return document.error(join(here, unknown[1]), f"unknown key; {nearest(unknown[1], known)}")
+    if missing := _MISSING.search(message):
+        return document.error(
+            join(here, missing[1]), f"is missing; add {missing[1]}: to {here or 'the file'}"
+        )
+    if wrong := _TYPE.search(message):
+        wanted, got = _words(wrong[1].removesuffix(" | null")), _words(wrong[2])
+        return document.error(here, f"is {got}; write {wanted}")
+    return document.error(here, "is out of range; write a smaller number")
+
+
+def _words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
+def join(where: str, key: str) -> str:
+    """A dotted path one step further in; an empty step stays where it is."""
+    return f"{where}.{key}" if where and key else where or key
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """What a mistyped word probably was, or all there is to choose from."""
+    close = difflib.get_close_matches(word, known, 1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
