@@ -1,0 +1,1 @@
+"""The device program: readings in, private releases out."""

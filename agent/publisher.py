@@ -1,0 +1,43 @@
+"""What happens to a window that is over: debit, release, encode, persist. In this order, once.
+
+A crash after the debit loses the window; none can make a second release of it.
+"""
+
+import logging
+
+from agent.clock import utc_text
+from agent.ledger import Ledger
+from agent.outbox import Key, Outbox, OutboxFullError
+from agent.window import Closed
+from pansketch import Entropy, WindowId, encode
+
+LOG = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Turns the closed windows of one stream into releases in the outbox."""
+
+    def __init__(
+        self, device: str, stream: str, rng: Entropy, ledger: Ledger, outbox: Outbox
+    ) -> None:
+        self._device, self._stream, self._rng = device, stream, rng
+        self._ledger, self._outbox = ledger, outbox
+
+    def publish(self, closed: Closed, epsilon_micro: int) -> None:
+        """Raises LedgerError when the debit is not on disk; then there is no release.
+
+        A release that the outbox cannot take is dropped, in one line: its window is spent.
+        """
+        start, end = closed.span.start, closed.span.end
+        sequence = self._ledger.debit(self._stream, start, end, epsilon_micro)
+        window = WindowId(self._device, self._stream, sequence, start, end)
+        payload = encode(closed.sketch.release(self._rng, window))
+        what = f"{self._stream}: window {utc_text(start)} to {utc_text(end)}, release {sequence}"
+        try:
+            self._outbox.put(Key(sequence, self._stream), payload)
+        except OutboxFullError:
+            LOG.error("%s is dropped: the outbox is full; see why the collector is away", what)
+        except OSError as error:
+            LOG.error("%s is dropped: the outbox cannot be written (%s)", what, error.strerror)
+        else:
+            LOG.info("%s is in the outbox", what)

@@ -1,0 +1,84 @@
+"""What `validate` and `print-config` print: aligned text, numbers that a person can check."""
+
+from collections.abc import Iterator, Sequence
+
+from agent.window import schedule_for
+from fleet.config import describe
+from fleet.quantities import duration_text, size_text
+from fleet.settings import Config, ReplaySource, Source, Stream, SystemSource
+from pansketch import Attribute
+
+DAY_SECONDS = 86400
+
+
+def settings_table(config: Config) -> str:
+    """Every setting in force, with where it came from."""
+    return aligned([(s.path, s.value_text, s.origin) for s in describe(config)])
+
+
+def validation(config: Config) -> str:
+    """One table a stream: what it reads, what it costs, what it promises."""
+    assert config.agent is not None
+    device = config.agent.device
+    parts = [f"device {device}, profile {config.profile.name}, fleet {config.fleet}"]
+    for stream in config.streams:
+        rows = [(f"  {name}", text) for name, text in _facts(stream, device)]
+        parts.append(f"stream {stream.name}\n{aligned(rows)}")
+    return "\n\n".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text in columns, the last one ragged."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _facts(stream: Stream, device: str) -> Iterator[tuple[str, str]]:
+    spec = stream.spec
+    schedule = schedule_for(device, stream.window_seconds)
+    daily = DAY_SECONDS / stream.window_seconds
+    yield "source", _source_text(stream.source)
+    yield "attributes", "; ".join(map(_attribute_text, spec.domain.attributes))
+    yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
+    yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
+    expected, most = spec.release_nbytes, spec.max_release_nbytes
+    yield "release", f"about {expected} bytes, never more than {most}"
+    yield "network", f"about {size_text(round(daily * expected))} a day"
+    yield from _promises(stream, daily)
+    yield "fingerprint", spec.fingerprint.hex()
+
+
+def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
+    guarantee = stream.spec.guarantee
+    epsilon, unit = f"{guarantee.epsilon:g}", guarantee.unit
+    yield "unit", f"one {unit}, added or removed"
+    yield "epsilon", f"{epsilon} per {unit} per window"
+    if guarantee.intrusion == "silent":
+        yield "a silent snapshot", f"adds nothing: snapshot and releases jointly cost {epsilon}"
+    else:
+        yield "a silent snapshot", "is not covered when the device publishes again afterwards"
+    yield "a day", f"{epsilon} per {unit}: each is in one window only ({daily:.4g} windows a day)"
+    yield "intrusion", guarantee.intrusion
+    yield "delta", f"{guarantee.delta:g}"
+
+
+def _source_text(source: Source) -> str:
+    match source:
+        case ReplaySource(path, speed):
+            pace = "as fast as possible" if speed is None else f"at {speed:g} times its speed"
+            return f"replay of {path}, {pace}"
+        case SystemSource(interval_seconds):
+            return f"this system, every {duration_text(interval_seconds)}"
+        case _:
+            return "standard input, one JSON object a line"
+
+
+def _attribute_text(attribute: Attribute) -> str:
+    if attribute.categories is not None:
+        return f"{attribute.name} (one of {', '.join(attribute.categories)})"
+    unit = f" {attribute.unit}" if attribute.unit else ""
+    scale = ", log" if attribute.scale == "log" else ""
+    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{scale})"

@@ -1,0 +1,135 @@
+"""pansketch-collector: the command line."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from collector.commands import COMMANDS
+from collector.failure import CommandError
+from collector.query import QUESTIONS
+from fleet.config import ConfigError, load
+
+DEFAULT_CONFIG = "config.yaml"
+EPILOG = "Exit codes: 0 done, 1 failed at run time, 2 wrong input (one line on stderr says what)."
+QUERIES = """questions:
+  quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
+  mean ATTRIBUTE          the mean
+  cdf ATTRIBUTE X         the share of readings that are at most X
+  range ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]
+                          how many readings lie in all of these ranges, and which share;
+                          for an attribute with categories: range ATTRIBUTE CATEGORY
+
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; never raises for what a user or a disk did."""
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        config = load(options.config, "collector", os.environ)
+        return COMMANDS[options.command](config, options)
+    except ConfigError as error:
+        return _say(str(error), 2)
+    except CommandError as failure:
+        return _say(str(failure), failure.code)
+    except BrokenPipeError:
+        # Whoever read the output is gone; without this the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _say("interrupted", 1)
+
+
+def _say(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="pansketch-collector",
+        description="Takes in the releases of a fleet of devices, and answers from them.",
+        epilog=EPILOG,
+    )
+    _config(parser, DEFAULT_CONFIG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add(commands, "serve", "take in releases from the broker until stopped")
+    devices = _add(commands, "devices", "list devices, windows, gaps and refusals")
+    devices.add_argument("--json", action="store_true", help="one JSON object")
+    sample = _add(commands, "sample", "write synthetic readings as CSV")
+    _selecting(sample)
+    sample.add_argument("--rows", type=_whole(1), required=True, metavar="N", help="how many")
+    _out(sample, "FILE.csv")
+    sample.add_argument("--seed", type=_whole(0), help="make the same rows again")
+    query = _add(commands, "query", "answer one question, with its standard error", QUERIES)
+    _selecting(query)
+    query.add_argument("--json", action="store_true", help="one JSON object")
+    query.add_argument("question", choices=sorted(QUESTIONS), help="what to ask (see below)")
+    query.add_argument("words", nargs="+", metavar="WORD", help="attribute, numbers, categories")
+    export = _add(commands, "export", "write the stored releases as JSON lines")
+    _selecting(export)
+    _out(export, "FILE.jsonl")
+    return parser
+
+
+def _add(
+    commands: "argparse._SubParsersAction[Parser]", name: str, says: str, more: str = ""
+) -> Parser:
+    command = commands.add_parser(
+        name,
+        help=says,
+        description=f"{says[0].upper()}{says[1:]}.",
+        epilog=more + EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # Without a default here, or it would hide a --config that stands before the command.
+    _config(command, argparse.SUPPRESS)
+    return command
+
+
+def _config(parser: argparse.ArgumentParser, default: str) -> None:
+    says = f"the fleet's configuration (default {DEFAULT_CONFIG})"
+    parser.add_argument("--config", default=default, metavar="FILE", help=says)
+
+
+def _selecting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stream", required=True, metavar="NAME", help="which stream")
+    when = "(ISO date or time in UTC, or unix seconds)"
+    parser.add_argument(
+        "--from", dest="since", metavar="WHEN", help=f"windows that start at or after this {when}"
+    )
+    parser.add_argument(
+        "--to", dest="until", metavar="WHEN", help=f"windows that start before this {when}"
+    )
+    parser.add_argument("--devices", metavar="A,B", help="only these devices")
+
+
+def _out(parser: argparse.ArgumentParser, metavar: str) -> None:
+    parser.add_argument("--out", required=True, metavar=metavar, help="the file, or - for stdout")
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    """What reads a whole number of at least `least`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}")
+        return int(text)
+
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Files that are whole or not there: written beside their name, then moved onto it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from collector.failure import CommandError, wrong
+
+
+@contextmanager
+def writing(name: str) -> Iterator[TextIO]:
+    """A text file that appears under `name` when the block ends well; "-" is standard output.
+
+    Raises CommandError when the folder is not there, or the disk cannot take it.
+    """
+    if name == "-":
+        yield from _to_stdout()
+        return
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise wrong(f"cannot write {name}: name a file in a folder that is there, or - for stdout")
+    try:
+        with _beside(path) as (file, unfinished):
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(unfinished, path)
+    except OSError as error:
+        raise CommandError(f"cannot write {name}: {error.strerror or error}") from error
+
+
+def _to_stdout() -> Iterator[TextIO]:
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        raise
+    except OSError as error:
+        raise CommandError(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[tuple[TextIO, str]]:
+    handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        # mkstemp makes a private file; the result is public and gets the usual permissions.
+        os.fchmod(handle, 0o666 & ~_umask())
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file, unfinished
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

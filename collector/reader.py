@@ -1,0 +1,154 @@
+"""Reading what the collector keeps, beside a process that serves."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector import schema
+from collector.failure import CommandError
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which releases: of one stream, whose windows start in [since, until), of these devices.
+
+    None stands for no limit. Neighbouring ranges never share a window.
+    """
+
+    stream: str
+    since: int | None = None
+    until: int | None = None
+    devices: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One release as received; times are unix seconds."""
+
+    device: str
+    stream: str
+    sequence: int
+    start: int
+    end: int
+    fingerprint: bytes
+    digest: str
+    received_at: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What is stored of one stream of one device."""
+
+    device: str
+    stream: str
+    windows: int
+    first_sequence: int
+    last_sequence: int
+    first_start: int
+    last_end: int
+    received_at: int
+
+    @property
+    def gaps(self) -> int:
+        """Sequence numbers up to the last one stored that are missing; they begin at 1."""
+        return self.last_sequence - min(self.first_sequence, 1) + 1 - self.windows
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as it last reported itself; `streams` is JSON of what each stream guarantees."""
+
+    device: str
+    state: str
+    session: str
+    since: int
+    streams: str
+
+
+class Reader:
+    """Answers from one read-only connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def fingerprints(self, selection: Selection) -> list[bytes]:
+        """The different fingerprints among the selected releases, in order."""
+        where, values = _where(selection)
+        rows = self._db.execute(
+            f"SELECT DISTINCT fingerprint FROM releases WHERE {where} ORDER BY fingerprint", values
+        )
+        return [bytes(row[0]) for row in rows]
+
+    def count(self, selection: Selection, fingerprint: bytes) -> int:
+        """How many of the selected releases have this fingerprint."""
+        where, values = _where(selection)
+        query = f"SELECT count(*) FROM releases WHERE {where} AND fingerprint = ?"
+        return int(self._db.execute(query, [*values, fingerprint]).fetchone()[0])
+
+    def releases(self, selection: Selection, fingerprint: bytes | None = None) -> Iterator[Stored]:
+        """The selected releases, one at a time, by window, device and sequence."""
+        where, values = _where(selection)
+        if fingerprint is not None:
+            where, values = f"{where} AND fingerprint = ?", [*values, fingerprint]
+        columns = (
+            "device, stream, sequence, window_start, window_end,"
+            " fingerprint, digest, received_at, payload"
+        )
+        order = "window_start, device, sequence"
+        for row in self._db.execute(
+            f"SELECT {columns} FROM releases WHERE {where} ORDER BY {order}", values
+        ):
+            yield Stored(*row)
+
+    def holdings(self) -> list[Holding]:
+        """What is stored, by device and stream."""
+        rows = self._db.execute(
+            "SELECT device, stream, count(*), min(sequence), max(sequence),"
+            " min(window_start), max(window_end), max(received_at)"
+            " FROM releases GROUP BY device, stream ORDER BY device, stream"
+        )
+        return [Holding(*row) for row in rows]
+
+    def devices(self) -> list[Device]:
+        """Every device that has reported itself, by name."""
+        rows = self._db.execute(
+            "SELECT device, state, session, since, streams FROM devices ORDER BY device"
+        )
+        return [Device(*row) for row in rows]
+
+    def duplicates(self) -> dict[str, int]:
+        """By device, how many releases came again after they had been stored."""
+        rows = self._db.execute("SELECT device, total FROM duplicates ORDER BY device")
+        return {str(device): int(total) for device, total in rows}
+
+    def refusals(self) -> dict[str, int]:
+        """How many messages were ever refused, by reason."""
+        rows = self._db.execute("SELECT reason, total FROM refusals ORDER BY reason")
+        return {str(reason): int(total) for reason, total in rows}
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Reader]:
+    """A reader of the database at `path`. Raises CommandError, one line with what to do."""
+    with closing(schema.open_reading(path)) as connection:
+        try:
+            connection.execute("BEGIN")  # every answer is of one moment, whatever arrives meanwhile
+            yield Reader(connection)
+        except sqlite3.Error as error:
+            raise CommandError(f"database {path}: {error}: check the disk and try again") from error
+
+
+def _where(selection: Selection) -> tuple[str, list[str | int | bytes]]:
+    """The condition of a selection, with its values in order."""
+    parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
+    if selection.since is not None:
+        parts.append(("window_start >= ?", [selection.since]))
+    if selection.until is not None:
+        parts.append(("window_start < ?", [selection.until]))
+    if selection.devices is not None:
+        places = ", ".join("?" * len(selection.devices))
+        parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
+    return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

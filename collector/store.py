@@ -1,0 +1,182 @@
+"""What the collector keeps: releases as received, the presence of devices, and a quarantine.
+
+One process writes, in transactions whose commit is on the disk when it returns; `reader.py` reads
+beside it. The quarantine is bounded in rows and bytes: hostile traffic cannot fill the disk.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from collector import schema
+from collector.failure import CommandError
+from collector.inbox import Accepted, Held, Presence, Refused
+from fleet.errors import one_line
+from pansketch import WindowId
+
+QUARANTINE_ROWS = 10_000
+QUARANTINE_BYTES = 4096  # of one payload
+MOST_TOPIC = 256
+MOST_DEVICES = 100_000
+
+
+class Store:
+    """The writing side, for one thread. Methods raise sqlite3.Error when the disk does."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, quarantine_rows: int = QUARANTINE_ROWS
+    ) -> None:
+        self._db = connection
+        self._quarantine_rows = quarantine_rows
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """One transaction: all of what is inside is on the disk after it, or none of it."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def held(self, window: WindowId) -> Held:
+        """What is stored under a window's sequence number, and under its start."""
+        by_sequence = self._db.execute(
+            "SELECT digest FROM releases WHERE (device, stream, sequence) = (?, ?, ?)",
+            (window.device, window.stream, window.sequence),
+        ).fetchone()
+        by_start = self._db.execute(
+            "SELECT sequence FROM releases WHERE (device, stream, window_start) = (?, ?, ?)",
+            (window.device, window.stream, window.start),
+        ).fetchone()
+        return Held(by_sequence and by_sequence[0], by_start and by_start[0])
+
+    def add(self, release: Accepted, received_at: int) -> None:
+        """Stores a release that `held` knows nothing of."""
+        window = release.window
+        self._db.execute(
+            "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                window.device,
+                window.stream,
+                window.sequence,
+                window.start,
+                window.end,
+                release.fingerprint,
+                release.digest,
+                received_at,
+                release.payload,
+            ),
+        )
+
+    def session(self, device: str) -> str | None:
+        """The session of a device's newest birth, or None for a device not heard of yet."""
+        row = self._db.execute("SELECT session FROM devices WHERE device = ?", (device,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def has_room_for(self, device: str) -> bool:
+        """Whether the table of devices takes this one: known already, or not beyond the bound."""
+        if self.session(device) is not None:
+            return True
+        return int(self._db.execute("SELECT count(*) FROM devices").fetchone()[0]) < MOST_DEVICES
+
+    def note(self, presence: Presence, at: int) -> None:
+        """Stores a device's latest state; `since` stays where neither state nor session changes."""
+        status = presence.status
+        streams = {
+            name: {
+                "fingerprint": birth.fingerprint,
+                "guarantee": birth.guarantee,
+                "window_seconds": birth.window_seconds,
+            }
+            for name, birth in status.streams.items()
+        }
+        self._db.execute(
+            "INSERT INTO devices VALUES (:device, :state, :session, :at, :streams)"
+            " ON CONFLICT (device) DO UPDATE SET"
+            " since = iif(state = :state AND session = :session, since, :at),"
+            " state = :state, session = :session,"
+            " streams = iif(:streams = '{}', streams, :streams)",
+            {
+                "device": presence.device,
+                "state": status.state,
+                "session": status.session,
+                "at": at,
+                "streams": json.dumps(streams),
+            },
+        )
+
+    def quarantine(
+        self, topic: str, refused: Refused, payload: bytes, size: int, digest: str, at: int
+    ) -> None:
+        """Keeps what was refused: the newest rows only; the same bytes again are only counted."""
+        self._db.execute(
+            "INSERT INTO quarantine"
+            " (first_received_at, received_at, times, topic, reason, text, size, digest, payload)"
+            " VALUES (:at, :at, 1, :topic, :reason, :text, :size, :digest, :payload)"
+            " ON CONFLICT (digest, topic) DO UPDATE SET"
+            " times = times + 1, received_at = :at, reason = :reason, text = :text",
+            {
+                "at": at,
+                "topic": one_line(topic[:MOST_TOPIC]),
+                "reason": refused.reason,
+                "text": one_line(refused.text),
+                "size": size,
+                "digest": digest,
+                "payload": payload[:QUARANTINE_BYTES],
+            },
+        )
+        self._db.execute(
+            "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?",
+            (self._quarantine_rows,),
+        )
+        self._db.execute(
+            "INSERT INTO refusals VALUES (?, 1) ON CONFLICT DO UPDATE SET total = total + 1",
+            (refused.reason,),
+        )
+
+    def count_duplicate(self, device: str) -> None:
+        """A release that is stored already came again: a retry whose acknowledgement was lost."""
+        self._db.execute(
+            "INSERT INTO duplicates VALUES (?, 1) ON CONFLICT DO UPDATE SET total = total + 1",
+            (device,),
+        )
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    """The store of one serving process. Raises CommandError, also when another one is serving."""
+    with _held_alone(path):
+        store = Store(schema.open_writing(path))
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def _held_alone(path: Path) -> Iterator[None]:
+    lock = path.with_name(path.name + ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CommandError(f"{lock}: {error.strerror}: make its folder writable") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise CommandError(f"another collector is serving {path}: stop that one first") from error
+    try:
+        yield
+    finally:
+        os.close(handle)
