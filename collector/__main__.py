@@ -45,8 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as failure:
         return _say(str(failure), failure.code)
     except BrokenPipeError:
-        # Whoever read the output is gone; without this the interpreter complains at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return _say("interrupted", 1)

@@ -38,9 +38,18 @@ def _to_stdout() -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        discard_stdout()
         raise
     except OSError as error:
+        discard_stdout()
         raise CommandError(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+def discard_stdout() -> None:
+    """Sends what is still buffered nowhere, or the interpreter would fail on it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @contextmanager
