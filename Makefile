@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint audit bench clean
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -18,6 +18,9 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+audit: $(VENV)/.demo ## test the privacy promise on this machine
+	$(BIN)/pansketch audit $(AUDIT_OPTIONS)
 
 bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)

@@ -5,7 +5,7 @@ from pansketch.generators.partition import EmptyModel, Estimate, Partition, comb
 from pansketch.generators.privhp import privhp
 from pansketch.hierarchy import HierarchySketch, HierarchySpec
 from pansketch.noise import Entropy, os_entropy
-from pansketch.privacy import Guarantee, Privacy
+from pansketch.privacy import Guarantee, Privacy, Span
 from pansketch.sketch import MergeError, Release, Sketch, SketchClosed, Spec, WindowId, merge
 from pansketch.version import __version__
 from pansketch.wire import Header, WireError, decode, encode, peek
@@ -26,6 +26,7 @@ __all__ = [
     "Release",
     "Sketch",
     "SketchClosed",
+    "Span",
     "Spec",
     "WindowId",
     "WireError",

@@ -72,7 +72,7 @@ class HierarchySpec:
         self.domain.split_order(self.depth)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
         sizes = Sizes(self.domain.dimension, self.depth, self.k, self.width, self.rows, self.fanout)
-        levels = derive_levels(sizes, self.privacy.epsilon_micro, self.hash_key)
+        levels = derive_levels(sizes, self.guarantee.reading_micro, self.hash_key)
         object.__setattr__(self, "levels", levels)
 
     @property
@@ -117,7 +117,11 @@ class HierarchySpec:
         form = {
             "family": self.family,
             "domain": [attribute.describe() for attribute in self.domain.attributes],
-            "privacy": [self.privacy.epsilon_micro, self.privacy.unit, self.privacy.intrusion],
+            "privacy": [
+                self.guarantee.epsilon_micro,
+                str(self.privacy.unit),
+                self.privacy.intrusion,
+            ],
             "sizes": [self.depth, self.k, self.width, self.rows, self.fanout],
             "hash_key": self.hash_key,
         }
@@ -144,6 +148,7 @@ class HierarchySketch:
         self._counter = PathCounter(spec.depth, (spec.exact_levels[-1], *spec.sketched_levels))
         self._sums = np.zeros(spec.exact_levels[-1].size, COUNTER)
         self._closed = False
+        self._draws = 0
         self._add_noise(rng)
         self._to_differences()
 
@@ -183,7 +188,7 @@ class HierarchySketch:
         if self._spec.guarantee.release_micro:
             self._add_noise(rng)
         label = window or WindowId("", "", rng.identifier())
-        released = Release(self._spec, (label,), self._counters.astype(np.int64))
+        released = Release(self._spec, (label,), self._draws, self._counters.astype(np.int64))
         self._counters.fill(0)
         return released
 
@@ -197,6 +202,7 @@ class HierarchySketch:
     def _add_noise(self, rng: Entropy) -> None:
         for level in self._spec.levels:
             rng.add_discrete_laplace(level.scale, self._block(level))
+        self._draws += 1
 
     def _to_differences(self) -> None:
         for parent, child in pairwise(self._spec.exact_levels):

@@ -9,7 +9,6 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal, get_args
 
-Unit = Literal["reading"]
 Intrusion = Literal["silent", "announced"]
 
 MICRO = 1_000_000
@@ -19,13 +18,37 @@ HIGHEST_EPSILON = 100
 
 
 @dataclass(frozen=True)
+class Span:
+    """A unit of up to `max_readings` readings that fall into `seconds` in a row.
+
+    Whoever feeds a sketch of this unit must let no more than that through. Raises ValueError.
+    """
+
+    seconds: int
+    max_readings: int
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "max_readings"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"a span's {name} must be a whole number of 1 or more")
+
+    def __str__(self) -> str:
+        return f"span of {self.seconds} s with at most {self.max_readings} readings"
+
+
+Unit = Literal["reading", "key"] | Span
+
+
+@dataclass(frozen=True)
 class Privacy:
     """What a configuration asks for.
 
-    `epsilon`: the joint loss of one unit in one window, whatever is seized or published.
-    `unit`: what neighbouring streams differ in. `intrusion`: "silent" covers one snapshot that the
-    device never notices while it goes on publishing; "announced" covers a device that is taken and
-    publishes no more, and snapshots it knows of. Raises ValueError on anything else.
+    `epsilon`: the joint loss of one unit, whatever is seized or published. `unit`: what
+    neighbouring streams differ in: one "reading", a `Span` of readings, or all that bear one "key"
+    in one window. `intrusion`: "silent" covers one snapshot that the device never notices while it
+    goes on publishing; "announced" covers a device that is taken and publishes no more, and
+    snapshots it knows of. Raises ValueError on anything else.
     """
 
     epsilon: float
@@ -39,27 +62,26 @@ class Privacy:
             raise ValueError(
                 f"epsilon must lie between 0.000001 and {HIGHEST_EPSILON}, not {self.epsilon:g}"
             )
-        if self.unit not in get_args(Unit):
-            raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, not {self.unit!r}")
+        if not isinstance(self.unit, Span) and self.unit not in ("reading", "key"):
+            raise ValueError(f"unit must be reading, key or a span, not {self.unit!r}")
         if self.intrusion not in get_args(Intrusion):
             known = ", ".join(get_args(Intrusion))
             raise ValueError(f"intrusion must be one of {known}, not {self.intrusion!r}")
 
     @property
     def epsilon_micro(self) -> int:
-        """Epsilon in whole micro-epsilon, rounded down: the noise is never smaller than asked
-        for."""
+        """Epsilon in whole micro-epsilon, rounded down: noise is never smaller than asked for."""
         return int(Fraction(str(self.epsilon)) * MICRO)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for one unit in one window of one stream.
+    """What holds for one unit of one stream.
 
-    `state_micro` is what a snapshot of the state alone is calibrated to, `release_micro` the
-    fresh noise of the release (0: none is added). `epsilon_micro` bounds snapshot and release
-    jointly: for linear counters a reading arrives either before or after the snapshot, so it is
-    their maximum.
+    `state_micro` is what a snapshot of the state alone costs the unit, `release_micro` what the
+    release costs by its fresh noise alone (0: none is added). `epsilon_micro` bounds snapshot and
+    releases jointly: for linear counters a reading arrives either before or after the snapshot, so
+    it is their maximum. A span pays for each of its readings, whichever windows they fall into.
     """
 
     unit: Unit
@@ -70,7 +92,13 @@ class Guarantee:
 
     @classmethod
     def of_linear_counters(cls, privacy: Privacy) -> "Guarantee":
-        micro = privacy.epsilon_micro
+        """Raises ValueError for the unit "key", which counters of readings cannot bound."""
+        if privacy.unit == "key":
+            raise ValueError("this sketch counts readings, not keys: use unit reading, or a span")
+        readings = readings_of(privacy.unit)
+        micro = privacy.epsilon_micro // readings * readings
+        if not micro:
+            raise ValueError("epsilon is too small to be shared among the readings of a span")
         fresh = micro if privacy.intrusion == "silent" else 0
         return cls(privacy.unit, privacy.intrusion, micro, fresh)
 
@@ -84,18 +112,29 @@ class Guarantee:
 
     @property
     def draws(self) -> int:
-        """Independent noise draws inside one release: 2 in silent mode, 1 in announced mode."""
+        """Draws in every counter of a release, if no intrusion was announced: 2 silent, else 1."""
         return 2 if self.release_micro else 1
+
+    @property
+    def reading_micro(self) -> int:
+        """What one reading costs: the noise of a sketch is calibrated to it."""
+        return self.epsilon_micro // readings_of(self.unit)
 
     def __str__(self) -> str:
         covered = {
             "silent": "the release and one unnoticed snapshot of the device, jointly",
             "announced": "the release, or a snapshot of a device that publishes no more",
         }[self.intrusion]
+        each = f" ({self.reading_micro / MICRO:g} each)" if isinstance(self.unit, Span) else ""
         return (
-            f"epsilon {self.epsilon:g} per {self.unit} per window (add or remove one), "
+            f"epsilon {self.epsilon:g} per {self.unit}{each} (add or remove one), "
             f"delta {self.delta:g}, intrusion {self.intrusion}: {covered}"
         )
+
+
+def readings_of(unit: Unit) -> int:
+    """How many readings a unit may hold."""
+    return unit.max_readings if isinstance(unit, Span) else 1
 
 
 def split_budget(epsilon_micro: int, squared_weights: list[Fraction]) -> list[Fraction]:

@@ -71,11 +71,14 @@ class Spec(Protocol):
 class Release:
     """What leaves a device: noisy integer counters and the windows they stand for.
 
-    `counters`: int64[sum(spec.blocks)], read-only. Two releases add up to one that stands for both.
+    `draws`: how many independent draws of the declared scale every counter holds: known from the
+    intrusion mode and the announced intrusions, never from readings. `counters`:
+    int64[sum(spec.blocks)], read-only. Two releases add up to one that stands for both.
     """
 
     spec: Spec
     windows: tuple[WindowId, ...]
+    draws: int
     counters: npt.NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +103,7 @@ def merge(releases: Iterable[Release]) -> Release:
     Raises MergeError for no releases, for different specs, and for a window that is in two of them.
     """
     spec: Spec | None = None
-    total = np.zeros(0, np.int64)
+    total, draws = np.zeros(0, np.int64), 0
     windows: dict[tuple[str, str, int], WindowId] = {}
     for release in releases:
         if spec is None:
@@ -116,6 +119,7 @@ def merge(releases: Iterable[Release]) -> Release:
                 )
             windows[window.key] = window
         total += release.counters
+        draws += release.draws
     if spec is None:
         raise MergeError("nothing to merge: no release was given")
-    return Release(spec, tuple(sorted(windows.values())), total)
+    return Release(spec, tuple(sorted(windows.values())), draws, total)

@@ -3,7 +3,7 @@
     magic "PANS" | version, 1 byte | BLAKE2b-64 of the body, 8 bytes | body
 
 The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end],
-...], [[low bits, remainders, quotients], ...]], with a Rice-coded entry for each block of
+...], draws, [[low bits, remainders, quotients], ...]], with a Rice-coded entry for each block of
 counters. A decoder accepts exactly what the encoder writes, and nothing beside it.
 """
 
@@ -23,6 +23,7 @@ CHECKSUM_BYTES = 8
 HEADER_BYTES = len(MAGIC) + 1 + CHECKSUM_BYTES
 MOST_BYTES = 64 << 20
 MOST_TEXT = 256
+MOST_DRAWS = 1 << 40
 
 
 class WireError(ValueError):
@@ -44,13 +45,16 @@ class Header:
     family: str
     fingerprint: bytes
     windows: tuple[WindowId, ...]
+    draws: int
 
 
 def encode(release: Release) -> bytes:
     """The bytes of a release: a function of its public integers and labels only."""
     windows = [[w.device, w.stream, w.sequence, w.start, w.end] for w in release.windows]
     blocks = [list(rice.encode(block)) for block in release.split()]
-    body: bytes = msgpack.packb([release.spec.family, release.spec.fingerprint, windows, blocks])
+    body: bytes = msgpack.packb(
+        [release.spec.family, release.spec.fingerprint, windows, release.draws, blocks]
+    )
     return MAGIC + bytes([VERSION]) + digest(body, CHECKSUM_BYTES) + body
 
 
@@ -62,7 +66,7 @@ def decode(data: bytes, spec: Spec) -> Release:
     if len(blocks) != len(spec.blocks):
         raise WireError("malformed", "the release has another number of blocks than its spec")
     counters = [_block(entry, size) for entry, size in zip(blocks, spec.blocks, strict=True)]
-    release = Release(spec, header.windows, np.concatenate(counters))
+    release = Release(spec, header.windows, header.draws, np.concatenate(counters))
     # One release has one encoding: anything else could carry a message beside the counters.
     if encode(release) != data:
         raise WireError("malformed", "the release is not in its canonical encoding")
@@ -89,7 +93,7 @@ def _open(data: bytes) -> tuple[Header, list[Any]]:
     if digest(body, CHECKSUM_BYTES) != data[HEADER_BYTES - CHECKSUM_BYTES : HEADER_BYTES]:
         raise WireError("checksum", "the release is damaged: its checksum does not match")
     try:
-        family, fingerprint, windows, blocks = msgpack.unpackb(
+        family, fingerprint, windows, draws, blocks = msgpack.unpackb(
             body, strict_map_key=True, max_ext_len=0, max_map_len=0
         )
         if not (
@@ -98,7 +102,9 @@ def _open(data: bytes) -> tuple[Header, list[Any]]:
             raise ValueError("family or fingerprint")
         if not (isinstance(windows, list) and windows and isinstance(blocks, list)):
             raise ValueError("windows or blocks")
-        return Header(VERSION, family, fingerprint, tuple(map(_window, windows))), blocks
+        if type(draws) is not int or not len(windows) <= draws < MOST_DRAWS:
+            raise ValueError("draws")
+        return Header(VERSION, family, fingerprint, tuple(map(_window, windows)), draws), blocks
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise WireError("malformed", f"the release is malformed: {type(error).__name__}") from None
 

@@ -52,49 +52,62 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
     if as_published and spec.fanout != 2:
         raise ValueError("the published algorithm has two children a cell: use fanout 2")
     blocks = [block.astype(np.float64) for block in release.split()]
-    draws = spec.guarantee.draws * len(release.windows)
-    partition = _grow(spec, blocks, draws, as_published)
+    draws = release.draws
+    partition, fitted = _grow(spec, blocks, draws, as_published)
 
     def replicate() -> list[Partition]:
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
-        return [
-            _grow(spec, _with_noise(spec, blocks, draws, generator), draws, as_published)
-            for _ in range(REPLICATES)
-        ]
+        noisy = (_with_noise(spec, fitted, draws, generator) for _ in range(REPLICATES))
+        return [_grow(spec, each, draws, as_published)[0] for each in noisy]
 
     return Partition(spec.domain, partition.low, partition.high, partition.mass, replicate)
 
 
 def _with_noise(
-    spec: HierarchySpec, blocks: list[FloatArray], draws: int, generator: np.random.Generator
+    spec: HierarchySpec, fitted: list[FloatArray], draws: int, generator: np.random.Generator
 ) -> list[FloatArray]:
+    """Counters as a stream like the fitted one would have released them."""
     deviations = [np.sqrt(draws * level.noise_variance) for level in spec.levels]
     return [
         block + generator.normal(0, deviation, len(block))
-        for block, deviation in zip(blocks, deviations, strict=True)
+        for block, deviation in zip(fitted, deviations, strict=True)
     ]
 
 
 def _grow(
     spec: HierarchySpec, blocks: list[FloatArray], draws: int, as_published: bool
-) -> Partition:
+) -> tuple[Partition, list[FloatArray]]:
+    """The partition, and the counters that a noiseless stream of its readings would have left."""
     exact = list(zip(spec.exact_levels, blocks, strict=False))
     total = float(blocks[0][0])
     if not as_published:
         exact = _least_squares(spec, exact)
     frontier = _Frontier(0, np.zeros(1, np.uint64), np.maximum(exact[0][1], 0.0))
-    leaves: list[_Frontier] = []
+    fitted, leaves = [frontier.mass], []
     for level, counts in exact[1:]:
         frontier = _refine(spec, frontier, level, counts, as_published)
+        fitted.append(frontier.mass)
     for level, block in zip(spec.sketched_levels, blocks[len(exact) :], strict=True):
         frontier, rest = _heaviest(frontier, spec.k)
         leaves.append(rest)
         children = _children(frontier, level)
         counts = _estimate(level, block, children, total, draws, as_published)
         frontier = _refine(spec, frontier, level, counts, as_published)
+        fitted.append(_sketched(level, frontier, float(fitted[0][0])))
     leaves.append(frontier)
-    return _partition(spec, leaves)
+    return _partition(spec, leaves), fitted
+
+
+def _sketched(level: Level, frontier: _Frontier, total: float) -> FloatArray:
+    """A level's table without noise: its cells where they fall, everything else evenly spread."""
+    assert level.hash is not None
+    elsewhere = (total - frontier.mass.sum()) / level.width
+    rows = [
+        np.bincount(columns, weights=frontier.mass, minlength=level.width)
+        for columns in level.hash.table(frontier.paths)
+    ]
+    return np.asarray(np.concatenate(rows) + elsewhere)
 
 
 def _least_squares(

@@ -44,7 +44,7 @@ def build_spec(form):
 
 def build_release(spec, vector):
     windows = tuple(WindowId(*window) for window in vector["windows"])
-    return Release(spec, windows, np.array(vector["counters"], np.int64))
+    return Release(spec, windows, vector["draws"], np.array(vector["counters"], np.int64))
 
 
 def test_fingerprint(vector, spec):
@@ -70,6 +70,7 @@ def test_bytes(vector, spec):
     again = decode(bytes.fromhex(vector["bytes"]), spec)
     assert again.counters.tolist() == vector["counters"]
     assert again.windows == release.windows
+    assert again.draws == vector["draws"]
 
 
 def test_answers(vector, spec):

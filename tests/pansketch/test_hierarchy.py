@@ -3,13 +3,14 @@
 import copy
 import math
 import pickle
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, SketchClosed, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, SketchClosed, Span, os_entropy
 from pansketch.counting import FEW_READINGS
 from pansketch.paths import PathEncoder
 
@@ -64,8 +65,9 @@ def test_announced_releases_carry_one_draw_and_one_more_for_each_announcement(
     sketch.update_many(readings(20))
     sketch.rerandomise(second)
     sketch.update_many(readings(20, seed=1))
-    released = sketch.release(third).counters
-    assert third.draws == []
+    release = sketch.release(third)
+    assert (third.draws, release.draws) == ([], 2)
+    released = release.counters
     plain = published_state(spec, np.concatenate([readings(20), readings(20, seed=1)]), first)
     first_noise = np.concatenate([drawn for _, drawn in first.draws[len(spec.levels) :]])
     noise = np.concatenate([drawn for _, drawn in first.draws[: len(spec.levels)]])
@@ -78,8 +80,14 @@ def test_noise_scales_spend_the_budget_exactly(make_spec):
     for epsilon in (0.1, 1.0, 3.7):
         spec = make_spec(depth=24, rows=3, privacy=Privacy(epsilon=epsilon))
         spent = sum(level.rows / level.scale for level in spec.levels)
-        assert spent == spec.guarantee.epsilon_micro / 10**6 or math.isclose(spent, epsilon)
-        assert spent <= epsilon
+        assert spent == Fraction(spec.guarantee.epsilon_micro, 10**6)
+        assert float(spent) == epsilon
+
+
+def test_a_span_of_readings_moves_the_counters_by_what_its_epsilon_allows(make_spec):
+    spec = make_spec(privacy=Privacy(epsilon=2.0, unit=Span(60, 7)))
+    one_reading = sum(level.rows / level.scale for level in spec.levels)
+    assert 7 * one_reading == Fraction(spec.guarantee.epsilon_micro, 10**6) <= 2
 
 
 @pytest.mark.parametrize("domain_size", [1, 2, 3])
@@ -228,6 +236,8 @@ def test_fingerprints_change_with_every_parameter_that_matters(make_spec, weathe
         make_spec(fanout=2),
         make_spec(hash_key=1),
         make_spec(privacy=Privacy(epsilon=1.1)),
+        make_spec(privacy=Privacy(epsilon=1.0, unit=Span(60, 1))),
+        make_spec(privacy=Privacy(epsilon=1.0, unit=Span(60, 5))),
         make_spec(privacy=Privacy(epsilon=1.0, intrusion="announced")),
         make_spec(domain=Domain([weather.attributes[1], weather.attributes[0]])),
     ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pansketch import Privacy
+from pansketch import Privacy, Span
 from pansketch.privacy import Guarantee, split_budget
 
 
@@ -65,12 +65,32 @@ def test_epsilon_is_never_rounded_up():
 def test_joint_loss_of_linear_counters_is_the_maximum_not_the_sum():
     silent = Guarantee.of_linear_counters(Privacy(epsilon=0.5))
     announced = Guarantee.of_linear_counters(Privacy(epsilon=0.5, intrusion="announced"))
-    assert (silent.epsilon, silent.draws) == (0.5, 2)
-    assert (announced.epsilon, announced.draws) == (0.5, 1)
+    assert (silent.epsilon, silent.state_micro, silent.release_micro) == (0.5, 500_000, 500_000)
+    assert (announced.epsilon, announced.release_micro) == (0.5, 0)
+
+
+def test_a_span_pays_for_each_of_its_readings():
+    promise = Guarantee.of_linear_counters(Privacy(epsilon=1.0, unit=Span(600, 60)))
+    assert promise.reading_micro == 1_000_000 // 60
+    assert promise.epsilon_micro == 60 * promise.reading_micro <= 1_000_000
+    assert "span of 600 s with at most 60 readings (0.016666 each)" in str(promise)
+
+
+@pytest.mark.parametrize("wrong", [(0, 1), (1, 0), (-1, 1), (1.5, 1), (True, 1), ("1", 1)])
+def test_a_span_needs_a_length_and_a_limit(wrong):
+    with pytest.raises(ValueError, match="whole number of 1 or more"):
+        Span(*wrong)
+
+
+def test_what_counters_of_readings_cannot_promise_is_refused():
+    with pytest.raises(ValueError, match="not keys"):
+        Guarantee.of_linear_counters(Privacy(epsilon=1.0, unit="key"))
+    with pytest.raises(ValueError, match="too small"):
+        Guarantee.of_linear_counters(Privacy(epsilon=0.0001, unit=Span(60, 1000)))
 
 
 def test_a_guarantee_reads_as_one_line_with_every_term():
     text = str(Guarantee.of_linear_counters(Privacy(epsilon=0.5)))
-    for term in ("epsilon 0.5", "per reading", "per window", "add or remove", "delta 0", "silent"):
+    for term in ("epsilon 0.5", "per reading", "add or remove", "delta 0", "silent"):
         assert term in text
     assert "\n" not in text

@@ -175,7 +175,7 @@ def test_a_release_says_nothing_of_its_readings_but_the_noisy_counters(family, k
     empty, full = (released(spec, draw(n), known_noise(3), window) for n in (0, 50))
     assert empty.windows == full.windows
     assert peek(encode(empty)) == peek(encode(full))
-    assert sorted(vars(full)) == ["counters", "spec", "windows"]
+    assert sorted(vars(full)) == ["counters", "draws", "spec", "windows"]
 
 
 def test_bytes_do_not_depend_on_the_interpreters_hash_seed():
@@ -185,7 +185,7 @@ def test_bytes_do_not_depend_on_the_interpreters_hash_seed():
         "d = Domain([Attribute('x', low=0, high=1), Attribute('c', categories=('a', 'b', 'c'))])\n"
         "s = HierarchySpec(d, Privacy(epsilon=1.0), depth=10, k=4, width=8, rows=2)\n"
         "n = sum(s.blocks)\n"
-        "r = Release(s, (WindowId('d', 's', 1, 0, 9),), 900 - np.arange(n) ** 2 % 77)\n"
+        "r = Release(s, (WindowId('d', 's', 1, 0, 9),), 2, 900 - np.arange(n) ** 2 % 77)\n"
         "m = privhp(r)\n"
         "print(encode(r).hex(), m.total, m.mean('x'), m.count({'c': 'b'}))\n"
     )

@@ -1,0 +1,1 @@
+"""Measured ratios and errors: `python -m benchmarks`. Printed, never asserted in a test."""

@@ -1,0 +1,89 @@
+"""`python -m benchmarks`: measures, prints a table, and writes report.md, report.json, pictures."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import (
+    coverage,
+    estimators,
+    footprint,
+    growth,
+    noise,
+    picture,
+    report,
+    update,
+    wire,
+)
+from benchmarks.row import Row
+
+BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
+    "update": update.run,
+    "noise": noise.run,
+    "wire": wire.run,
+    "footprint": footprint.run,
+    "growth": growth.run,
+    "estimators": estimators.run,
+    "coverage": coverage.run,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0: measured, whether bars are met or not; 1: a benchmark failed; 2: wrong input."""
+    options = _parser().parse_args(argv)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        results = _measured(options.only or list(BENCHMARKS), options.quick)
+        report.write(options.out, results, options.quick)
+        pictures = picture.draw(options.out, results)
+    except (OSError, footprint.MeasurementFailed) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("benchmarks: interrupted", file=sys.stderr)
+        return 1
+    print(report.table(results))
+    print(*[options.out / "report.md", options.out / "report.json", *pictures], sep="\n")
+    return 0
+
+
+def _measured(names: list[str], quick: bool) -> report.Results:
+    """The rows of these benchmarks; a bar shows how far they are, on a terminal only."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    results: report.Results = {}
+    # Drawn once a second: a benchmark runs beside it.
+    with Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        refresh_per_second=1,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            results[name] = BENCHMARKS[name](quick)
+            progress.advance(task)
+    return results
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats: about a minute")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS)
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/bench"), metavar="FOLDER", help="(out/bench)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""The agent under seizure, as on a device: fed by a source, seized several times while it runs.
+
+Its hierarchy is so deep that the path of a reading is nearly unique and can be looked for.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from pansketch.audit.captive import Captive, Look, Sighting, feed, look, running, settle, until
+from pansketch.audit.markings import FloatArray, json_lines
+from pansketch.audit.memory import Scanner
+from pansketch.audit.recorder import Recorder
+from pansketch.domain import Attribute, Domain
+from pansketch.hierarchy import HierarchySpec
+from pansketch.privacy import Privacy
+from pansketch.wire import WireError, decode, peek
+
+SPEC = HierarchySpec(
+    Domain([Attribute("temp", -40, 60, "degC"), Attribute("pm25", 0, 1000, scale="log")]),
+    Privacy(epsilon=1.0),
+    depth=48,
+    k=512,
+    width=1024,
+    rows=1,
+    fanout=8,
+    # The programs' own choice for this fleet and stream; another one would show at `decode`.
+    hash_key=int.from_bytes(
+        blake2b(b"audit/air", digest_size=8, person=b"pansketch-stream").digest(), "big"
+    ),
+)
+CONFIG = """\
+fleet: audit
+mqtt: {{url: "mqtt://127.0.0.1:{port}"}}
+agent: {{device: seized, profile: pi-zero-2w, state: files/state}}
+streams:
+  air:
+    source: {source}
+    window: {window}s
+    privacy: {{epsilon: 1.0, unit: reading, intrusion: silent}}
+    attributes:
+      temp: {{low: -40, high: 60, unit: degC}}
+      pm25: {{low: 0, high: 1000, scale: log}}
+    sketch: {{depth: 48, k: 512, width: 1024, rows: 1, fanout: 8}}
+"""
+WINDOWS = 4  # that the feeding of the readings is spread over
+REPLAY_BEGIN = 1_700_000_000
+REPLAY_LINGERS = 1
+IN_FLIGHT = "while the last reading arrives"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One agent under seizure. `counted`: what its releases, all noise included, say it absorbed.
+
+    `problem`: why the run showed nothing, or empty. `allowed`: how many readings, the last ones,
+    may be found in memory.
+    """
+
+    source: str
+    readings: int
+    allowed: int
+    counted: int
+    releases: int
+    looks: tuple[Look, ...]
+    problem: str = ""
+
+    @property
+    def leaks(self) -> tuple[Sighting, ...]:
+        """What must not have been found: old readings anywhere, any reading outside memory."""
+        return tuple(
+            sighting
+            for look in self.looks
+            for sighting in look.sightings
+            if sighting.place != "memory" or not 0 <= look.last - sighting.reading < self.allowed
+        )
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What the looks could not look at."""
+        return tuple(name for look in self.looks for name in look.unread)
+
+    @property
+    def holds(self) -> bool:
+        searched = self.looks and not self.problem and not self.unread
+        busy = self.releases > 1 and self.counted > self.readings / 2
+        return bool(searched and busy and not self.leaks)
+
+
+def run_agent(
+    source: str, folder: Path, markers: FloatArray, scanner: Scanner, window_seconds: int
+) -> Run:
+    """Feeds float64[n, 2] from `source` ("stdin" or "replay") over WINDOWS windows. Never raises
+    for what the agent does: see `problem`.
+    """
+    looks: list[Look] = []
+    counted, problem = 0, ""
+    folder.mkdir()
+    with Recorder() as recorder:
+        config = _configured(folder, source, markers, recorder.port, window_seconds)
+        with running(["-m", "agent", "run", "--config", str(config)], folder, recorder) as agent:
+            try:
+                until(agent, lambda: bool(recorder.published), "it had said hello")
+                looks += SOURCES[source](scanner, agent, markers, window_seconds)
+                counted = _counted(folder)
+            except (RuntimeError, OSError, WireError) as error:
+                said = (folder / "log").read_text().splitlines()[-1:]
+                problem = "; ".join([str(error), *said])
+    allowed = REPLAY_LINGERS if source == "replay" else 1
+    sent = len(_outbox(folder))
+    return Run(source, len(markers), allowed, counted, sent, tuple(looks), problem)
+
+
+def _counted(folder: Path) -> int:
+    return sum(int(decode(file.read_bytes(), SPEC).counters[0]) for file in _outbox(folder))
+
+
+def _by_stdin(
+    scanner: Scanner, agent: Captive, markers: FloatArray, window_seconds: int
+) -> Iterator[Look]:
+    lines = json_lines(markers)
+    half, last = len(lines) // 2, len(lines) - 1
+    seconds = WINDOWS * window_seconds / 2
+    feed(agent, lines[:half], seconds)
+    yield look(agent, scanner, "half way", half - 1)
+    feed(agent, lines[half:last], seconds)
+    feed(agent, [lines[last][:-1]])
+    yield look(agent, scanner, IN_FLIGHT, last)
+    feed(agent, [b"\n"])
+    yield look(agent, scanner, "after the last reading", last)
+    before = len(_outbox(agent.folder))
+    until(agent, lambda: len(_outbox(agent.folder)) > before, "its next release")
+    settle(agent)
+    yield look(agent, scanner, "after the next release", last)
+
+
+def _by_replay(
+    scanner: Scanner, agent: Captive, markers: FloatArray, window_seconds: int
+) -> Iterator[Look]:
+    over = REPLAY_BEGIN + len(markers)
+
+    def reached() -> bool:
+        ends = [peek(file.read_bytes()).windows[0].end for file in _outbox(agent.folder)]
+        return any(end >= over for end in ends)
+
+    until(agent, reached, "its last release")
+    settle(agent)
+    yield look(agent, scanner, "after all rows", len(markers) - 1)
+
+
+SOURCES: dict[str, Callable[[Scanner, Captive, FloatArray, int], Iterator[Look]]] = {
+    "stdin": _by_stdin,
+    "replay": _by_replay,
+}
+
+
+def _configured(
+    folder: Path, source: str, markers: FloatArray, port: int, window_seconds: int
+) -> Path:
+    config = folder / "config.yaml"
+    described, window = "{type: stdin}", window_seconds
+    if source == "replay":
+        window = -(-len(markers) // WINDOWS)
+        described = f"{{type: replay, path: rows.csv, speed: {window / window_seconds}}}"
+        (folder / "rows.csv").write_text(_csv(markers, window))
+    config.write_text(CONFIG.format(port=port, source=described, window=window))
+    return config
+
+
+def _csv(markers: FloatArray, window: int) -> str:
+    """A row a second, one that ends their last window, and rows that the agent waits for."""
+    over = REPLAY_BEGIN + len(markers)
+    times = [*range(REPLAY_BEGIN, over), over + window, *range(over + 10**8, over + 10**8 + 9999)]
+    rows = [f"{a!r},{b!r}" for a, b in markers.tolist()]
+    rows += ["0.5,0.5"] * (len(times) - len(rows))
+    lines = [f"{at},{row}\n" for at, row in zip(times, rows, strict=True)]
+    return "".join(["time,temp,pm25\n", *lines])
+
+
+def _outbox(folder: Path) -> list[Path]:
+    return sorted((folder / "files/state/outbox").glob("*.release"))

@@ -1,0 +1,112 @@
+"""Seizure of a running agent: after marked readings, what do its memory, disk, log and wire hold?
+
+It is searched for every reading in every form, and for as many decoys that it was never given. Only
+the reading in flight may be found. The same search must find that one while its line is incomplete,
+numbers planted in another process, and what programs made to leak kept, wrote, logged and sent.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pansketch.audit.agent_run import IN_FLIGHT, SPEC, Run, run_agent
+from pansketch.audit.captive import Place
+from pansketch.audit.leaks import catches_leak, finds_planted
+from pansketch.audit.markings import forms_of, marked_readings
+from pansketch.audit.memory import Scanner
+
+LEAKS: tuple[Place, ...] = ("memory", "disk", "log", "wire")
+NOTES: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something that must be found, and whether it was."""
+
+    what: str
+    caught: bool
+
+
+@dataclass(frozen=True)
+class Seizure:
+    """What the seizures found. `chance`: probability of one chance hit in random bytes.
+
+    `decoys`: how many readings were looked for that no agent was ever given.
+    """
+
+    readings: int
+    decoys: int
+    forms: tuple[str, ...]
+    runs: tuple[Run, ...]
+    controls: tuple[Control, ...]
+    chance: float
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(run.holds for run in self.runs) and all(c.caught for c in self.controls)
+
+    def __str__(self) -> str:
+        missed = [control.what for control in self.controls if not control.caught]
+        parts = [_told(run) for run in self.runs]
+        if missed:
+            parts.append(f"not caught: {', '.join(missed)}")
+        caught = f"{len(self.controls) - len(missed)} of {len(self.controls)} controls caught"
+        return "; ".join([*parts, f"{len(self.forms)} forms", caught])
+
+
+def seize(readings: int = 10_000, window_seconds: int = 5, replay: bool = True) -> Seizure:
+    """Feeds a running agent `readings` marked readings and seizes it.
+
+    It takes about eight windows, four for each source; `replay=False` leaves the second one out.
+    """
+    begun = time.monotonic()
+    markers = marked_readings(2 * readings)
+    scanner = Scanner(forms_of(markers, SPEC))
+    fed = markers[:readings]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = [
+            run_agent(source, folder / source, fed, scanner, window_seconds)
+            for source in (("stdin", "replay") if replay else ("stdin",))
+        ]
+        controls = [
+            Control("the reading in flight, in the agent's memory", _in_flight(runs[0])),
+            Control(
+                "planted forms at every alignment, in memory",
+                finds_planted(folder, markers[:1000], SPEC),
+            ),
+            *(
+                Control(f"a leak to {way}", catches_leak(folder, way, fed, scanner))
+                for way in LEAKS
+            ),
+        ]
+    searched = sum(look.searched_bytes for run in runs for look in run.looks)
+    return Seizure(
+        readings,
+        readings,
+        scanner.names,
+        tuple(runs),
+        tuple(controls),
+        searched * scanner.needles / 2**64,
+        time.monotonic() - begun,
+        NOTES,
+    )
+
+
+def _told(run: Run) -> str:
+    if run.problem or run.unread:
+        return f"{run.source}: {run.problem or f'not read: {run.unread[0]}'}"
+    old = len({sighting.reading for sighting in run.leaks})
+    seen = f"{run.readings} readings, {old} found that should be gone"
+    return f"{run.source}: {seen} in {len(run.looks)} looks"
+
+
+def _in_flight(run: Run) -> bool:
+    return any(
+        look.moment == IN_FLIGHT
+        and {(s.place, s.reading) for s in look.sightings} == {("memory", look.last)}
+        for look in run.looks
+    )

@@ -1,0 +1,83 @@
+"""Garbage on a fleet's topics: all of it in quarantine, with the reason, and none in the way."""
+
+import numpy as np
+
+from fleet import topics
+from fleet.config import load
+from pansketch import WindowId, encode, os_entropy, peek
+
+HOURS = 20
+SPEED = 3600 * 15  # fifteen windows a second
+ENTROPY = os_entropy()
+
+
+def topic(device, stream="air"):
+    return topics.release("house", device, stream)
+
+
+def changed(payload, place):
+    """The payload with one bit flipped."""
+    return payload[:place] + bytes([payload[place] ^ 1]) + payload[place + 1 :]
+
+
+def forged(config_file, device, sequence):
+    """A well-formed release of a window that no device had, under any configuration."""
+    spec = load(config_file, "collector", {}).streams[0].spec
+    sketch = spec.start(ENTROPY)
+    sketch.update_many(np.array([[60.0, 1000.0]] * 1000))
+    window = WindowId(device, "air", sequence, 3600 * sequence, 3600 * sequence + 3600)
+    return encode(sketch.release(ENTROPY, window))
+
+
+def garbage(house, real):
+    """(topic, payload, reason) of what a hostile or broken client may send; `real` is of dev-1."""
+    foreign_house = house.configure("stranger", [], fleet="villa")
+    version, end = 4, len(real) - 1
+    sequence = peek(real).windows[0].sequence
+    return [
+        (topic("dev-1"), changed(real, len(real) // 2), "checksum"),
+        (topic("dev-1"), changed(real, end), "checksum"),
+        (topic("dev-1"), changed(real, 0), "magic"),
+        (topic("dev-1"), changed(real, version), "version"),
+        (topic("dev-1"), real[:end], "checksum"),
+        (topic("dev-1"), real[:9], "size"),
+        (topic("dev-1"), real + b"\0", "checksum"),
+        (topic("dev-1"), b"", "size"),
+        (topic("dev-1"), bytes(200_000), "size"),
+        (topic("dev-2"), real, "identity"),
+        (topic("dev-1", "water"), real, "stream"),
+        (topic("dev-3"), forged(foreign_house, "dev-3", 1), "fingerprint"),
+        (topic("dev-1"), forged(house.folder / "dev-1.yaml", "dev-1", sequence), "equivocation"),
+        (topics.status("house", "dev-1"), b"\xff{}", "status"),
+    ]
+
+
+def test_garbage_goes_to_quarantine_and_every_release_arrives(house, hourly, listen):
+    devices = ("dev-1", "dev-2")
+    for device in devices:
+        source = f"{{type: replay, path: {device}.csv, speed: {SPEED}}}"
+        house.configure(device, hourly(HOURS, 5), source=source, epsilon=100)
+    house.start_broker()
+    collector = house.collector()
+    ear = listen(house)
+    agents = [house.agent(device) for device in devices]
+    house.until(lambda: house.stored(), "a release of dev-1 to copy")
+    real = ear.on("dev-1/release/air")[0]
+    sent = garbage(house, real)
+    for place, payload, _ in sent:
+        ear.say(place, payload)
+    assert not any(agent.ended() for agent in agents)
+    assert [agent.ends() for agent in agents] == [0, 0]
+    expected = sorted((place, reason) for place, _, reason in sent)
+    house.until(lambda: house.quarantine() == expected, f"{expected}, not {house.quarantine()}")
+    for device in devices:
+        assert [sequence for sequence, _, _ in house.stored(device)] == list(range(1, HOURS + 1))
+        assert house.ledger(device) == house.stored(device)
+        assert house.outbox(device) == []
+    assert not house.stored("dev-3")
+    assert "Traceback" not in collector.said
+    # What was forged at the upper bounds counts nowhere.
+    forged_readings = house.ask(
+        "query", "--stream", "air", "range", "temp", "55", "60", "pm25", "900", "1000"
+    )
+    assert float(forged_readings.split()[0].replace(",", "")) < 100

@@ -1,0 +1,63 @@
+"""The demo, as a person starts it."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MOST_SECONDS = 60.0
+DEVICES = 3
+
+
+def demo(*options):
+    command = [sys.executable, "-m", "demo", *options]
+    return subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=MOST_SECONDS
+    )
+
+
+def test_the_demo_ends_by_itself_with_records_and_a_picture(tmp_path):
+    out = tmp_path / "demo"
+    done = demo("--short", "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    distances = [float(found) for found in re.findall(r"W1 / std\D+([\d.]+)", done.stdout)]
+    assert len(distances) == 2, done.stdout
+    # 36 months of three stations at epsilon 1 come to 0.02; uniform records are beyond 1.
+    assert max(distances) <= 0.1
+    devices = re.findall(r"^\S+ +offline +air +(\d+) .* 0 +0 +\S+$", done.stdout, re.M)
+    assert len(devices) == DEVICES, done.stdout
+    assert "refused: none" in done.stdout
+    assert "intrusion silent" in done.stdout
+    records_are_inside_the_bounds(out / "synthetic.csv")
+    picture = (out / "fleet.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(picture) > 20_000
+
+
+def records_are_inside_the_bounds(file):
+    header, *rows = csv.reader(file.read_text().splitlines())
+    assert header == ["temp", "pm25"]
+    assert len(rows) > 1000
+    values = [(float(temp), float(pm25)) for temp, pm25 in rows]
+    assert all(-40 <= temp <= 60 and 0 <= pm25 <= 1000 for temp, pm25 in values)
+    assert len(set(values)) > 1000
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_the_demo_removes_nothing_but_an_earlier_demo(tmp_path, kind):
+    out = tmp_path / "mine"
+    kept = out
+    if kind == "folder":
+        out.mkdir()
+        kept = out / "thesis.txt"
+    kept.write_text("years of work")
+    refused = demo("--short", "--out", str(out))
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.startswith("pansketch-demo: ")
+    assert kept.read_text() == "years of work"
