@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -97,26 +98,39 @@ def _replay(
     """Runs all agents to their end; returns the raw readings, which only this demo holds."""
     for device in devices:
         fleet.start_agent(device)
-    spec = config.streams[0].spec
-    parts = [read_station(STATIONS / f"{d}.csv.gz", spec.domain.names) for d in devices]
-    expected = sum(
-        _windows(config, device, times) for device, (times, _) in zip(devices, parts, strict=True)
-    )
+    names = config.streams[0].spec.domain.names
     columns = (
         TextColumn("releases stored"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=expected)
+    with (
+        ThreadPoolExecutor(1) as beside,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+    ):
+        files = [beside.submit(read_station, STATIONS / f"{d}.csv.gz", names) for d in devices]
+        task = progress.add_task("", total=None)
         while not fleet.finished(devices):
             if time.monotonic() > deadline:
                 raise DemoFailed(f"not finished after {LONGEST_SECONDS:.0f} s; see the logs")
-            progress.update(task, completed=_stored(config))
+            progress.update(
+                task, completed=_stored(config), total=_expected(config, devices, files)
+            )
             time.sleep(POLL_SECONDS)
-        progress.update(task, completed=_stored(config))
-    return np.concatenate([readings for _, readings in parts])
+        truth = [file.result() for file in files]
+        progress.update(task, completed=_stored(config), total=_expected(config, devices, files))
+    return np.concatenate([readings for _, readings in truth])
+
+
+def _expected(
+    config: Config, devices: list[str], files: list[Future[tuple[list[str], FloatArray]]]
+) -> int | None:
+    """How many releases there will be, once all files are read."""
+    if not all(file.done() for file in files):
+        return None
+    pairs = zip(devices, files, strict=True)
+    return sum(_windows(config, device, file.result()[0]) for device, file in pairs)
 
 
 def _windows(config: Config, device: str, times: list[str]) -> int:
