@@ -5,12 +5,11 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from agent import preflight, report, runtime
+from agent import check, finding, hardening, intrusion, preflight, report, runtime, spending
 from agent.clock import system_clock
 from agent.ledger import LedgerError
 from agent.stream import explain
@@ -37,30 +36,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         config = load(arguments.config, "agent", os.environ)
-        if arguments.command != "print-config":
+        if arguments.command in ("run", "once", "validate"):
             preflight.check(config)
         return _execute(config, arguments)
     except ConfigError as error:
         return _say(str(error), WRONG_INPUT)
-    except (LedgerError, OSError) as error:
+    except (LedgerError, OSError, intrusion.NotAnnouncedError) as error:
         return _say(str(error), FAILED)
     except Exception as error:
         return _say(explain(error, "agent"), FAILED)
 
 
 def _execute(config: Config, arguments: argparse.Namespace) -> int:
-    if arguments.command == "validate":
-        return _print(report.validation(config))
-    if arguments.command == "print-config":
-        return _print(report.settings_table(config))
-    once = arguments.command == "once"
-    stop = threading.Event()
+    match arguments.command:
+        case "validate":
+            return _print(report.validation(config))
+        case "print-config":
+            return _print(report.settings_table(config))
+        case "check":
+            return _check(config, arguments)
+        case "ledger":
+            return _ledger(config, arguments)
+        case "rerandomise":
+            return _rerandomise(config)
+        case _:
+            return _run(config, arguments)
+
+
+def _check(config: Config, arguments: argparse.Namespace) -> int:
+    found = check.check(config, arguments.root, system_clock())
+    rows = finding.as_rows(found)
+    _print(finding.as_json(found) if arguments.json else report.aligned(rows))
+    return DONE if finding.all_well(found) else FAILED
+
+
+def _ledger(config: Config, arguments: argparse.Namespace) -> int:
+    path, book, found = spending.spending(config, system_clock().now())
+    if arguments.json:
+        return _print(spending.as_json(path, book, found))
+    table = report.aligned(spending.as_rows(found))
+    return _print(f"{table}\n\n{spending.as_notes(path, book)}")
+
+
+def _rerandomise(config: Config) -> int:
+    assert config.agent is not None
+    intrusion.announce(config.agent.state, system_clock())
+    return _print("every open sketch of the running agent has drawn fresh noise")
+
+
+def _run(config: Config, arguments: argparse.Namespace) -> int:
+    signals = runtime.Signals()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: signals.stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: signals.intruded.set())
+    _harden()
     entropy = {stream.name: os_entropy() for stream in config.streams}
     session = f"{os_entropy().identifier():016x}"
-    task = runtime.Task(once, arguments.drain, arguments.root)
-    return runtime.run(config, task, system_clock(), entropy, session, stop)
+    task = runtime.Task(arguments.command == "once", arguments.drain, arguments.root)
+    return runtime.run(config, task, system_clock(), entropy, session, signals)
+
+
+def _harden() -> None:
+    """Before any sketch exists; what the system refuses is said once."""
+    refused = [found for found in hardening.apply() if found.state != "ok"]
+    if refused:
+        what = "; ".join(f"{found.subject}: {found.text}" for found in refused)
+        logging.getLogger(__name__).warning("running without protection of %s", what)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,6 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     once = _command(commands, "once", "publish one window of each stream, wait for its ack, exit")
     _command(commands, "validate", "check configuration and sources; show what each stream costs")
     _command(commands, "print-config", "show every setting in force and where it came from")
+    _command(commands, "rerandomise", "tell the running agent of an intrusion: fresh noise now")
+    looked = _command(commands, "check", "check system, clock, disk, ledger, broker and sensors")
+    told = _command(commands, "ledger", "show what readings, spans and days have cost so far")
+    for command in (looked, told):
+        command.add_argument("--json", action="store_true", help="for programs")
+    _root_option(looked)
     _run_options(run, None, "for ever")
     _run_options(once, ONCE_DRAIN_SECONDS, f"{ONCE_DRAIN_SECONDS:g}")
     parser.error = _usage_error  # type: ignore[method-assign, assignment]
@@ -113,6 +160,10 @@ def _run_options(
         help="after the last release, wait this long for the collector's acknowledgements "
         f"(default: {default}); what is left stays in the outbox",
     )
+    _root_option(command)
+
+
+def _root_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--root",
         type=Path,

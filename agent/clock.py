@@ -1,5 +1,6 @@
 """The one place of the device program that reads a clock or sleeps."""
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -28,3 +29,29 @@ def system_clock() -> Clock:
 def utc_text(at: float) -> str:
     """Unix seconds as people read them: 2013-03-01T00:00:00Z."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def year(at: float) -> int:
+    """The year of a moment in unix seconds."""
+    return datetime.fromtimestamp(at, UTC).year
+
+
+class _Timex(ctypes.Structure):
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("numbers", ctypes.c_long * 4),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 512),
+    )
+
+
+def clock_is_synchronised() -> bool | None:
+    """Whether the kernel's clock follows a better one; None when the system does not tell."""
+    unsynchronised, unable = 0x40, -1
+    try:
+        asked = _Timex()
+        if ctypes.CDLL(None).adjtimex(ctypes.byref(asked)) == unable:
+            return None
+    except (AttributeError, OSError):
+        return None
+    return not asked.status & unsynchronised

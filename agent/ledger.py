@@ -1,43 +1,28 @@
 """The ledger: what was ever spent, written before it is spent. Append-only, checked, never guessed.
 
-One line a release: `debit SEQUENCE STREAM START END MICRO_EPSILON CRC`. A stream's numbers have no
-gap and its windows only go forward, so a line that is gone or moved shows. A power cut may tear the
-last line only. Nobody can know what it said, so a line `torn CRC` takes its place, and every stream
-gives up one sequence number and one window with it. Whatever else is wrong stops publishing.
+A stream's numbers have no gap and its windows only go forward, so a line that is gone or moved
+shows. A power cut may tear the last line only. Nobody can know what it said, so a line `torn` takes
+its place, and every stream gives up one sequence number and one window with it. Whatever else is
+wrong stops publishing.
 """
 
 import fcntl
 import os
-import re
 import threading
-from binascii import crc32
-from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from agent.book import HEADER, TORN, Account, Book, LedgerError, day_of, line, read_book, unusable
 from agent.files import replace_file, sync_folder
 
-HEADER = "pansketch-ledger 1"
-MOST_LINE_BYTES = 4096
-_DEBIT = re.compile(r"debit (\d{1,18}) ([a-z0-9-]{1,64}) (-?\d{1,18}) (-?\d{1,18}) (\d{1,18})")
+__all__ = ["DailyCapError", "Ledger", "LedgerError", "holder"]
+
+MICRO = 1_000_000
 
 
-class LedgerError(Exception):
-    """The ledger cannot be read or written, one line with what to do. Nothing may be published."""
-
-
-@dataclass(frozen=True)
-class Spent:
-    """A stream's last sequence number, and the end and length of its last window."""
-
-    sequence: int = 0
-    until: int = 0
-    window_seconds: int = 0
-
-    def lost(self) -> "Spent":
-        """One sequence number and one window further, used by nobody."""
-        return Spent(self.sequence + 1, self.until + self.window_seconds, self.window_seconds)
+class DailyCapError(Exception):
+    """One more window would cost the stream more than a day may; the text says what to do."""
 
 
 class Ledger:
@@ -49,20 +34,19 @@ class Ledger:
     def __init__(self, state: Path) -> None:
         self.path = state / "ledger"
         self._mutex = threading.Lock()
-        self._streams: dict[str, Spent] = {}
-        self._torn = 0
+        self._book = Book()
         self._broken = False
         try:
             state.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _hold(state / "lock")
         except OSError as error:
-            raise self._unusable(error) from None
+            raise unusable(self.path, error) from None
         try:
             self._recover()
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             os.close(self._lock)
-            raise self._unusable(error) from None
+            raise unusable(self.path, error) from None
         except LedgerError:
             os.close(self._lock)
             raise
@@ -82,110 +66,72 @@ class Ledger:
     @property
     def torn(self) -> bool:
         """Whether a power cut ever tore a line of this ledger."""
-        return self._torn > 0
+        return self._book.torn > 0
 
-    def spent(self, stream: str) -> Spent:
-        """Where a stream stands; sequence numbers that a torn line may have used count as used."""
-        return self._streams.get(stream, Spent(sequence=self._torn))
+    def spent(self, stream: str) -> Account:
+        """Where a stream stands."""
+        return self._book.account(stream)
 
-    def debit(self, stream: str, start: int, end: int, epsilon_micro: int) -> int:
+    def debit(
+        self, stream: str, start: int, end: int, epsilon_micro: int, cap_micro: int | None = None
+    ) -> int:
         """Spends `epsilon_micro` on the window [start, end) and returns its sequence number.
 
-        On disk before it returns. Raises LedgerError when it cannot be, and from then on always.
+        On disk before it returns. Raises LedgerError when it cannot be, and from then on always;
+        DailyCapError, with nothing spent, when the day of the window would cost over `cap_micro`.
         """
         with self._mutex:
             last = self.spent(stream)
-            if self._broken or start < last.until or end <= start:
+            if self._broken or not self._book.may_debit(stream, start, end):
                 raise LedgerError(f"{self.path}: refuses the debit; restart the agent")
+            if cap_micro is not None and last.on(day_of(end)) + epsilon_micro > cap_micro:
+                raise DailyCapError(
+                    f"stopped at its daily cap of epsilon {cap_micro / MICRO:g}, nothing more is "
+                    "released; raise privacy.daily_cap or lengthen the window, then restart"
+                )
             sequence = last.sequence + 1
-            text = f"debit {sequence} {stream} {start} {end} {epsilon_micro}"
-            self._append(text)
-            self._streams[stream] = Spent(sequence, end, end - start)
+            self._append(f"debit {sequence} {stream} {start} {end} {epsilon_micro}")
+            self._book.debit(stream, start, end, epsilon_micro)
             return sequence
 
     def _append(self, text: str) -> None:
-        line = _line(text)
+        content = line(text)
         try:
-            if os.write(self._file, line) != len(line):
+            if os.write(self._file, content) != len(content):
                 raise OSError("the disk is full")
             os.fsync(self._file)
         except OSError as error:
             self._broken = True
-            raise self._unusable(error) from None
+            raise unusable(self.path, error) from None
 
     def _recover(self) -> None:
         """Reads the file, or makes an empty one, and repairs a torn end."""
         if not self.path.exists():
-            replace_file(self.path, _line(HEADER))
+            replace_file(self.path, line(HEADER))
             return
-        sound_bytes = self._read()
+        self._book, sound_bytes = read_book(self.path)
         if sound_bytes < self.path.stat().st_size:
-            replace_file(self.path, self.path.read_bytes()[:sound_bytes] + _line("torn"))
-            self._note_torn()
-
-    def _read(self) -> int:
-        """Takes every line; returns the bytes up to the end of the last sound one."""
-        sound_bytes = torn = 0
-        for number, raw in _lines(self.path):
-            text = _text(raw)
-            if torn or (text is None and number == 1):
-                raise self._damaged(torn or number)
-            if text is None:
-                torn = number
-            else:
-                self._take(number, text)
-                sound_bytes += len(raw)
-        if not sound_bytes:
-            raise self._damaged(1)
-        return sound_bytes
-
-    def _take(self, number: int, text: str) -> None:
-        if number == 1:
-            if text != HEADER:
-                raise self._damaged(number)
-        elif text == "torn":
-            self._note_torn()
-        elif match := _DEBIT.fullmatch(text):
-            sequence, start, end = int(match[1]), int(match[3]), int(match[4])
-            last = self.spent(match[2])
-            if sequence != last.sequence + 1 or start < last.until or end <= start:
-                raise self._damaged(number)
-            self._streams[match[2]] = Spent(sequence, end, end - start)
-        else:
-            raise self._damaged(number)
-
-    def _note_torn(self) -> None:
-        self._torn += 1
-        self._streams = {name: spent.lost() for name, spent in self._streams.items()}
-
-    def _damaged(self, line: int) -> LedgerError:
-        return LedgerError(
-            f"{self.path}:{line}: the ledger is damaged, nothing is published; restore it, "
-            "or give the device a new name (agent.device) so that no window is released twice"
-        )
-
-    def _unusable(self, error: OSError) -> LedgerError:
-        reason = error.strerror or str(error)
-        return LedgerError(
-            f"{self.path}: cannot be used ({reason}) and nothing is published; free the disk, or "
-            "let the agent write there"
-        )
+            replace_file(self.path, self.path.read_bytes()[:sound_bytes] + line(TORN))
+            self._book.note_torn()
 
 
-def _line(text: str) -> bytes:
-    return f"{text} {crc32(text.encode()):08x}\n".encode()
+def holder(state: Path) -> int | None:
+    """The process id of the agent that runs with this state folder, None when none does.
 
-
-def _text(raw: bytes) -> str | None:
-    """What a line says, or None when it is torn or damaged."""
-    text = raw.decode("ascii", "replace").rpartition(" ")[0]
-    return text if raw == _line(text) else None
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines of at most MOST_LINE_BYTES each."""
-    with path.open("rb") as file:
-        yield from enumerate(iter(lambda: file.readline(MOST_LINE_BYTES), b""), 1)
+    Raises OSError when the folder cannot be read.
+    """
+    try:
+        lock = os.open(state / "lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with suppress(ValueError):
+            return int(os.pread(lock, 32, 0))
+    finally:
+        os.close(lock)
+    return None
 
 
 def _hold(path: Path) -> int:
@@ -193,11 +139,16 @@ def _hold(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError:
         os.close(lock)
         raise LedgerError(
             f"{path}: another agent is running with this state; stop it, or give this one its own "
             "agent.state"
         ) from None
+    except OSError:
+        os.close(lock)
+        raise
     sync_folder(path.parent)
     return lock

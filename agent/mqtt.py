@@ -78,17 +78,25 @@ class Link:
 
     def _configure(self) -> None:
         client = self._client
-        if self._mqtt.tls:
-            client.tls_set(ca_certs=str(self._mqtt.ca_file) if self._mqtt.ca_file else None)
-        if self._mqtt.username is not None:
-            client.username_pw_set(self._mqtt.username, self._mqtt.password)
-        client.will_set(topics.status(self._fleet, self._device), self._death, 1, retain=True)
+        _introduce(client, self._mqtt)
+        self._set_will()
         client.reconnect_delay_set(SHORTEST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
+
+    def _set_will(self) -> None:
+        topic = topics.status(self._fleet, self._device)
+        self._client.will_set(topic, self._death, 1, retain=True)
+
+    def change(self, birth: Status, death: Status) -> None:
+        """Another status from now on, said at once when the broker is there."""
+        self._birth, self._death = birth.encode(), death.encode()
+        self._set_will()  # The broker learns it at the next connection.
+        if self._client.is_connected():
+            self._publish_status(self._birth)
 
     def start(self) -> None:
         """Connects in the background and keeps at it, with growing pauses."""
@@ -155,3 +163,40 @@ class Link:
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         if self._events.qsize() < MOST_EVENTS:
             self._events.put(AckArrived(bytes(message.payload)))
+
+
+def _introduce(client: Client, mqtt: Mqtt) -> None:
+    """TLS and credentials. Raises OSError or ValueError when the CA file cannot be used."""
+    if mqtt.tls:
+        client.tls_set(ca_certs=str(mqtt.ca_file) if mqtt.ca_file else None)
+    if mqtt.username is not None:
+        client.username_pw_set(mqtt.username, mqtt.password)
+
+
+def try_connect(mqtt: Mqtt, fleet: str, device: str, most_seconds: float) -> str:
+    """Connects and disconnects beside a running agent: what the broker has against it, or "".
+
+    Raises OSError or ValueError when there is no connection to speak MQTT over.
+    """
+    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=f"pansketch-{fleet}-{device}-check",
+        clean_session=True,
+        protocol=MQTTProtocolVersion.MQTTv311,
+        reconnect_on_failure=False,
+    )
+    client.on_connect = lambda _c, _u, _f, code, _p: answers.put(
+        str(code) if code.is_failure else ""
+    )
+    _introduce(client, mqtt)
+    client.connect_timeout = most_seconds
+    client.connect(mqtt.host, mqtt.port, KEEPALIVE_SECONDS)
+    client.loop_start()
+    try:
+        return answers.get(timeout=most_seconds)
+    except queue.Empty:
+        return "no answer to CONNECT"
+    finally:
+        client.disconnect()
+        client.loop_stop()

@@ -9,14 +9,19 @@ from fleet.settings import Config, ReplaySource, Stream, SystemSource
 def check(config: Config) -> None:
     """Raises ConfigError for a source without its stream's attributes, or a release too big."""
     for stream in config.streams:
-        where = f"streams.{stream.name}"
-        try:
-            _check_source(stream)
-        except NotOfferedError as error:
-            raise config.error(f"{where}.attributes.{error.attribute}", str(error)) from None
-        except SourceError as error:
-            raise config.error(f"{where}.source.path", str(error)) from None
-        _check_sizes(config, stream, where)
+        check_stream(config, stream)
+
+
+def check_stream(config: Config, stream: Stream) -> None:
+    """Raises ConfigError, as `check` does, for this stream."""
+    where = f"streams.{stream.name}"
+    try:
+        _check_source(stream)
+    except NotOfferedError as error:
+        raise config.error(f"{where}.attributes.{error.attribute}", str(error)) from None
+    except SourceError as error:
+        raise config.error(f"{where}.source.path", str(error)) from None
+    _check_sizes(config, stream, where)
 
 
 def _check_source(stream: Stream) -> None:

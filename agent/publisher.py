@@ -15,21 +15,30 @@ LOG = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Turns the closed windows of one stream into releases in the outbox."""
+    """Turns the closed windows of one stream into releases in the outbox; `daily_cap_micro`: the
+    most micro-epsilon a day, None: no cap.
+    """
 
     def __init__(
-        self, device: str, stream: str, rng: Entropy, ledger: Ledger, outbox: Outbox
+        self,
+        device: str,
+        stream: str,
+        rng: Entropy,
+        ledger: Ledger,
+        outbox: Outbox,
+        daily_cap_micro: int | None = None,
     ) -> None:
         self._device, self._stream, self._rng = device, stream, rng
-        self._ledger, self._outbox = ledger, outbox
+        self._ledger, self._outbox, self._cap_micro = ledger, outbox, daily_cap_micro
 
     def publish(self, closed: Closed, epsilon_micro: int) -> None:
-        """Raises LedgerError when the debit is not on disk; then there is no release.
+        """Raises LedgerError when the debit is not on disk, DailyCapError when the stream's cap
+        forbids it; then there is no release.
 
         A release that the outbox cannot take is dropped, in one line: its window is spent.
         """
         start, end = closed.span.start, closed.span.end
-        sequence = self._ledger.debit(self._stream, start, end, epsilon_micro)
+        sequence = self._ledger.debit(self._stream, start, end, epsilon_micro, self._cap_micro)
         window = WindowId(self._device, self._stream, sequence, start, end)
         payload = encode(closed.sketch.release(self._rng, window))
         what = f"{self._stream}: window {utc_text(start)} to {utc_text(end)}, release {sequence}"

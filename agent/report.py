@@ -1,12 +1,15 @@
 """What `validate` and `print-config` print: aligned text, numbers that a person can check."""
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 
+from agent.ledger import MICRO
+from agent.limiter import MICROSECONDS, slots_for
 from agent.window import schedule_for
 from fleet.config import describe
 from fleet.quantities import duration_text, size_text
 from fleet.settings import Config, ReplaySource, Source, Stream, SystemSource
-from pansketch import Attribute
+from pansketch import Attribute, Span
 
 DAY_SECONDS = 86400
 
@@ -53,16 +56,44 @@ def _facts(stream: Stream, device: str) -> Iterator[tuple[str, str]]:
 
 def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
     guarantee = stream.spec.guarantee
-    epsilon, unit = f"{guarantee.epsilon:g}", guarantee.unit
-    yield "unit", f"one {unit}, added or removed"
-    yield "epsilon", f"{epsilon} per {unit} per window"
+    epsilon = _epsilon(guarantee.epsilon_micro)
+    span = guarantee.unit if isinstance(guarantee.unit, Span) else None
+    yield "unit", f"one {guarantee.unit}, added or removed"
+    per = "span, over all windows it touches" if span else "reading per window"
+    yield "epsilon", f"{epsilon} per {per}"
     if guarantee.intrusion == "silent":
         yield "a silent snapshot", f"adds nothing: snapshot and releases jointly cost {epsilon}"
     else:
         yield "a silent snapshot", "is not covered when the device publishes again afterwards"
-    yield "a day", f"{epsilon} per {unit}: each is in one window only ({daily:.4g} windows a day)"
+    yield "a reading", f"pays {_epsilon(guarantee.reading_micro)}: it is in one window only"
+    if span:
+        yield "a span", f"pays {epsilon}: {_slots_text(span)}"
+    windows = ceil(daily)
+    whole, each = _epsilon(windows * guarantee.epsilon_micro), "span" if span else "reading"
+    yield "a day", f"{whole} at most, for a source with a {each} in every window ({windows} a day)"
+    yield "daily cap", _cap_text(stream)
     yield "intrusion", guarantee.intrusion
     yield "delta", f"{guarantee.delta:g}"
+
+
+def _epsilon(micro: int) -> str:
+    return f"{micro / MICRO:.9g}"
+
+
+def _slots_text(span: Span) -> str:
+    slots = slots_for(span)
+    most = f"one reading is taken in a slot of {slots.length / MICROSECONDS:.6g} s"
+    if slots.opened < slots.length:
+        most += ", in its first half"
+    return most
+
+
+def _cap_text(stream: Stream) -> str:
+    cap = stream.daily_cap_micro
+    if cap is None:
+        return "none"
+    windows = cap // stream.spec.guarantee.epsilon_micro
+    return f"{_epsilon(cap)}: at most {windows} windows a day, then the stream stops"
 
 
 def _source_text(source: Source) -> str:

@@ -3,26 +3,25 @@
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.clock import Clock, utc_text
+from agent.assembly import TICK_SECONDS, Workshop
+from agent.clock import Clock
 from agent.delivery import Delivery
+from agent.intrusion import Confirmations
 from agent.ledger import Ledger, LedgerError
 from agent.mqtt import Absent, AckArrived, Connected, Event, HandedOver, Link
 from agent.outbox import Outbox
-from agent.publisher import Publisher
+from agent.presence import statuses
 from agent.sources.opening import open_source
-from agent.sources.readings import SourceError
 from agent.stream import StreamWork
-from agent.window import Closed, Windows, schedule_for
-from fleet.messages import Ack, Status, StreamBirth
-from fleet.settings import Config, ReplaySource, Stream
+from fleet.messages import Ack
+from fleet.settings import Config
 from pansketch import Entropy
 
 LOG = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.2
 JOIN_SECONDS = 10.0
 
 
@@ -37,15 +36,23 @@ class Task:
     root: Path = Path("/")
 
 
+@dataclass(frozen=True)
+class Signals:
+    """What comes from outside while the agent runs: `stop` it, or an announced intrusion."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    intruded: threading.Event = field(default_factory=threading.Event)
+
+
 def run(
     config: Config,
     task: Task,
     clock: Clock,
     entropy: Mapping[str, Entropy],
     session: str,
-    stop: threading.Event,
+    signals: Signals,
 ) -> int:
-    """Runs until the sources are done and acknowledged, or `stop` is set: 0, or 1 on a failure.
+    """Runs until the sources are done and acknowledged, or is told to stop: 0, or 1 on a failure.
 
     `entropy`: secret randomness for each stream. Raises LedgerError, OSError when the state folder
     cannot be used, ValueError for a CA file that is none.
@@ -54,15 +61,18 @@ def run(
     with Ledger(config.agent.state) as ledger:
         outbox = Outbox(config.agent.state / "outbox", config.profile.outbox_bytes)
         _check_same_age(ledger, outbox)
-        link = _link(config, session)
-        agent = _Agent(config, task, clock, stop, outbox, link)
+        confirmations = Confirmations(config.agent.state)
+        confirmations.write()
+        online, offline = statuses(config, session, {})
+        link = Link(config.mqtt, config.fleet, config.agent.device, online, offline)
+        agent = _Agent(config, task, clock, signals, outbox, link, session, confirmations)
         try:
             link.start()
             agent.start(ledger, entropy)
             return agent.serve()
         finally:
             # The ledger stays open until no thread can debit any more.
-            stop.set()
+            signals.stop.set()
             agent.join()
             link.stop()
 
@@ -75,12 +85,16 @@ class _Agent:
         config: Config,
         task: Task,
         clock: Clock,
-        stop: threading.Event,
+        signals: Signals,
         outbox: Outbox,
         link: Link,
+        session: str,
+        confirmations: Confirmations,
     ) -> None:
-        self._config, self._task, self._clock, self._stop = config, task, clock, stop
-        self._outbox, self._link = outbox, link
+        self._config, self._task, self._clock, self._signals = config, task, clock, signals
+        self._outbox, self._link, self._session = outbox, link, session
+        self._confirmations = confirmations
+        self._problems: dict[str, str] = {}
         self._delivery = Delivery(outbox, link.send)
         self._broker = f"{config.mqtt.host}:{config.mqtt.port}"
         self._connected = self._said_absent = False
@@ -90,10 +104,21 @@ class _Agent:
 
     def start(self, ledger: Ledger, entropy: Mapping[str, Entropy]) -> None:
         """Opens every stream's window and starts its source."""
+        assert self._config.agent is not None
+        task, stop = self._task, self._signals.stop
+        workshop = Workshop(
+            self._config.agent.device,
+            ledger,
+            self._outbox,
+            self._clock,
+            stop,
+            task.once,
+            task.drain_seconds,
+        )
         for stream in self._config.streams:
-            work = self._work(stream, ledger, entropy[stream.name])
-            source = open_source(stream, self._clock, self._stop, self._task.root)
-            arguments = (source, self._clock, self._stop)
+            work = workshop.assemble(stream, entropy[stream.name])
+            source = open_source(stream, self._clock, stop, task.root)
+            arguments = (source, self._clock, stop)
             self._works.append(work)
             self._threads.append(
                 threading.Thread(target=work.run, args=arguments, name=stream.name, daemon=True)
@@ -102,41 +127,6 @@ class _Agent:
         for thread in self._threads:
             thread.start()
 
-    def _work(self, stream: Stream, ledger: Ledger, rng: Entropy) -> StreamWork:
-        assert self._config.agent is not None
-        device = self._config.agent.device
-        live = not isinstance(stream.source, ReplaySource)
-        patient = isinstance(stream.source, ReplaySource) and stream.source.speed is None
-        schedule = schedule_for(device, stream.window_seconds)
-        until = ledger.spent(stream.name).until
-        windows = Windows(stream.spec, schedule, rng, until, live)
-        publisher = Publisher(device, stream.name, rng, ledger, self._outbox)
-
-        def publish(closed: Closed) -> None:
-            if not patient or self._wait_for_room(stream.spec.max_release_nbytes):
-                publisher.publish(closed, stream.spec.guarantee.epsilon_micro)
-
-        if live and until > self._clock.now():
-            LOG.warning(
-                "%s: released already up to %s; waiting until then", stream.name, utc_text(until)
-            )
-        return StreamWork(stream.name, schedule, windows, publish, live, self._task.once)
-
-    def _wait_for_room(self, size_bytes: int) -> bool:
-        """A replay at full speed waits while the outbox is full; False when the agent stops.
-
-        Raises SourceError when that takes longer than the task allows.
-        """
-        since, limit = self._clock.monotonic(), self._task.drain_seconds
-        if not self._outbox.has_room(size_bytes):
-            LOG.info("the outbox is full: the replay waits until the collector has caught up")
-        while not self._outbox.has_room(size_bytes):
-            if self._clock.wait(self._stop, TICK_SECONDS):
-                return False
-            if limit is not None and self._clock.monotonic() - since > limit:
-                raise SourceError("the outbox is full; see why the collector is away")
-        return not self._stop.is_set()
-
     def join(self) -> None:
         for thread in self._threads:
             if thread.is_alive():
@@ -144,12 +134,14 @@ class _Agent:
 
     def serve(self) -> int:
         """The main loop; returns the exit code."""
-        while not self._stop.is_set():
+        while not self._signals.stop.is_set():
             event = self._link.next_event(TICK_SECONDS)
             while event is not None:
                 self._handle(event)
                 event = self._link.next_event(0)
             self._tick()
+            self._answer_intrusion()
+            self._report_problems()
             if self._connected:
                 self._delivery.step(self._clock.monotonic())
             if (code := self._finished()) is not None:
@@ -158,7 +150,27 @@ class _Agent:
 
     def _tick(self) -> None:
         for work in self._works:
-            work.tick(self._clock.now())
+            work.tick(self._clock)
+
+    def _answer_intrusion(self) -> None:
+        if not self._signals.intruded.is_set():
+            return
+        # Cleared first: an intrusion announced from here on is another one.
+        self._signals.intruded.clear()
+        for work in self._works:
+            work.rerandomise()
+        LOG.info("an intrusion was announced: every open sketch has drawn fresh noise")
+        try:
+            self._confirmations.confirm()
+        except OSError as error:
+            LOG.error("the fresh noise cannot be confirmed (%s); free the disk", error.strerror)
+
+    def _report_problems(self) -> None:
+        """A stream that has stopped shows in the device's status."""
+        problems = {work.name: work.failure for work in self._works if work.failure}
+        if problems != self._problems:
+            self._problems = problems
+            self._link.change(*statuses(self._config, self._session, problems))
 
     def _finished(self) -> int | None:
         """The exit code once there is nothing left to do; None before."""
@@ -216,18 +228,6 @@ class _Agent:
         except ValueError:
             return  # Whatever it was, the release is still in the outbox and is sent again.
         self._delivery.acknowledged(ack)
-
-
-def _link(config: Config, session: str) -> Link:
-    assert config.agent is not None
-    streams = {
-        stream.name: StreamBirth(
-            stream.spec.fingerprint.hex(), str(stream.spec.guarantee), stream.window_seconds
-        )
-        for stream in config.streams
-    }
-    online, offline = Status("online", session, streams), Status("offline", session, streams)
-    return Link(config.mqtt, config.fleet, config.agent.device, online, offline)
 
 
 def _check_same_age(ledger: Ledger, outbox: Outbox) -> None:

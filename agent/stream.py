@@ -8,22 +8,28 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from agent.clock import Clock, utc_text
-from agent.ledger import LedgerError
+from agent.ledger import DailyCapError, LedgerError
+from agent.limiter import SpanLimiter
 from agent.sources.readings import NotOfferedError, Readings, SourceError
 from agent.window import Closed, GapError, Schedule, Windows
 
 LOG = logging.getLogger(__name__)
 
 Publish = Callable[[Closed], None]
+Room = Callable[[], bool]
 
 
 class StreamWork:
     """Runs one stream. `publish` makes a release of a closed window; `once` stops after the first.
 
-    `live`: windows end by the clock, in `tick`; otherwise by the times of the readings, and the
-    stream is over with its source. `done` is set when nothing more will be published; then
-    `failure` is one line, or empty; a `fatal` one means that no stream may publish.
+    `limiter`: for a stream whose unit is a span. `room`: waits until there is room for a release,
+    and says whether there is. `live`: windows end by the clock, in `tick`; otherwise by the times
+    of the readings, and the stream is over with its source. `done` is set when nothing more will
+    be published; then `failure` is one line, or empty; a `fatal` one means that no stream may
+    publish.
     """
 
     def __init__(
@@ -34,12 +40,16 @@ class StreamWork:
         publish: Publish,
         live: bool,
         once: bool,
+        limiter: SpanLimiter | None = None,
+        room: Room | None = None,
     ) -> None:
         self.name, self.live = name, live
         self.done = threading.Event()
         self.failure = ""
         self.fatal = False
         self._schedule, self._windows, self._publish, self._once = schedule, windows, publish, once
+        self._limiter, self._room = limiter, room
+        self._waiting: Closed | None = None
         self._mutex = threading.Lock()
         self._last_index: int | None = None
         self._released = False
@@ -49,6 +59,7 @@ class StreamWork:
         try:
             for readings in source:
                 with self._mutex:
+                    self._limit(readings, clock)
                     self._feed(readings)
                 if self.done.is_set() or stop.is_set():
                     return
@@ -56,18 +67,37 @@ class StreamWork:
         except Exception as error:
             self._fail(error)
 
-    def tick(self, now: float) -> None:
-        """The clock has come to `now`: a live stream's windows end here, reading or none."""
+    def tick(self, clock: Clock) -> None:
+        """The clock has moved: a live stream's windows and slots end here, reading or none."""
         if not self.live or self.done.is_set():
             return
         try:
             with self._mutex:
+                if self._limiter is not None:
+                    self._limiter.tick(clock.monotonic())
+                now = clock.now()
                 index = self._schedule.index(now)
                 self._advance(index)
                 if self._last_index is not None and index > self._last_index:
                     self.done.set()
         except Exception as error:
             self._fail(error)
+
+    def rerandomise(self) -> None:
+        """An announced intrusion: every sketch of this stream that is not released draws fresh
+        noise before this returns."""
+        try:
+            with self._mutex:
+                self._windows.rerandomise(self._waiting)
+        except Exception as error:
+            self._fail(error)
+
+    def _limit(self, readings: Readings, clock: Clock) -> None:
+        """Live readings are limited by the time that no one can set, a replay's by their own."""
+        if self._limiter is None:
+            return
+        at = np.full(len(readings.at), clock.monotonic()) if self.live else readings.at
+        self._limiter.limit(at, readings.values)
 
     def _feed(self, readings: Readings) -> None:
         for index, rows in self._schedule.split(readings.at, readings.values):
@@ -83,10 +113,22 @@ class StreamWork:
                 return
 
     def _release(self, closed: Closed) -> None:
+        if self._room is not None and not self._wait_for_room(closed, self._room):
+            return
         self._publish(closed)
         self._released = True
         if self._once:
             self.done.set()
+
+    def _wait_for_room(self, closed: Closed, room: Room) -> bool:
+        """Lets go of the lock meanwhile: an announced intrusion does not wait for a collector."""
+        self._waiting = closed
+        self._mutex.release()
+        try:
+            return room()
+        finally:
+            self._mutex.acquire()
+            self._waiting = None
 
     def _end(self, now: float, stop: threading.Event) -> None:
         if stop.is_set():
@@ -94,8 +136,9 @@ class StreamWork:
         if self.live:
             self._end_live(now)
             return
-        for closed in self._windows.finish():
-            self._release(closed)
+        with self._mutex:
+            for closed in self._windows.finish():
+                self._release(closed)
         if not self._released:
             LOG.info("%s: the source has no window that is not released already", self.name)
         self.done.set()
@@ -119,8 +162,10 @@ def explain(error: Exception, stream: str) -> str:
     if isinstance(error, GapError):
         after = utc_text(error.start)
         return f"{stream}: {error} after {after}; check the column 'time', or use longer windows"
-    if isinstance(error, SourceError | NotOfferedError | LedgerError):
-        return f"{stream}: {error}" if not isinstance(error, LedgerError) else str(error)
+    if isinstance(error, LedgerError):
+        return str(error)
+    if isinstance(error, SourceError | NotOfferedError | DailyCapError):
+        return f"{stream}: {error}"
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -144,6 +144,13 @@ class Windows:
         if self._sketch is not None and (self._live or self._next == index):
             self._sketch.update_many(rows)
 
+    def rerandomise(self, waiting: Closed | None = None) -> None:
+        """An announced intrusion: the open sketch, and one that waits for its release, draw fresh
+        noise."""
+        for sketch in (self._sketch, waiting.sketch if waiting else None):
+            if sketch is not None:
+                sketch.rerandomise(self._rng)
+
     def finish(self) -> Iterator[Closed]:
         """No more time will come: yields the open window, if one is."""
         if self._sketch is not None:

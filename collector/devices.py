@@ -39,6 +39,7 @@ def as_table(found: Overview) -> str:
     """An aligned table, a line for each stream of each device, and the quarantine's totals."""
     rows = [row for name in found.devices for row in _rows(found, name)]
     lines = _aligned([HEADER, *rows]) if rows else ["no device has reported yet"]
+    lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
     total = sum(found.refusals.values())
     reasons = ", ".join(f"{reason} {n}" for reason, n in found.refusals.items())
     lines.append(f"refused: {total} ({reasons})" if total else "refused: none")
@@ -50,6 +51,16 @@ def as_json(found: Overview) -> str:
     """One object: `devices` and `quarantine`."""
     devices = [_object(found, name) for name in found.devices]
     return json.dumps({"devices": devices, "quarantine": found.refusals})
+
+
+def _problems(name: str, device: Device | None) -> list[str]:
+    """A line for each stream of a device that has stopped by itself."""
+    reported = {} if device is None else json.loads(device.streams)
+    return [
+        f"stopped: {name} {stream}: {birth['problem']}"
+        for stream, birth in reported.items()
+        if birth.get("problem")
+    ]
 
 
 def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:

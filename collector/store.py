@@ -94,6 +94,7 @@ class Store:
                 "fingerprint": birth.fingerprint,
                 "guarantee": birth.guarantee,
                 "window_seconds": birth.window_seconds,
+                "problem": birth.problem,
             }
             for name, birth in status.streams.items()
         }

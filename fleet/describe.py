@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fleet.privacy import MICRO
 from fleet.quantities import duration_text, number_text, size_text
 from fleet.settings import Config, ReplaySource, Stream, SystemSource
-from pansketch import Attribute
+from pansketch import Attribute, Span
 
 HIDDEN = "***"
 SIZES = ("depth", "fanout", "k", "width", "rows")
@@ -75,16 +76,26 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     root = f"streams.{stream.name}"
     yield from _source(root, stream)
     yield f"{root}.window", duration_text(stream.window_seconds)
-    privacy = stream.spec.privacy
-    yield f"{root}.privacy.epsilon", number_text(privacy.epsilon)
-    yield f"{root}.privacy.unit", privacy.unit
-    yield f"{root}.privacy.intrusion", privacy.intrusion
+    yield from _privacy(f"{root}.privacy", stream)
     for attribute in stream.spec.domain.attributes:
         yield from _attribute(f"{root}.attributes.{attribute.name}", attribute)
     yield f"{root}.views", f"[[{', '.join(stream.spec.domain.names)}]]"
     for size in SIZES:
         value = getattr(stream.spec, size)
         yield f"{root}.sketch.{size}", str(value), f"profile {config.profile.name}"
+
+
+def _privacy(root: str, stream: Stream) -> Iterator[Line]:
+    privacy = stream.spec.privacy
+    yield f"{root}.epsilon", number_text(privacy.epsilon)
+    if isinstance(privacy.unit, Span):
+        yield f"{root}.unit.span", duration_text(privacy.unit.seconds)
+        yield f"{root}.unit.max_readings", str(privacy.unit.max_readings)
+    else:
+        yield f"{root}.unit", privacy.unit
+    yield f"{root}.intrusion", privacy.intrusion
+    cap = stream.daily_cap_micro
+    yield f"{root}.daily_cap", "none" if cap is None else number_text(cap / MICRO)
 
 
 def _source(root: str, stream: Stream) -> Iterator[Line]:

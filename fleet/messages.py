@@ -19,7 +19,8 @@ MOST_WINDOW_SECONDS = 10 * 366 * 86400
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{0,300}")
+MOST_LINE = 300
+_LINE = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{0,{MOST_LINE}}}")
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 Message = TypeVar("Message", bound=msgspec.Struct)
@@ -54,12 +55,16 @@ class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _decode(data, cls, ACK_LIMIT_BYTES)
 
 
-class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window."""
+class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window.
+
+    `problem`: one line when the stream has stopped and needs somebody; it is left out otherwise.
+    """
 
     fingerprint: str
     guarantee: str
     window_seconds: int
+    problem: str = ""
 
     def __post_init__(self) -> None:
         _expect(
@@ -69,6 +74,7 @@ class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _LINE.fullmatch(self.guarantee), "guarantee must be one line of at most 300 characters"
         )
         _expect(1 <= self.window_seconds <= MOST_WINDOW_SECONDS, "window_seconds is out of range")
+        _expect(_LINE.fullmatch(self.problem), "problem must be one line of at most 300 characters")
 
 
 class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

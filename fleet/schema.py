@@ -28,6 +28,7 @@ CONFIG_TEXTS = (
     ("streams", "*", "source", "path"),
     ("streams", "*", "source", "interval"),
     ("streams", "*", "privacy", "unit"),
+    ("streams", "*", "privacy", "unit", "span"),
     ("streams", "*", "privacy", "intrusion"),
     ("streams", "*", "attributes", "*", "unit"),
     ("streams", "*", "attributes", "*", "scale"),
@@ -84,8 +85,16 @@ class StreamSection(Section, frozen=True):
 
 class PrivacySection(Section, frozen=True):
     epsilon: float
-    unit: str = "reading"
+    unit: str | dict[str, Any] = "reading"
     intrusion: str = "silent"
+    daily_cap: float | None = None
+
+
+class SpanSection(Section, frozen=True):
+    """`unit:` as keys: up to `max_readings` readings in `span`."""
+
+    span: str
+    max_readings: int
 
 
 class AttributeSection(Section, frozen=True):

@@ -60,6 +60,8 @@ class Stream:
     """One named sequence of readings. `spec.domain` has the view's attributes in the view's order.
 
     `sizes`: what the configuration itself says of the sketch, before any profile.
+    `daily_cap_micro`: the most micro-epsilon that the releases of one day may cost together, None:
+    no cap.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Stream:
     window_seconds: int
     spec: HierarchySpec
     sizes: SizeOverrides = field(default_factory=SizeOverrides)
+    daily_cap_micro: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from typing import Any
 
 from fleet.document import Document
 from fleet.ids import ID_RULE, is_id
+from fleet.privacy import read_privacy
 from fleet.profiles import Profile
 from fleet.quantities import seconds, size_text
-from fleet.schema import PrivacySection, SketchSection, StreamSection, join, nearest, section
+from fleet.schema import SketchSection, StreamSection, join, section
 from fleet.settings import Stream
 from fleet.sources import read_source
 from fleet.specs import SizeOverrides, build_spec, hash_key, resolve
@@ -38,11 +39,11 @@ def read_stream(document: Document, name: str, raw: Any, around: Surroundings) -
         document, join(where, "source"), stream.source, around.folder, around.local
     )
     window_seconds = _window(document, join(where, "window"), stream.window)
-    privacy = _privacy(document, join(where, "privacy"), stream.privacy)
+    privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy)
     domain = read_domain(document, where, stream.attributes, stream.views)
     sizes = _sizes(document, join(where, "sketch"), stream.sketch)
     spec = _spec(document, where, domain, privacy, sizes, around)
-    return Stream(name, source, window_seconds, spec, sizes)
+    return Stream(name, source, window_seconds, spec, sizes, cap_micro)
 
 
 def check_memory(document: Document, streams: tuple[Stream, ...], profile: Profile) -> None:
@@ -70,21 +71,6 @@ def _window(document: Document, where: str, text: str) -> int:
     if length != int(length):
         raise document.error(where, f"{text} is not whole; write whole seconds, such as 10m or 90s")
     return int(length)
-
-
-def _privacy(document: Document, where: str, raw: dict[str, Any]) -> Privacy:
-    privacy = section(document, where, raw, PrivacySection)
-    for key, value, allowed in (
-        ("unit", privacy.unit, ("reading",)),
-        ("intrusion", privacy.intrusion, ("silent", "announced")),
-    ):
-        if value not in allowed:
-            problem = f"{value[:40]!r} is not supported; {nearest(value, allowed)}"
-            raise document.error(join(where, key), problem)
-    try:
-        return Privacy(privacy.epsilon, privacy.unit, privacy.intrusion)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise document.error(join(where, "epsilon"), f"{error}; 1.0 is a usual choice") from None
 
 
 def _sizes(document: Document, where: str, raw: dict[str, Any] | None) -> SizeOverrides:

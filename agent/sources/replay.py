@@ -1,18 +1,21 @@
 """Replay: the rows of a CSV file (plain or gzip), each at its own time.
 
 The column `time` holds ISO 8601 (UTC unless it says otherwise) or unix seconds. A row without a
-readable time is left out. With a speed the rows come one at a time, paced by the clock.
+readable time is left out. With a speed the rows come one at a time, paced by the clock, and the
+file is read in sips, so that no buffer keeps a row that was absorbed before the last one. Of a gzip
+file the decompressor keeps the last 40 KiB of text; of a file without a speed the blocks linger.
 """
 
 import csv
 import gzip
+import io
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from math import nan
 from pathlib import Path
-from typing import TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 
@@ -28,13 +31,15 @@ from pansketch import Domain
 
 TIME = "time"
 BLOCK_ROWS = 1024
+GULP_BYTES = 8192
+SIP_BYTES = 64  # Texts so short share a few freed places, and the next rows overwrite the last.
 Parsers = list[Callable[[str], float]]
 LATEST = 253_402_300_800.0  # The year 10000: beyond it a time is a typing error.
 
 
 def header(path: Path) -> list[str]:
     """The column names of the file. Raises SourceError when there are none to read."""
-    with _open(path) as file:
+    with _open(path, SIP_BYTES) as file:
         return next(_rows(path, file), [])
 
 
@@ -57,7 +62,7 @@ def blocks(path: Path, domain: Domain) -> Iterator[Readings]:
     at, values = np.zeros(BLOCK_ROWS), np.zeros((BLOCK_ROWS, domain.dimension))
     count = 0
     try:
-        for moment, cells, parsers in _timed(path, domain):
+        for moment, cells, parsers in _timed(path, domain, GULP_BYTES):
             at[count] = moment
             values[count] = [parse(cell) for parse, cell in zip(parsers, cells, strict=True)]
             count += 1
@@ -78,7 +83,7 @@ def paced(
     at, values = np.zeros(1), np.zeros((1, domain.dimension))
     begun, first = clock.monotonic(), nan
     try:
-        for moment, cells, parsers in _timed(path, domain):
+        for moment, cells, parsers in _timed(path, domain, SIP_BYTES):
             first = moment if first != first else first
             if clock.wait(stop, (moment - first) / speed - (clock.monotonic() - begun)):
                 return
@@ -91,11 +96,13 @@ def paced(
         values.fill(0)
 
 
-def _timed(path: Path, domain: Domain) -> Iterator[tuple[float, list[str], Parsers]]:
+def _timed(
+    path: Path, domain: Domain, most_bytes: int
+) -> Iterator[tuple[float, list[str], Parsers]]:
     """(time, the attributes' cells, their parsers) of every row with a readable time."""
     check(path, domain)
     parsers = [text_parser(attribute) for attribute in domain.attributes]
-    with _open(path) as file:
+    with _open(path, most_bytes) as file:
         rows = _rows(path, file)
         names = next(rows)
         time = names.index(TIME)
@@ -120,14 +127,37 @@ def unix_seconds(text: str) -> float:
         return nan
 
 
-def _open(path: Path) -> TextIO:
-    """The file as text. Raises SourceError."""
+class _Sips(io.RawIOBase):
+    """A file that never hands out more than `most_bytes` at once."""
+
+    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
+        super().__init__()
+        self._file, self._most_bytes = file, most_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read(self._most_bytes)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _open(path: Path, most_bytes: int) -> TextIO:
+    """The file as text, read `most_bytes` at a time. Raises SourceError."""
     try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-        return path.open(encoding="utf-8-sig", errors="replace", newline="")
+        sips: Any = _Sips(_opened(path), most_bytes)
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
+    return io.TextIOWrapper(sips, encoding="utf-8-sig", errors="replace", newline="")
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return cast(BinaryIO, path.open("rb", buffering=0))
 
 
 def _rows(path: Path, file: TextIO) -> Iterator[list[str]]:

@@ -1,5 +1,6 @@
 """A device for the agent's tests: a real configuration, broker, process and peer."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -32,7 +33,7 @@ streams:
   air:
     source: {source}
     window: {window}
-    privacy: {{epsilon: 1.0, unit: reading, intrusion: silent}}
+    privacy: {privacy}
     attributes:
       temp: {{low: -40, high: 60, unit: degC}}
       wind: {{categories: [calm, N, NO]}}
@@ -76,9 +77,12 @@ class Device:
         source: str = "{type: replay, path: rows.csv}",
         window: str = "1h",
         rows: str = HOURLY,
+        privacy: str = "{epsilon: 1.0, unit: reading, intrusion: silent}",
     ) -> Config:
         (self.folder / "rows.csv").write_text(rows)
-        self.config.write_text(CONFIG.format(url=url, source=source, window=window))
+        self.config.write_text(
+            CONFIG.format(url=url, source=source, window=window, privacy=privacy)
+        )
         return load(self.config, "agent", {})
 
     def start(self, *arguments: str, program: tuple[str, ...] = ("-m", "agent")) -> "Running":
@@ -176,6 +180,15 @@ class Peer:
 
     def sequences(self) -> list[int]:
         return [window.sequence for window in self.windows()]
+
+
+@pytest.fixture(autouse=True)
+def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is started inside this process must not harden it, nor log into a closed stream."""
+    monkeypatch.setattr("agent.hardening.apply", list)
+    handlers = logging.root.handlers[:]
+    yield
+    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

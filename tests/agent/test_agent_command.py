@@ -86,7 +86,10 @@ def test_validate_says_what_it_costs(device, capsys):
     assert facts["unit"] == "one reading, added or removed"
     assert facts["epsilon"] == "1 per reading per window"
     assert facts["a silent snapshot"] == "adds nothing: snapshot and releases jointly cost 1"
-    assert facts["a day"] == "1 per reading: each is in one window only (24 windows a day)"
+    assert facts["a reading"] == "pays 1: it is in one window only"
+    assert "a span" not in facts
+    assert facts["a day"] == "24 at most, for a source with a reading in every window (24 a day)"
+    assert facts["daily cap"] == "none"
     assert facts["intrusion"] == "silent"
     assert facts["delta"] == "0"
     assert facts["fingerprint"] == spec.fingerprint.hex()
@@ -163,3 +166,20 @@ def test_the_device_imports_only_what_it_may():
     loaded = set(run.stdout.split())
     assert {"numpy", "paho", "msgspec"} <= loaded
     assert not loaded & {"collector", "demo", "rich", "sqlite3", "matplotlib", "amqtt", "asyncio"}
+
+
+def test_validate_says_what_a_span_costs_and_how_it_is_kept(device, capsys):
+    device.configure(
+        privacy="{epsilon: 0.6, unit: {span: 10m, max_readings: 60}, daily_cap: 2}", window="7h"
+    )
+    assert main(["validate", *config_of(device)]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "one span of 600 s with at most 60 readings, added or removed",
+        "0.6 per span, over all windows it touches",
+        "pays 0.01: it is in one window only",
+        "pays 0.6: one reading is taken in a slot of 10.3448 s",
+        "2.4 at most, for a source with a span in every window (4 a day)",
+        "2: at most 3 windows a day, then the stream stops",
+    ):
+        assert words in out

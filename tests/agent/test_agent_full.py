@@ -1,6 +1,5 @@
 """A full outbox: a live release is dropped in one line, a replay at full speed waits."""
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -45,7 +44,7 @@ def small_outbox(config):
 
 def run(config, rng, drain_seconds):
     task = runtime.Task(drain_seconds=drain_seconds)
-    return runtime.run(config, task, system_clock(), {"air": rng}, "session", threading.Event())
+    return runtime.run(config, task, system_clock(), {"air": rng}, "session", runtime.Signals())
 
 
 def test_a_replay_waits_for_room_and_loses_nothing(device, broker, peer, rng):

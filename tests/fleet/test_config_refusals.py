@@ -14,6 +14,14 @@ URL = " mqtt://broker.example:1884"
 KNOWN_PROFILES = "gateway-x86, generic-linux, pi-3b, pi-4b, pi-5, pi-zero-2w, pi-zero-w"
 
 # (what is replaced, by what, line, key, what the text must say)
+UNIT, PRIVACY = "unit: reading", "streams.air.privacy."
+MOST = PRIVACY + "unit.max_readings"
+
+
+def spans(max_readings: str, span: str = "10m") -> str:
+    return f"unit: {{span: {span}, max_readings: {max_readings}}}"
+
+
 CASES = [
     # unknown keys, at every depth
     ("fleet: meadow", "flete: meadow", 1, "flete", "unknown key; did you mean fleet?"),
@@ -132,7 +140,27 @@ CASES = [
     (WINDOW, "window: 9999d", 12, "streams.air.window", "9999d is impossible"),
     ("epsilon: 0.5", "epsilon: 0", 14, "streams.air.privacy.epsilon", "epsilon must lie between"),
     ("epsilon: 0.5", "epsilon: -1", 14, "streams.air.privacy.epsilon", "1.0 is a usual choice"),
-    ("unit: reading", "unit: key", 15, "streams.air.privacy.unit", "'key' is not supported"),
+    ("unit: reading", "unit: key", 15, "streams.air.privacy.unit", "counts readings, not keys"),
+    (UNIT, "unit: readng", 15, PRIVACY + "unit", "'readng' is not supported; did you mean reading"),
+    (UNIT, "unit: [10m]", 15, PRIVACY + "unit", "is a list; write text or keys with values"),
+    (UNIT, "unit: {span: 10m}", 15, PRIVACY + "unit.max_readings", "is missing; add max_readings:"),
+    (UNIT, "unit:\n        span: 10m", 15, PRIVACY + "unit.max_readings", "is missing;"),
+    (UNIT, "unit: {max_readings: 60}", 15, PRIVACY + "unit.span", "is missing; add span:"),
+    (UNIT, "unit: {span: 10m, most: 6}", 15, PRIVACY + "unit.most", "unknown key; use one of"),
+    (UNIT, spans("0"), 15, PRIVACY + "unit.max_readings", "0 is impossible; write 2 or more"),
+    (UNIT, spans("1"), 15, PRIVACY + "unit.max_readings", "1 is impossible; write 2 or more"),
+    (UNIT, spans("-1"), 15, PRIVACY + "unit.max_readings", "-1 is impossible"),
+    (UNIT, spans("1.5"), 15, PRIVACY + "unit.max_readings", "write a whole number"),
+    (UNIT, spans("many"), 15, PRIVACY + "unit.max_readings", "is text; write a whole number"),
+    (UNIT, spans("60", "600"), 15, PRIVACY + "unit.span", "'600' has no unit"),
+    (UNIT, spans("60", "0s"), 15, PRIVACY + "unit.span", "0s is impossible; write 1s to 3660d"),
+    (UNIT, spans("60", "1500ms"), 15, PRIVACY + "unit.span", "is not whole; write whole seconds"),
+    (UNIT, "unit:\n        span: 1m\n        max_readings: 0", 17, MOST, "0 is impossible"),
+    (UNIT, spans("999999999"), 14, PRIVACY + "epsilon", "too small to be shared"),
+    (UNIT, UNIT + "\n      daily_cap: 0", 16, PRIVACY + "daily_cap", "0 is impossible; write a"),
+    (UNIT, UNIT + "\n      daily_cap: -2", 16, PRIVACY + "daily_cap", "-2 is impossible"),
+    (UNIT, UNIT + "\n      daily_cap: 0.4", 16, PRIVACY + "daily_cap", "write 0.5 or more"),
+    (UNIT, UNIT + "\n      daily_cap: much", 16, PRIVACY + "daily_cap", "is text; write a number"),
     (
         "intrusion: silent",
         "intrusion: silnt",
@@ -228,9 +256,8 @@ def test_only_one_stream_reads_standard_input(load_text):
 
 def test_streams_share_the_memory_of_the_profile(load_text):
     head = "fleet: a\nmqtt: {url: mqtt://a}\nagent: {device: a, profile: pi-zero-w}\nstreams:\n"
-    one = (
-        "source: {type: system}, window: 1h, privacy: {epsilon: 1}, sketch: {k: 4096, width: 4096}"
-    )
+    sizes = "sketch: {depth: 16, k: 1024, width: 512, rows: 2}"
+    one = f"source: {{type: system}}, window: 1h, privacy: {{epsilon: 1}}, {sizes}"
     body = "attributes: {x: {low: 0, high: 1}}"
     rows = [f"  s{n}: {{{one}, {body}}}\n" for n in range(4)]
     three = load_text(head + "".join(rows[:3]))

@@ -41,6 +41,14 @@ def test_the_reason_may_be_left_out():
     assert Ack.decode(data.encode()) == Ack("a", 0, DIGEST, "stored")
 
 
+def test_a_problem_is_said_only_where_there_is_one():
+    assert b"problem" not in STATUS_BYTES
+    stopped = StreamBirth("00ff" * 4, "epsilon 1 per reading", 600, "stopped at its daily cap")
+    data = Status("online", "session-1", {"air": stopped}).encode()
+    assert b'"window_seconds":600,"problem":"stopped at its daily cap"' in data
+    assert Status.decode(data).streams["air"] == stopped
+
+
 IDS = st.from_regex(r"[a-z0-9-]{1,64}", fullmatch=True)
 LINES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=300)
 ACKS = st.builds(
@@ -52,7 +60,11 @@ ACKS = st.builds(
     LINES,
 )
 BIRTHS = st.builds(
-    StreamBirth, st.binary(min_size=8, max_size=8).map(bytes.hex), LINES, st.integers(1, 10**8)
+    StreamBirth,
+    st.binary(min_size=8, max_size=8).map(bytes.hex),
+    LINES,
+    st.integers(1, 10**8),
+    LINES,
 )
 STATUSES = st.builds(
     Status, st.sampled_from(["online", "offline"]), IDS, st.dictionaries(IDS, BIRTHS, max_size=5)
@@ -125,6 +137,8 @@ def with_birth(**changes: object) -> bytes:
         with_birth(window_seconds=0),
         with_birth(window_seconds=10**12),
         with_birth(more=1),
+        with_birth(problem="a\nb"),
+        with_birth(problem="x" * 301),
         STATUS_BYTES + b" " * STATUS_LIMIT_BYTES,
     ],
 )

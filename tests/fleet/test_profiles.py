@@ -62,7 +62,7 @@ def test_an_unknown_profile_is_a_key_error():
         ("64MiB", "0B", 3, "process_memory: is nothing; write a positive size"),
         ("64MiB", "67108864", 3, "process_memory: '67108864' has no unit; use B, KiB, MiB or GiB"),
         ("outbox", "outbx", 6, "outbx: unknown key; did you mean outbox?"),
-        ("k: 512", "k: many", 10, "sketch.k: is text; write a whole number"),
+        ("k: 1024", "k: many", 10, "sketch.k: is text; write a whole number"),
         ("1000", "0", 5, "readings_per_second: is impossible; write a positive rate"),
     ],
 )

@@ -1,0 +1,74 @@
+"""Announced intrusions: somebody says that the device was, or is about to be, looked into.
+
+`pansketch-agent rerandomise` finds the agent by the process id in its lock file, sends SIGUSR1, and
+waits until the file `intrusions` of the state folder says that every sketch has drawn fresh noise.
+"""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from agent.clock import Clock
+from agent.files import replace_file
+from agent.ledger import holder
+
+MOST_SECONDS = 10.0
+POLL_SECONDS = 0.05
+
+
+class NotAnnouncedError(Exception):
+    """No running agent has drawn fresh noise, one line: why, and what to do."""
+
+
+@dataclass
+class Confirmations:
+    """The file that says how many announcements this run of the agent has answered."""
+
+    state: Path
+    answered: int = 0
+
+    def confirm(self) -> None:
+        """One more is answered. Raises OSError."""
+        self.answered += 1
+        self.write()
+
+    def write(self) -> None:
+        """Raises OSError."""
+        replace_file(_path(self.state), b"%d %d\n" % (os.getpid(), self.answered))
+
+
+def announce(state: Path, clock: Clock) -> None:
+    """Returns once the running agent has confirmed. Raises NotAnnouncedError."""
+    try:
+        agent = holder(state)
+        before = _read(state)
+        if agent is None:
+            raise NotAnnouncedError(
+                f"no agent is running with the state {state}; nothing to do, a start draws afresh"
+            )
+        os.kill(agent, signal.SIGUSR1)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise NotAnnouncedError(
+            f"the agent cannot be reached through {state} ({why}); run this as the agent's user"
+        ) from None
+    until = clock.monotonic() + MOST_SECONDS
+    while _read(state) == before:
+        if clock.wait(Event(), POLL_SECONDS) or clock.monotonic() > until:
+            raise NotAnnouncedError(
+                f"the agent (process {agent}) did not confirm within {MOST_SECONDS:g} s; "
+                "see its log, and stop it if the device may be in wrong hands"
+            )
+
+
+def _path(state: Path) -> Path:
+    return state / "intrusions"
+
+
+def _read(state: Path) -> bytes:
+    try:
+        return _path(state).read_bytes()
+    except FileNotFoundError:
+        return b""

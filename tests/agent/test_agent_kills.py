@@ -1,0 +1,114 @@
+"""SIGKILL at 200 random points while publishing: nothing is released twice, nothing is free.
+
+The rows jump back a year again and again, as when a clock is set back.
+"""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent.ledger import Ledger
+from fleet.messages import digest
+from pansketch import peek
+
+KILLS, FOLDERS = 200, 2
+NEW_YEAR, YEAR = 1_704_067_200, 365 * 86400
+WINDOWS = 30_000
+WINDOW_SECONDS = 10
+
+
+def rows() -> str:
+    lines = ["time,temp,wind"]
+    for number in range(WINDOWS):
+        at = NEW_YEAR + WINDOW_SECONDS * number
+        lines.append(f"{at},1,N")
+        if number % 40 == 0:
+            lines += [f"{at - YEAR + n},2,N" for n in range(0, 50, 10)]
+    return "\n".join(lines)
+
+
+def check_books(state: Path) -> tuple[int, int]:
+    """Debits and releases match; returns how many there are of each."""
+    with Ledger(state) as ledger:
+        assert not ledger.torn
+    lines = (state / "ledger").read_text().splitlines()[1:]
+    debits = {int(line.split()[1]): line.split()[3:5] for line in lines}
+    assert len(debits) == len(lines), "a sequence number was debited twice"
+    assert sorted(debits) == list(range(1, len(lines) + 1))
+    paths = sorted((state / "outbox").glob("*.release"))
+    windows = [peek(path.read_bytes()).windows[0] for path in paths]
+    for path, window in zip(paths, windows, strict=True):
+        assert path.name == f"{window.sequence:012d}.air.release"
+        assert [str(window.start), str(window.end)] == debits[window.sequence]
+    assert len({window.start for window in windows}) == len(windows), "a window twice"
+    assert [w.start for w in windows] == sorted(w.start for w in windows)
+    return len(debits), len(windows)
+
+
+def kill_again_and_again(device, seed: int) -> tuple[int, int]:
+    """Starts the agent and kills it while it publishes; returns debits and releases."""
+    chance, seen = random.Random(seed), {}
+    for _ in range(KILLS // FOLDERS):
+        before = size_of(device.state / "ledger")
+        agent = device.start("run")
+        deadline = time.monotonic() + 20
+        while size_of(device.state / "ledger") <= before:
+            assert agent.process.poll() is None, agent.errors()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.05)
+        agent.process.kill()
+        assert agent.process.wait(20) == -9
+        close(device)
+        for path in (device.state / "outbox").glob("*.release"):
+            if path.name not in seen:
+                seen[path.name] = digest(path.read_bytes())
+    now = {name: digest((device.state / "outbox" / name).read_bytes()) for name in seen}
+    assert now == seen, "a sequence number was used again with other bytes"
+    return check_books(device.state)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def close(device) -> None:
+    for process in device.started:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+    device.started.clear()
+
+
+def test_two_hundred_kills(device, tmp_path):
+    devices = [type(device)(tmp_path / f"d{number}") for number in range(FOLDERS)]
+    text = rows()
+    for each in devices:
+        each.folder.mkdir()
+        each.configure(window=f"{WINDOW_SECONDS}s", rows=text)
+    with ThreadPoolExecutor(FOLDERS) as pool:
+        seeds = [int.from_bytes(random.randbytes(4), "big") for _ in devices]
+        results = list(pool.map(kill_again_and_again, devices, seeds))
+    for debits, releases in results:
+        assert releases > KILLS // FOLDERS, "the kills came while it published"
+        # A debit without a release is a window lost to a kill, and a kill loses at most one.
+        assert 0 <= debits - releases <= KILLS // FOLDERS
+
+
+def test_the_books_are_checked(device):
+    """The control: a release without a debit, one twice, and a wrong window are each found."""
+    device.configure(window="10s", rows="\n".join(rows().splitlines()[:30]))
+    assert device.start("run", "--drain", "0").ends() == 1
+    debits, releases = check_books(device.state)
+    assert debits == releases > 10
+    outbox = device.state / "outbox"
+    first = outbox / device.outbox()[0]
+    for name in ("000000000002.air.release", "000000999999.air.release"):
+        old = (outbox / name).read_bytes() if (outbox / name).exists() else None
+        (outbox / name).write_bytes(first.read_bytes())
+        with pytest.raises(AssertionError):
+            check_books(device.state)
+        (outbox / name).unlink() if old is None else (outbox / name).write_bytes(old)
+    check_books(device.state)
