@@ -3,7 +3,7 @@
 Its hierarchy is so deep that the path of a reading is nearly unique and can be looked for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -46,7 +46,6 @@ streams:
 """
 WINDOWS = 4  # that the feeding of the readings is spread over
 REPLAY_BEGIN = 1_700_000_000
-REPLAY_LINGERS = 1
 IN_FLIGHT = "while the last reading arrives"
 
 
@@ -54,13 +53,11 @@ IN_FLIGHT = "while the last reading arrives"
 class Run:
     """One agent under seizure. `counted`: what its releases, all noise included, say it absorbed.
 
-    `problem`: why the run showed nothing, or empty. `allowed`: how many readings, the last ones,
-    may be found in memory.
+    `problem`: why the run showed nothing, or empty.
     """
 
     source: str
     readings: int
-    allowed: int
     counted: int
     releases: int
     looks: tuple[Look, ...]
@@ -68,12 +65,12 @@ class Run:
 
     @property
     def leaks(self) -> tuple[Sighting, ...]:
-        """What must not have been found: old readings anywhere, any reading outside memory."""
+        """What must not have been found: all but the last reading in memory."""
         return tuple(
             sighting
             for look in self.looks
             for sighting in look.sightings
-            if sighting.place != "memory" or not 0 <= look.last - sighting.reading < self.allowed
+            if (sighting.place, sighting.reading) != ("memory", look.last)
         )
 
     @property
@@ -89,7 +86,12 @@ class Run:
 
 
 def run_agent(
-    source: str, folder: Path, markers: FloatArray, scanner: Scanner, window_seconds: int
+    source: str,
+    folder: Path,
+    markers: FloatArray,
+    scanner: Scanner,
+    window_seconds: int,
+    program: Sequence[str] = ("-m", "agent"),
 ) -> Run:
     """Feeds float64[n, 2] from `source` ("stdin" or "replay") over WINDOWS windows. Never raises
     for what the agent does: see `problem`.
@@ -99,7 +101,7 @@ def run_agent(
     folder.mkdir()
     with Recorder() as recorder:
         config = _configured(folder, source, markers, recorder.port, window_seconds)
-        with running(["-m", "agent", "run", "--config", str(config)], folder, recorder) as agent:
+        with running([*program, "run", "--config", str(config)], folder, recorder) as agent:
             try:
                 until(agent, lambda: bool(recorder.published), "it had said hello")
                 looks += SOURCES[source](scanner, agent, markers, window_seconds)
@@ -107,9 +109,8 @@ def run_agent(
             except (RuntimeError, OSError, WireError) as error:
                 said = (folder / "log").read_text().splitlines()[-1:]
                 problem = "; ".join([str(error), *said])
-    allowed = REPLAY_LINGERS if source == "replay" else 1
     sent = len(_outbox(folder))
-    return Run(source, len(markers), allowed, counted, sent, tuple(looks), problem)
+    return Run(source, len(markers), counted, sent, tuple(looks), problem)
 
 
 def _counted(folder: Path) -> int:
@@ -142,7 +143,7 @@ def _by_replay(
 
     def reached() -> bool:
         ends = [peek(file.read_bytes()).windows[0].end for file in _outbox(agent.folder)]
-        return any(end >= over for end in ends)
+        return any(end >= over - 1 for end in ends)
 
     until(agent, reached, "its last release")
     settle(agent)
@@ -169,9 +170,13 @@ def _configured(
 
 
 def _csv(markers: FloatArray, window: int) -> str:
-    """A row a second, one that ends their last window, and rows that the agent waits for."""
+    """A row a second, the last one in another window, and rows that the agent waits for."""
     over = REPLAY_BEGIN + len(markers)
-    times = [*range(REPLAY_BEGIN, over), over + window, *range(over + 10**8, over + 10**8 + 9999)]
+    times = [
+        *range(REPLAY_BEGIN, over - 1),
+        over + window,
+        *range(over + 10**8, over + 10**8 + 999),
+    ]
     rows = [f"{a!r},{b!r}" for a, b in markers.tolist()]
     rows += ["0.5,0.5"] * (len(times) - len(rows))
     lines = [f"{at},{row}\n" for at, row in zip(times, rows, strict=True)]

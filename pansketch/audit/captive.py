@@ -67,7 +67,7 @@ def running(command: Sequence[str], folder: Path, recorder: Recorder) -> Iterato
     files.mkdir(parents=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "TMPDIR": str(files),
         "HOME": str(files),
     }
@@ -150,7 +150,8 @@ def _memory(captive: Captive) -> list[tuple[Place, str, Bytes | None]]:
     try:
         return [("memory", region.name, region.content) for region in process_memory(pid)]
     except OSError as error:
-        return [("memory", f"the memory of the process ({error.strerror})", None)]
+        reason = f"{error.strerror}; the audit needs root, or CAP_SYS_PTRACE"
+        return [("memory", f"the memory of the process ({reason})", None)]
     finally:
         os.kill(pid, signal.SIGCONT)
 

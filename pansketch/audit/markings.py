@@ -44,7 +44,7 @@ def forms_of(values: FloatArray, spec: HierarchySpec) -> dict[str, Bytes]:
 
     Numbers in both byte orders. What has too few bits of its own to be told from chance (float32,
     32-bit integers) is looked for beside the other attribute, or beside the next reading. Text is
-    the value's last digit before and six behind the point, or its first eight behind it.
+    the last digit before and ten behind the point, or its twelve behind it.
     """
     forms: dict[str, Bytes] = {}
     names = spec.domain.names
