@@ -7,7 +7,7 @@ from agent.ledger import MICRO
 from agent.limiter import MICROSECONDS, slots_for
 from agent.window import schedule_for
 from fleet.config import describe
-from fleet.quantities import duration_text, size_text
+from fleet.quantities import duration_text
 from fleet.settings import Config, ReplaySource, Source, Stream, SystemSource
 from pansketch import Attribute, Span
 
@@ -49,7 +49,7 @@ def _facts(stream: Stream, device: str) -> Iterator[tuple[str, str]]:
     yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
     expected, most = spec.release_nbytes, spec.max_release_nbytes
     yield "release", f"about {expected} bytes, never more than {most}"
-    yield "network", f"about {size_text(round(daily * expected))} a day"
+    yield "network", f"about {_roughly(daily * expected)} a day"
     yield from _promises(stream, daily)
     yield "fingerprint", spec.fingerprint.hex()
 
@@ -74,6 +74,13 @@ def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
     yield "daily cap", _cap_text(stream)
     yield "intrusion", guarantee.intrusion
     yield "delta", f"{guarantee.delta:g}"
+
+
+def _roughly(bytes_count: float) -> str:
+    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+        if bytes_count >= size:
+            return f"{bytes_count / size:.1f} {unit}"
+    return f"{bytes_count:.0f} bytes"
 
 
 def _epsilon(micro: int) -> str:
