@@ -6,7 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from collector.commands import COMMANDS
+try:
+    from collector.commands import COMMANDS
+except ModuleNotFoundError as missing:
+    # A device's installation brings this program along, but not what it needs.
+    sys.exit(
+        f"pansketch-collector: no module {missing.name}; pip install '.[collector]' in a clone"
+    )
 from collector.failure import CommandError
 from collector.query import QUESTIONS
 from fleet.config import ConfigError, load
