@@ -127,9 +127,12 @@ def test_proportion_bounds_are_clopper_and_pearsons(hits, runs):
 
 
 def test_the_sampled_bound_stays_below_the_claim():
-    """Too high with probability 1e-6 each: the production code, before and after a snapshot."""
+    """Too high with probability 1e-6 each: the production code, before and after a snapshot.
+
+    It is not above zero by accident: 2,000 runs leave eight deviations between the two shares.
+    """
     for arrives in ("before", "after"):
-        bound = lower_bound(PRODUCTION, SMALL[0], arrives, 800)
+        bound = lower_bound(PRODUCTION, SMALL[0], arrives, 2000)
         assert 0 < bound.epsilon <= 1
 
 
