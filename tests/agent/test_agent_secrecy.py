@@ -88,7 +88,9 @@ def test_the_agent_says_the_same_whatever_the_number_of_readings(device, count):
     device.configure(rows=rows)
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1
-    lines = [line for line in agent.said.splitlines() if "no broker" not in line]
+    # The first depends on the machine, the second on when the broker is asked for.
+    around = ("running without protection of", "no broker")
+    lines = [line for line in agent.said.splitlines() if not any(a in line for a in around)]
     assert len(lines) == 3
     assert "4000" not in agent.said
     assert [debit[0] for debit in device.ledger()] == ["1"]
