@@ -31,7 +31,11 @@ def main(argv: list[str] | None = None) -> int:
     audit.add_argument("--plant", metavar="BUG", help="audit the product with this bug in it")
     audit.set_defaults(run=_audit)
     options = parser.parse_args(argv)
-    return int(options.run(options))
+    try:
+        return int(options.run(options))
+    except KeyboardInterrupt:
+        print("pansketch: interrupted", file=sys.stderr)
+        return 1
 
 
 def _audit(options: argparse.Namespace) -> int:
