@@ -4,7 +4,9 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
 from amqtt.broker import Broker
 
@@ -16,6 +18,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class _Steady(dict[str, Any]):
+    """Iterates over a copy: amqtt waits inside its loop over subscriptions, and a client that
+    subscribes meanwhile would end the session of another one."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self.keys()))
 
 
 class EmbeddedBroker:
@@ -35,7 +45,7 @@ class EmbeddedBroker:
         # amqtt reports every ordinary disconnect as a warning with a traceback.
         logging.getLogger("amqtt").setLevel(logging.CRITICAL)
         logging.getLogger("transitions").setLevel(logging.CRITICAL)
-        # It also drops a client now and then while another subscribes; the client comes back.
+        # A client that vanishes in the middle of a packet is nothing to report either.
         self._loop.set_exception_handler(lambda loop, context: None)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_SECONDS)
@@ -50,6 +60,7 @@ class EmbeddedBroker:
                 },
             }
         )
+        self._broker._subscriptions = _Steady(self._broker._subscriptions)
         await self._broker.start()
 
     async def _stop(self) -> None:
