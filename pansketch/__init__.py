@@ -27,6 +27,8 @@ from pansketch.occupancy import NoEstimate
 from pansketch.privacy import Guarantee, Privacy, Span
 from pansketch.sketch import MergeError, Release, Sketch, SketchClosed, Spec, WindowId, merge
 from pansketch.version import __version__
+from pansketch.view import View
+from pansketch.views import ViewsSketch, ViewsSpec
 from pansketch.wire import Header, WireError, decode, decode_all, encode, peek
 
 __all__ = [
@@ -60,6 +62,9 @@ __all__ = [
     "Span",
     "Spec",
     "Training",
+    "View",
+    "ViewsSketch",
+    "ViewsSpec",
     "WindowId",
     "WireError",
     "__version__",

@@ -25,10 +25,11 @@ from pansketch.count_sketch import CountSketch, SignCounter
 from pansketch.counting import COUNTER
 from pansketch.domain import Domain
 from pansketch.hashing import form_digest
+from pansketch.linear import LinearCounters, linear_form
 from pansketch.noise import Entropy
 from pansketch.paths import PathEncoder
 from pansketch.privacy import Guarantee, Privacy, split_budget
-from pansketch.sketch import Release, SketchClosed, WindowId, expected_nbytes
+from pansketch.sketch import Release, WindowId, expected_nbytes
 from pansketch.tabulation import SignedHash
 
 DEEPEST = 48
@@ -136,18 +137,8 @@ class CellsSpec:
     @cached_property
     def fingerprint(self) -> bytes:
         """8 bytes over all that decides what the counters mean and how they are protected."""
-        form = {
-            "family": self.family,
-            "domain": [attribute.describe() for attribute in self.domain.attributes],
-            "privacy": [
-                self.guarantee.epsilon_micro,
-                str(self.privacy.unit),
-                self.privacy.intrusion,
-            ],
-            "sizes": [self.depth, self.width, self.rows],
-            "hash_key": self.hash_key,
-        }
-        return form_digest(form)
+        sizes = [self.depth, self.width, self.rows]
+        return form_digest(linear_form(self) | {"sizes": sizes, "hash_key": self.hash_key})
 
     @property
     def additive(self) -> bool:
@@ -167,12 +158,10 @@ class CellsSketch:
 
     def __init__(self, spec: CellsSpec, rng: Entropy) -> None:
         self._spec = spec
-        self._counters = np.zeros(sum(spec.blocks), COUNTER)
+        self._held = LinearCounters(spec, COUNTER, rng)
+        self._counters = self._held.values
         self._encoder = PathEncoder(spec.domain, spec.depth)
         self._counter = SignCounter(spec.depth, spec.tables)
-        self._closed = False
-        self._draws = 0
-        self._add_noise(rng)
 
     def __repr__(self) -> str:
         return f"CellsSketch({self._spec!r})"
@@ -187,38 +176,19 @@ class CellsSketch:
         A reading with a NaN or an infinity is dropped, a value out of bounds is clipped. Raises
         ValueError for another shape, SketchClosed after the release.
         """
-        self._check_open()
+        self._held.check_open()
         for paths in self._encoder.encode(readings):
             self._counters[:1] += np.int32(len(paths))
             self._counter.count(paths, self._counters)
 
     def rerandomise(self, rng: Entropy) -> None:
         """An announced intrusion: a fresh draw on every counter, as large as the first."""
-        self._check_open()
-        self._add_noise(rng)
+        self._held.check_open()
+        self._held.add_noise(rng)
 
     def release(self, rng: Entropy, window: WindowId | None = None) -> Release:
         """The noisy counters of this window, once; the sketch is closed and its memory erased.
 
-        In `silent` mode with fresh noise: one draw survives a snapshot, the other the release.
         `window` labels the release; without it a random identifier does. Raises SketchClosed.
         """
-        self._check_open()
-        self._closed = True
-        if self._spec.guarantee.release_micro:
-            self._add_noise(rng)
-        label = window or WindowId("", "", rng.identifier())
-        released = Release(self._spec, (label,), self._draws, self._counters.astype(np.int64))
-        self._counters.fill(0)
-        return released
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SketchClosed("this sketch has been released; start another one for a new window")
-
-    def _add_noise(self, rng: Entropy) -> None:
-        start = 0
-        for size, scale in zip(self._spec.blocks, self._spec.scales, strict=True):
-            rng.add_discrete_laplace(scale, self._counters[start : start + size])
-            start += size
-        self._draws += 1
+        return self._held.release(rng, window)

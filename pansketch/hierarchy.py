@@ -11,6 +11,7 @@ publications; `silent` mode adds a second, fresh draw at the release (docs/priva
 """
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
@@ -21,10 +22,11 @@ from pansketch.counting import COUNTER, PathCounter
 from pansketch.domain import Domain
 from pansketch.hashing import form_digest
 from pansketch.levels import Level, Sizes, derive_levels
+from pansketch.linear import LinearCounters, linear_form
 from pansketch.noise import Entropy
 from pansketch.paths import PathEncoder
 from pansketch.privacy import Guarantee, Privacy
-from pansketch.sketch import Release, SketchClosed, WindowId, expected_nbytes
+from pansketch.sketch import Release, WindowId, expected_nbytes
 
 DEEPEST = 48
 
@@ -86,6 +88,11 @@ class HierarchySpec:
         return tuple(level.size for level in self.levels)
 
     @property
+    def scales(self) -> tuple[Fraction, ...]:
+        """The noise scale of each level."""
+        return tuple(level.scale for level in self.levels)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the secret state, from its first instant to its last."""
         return sum(self.blocks) * COUNTER.itemsize
@@ -97,8 +104,7 @@ class HierarchySpec:
     @property
     def release_nbytes(self) -> int:
         """Bytes of one release on the wire, as expected from the entropy of its noise."""
-        scales = [level.scale for level in self.levels]
-        return expected_nbytes(self.blocks, scales, self.guarantee.draws)
+        return expected_nbytes(self.blocks, self.scales, self.guarantee.draws)
 
     @property
     def max_release_nbytes(self) -> int:
@@ -109,18 +115,8 @@ class HierarchySpec:
     @cached_property
     def fingerprint(self) -> bytes:
         """8 bytes over all that decides what the counters mean and how they are protected."""
-        form = {
-            "family": self.family,
-            "domain": [attribute.describe() for attribute in self.domain.attributes],
-            "privacy": [
-                self.guarantee.epsilon_micro,
-                str(self.privacy.unit),
-                self.privacy.intrusion,
-            ],
-            "sizes": [self.depth, self.k, self.width, self.rows, self.fanout],
-            "hash_key": self.hash_key,
-        }
-        return form_digest(form)
+        sizes = [self.depth, self.k, self.width, self.rows, self.fanout]
+        return form_digest(linear_form(self) | {"sizes": sizes, "hash_key": self.hash_key})
 
     @property
     def additive(self) -> bool:
@@ -146,13 +142,11 @@ class HierarchySketch:
 
     def __init__(self, spec: HierarchySpec, rng: Entropy) -> None:
         self._spec = spec
-        self._counters = np.zeros(sum(spec.blocks), COUNTER)
+        self._held = LinearCounters(spec, COUNTER, rng)
+        self._counters = self._held.values
         self._encoder = PathEncoder(spec.domain, spec.depth)
         self._counter = PathCounter(spec.depth, (spec.exact_levels[-1], *spec.sketched_levels))
         self._sums = np.zeros(spec.exact_levels[-1].size, COUNTER)
-        self._closed = False
-        self._draws = 0
-        self._add_noise(rng)
         self._to_differences()
 
     def __repr__(self) -> str:
@@ -168,44 +162,28 @@ class HierarchySketch:
         A reading with a NaN or an infinity is dropped, a value out of bounds is clipped. Raises
         ValueError for another shape, SketchClosed after the release.
         """
-        self._check_open()
+        self._held.check_open()
         for paths in self._encoder.encode(readings):
             self._counter.count(paths, self._counters)
 
     def rerandomise(self, rng: Entropy) -> None:
         """An announced intrusion: a fresh draw on every counter, as large as the first."""
-        self._check_open()
+        self._held.check_open()
         self._to_counts()
-        self._add_noise(rng)
+        self._held.add_noise(rng)
         self._to_differences()
 
     def release(self, rng: Entropy, window: WindowId | None = None) -> Release:
         """The noisy counters of this window, once; the sketch is closed and its memory erased.
 
-        In `silent` mode with fresh noise: one draw survives a snapshot, the other the release.
         `window` labels the release; without it a random identifier does. Raises SketchClosed.
         """
-        self._check_open()
-        self._closed = True
+        self._held.check_open()
         self._to_counts()
-        if self._spec.guarantee.release_micro:
-            self._add_noise(rng)
-        label = window or WindowId("", "", rng.identifier())
-        released = Release(self._spec, (label,), self._draws, self._counters.astype(np.int64))
-        self._counters.fill(0)
-        return released
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SketchClosed("this sketch has been released; start another one for a new window")
+        return self._held.release(rng, window)
 
     def _block(self, level: Level) -> npt.NDArray[np.int32]:
         return self._counters[level.offset : level.offset + level.size]
-
-    def _add_noise(self, rng: Entropy) -> None:
-        for level in self._spec.levels:
-            rng.add_discrete_laplace(level.scale, self._block(level))
-        self._draws += 1
 
     def _to_differences(self) -> None:
         for parent, child in pairwise(self._spec.exact_levels):

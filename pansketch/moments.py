@@ -9,7 +9,6 @@ a release undoes. Here features, sums and noise are integers, and `silent` mode 
 draw at the release (docs/privacy.md).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -23,12 +22,13 @@ from pansketch.domain import Domain
 from pansketch.features import FeatureMap, Features
 from pansketch.fourier import Fourier
 from pansketch.hashing import digest, form_digest
+from pansketch.linear import LinearCounters, linear_form
 from pansketch.noise import Entropy
 from pansketch.onehot import Histograms, Race
 from pansketch.positions import PositionEncoder
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.projections import Projections
-from pansketch.sketch import Release, SketchClosed, WindowId, expected_nbytes
+from pansketch.sketch import Release, WindowId, expected_nbytes
 
 COUNTER = np.dtype(np.int64)
 VALUES_AT_ONCE = 1 << 17  # Of all rows together: their scratch stays in the second-level cache.
@@ -145,18 +145,9 @@ class MomentsSpec:
 
         The map enters by its integers, so it covers the hash key and all sizes.
         """
-        form = {
-            "family": self.family,
-            "domain": [attribute.describe() for attribute in self.domain.attributes],
-            "privacy": [
-                self.guarantee.epsilon_micro,
-                str(self.privacy.unit),
-                self.privacy.intrusion,
-                str(Fraction(str(self.num_share))),
-            ],
-            "features": self.features,
-            "map": digest(self.map.canonical, 16).hex(),
-        }
+        form = linear_form(self)
+        form["privacy"].append(str(Fraction(str(self.num_share))))
+        form |= {"features": self.features, "map": digest(self.map.canonical, 16).hex()}
         return form_digest(form)
 
     @property
@@ -178,12 +169,10 @@ class MomentsSketch:
     def __init__(self, spec: MomentsSpec, rng: Entropy) -> None:
         block = max(1, min(MOST_READINGS_AT_ONCE, VALUES_AT_ONCE // spec.map.rows))
         self._spec = spec
-        self._counters = np.zeros(sum(spec.blocks), COUNTER)
+        self._held = LinearCounters(spec, COUNTER, rng)
+        self._counters = self._held.values
         self._encoder = PositionEncoder(spec.domain, block)
         self._sums = spec.map.sums(block)
-        self._closed = False
-        self._draws = 0
-        self._add_noise(rng)
 
     def __repr__(self) -> str:
         return f"MomentsSketch({self._spec!r})"
@@ -198,43 +187,20 @@ class MomentsSketch:
         A reading with a NaN or an infinity is dropped, a value out of bounds is clipped. Raises
         ValueError for another shape, SketchClosed after the release.
         """
-        self._check_open()
-        number, features = self._blocks()
+        self._held.check_open()
+        number, features = self._counters[:1], self._counters[1:]
         for positions in self._encoder.encode(readings):
             number += positions.shape[1]
             self._sums.add(positions, features)
 
     def rerandomise(self, rng: Entropy) -> None:
         """An announced intrusion: a fresh draw on every counter, as large as the first."""
-        self._check_open()
-        self._add_noise(rng)
+        self._held.check_open()
+        self._held.add_noise(rng)
 
     def release(self, rng: Entropy, window: WindowId | None = None) -> Release:
         """The noisy counters of this window, once; the sketch is closed and its memory erased.
 
-        In `silent` mode with fresh noise: one draw survives a snapshot, the other the release.
         `window` labels the release; without it a random identifier does. Raises SketchClosed.
         """
-        self._check_open()
-        self._closed = True
-        if self._spec.guarantee.release_micro:
-            self._add_noise(rng)
-        label = window or WindowId("", "", rng.identifier())
-        released = Release(self._spec, (label,), self._draws, self._counters.copy())
-        self._counters.fill(0)
-        return released
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SketchClosed("this sketch has been released; start another one for a new window")
-
-    def _blocks(self) -> Iterator[npt.NDArray[np.int64]]:
-        start = 0
-        for size in self._spec.blocks:
-            yield self._counters[start : start + size]
-            start += size
-
-    def _add_noise(self, rng: Entropy) -> None:
-        for scale, block in zip(self._spec.scales, self._blocks(), strict=True):
-            rng.add_discrete_laplace(scale, block)
-        self._draws += 1
+        return self._held.release(rng, window)

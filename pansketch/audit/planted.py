@@ -40,7 +40,7 @@ def _publish_twice(sketch: Any, rng: Entropy, readings: int) -> bytes:
     """Retries a lost release by making it again."""
     kept = sketch._counters.copy()
     first = publish(sketch, rng, readings)
-    sketch._counters[:], sketch._closed = kept, False
+    sketch._counters[:], sketch._held._closed = kept, False
     return first + publish(sketch, rng, readings)
 
 

@@ -17,6 +17,8 @@ from pansketch.hierarchy import HierarchySpec
 from pansketch.moments import MomentsSpec
 from pansketch.privacy import Intrusion, Privacy, Span, Unit
 from pansketch.sketch import Spec
+from pansketch.view import View
+from pansketch.views import ViewsSpec
 
 Stream = tuple[int, ...]
 MANY_KEYS = 64  # Of an open universe: enough for two to meet in one of eight slots.
@@ -67,7 +69,7 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """All sketches of the product, in every mode."""
-    return [*_hierarchies(), *_cells(), *_moments(), *_key_counters()]
+    return [*_hierarchies(), *_cells(), *_moments(), *_views(), *_key_counters()]
 
 
 def _hierarchies() -> list[Subject]:
@@ -121,6 +123,18 @@ def _moments() -> list[Subject]:
         Subject("moments, histogram", spec, universe, lambda sketch: sketch._counters.copy())
         for intrusion in get_args(Intrusion)
         for spec in [MomentsSpec(half_line, Privacy(1.0, "reading", intrusion), "hist", bins=2)]
+    ]
+
+
+def _views() -> list[Subject]:
+    """Two views of one attribute: a reading pays for both of them together."""
+    half_line = Domain([Attribute("x", low=0, high=1)])
+    universe = np.array([[0.25], [0.75]])
+    views = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
+    return [
+        Subject("two views", spec, universe, lambda sketch: sketch._counters.copy())
+        for intrusion in get_args(Intrusion)
+        for spec in [ViewsSpec(half_line, Privacy(1.0, "reading", intrusion), views)]
     ]
 
 

@@ -22,6 +22,8 @@ from pansketch import (
     Release,
     SketchClosed,
     Spec,
+    View,
+    ViewsSpec,
     WindowId,
     WireError,
     decode,
@@ -72,6 +74,13 @@ def moments(epsilon, intrusion, features):
     return MomentsSpec(DOMAIN, privacy, features, m=6, rows=3, width=5, bins=6)
 
 
+def views(epsilon, intrusion):
+    privacy = Privacy(epsilon=epsilon, intrusion=intrusion)
+    share = privacy.epsilon_micro // 4
+    pair = View(("x", "y"), (2, 3), privacy.epsilon_micro - 2 * share)
+    return ViewsSpec(DOMAIN, privacy, (View(("x",), (4,), share), pair, View(("y",), (1,), share)))
+
+
 def distinct(epsilon, intrusion, **sizes):
     privacy = Privacy(epsilon=epsilon, unit="key", intrusion=intrusion)
     return DistinctSpec(privacy, memory=8, **sizes)
@@ -109,6 +118,10 @@ FAMILIES |= {
         cells(1.0, intrusion, depth), cells(2.0, intrusion, depth), uniform
     )
     for depth in (6, 24)
+    for intrusion in ("silent", "announced")
+}
+FAMILIES |= {
+    f"views-{intrusion}": Family(views(1.0, intrusion), views(2.0, intrusion), uniform)
     for intrusion in ("silent", "announced")
 }
 ADDITIVE = {name: family for name, family in FAMILIES.items() if family.spec.additive}
