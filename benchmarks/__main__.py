@@ -19,9 +19,12 @@ from benchmarks import (
     kdtree,
     m2m,
     noise,
+    one_attribute,
+    peers,
     picture,
     ppds,
     report,
+    sizes,
     update,
     wire,
 )
@@ -41,6 +44,9 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "ppds": ppds.run,
     "m2m": m2m.run,
     "kdtree": kdtree.run,
+    "one-attribute": one_attribute.run,
+    "peers": peers.run,
+    "sizes": sizes.run,
 }
 
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import matplotlib
 
-from benchmarks import density_picture, kdtree_picture, m2m_picture, ppds_picture
+from benchmarks import (
+    density_picture,
+    kdtree_picture,
+    m2m_picture,
+    one_attribute,
+    ppds_picture,
+    sizes,
+)
 from benchmarks.growth import DEMO_ERROR, UNIT
 from benchmarks.report import Results
 from benchmarks.row import Row
@@ -18,7 +25,8 @@ COLOURS = ("#2a6f97", "#d1495b", "#4d4d4d", "#66a182", "#edae49")
 
 
 def draw(folder: Path, results: Results) -> list[Path]:
-    """Writes growth.png, estimators.png, density.*, kdtree.*, ppds-*, m2m-* for what was run."""
+    """Writes growth.png, estimators.png, density.*, kdtree.*, ppds-*, m2m-*, one_attribute.png,
+    sizes.png for what was run."""
     files = []
     for name, drawing in (("growth", _growth), ("estimators", _estimators)):
         if name in results:
@@ -30,6 +38,10 @@ def draw(folder: Path, results: Results) -> list[Path]:
         files += ppds_picture.draw(folder, results["ppds"])
     if "m2m" in results:
         files += m2m_picture.draw(folder, results["m2m"])
+    if "one-attribute" in results:
+        files += one_attribute.draw(folder, results["one-attribute"])
+    if "sizes" in results:
+        files += sizes.draw(folder, results["sizes"])
     if "kdtree" in results:
         files += kdtree_picture.draw(folder, results["kdtree"])
     return files

@@ -27,11 +27,11 @@ from pansketch.noise import Entropy
 from pansketch.positions import PositionEncoder
 from pansketch.privacy import Guarantee, Privacy
 from pansketch.sketch import Release, WindowId, expected_nbytes
-from pansketch.view import FEW_READINGS, View, ViewCells
+from pansketch.view import View, ViewCells
 
 MOST_VIEWS = 1024
 MOST_CELLS = 1 << 22  # of all views together
-PLACES_AT_ONCE = 1 << 16
+READINGS_AT_ONCE = 8192  # Their scratch stays in the second-level cache.
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,11 @@ class ViewsSketch:
     """The secret state of one window: exactly `spec.nbytes` bytes of counters, and scratch."""
 
     def __init__(self, spec: ViewsSpec, rng: Entropy) -> None:
-        block = max(FEW_READINGS, PLACES_AT_ONCE // len(spec.views))
         self._spec = spec
         self._held = LinearCounters(spec, COUNTER, rng)
         self._counters = self._held.values
-        self._encoder = PositionEncoder(spec.domain, block)
-        self._cells = ViewCells(spec.domain, spec.views, block)
+        self._encoder = PositionEncoder(spec.domain, READINGS_AT_ONCE)
+        self._cells = ViewCells(spec.domain, spec.views, READINGS_AT_ONCE)
 
     def __repr__(self) -> str:
         return f"ViewsSketch({self._spec!r})"
