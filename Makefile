@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint audit bench clean
+.PHONY: help demo test lint audit bench chaos fuzz clean
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,6 +24,12 @@ audit: $(VENV)/.demo ## test the privacy promise on this machine
 
 bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
+
+chaos: $(VENV)/.demo ## 500 faults in a fleet of twelve devices, and an account of every release
+	$(BIN)/python -m chaos $(CHAOS_OPTIONS)
+
+fuzz: $(VENV)/.fuzz ## made-up bytes into everything that reads bytes, a minute for each reader
+	$(BIN)/python -m fuzz $(FUZZ_OPTIONS)
 
 clean: ## remove the environment and everything that was produced
 	rm -rf $(VENV) out var build *.egg-info

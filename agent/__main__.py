@@ -27,11 +27,13 @@ from agent.clock import system_clock
 from agent.ledger import LedgerError
 from agent.stream import explain
 from fleet.config import Config, ConfigError, load
+from fleet.errors import one_line
 from fleet.notify import Notifier
 from pansketch import os_entropy
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 ONCE_DRAIN_SECONDS = 60.0
+MOST_USAGE = 1000  # characters of what argparse says, which quotes what was written
 
 EPILOG = """\
 exit codes: 0 done, 1 failed at run time, 2 wrong input.
@@ -187,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _usage_error(problem: str) -> NoReturn:
     """One line, like every other error."""
+    problem = one_line(problem)[:MOST_USAGE]
     print(f"pansketch-agent: {problem}; see pansketch-agent --help", file=sys.stderr)
     sys.exit(WRONG_INPUT)
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from agent.mqtt import Absent
+from agent.events import Absent
 
 LOG = logging.getLogger(__name__)
 

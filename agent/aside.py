@@ -19,6 +19,13 @@ def keep_refused(folder: Path, name: str, payload: bytes) -> None:
     sync_folder(refused)
 
 
+def set_aside_in(folder: Path) -> int:
+    """How many files of an outbox lie there for somebody to look at, and to remove then: refused
+    releases, damaged segments, and damaged releases of the first versions."""
+    patterns = ("refused/*", "*.segment.bad", "damaged/*")
+    return sum(len(list(folder.glob(pattern))) for pattern in patterns)
+
+
 def dropped_in(folder: Path) -> int:
     """How many releases an outbox has ever dropped, as far as its disk knows."""
     try:
@@ -27,7 +34,9 @@ def dropped_in(folder: Path) -> int:
         return 0
 
 
-def note_dropped(folder: Path, count: int) -> None:
-    """So many were dropped. When the disk is full, the log alone has it."""
+def note_dropped(folder: Path, count: int) -> bool:
+    """So many were dropped; whether the disk says so now. A full one cannot."""
     with suppress(OSError):
         replace_file(folder / "dropped", b"%d\n" % count)
+        return True
+    return False

@@ -1,8 +1,9 @@
 """`pansketch-agent outbox` asks the running agent: SIGUSR2, and an answer in the state folder.
 
-The agent writes the file `attempts`: how often it has sent what is on its way, how many releases it
-holds in memory, how many it has dropped. When there is a file `retry`, it also sends again at once.
-Nothing else is read from either file, and neither says anything of a reading.
+The agent writes the file `attempts`: how often it has sent what is on its way, what it holds back
+and why, how many releases it holds in memory, how many it has dropped. When there is a file
+`retry`, it also sends again at once. Nothing else is read from either file, and neither says
+anything of a reading.
 """
 
 import json
@@ -29,11 +30,13 @@ class NoAnswerError(Exception):
 @dataclass(frozen=True)
 class Answer:
     """`attempts`: how often a release on its way was sent, by its file's name. `held`: how many
-    are in memory only. `dropped`: how many the outbox ever had no room for."""
+    are in memory only. `dropped`: how many the outbox ever had no room for. `held_back`: why some
+    are not sent for now, by their files' names."""
 
     attempts: Mapping[str, int]
     held: int
     dropped: int
+    held_back: Mapping[str, str]
 
 
 @dataclass
@@ -51,11 +54,14 @@ class Answers:
             return False
         return True
 
-    def write(self, attempts: Mapping[Key, int], held: int, dropped: int) -> None:
+    def write(
+        self, attempts: Mapping[Key, int], held: int, dropped: int, held_back: Mapping[Key, str]
+    ) -> None:
         """Raises OSError."""
         self.written += 1
         named = {key.filename: count for key, count in attempts.items()}
-        answer = {"answer": [os.getpid(), self.written], "attempts": named}
+        why = {key.filename: reason for key, reason in held_back.items()}
+        answer = {"answer": [os.getpid(), self.written], "attempts": named, "held_back": why}
         content = json.dumps({**answer, "held": held, "dropped": dropped})
         replace_file(self.state / "attempts", content.encode())
 
@@ -82,7 +88,7 @@ def ask(state: Path, clock: Clock, retry: bool) -> Answer | None:
                 f"the agent (process {agent}) did not answer within {MOST_SECONDS:g} s; see its log"
             )
     said = json.loads(answer)
-    return Answer(said["attempts"], said["held"], said["dropped"])
+    return Answer(said["attempts"], said["held"], said["dropped"], said["held_back"])
 
 
 def told_to_retry(answer: Answer | None) -> str:

@@ -49,7 +49,8 @@ class Workshop:
         )
 
         def publish(closed: Closed) -> None:
-            publisher.publish(closed, stream.spec.guarantee.epsilon_micro)
+            known = self._synchronised(work) if live else None
+            publisher.publish(closed, stream.spec.guarantee.epsilon_micro, known)
 
         now, spent = self.clock.now(), self.ledger.spent(stream.name).until
         if live and now < spent and not far_behind(now, spent, stream.window_seconds):
@@ -58,7 +59,13 @@ class Workshop:
             )
         room = self._room(stream.spec.max_release_nbytes) if patient else None
         limiter = self._limiter(stream, live)
-        return StreamWork(stream.name, schedule, windows, publish, live, self.once, limiter, room)
+        work = StreamWork(stream.name, schedule, windows, publish, live, self.once, limiter, room)
+        return work
+
+    def _synchronised(self, work: StreamWork) -> bool | None:
+        """Whether the label of a live window that closes now can be relied on; a replay's windows
+        bear the times of its file, and this host's clock says nothing of them."""
+        return False if work.adrift else self.clock.synchronised()
 
     def _end_of_window(self, name: str, schedule: Schedule) -> int:
         """When the window of now is over; it is left out.

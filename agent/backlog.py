@@ -13,9 +13,10 @@ from agent.records import Key, payload_of, scan, waiting_in
 from agent.segments import numbers_in
 from fleet import topics
 from fleet.messages import digest
-from pansketch import peek
+from pansketch import Header, WireError, peek
 
-HEADER = ("release", "stream", "window", "to", "bytes", "age", "attempts")
+LATEST = 253_402_300_800  # The year 10000: beyond it no date can be written.
+HEADER: tuple[str, ...] = ("release", "stream", "window", "to", "bytes", "age", "attempts")
 
 
 def releases_in(folder: Path) -> Iterator[tuple[Key, bytes]]:
@@ -38,19 +39,26 @@ def releases_in(folder: Path) -> Iterator[tuple[Key, bytes]]:
 
 def as_rows(folder: Path, now: float, answer: Answer | None) -> list[tuple[str, ...]]:
     """What waits on disk, as a table; `age` counts from the end of a release's window, attempts
-    from the start of the agent that runs, if one does.
+    from the start of the agent that runs, if one does. A last column, if the agent holds any back,
+    says why.
     """
-    return [HEADER, *(_row(key, payload, now, answer) for key, payload in releases_in(folder))]
+    rows = [HEADER]
+    why = {} if answer is None else answer.held_back
+    for key, payload in releases_in(folder):
+        row = _row(key, payload, now, answer)
+        rows.append((*row, why.get(key.filename, "")) if why else row)
+    return [(*HEADER, "held back"), *rows[1:]] if why else rows
 
 
 def as_jsonl(fleet: str, device: str, folder: Path) -> Iterator[str]:
     """One JSON object for each release that waits, as `pansketch-collector export` writes them.
 
-    `received_at` is null: no collector has received it.
+    `received_at` is null: no collector has received it. So is what this version cannot read in one
+    that another version has made.
     """
     for key, payload in releases_in(folder):
-        header = peek(payload)
-        (window,) = header.windows
+        header = _header(payload)
+        window = header.windows[0] if header else None
         yield json.dumps(
             {
                 "topic": topics.release(fleet, device, key.stream),
@@ -58,8 +66,9 @@ def as_jsonl(fleet: str, device: str, folder: Path) -> Iterator[str]:
                 "device": device,
                 "stream": key.stream,
                 "sequence": key.sequence,
-                "window": {"start": window.start, "end": window.end},
-                "fingerprint": header.fingerprint.hex(),
+                "window": {"start": window.start, "end": window.end} if window else None,
+                "clock_synchronised": window.clock_synchronised if window else None,
+                "fingerprint": header.fingerprint.hex() if header else None,
                 "digest": digest(payload),
                 "payload": base64.b64encode(payload).decode("ascii"),
             }
@@ -67,17 +76,23 @@ def as_jsonl(fleet: str, device: str, folder: Path) -> Iterator[str]:
 
 
 def _row(key: Key, payload: bytes, now: float, answer: Answer | None) -> tuple[str, ...]:
-    (window,) = peek(payload).windows
+    header = _header(payload)
     attempts = "-" if answer is None else str(answer.attempts.get(key.filename, 0))
-    return (
-        str(key.sequence),
-        key.stream,
-        utc_text(window.start),
-        utc_text(window.end),
-        str(len(payload)),
-        _age(now - window.end),
-        attempts,
-    )
+    start, end, age = "-", "-", "-"
+    if header is not None:
+        window = header.windows[0]
+        start, end, age = utc_text(window.start), utc_text(window.end), _age(now - window.end)
+    return (str(key.sequence), key.stream, start, end, str(len(payload)), age, attempts)
+
+
+def _header(payload: bytes) -> Header | None:
+    """What a release of one window says of itself; None when this version cannot tell."""
+    try:
+        header = peek(payload)
+    except WireError:
+        return None
+    times = [at for window in header.windows for at in (window.start, window.end)]
+    return header if len(times) == 2 and min(times) >= 0 and max(times) < LATEST else None
 
 
 def _age(seconds: float) -> str:

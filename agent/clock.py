@@ -13,17 +13,24 @@ class Clock:
     """Time as an argument.
 
     `now`: unix seconds, may jump. `monotonic`: seconds that only grow. `wait(stop, seconds)`:
-    sleeps until `stop` is set or the seconds are over, and says whether it is set.
+    sleeps until `stop` is set or the seconds are over, and says whether it is set. `synchronised`:
+    whether `now` follows a better clock, None when nobody knows.
     """
 
     now: Callable[[], float]
     monotonic: Callable[[], float]
     wait: Callable[[threading.Event, float], bool]
+    synchronised: Callable[[], bool | None] = lambda: None
 
 
 def system_clock() -> Clock:
     """The clock of this host."""
-    return Clock(time.time, time.monotonic, lambda stop, seconds: stop.wait(max(0.0, seconds)))
+    return Clock(
+        time.time,
+        time.monotonic,
+        lambda stop, seconds: stop.wait(max(0.0, seconds)),
+        clock_is_synchronised,
+    )
 
 
 def utc_text(at: float) -> str:

@@ -1,138 +1,105 @@
-"""The one place of the device program that speaks MQTT (3.1.1, through paho).
+"""The one place of the device program that speaks MQTT (5 or 3.1.1, through paho).
 
-The client's callbacks only put events on a queue; whoever calls `next_event` acts on them, so no
-lock is ever held around both. The device listens to its own `ack` topic and to nothing else.
+A connection is one client of paho, from its opening to its end. Callbacks only note and put events,
+so no lock is ever held around both.
 """
 
 import os
-import queue
 import socket
-import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from fleet import tls, topics
-from fleet.messages import Status
+from agent.events import NOT_AUTHORIZED, AckArrived, Event, HandedOver, Subscribed
+from fleet import tls
+from fleet.dialect import Version
+from fleet.keeping import KEEPALIVE_SECONDS, MOST_UNANSWERED, UNKNOWN_VERSION, Answer
 from fleet.settings import Mqtt
 
-KEEPALIVE_SECONDS = 30
-SHORTEST_RETRY_SECONDS = 1
-LONGEST_RETRY_SECONDS = 60
-FAREWELL_SECONDS = 3.0
-LOOK_SECONDS = 2.0
-MOST_EVENTS = 1024  # A flood of acks beyond this is dropped; a release is then sent again.
+BAD_PASSWORD = "Bad user name or password"
+_VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
 
 @dataclass(frozen=True)
-class Connected:
-    """The broker is there; nothing is subscribed yet."""
+class Introduction:
+    """Who connects to what: the same on every connection. `will`: its topic and payload."""
+
+    mqtt: Mqtt
+    client_id: str
+    will: tuple[str, bytes] | None = None
 
 
-@dataclass(frozen=True)
-class Absent:
-    """The broker is not there, or no longer; the client keeps trying.
+class Connection:
+    """One connection, with a clean session: the broker need not remember this client.
 
-    `refused`: it is there, but one of the two does not accept the other; `reason` has the fix.
+    `put` gets the events; `ending`: why it is over, once it is. Raises TlsFilesError.
     """
 
-    reason: str
-    refused: bool = False
+    def __init__(
+        self,
+        introduction: Introduction,
+        version: Version,
+        put: Callable[[Event], None],
+        most_unanswered: int = MOST_UNANSWERED,
+        trial: bool = False,
+    ) -> None:
+        self.version, self.trial, self._put = version, trial, put
+        self.answer: Answer | None = None
+        self.ending = ""
+        self.answered, self.over = threading.Event(), threading.Event()
+        self._mqtt = introduction.mqtt
+        self._subscribing = ""
+        self._client = _client(introduction, version)
+        self._client.max_inflight_messages = most_unanswered
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_publish = self._on_publish
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
 
-
-@dataclass(frozen=True)
-class HandedOver:
-    """The broker answered a publication; `failure` is empty when it took it."""
-
-    message: int
-    failure: str
-
-
-@dataclass(frozen=True)
-class AckArrived:
-    """Bytes from the ack topic, not looked at yet."""
-
-    payload: bytes
-
-
-Event = Connected | Absent | HandedOver | AckArrived
-
-
-class Link:
-    """One device's connection. Stable client id, clean session: the broker need not remember.
-
-    Raises TlsFilesError when a file for TLS cannot be used.
-    """
-
-    def __init__(self, mqtt: Mqtt, fleet: str, device: str, birth: Status, death: Status) -> None:
-        self._mqtt, self._fleet, self._device = mqtt, fleet, device
-        self._birth, self._death = birth.encode(), death.encode()
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._closed = threading.Event()
-        self._answer: ReasonCode | None = None  # the broker's, on this connection
-        self._client = Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=f"pansketch-{fleet}-{device}",
-            clean_session=True,
-            protocol=MQTTProtocolVersion.MQTTv311,
-        )
-        self._configure()
-
-    def _configure(self) -> None:
-        client = self._client
-        _introduce(client, self._mqtt)
-        self._set_will()
-        client.reconnect_delay_set(SHORTEST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        client.on_connect = self._on_connect
-        client.on_connect_fail = self._on_connect_fail
-        client.on_disconnect = self._on_disconnect
-        client.on_publish = self._on_publish
-        client.on_message = self._on_message
-
-    def _set_will(self) -> None:
-        topic = topics.status(self._fleet, self._device)
-        self._client.will_set(topic, self._death, 1, retain=True)
-
-    def change(self, birth: Status, death: Status) -> None:
-        """Another status from now on, said at once when the broker is there."""
-        self._birth, self._death = birth.encode(), death.encode()
-        self._set_will()  # The broker learns it at the next connection.
-        if self._client.is_connected():
-            self._publish_status(self._birth)
-
-    def start(self) -> None:
-        """Connects in the background and keeps at it, with growing pauses."""
-        self._client.connect_async(self._mqtt.host, self._mqtt.port, KEEPALIVE_SECONDS)
+    def open(self, most_seconds: float | None = None) -> None:
+        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        if most_seconds is not None:
+            self._client.connect_timeout = most_seconds
+        address = self._mqtt.host, self._mqtt.port, KEEPALIVE_SECONDS
+        if self.version == "5":
+            self._client.connect(*address, clean_start=True)
+        else:  # The same was said when the client was made.
+            self._client.connect(*address)
         self._client.loop_start()
 
-    def next_event(self, timeout_seconds: float) -> Event | None:
-        """The oldest event, or None when none comes in time."""
-        try:
-            return self._events.get(timeout=timeout_seconds)
-        except queue.Empty:
-            return None
+    def publish(self, topic: str, payload: bytes, retain: bool = False, sure: bool = True) -> int:
+        """QoS 1 where it should be `sure`, else 0; the number that HandedOver will name."""
+        sent: MQTTMessageInfo = self._client.publish(topic, payload, int(sure), retain)
+        return sent.mid
 
-    def announce(self) -> None:
-        """On every connection: listens to the own acks, then says that the device is online."""
-        self._client.subscribe(topics.ack(self._fleet, self._device), qos=1)
-        self._publish_status(self._birth)
+    def say_last(self, topic: str, payload: bytes, most_seconds: float) -> None:
+        """Publishes, QoS 1 and retained, and waits for the broker's answer."""
+        sent = self._client.publish(topic, payload, 1, retain=True)
+        # When the connection breaks just now, the will says it.
+        with suppress(RuntimeError, ValueError):
+            sent.wait_for_publish(most_seconds)
 
-    def send(self, stream: str, payload: bytes) -> int:
-        """Publishes one release, QoS 1, not retained; the number that HandedOver will name."""
-        return self._client.publish(
-            topics.release(self._fleet, self._device, stream), payload, 1
-        ).mid
+    def subscribe(self, topic: str) -> None:
+        """QoS 1; answered by Subscribed."""
+        # One at a time: the answer may come before paho has told the number.
+        self._subscribing = topic
+        self._client.subscribe(topic, 1)
 
-    def reopen(self) -> None:
-        """Ends a connection on which nothing is answered; the client makes another one by itself.
+    def leave(self) -> None:
+        """Says goodbye, so that the broker sends no will."""
+        self._client.disconnect()
 
-        Its socket is shut down beside the client's own thread, which then sees that it has ended.
+    def end(self) -> None:
+        """Ends it at once, in whatever state it is, as a cut cable would.
+
+        The socket is shut down beside the client's own thread, which then sees that it has ended.
         """
         current = self._client.socket()
         if current is None:
@@ -141,101 +108,81 @@ class Link:
         with suppress(OSError, ValueError), socket.socket(fileno=os.dup(current.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)
 
-    def stop(self) -> None:
-        """Says that the device is offline, when anybody listens, and disconnects."""
-        if self._client.is_connected():
-            farewell = self._publish_status(self._death)
-            # When the connection breaks just now, the will says it.
-            with suppress(RuntimeError, ValueError):
-                farewell.wait_for_publish(FAREWELL_SECONDS)
-        self._client.disconnect()
-        self._closed.set()
-        # A connection that hangs would hold `loop_stop` for minutes; its thread is a daemon.
-        stopper = threading.Thread(target=self._client.loop_stop, daemon=True)
-        stopper.start()
-        stopper.join(FAREWELL_SECONDS)
-
-    def _publish_status(self, status: bytes) -> Any:
-        topic = topics.status(self._fleet, self._device)
-        return self._client.publish(topic, status, 1, retain=True)
+    def close(self) -> None:
+        """Ends it, and the client's thread with it."""
+        self.end()
+        # The thread may end by itself between paho's looking for it and its waiting for it.
+        with suppress(AttributeError):
+            self._client.loop_stop()
 
     def _on_connect(
-        self, _c: Client, _u: Any, _f: ConnectFlags, code: ReasonCode, _p: Properties | None
+        self, _c: Client, _u: object, _f: ConnectFlags, code: ReasonCode, said: Properties | None
     ) -> None:
-        self._answer = code
-        refused = code.is_failure
-        self._events.put(Absent(_refusal(self._mqtt, code), True) if refused else Connected())
-
-    def _on_connect_fail(self, _client: Client, _userdata: Any) -> None:
-        error = sys.exc_info()[1]  # paho calls this while it handles the exception.
-        if refusal := tls.meaning(error, self._mqtt):
-            return self._events.put(Absent(refusal, True))
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        return self._events.put(Absent(str(reason)))
+        self.answer = Answer(
+            str(code) if code.is_failure else "",
+            getattr(said, "ReceiveMaximum", MOST_UNANSWERED),
+            getattr(said, "MaximumPacketSize", None),
+        )
+        self.answered.set()
 
     def _on_disconnect(
-        self, _c: Client, _u: Any, _f: DisconnectFlags, code: ReasonCode, _p: Properties | None
+        self, _c: Client, _u: object, _f: DisconnectFlags, code: ReasonCode, _p: Properties | None
     ) -> None:
-        answer, self._answer = self._answer, None
-        if self._closed.is_set() or (answer is not None and answer.is_failure):
-            return
-        why = tls.hung_up(self._mqtt, LOOK_SECONDS) if answer is None else ""
-        self._events.put(Absent(why or str(code), bool(why)))
+        self.ending = str(code)
+        self.over.set()
+        self.answered.set()
 
     def _on_publish(
-        self, _c: Client, _u: Any, message: int, code: ReasonCode, _p: Properties | None
+        self, _c: Client, _u: object, message: int, code: ReasonCode, _p: Properties | None
     ) -> None:
-        self._events.put(HandedOver(message, str(code) if code.is_failure else ""))
+        self._put(HandedOver(message, str(code) if code.is_failure else ""))
 
-    def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
-        if self._events.qsize() < MOST_EVENTS:
-            self._events.put(AckArrived(bytes(message.payload)))
+    def _on_subscribe(
+        self, _c: Client, _u: object, _m: int, codes: list[ReasonCode], _p: Properties | None
+    ) -> None:
+        failures = [str(code) for code in codes if code.is_failure]
+        self._put(Subscribed(self._subscribing, "".join(failures)))
+
+    def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
+        self._put(AckArrived(bytes(message.payload)))
 
 
-def _introduce(client: Client, mqtt: Mqtt) -> None:
-    """TLS and credentials. Raises TlsFilesError when a file for TLS cannot be used."""
+def _client(introduction: Introduction, version: Version) -> Client:
+    mqtt = introduction.mqtt
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=introduction.client_id,
+        clean_session=None if version == "5" else True,
+        protocol=_VERSIONS[version],
+        reconnect_on_failure=False,
+    )
+    if introduction.will is not None:
+        topic, payload = introduction.will
+        client.will_set(topic, payload, 1, retain=True)
     if mqtt.tls:
         client.tls_set_context(tls.context(mqtt))
     if mqtt.username is not None:
         client.username_pw_set(mqtt.username, mqtt.password)
+    return client
 
 
-def _refusal(mqtt: Mqtt, code: ReasonCode) -> str:
+def refusal(mqtt: Mqtt, code: str) -> str:
     """Why the broker does not let this device in, and what to do."""
-    if code.getName() not in ("Not authorized", "Bad user name or password"):
+    if code == UNKNOWN_VERSION:
+        return f"it does not speak MQTT {mqtt.protocol}; set mqtt.protocol to auto"
+    if code not in (NOT_AUTHORIZED, BAD_PASSWORD):
         return f"it refuses this device ({code}); see the broker's log"
     verb = "set" if mqtt.username is None else "check"
     return f"it refuses this device ({code}); {verb} mqtt.username and mqtt.password"
 
 
-def try_connect(mqtt: Mqtt, fleet: str, device: str, most_seconds: float) -> tuple[str, str]:
-    """Connects and disconnects beside a running agent: ("", "") or the step that failed, and why.
+def room(topic: str, most_bytes: int, version: Version) -> int:
+    """The largest payload of a QoS 1 publication on `topic` whose packet has at most `most_bytes`.
 
-    Raises OSError when there is no connection to speak MQTT over, TlsFilesError.
+    Negative when not even an empty one fits.
     """
-    answers: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-    client = Client(
-        CallbackAPIVersion.VERSION2,
-        client_id=f"pansketch-{fleet}-{device}-check",
-        clean_session=True,
-        protocol=MQTTProtocolVersion.MQTTv311,
-        reconnect_on_failure=False,
-    )
-    client.on_connect = lambda _c, _u, _f, code, _p: answers.put(
-        ("credentials", _refusal(mqtt, code)) if code.is_failure else ("", "")
-    )
-    client.on_disconnect = lambda *_: answers.put(
-        ("TLS" if mqtt.tls else "MQTT", tls.hung_up(mqtt, LOOK_SECONDS) or "no answer to CONNECT")
-    )
-    _introduce(client, mqtt)
-    client.connect_timeout = most_seconds
-    client.connect(mqtt.host, mqtt.port, KEEPALIVE_SECONDS)
-    client.loop_start()
-    try:
-        return answers.get(timeout=most_seconds)
-    except queue.Empty:
-        return "MQTT", "no answer to CONNECT; is it an MQTT broker?"
-    finally:
-        client.on_disconnect = None
-        client.disconnect()
-        client.loop_stop()
+    # The topic with its length, the packet's number, and for MQTT 5 the empty list of properties.
+    header = 2 + len(topic.encode()) + 2 + (version == "5")
+    lengths = (1, 2, 3, 4)  # digits of the packet's own length, to the base of 128
+    bodies: list[int] = [min(most_bytes - 1 - n, int(128**n) - 1) for n in lengths]
+    return max(bodies) - header

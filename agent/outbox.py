@@ -56,7 +56,7 @@ class Outbox:
         self._held_since: dict[Key, float] = {}
         self._put = self._cost = 0
         self._segments = Segments(folder, _slack(capacity_bytes))
-        self.dropped = dropped_in(folder)
+        self.dropped, self._counted = dropped_in(folder), True
         with self._mutex:
             self._adopt()
             for key, place in self._segments.places.items():
@@ -123,6 +123,7 @@ class Outbox:
                 self._count_dropped()
                 raise
             self._enter(key, len(payload))
+            self._count_what_was_not()
 
     def read(self, key: Key) -> bytes | None:
         """The bytes as they were put; None when they are damaged and were set aside."""
@@ -168,6 +169,7 @@ class Outbox:
             for key in list(self._held):
                 self._persist(key)
             self._segments.close()
+            self._count_what_was_not()
 
     def _adopt(self) -> None:
         try:
@@ -214,7 +216,7 @@ class Outbox:
             if self._rules.policy != "drop_oldest" or not firsts:
                 raise OutboxFullError
             key, _ = min(firsts, key=lambda item: item[1].number)
-            self._remove(key)
+            # Counted and said before it is gone: after a crash in between it is sent all the same.
             self._count_dropped()
             LOG.error(
                 "the outbox is full: release %d of %s, the oldest, is dropped (dropped so far: %d)",
@@ -222,6 +224,7 @@ class Outbox:
                 key.stream,
                 self.dropped,
             )
+            self._remove(key)
 
     def _may_hold(self, size_bytes: int) -> bool:
         held_bytes = sum(map(len, self._held.values()))
@@ -245,7 +248,12 @@ class Outbox:
 
     def _count_dropped(self) -> None:
         self.dropped += 1
-        note_dropped(self.folder, self.dropped)
+        self._counted = note_dropped(self.folder, self.dropped)
+
+    def _count_what_was_not(self) -> None:
+        """Drops that a full disk kept from being counted on it."""
+        if not self._counted:
+            self._counted = note_dropped(self.folder, self.dropped)
 
 
 def capacity_for_releases(capacity_bytes: int) -> int:

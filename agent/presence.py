@@ -8,8 +8,19 @@ from fleet.settings import Config
 
 
 def statuses(config: Config, session: str, problems: Mapping[str, str]) -> tuple[Status, Status]:
-    """The online and the offline status; `problems`: why a stream has stopped, by its name."""
-    streams = {
+    """The online status, and the offline one that is the will; `problems`: why a stream has
+    stopped, by its name."""
+    streams = _births(config, problems)
+    return Status("online", session, streams), Status("offline", session, streams)
+
+
+def farewell(config: Config, session: str, problems: Mapping[str, str]) -> Status:
+    """What a device says last when it stops by itself, or is told to."""
+    return Status("stopped", session, _births(config, problems))
+
+
+def _births(config: Config, problems: Mapping[str, str]) -> dict[str, StreamBirth]:
+    return {
         stream.name: StreamBirth(
             stream.spec.fingerprint.hex(),
             str(stream.spec.guarantee),
@@ -18,4 +29,3 @@ def statuses(config: Config, session: str, problems: Mapping[str, str]) -> tuple
         )
         for stream in config.streams
     }
-    return Status("online", session, streams), Status("offline", session, streams)

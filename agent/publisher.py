@@ -31,15 +31,19 @@ class Publisher:
         self._device, self._stream, self._rng = device, stream, rng
         self._ledger, self._outbox, self._cap_micro = ledger, outbox, daily_cap_micro
 
-    def publish(self, closed: Closed, epsilon_micro: int) -> None:
-        """Raises LedgerError when the debit is not on disk, DailyCapError when the stream's cap
+    def publish(
+        self, closed: Closed, epsilon_micro: int, clock_synchronised: bool | None = None
+    ) -> None:
+        """The release says whether the clock was synchronised when its window closed.
+
+        Raises LedgerError when the debit is not on disk, DailyCapError when the stream's cap
         forbids it; then there is no release.
 
         A release that the outbox cannot take is dropped, in one line: its window is spent.
         """
         start, end = closed.span.start, closed.span.end
         sequence = self._ledger.debit(self._stream, start, end, epsilon_micro, self._cap_micro)
-        window = WindowId(self._device, self._stream, sequence, start, end)
+        window = WindowId(self._device, self._stream, sequence, start, end, clock_synchronised)
         payload = encode(closed.sketch.release(self._rng, window))
         what = f"{self._stream}: window {utc_text(start)} to {utc_text(end)}, release {sequence}"
         try:

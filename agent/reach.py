@@ -5,7 +5,7 @@ import threading
 
 from agent.clock import Clock
 from agent.finding import Finding
-from agent.mqtt import try_connect
+from agent.probe import probe
 from fleet.settings import Mqtt
 from fleet.tls import TlsFilesError, context, meaning
 
@@ -15,7 +15,8 @@ MOST_SECONDS = 5.0
 def reach(mqtt: Mqtt, fleet: str, device: str, clock: Clock) -> Finding:
     """Tries each step in turn, all of them within MOST_SECONDS or little more.
 
-    A failure's text begins with the step (DNS, TCP, TLS, credentials, MQTT) and ends with the fix.
+    A failure's text begins with the step (DNS, TCP, TLS, credentials, access rules, MQTT) and ends
+    with the fix.
     """
     until = clock.monotonic() + MOST_SECONDS
     place = f"{mqtt.host}:{mqtt.port}"
@@ -54,14 +55,19 @@ def _shake_hands(mqtt: Mqtt, connection: socket.socket) -> str:
 
 def _speak(mqtt: Mqtt, fleet: str, device: str, place: str, most_seconds: float) -> Finding:
     try:
-        step, failure = try_connect(mqtt, fleet, device, most_seconds)
+        verdict = probe(mqtt, fleet, device, most_seconds)
     except OSError as error:
         why = error.strerror or type(error).__name__
         return _wrong("MQTT", f"{place} ended the connection ({why}); is it an MQTT broker?")
-    if failure:
-        return _wrong(step, f"{place} does not let the device in: {failure}")
-    how = " over TLS" if mqtt.tls else ""
-    return Finding("broker", "ok", f"{place} lets the device in{how}")
+    if verdict.failed == "access rules":
+        return _wrong(verdict.failed, f"{place}: {verdict.text}")
+    if verdict.failed:
+        return _wrong(verdict.failed, f"{place} does not let the device in: {verdict.text}")
+    how = f"over TLS, MQTT {verdict.version}" if mqtt.tls else f"with MQTT {verdict.version}"
+    in_words = f"{place} lets the device in {how}"
+    if not verdict.echo:
+        return Finding("broker", "note", f"{in_words}; {verdict.text}")
+    return Finding("broker", "ok", f"{in_words}, and its access rules know the device")
 
 
 def _resolve(host: str, most_seconds: float) -> str:

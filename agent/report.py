@@ -77,9 +77,14 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
     if stream.domain is None:
         yield from keyed.sizes(stream)
         return
+    from fleet import outlook  # Not needed by an agent at work, and not loaded there.
+
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
     sizes = ", ".join(f"{name} {text}" for name, text, _ in stream.plan.shown(profile))
-    yield "sketch", f"{stream.spec.family}: {sizes}"
+    yield "sketch", outlook.sizes_text(stream.spec) or f"{stream.spec.family}: {sizes}"
+    if outlook.is_planned(stream.plan):
+        yield "planned", f"for {profile.name}, {outlook.expected_text(stream)}"
+        yield "predicted error", outlook.errors_text(stream.plan.choices(profile)[0].errors)
 
 
 def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
@@ -150,5 +155,8 @@ def _attribute_text(attribute: Attribute) -> str:
     if attribute.categories is not None:
         return f"{attribute.name} (one of {', '.join(attribute.categories)})"
     unit = f" {attribute.unit}" if attribute.unit else ""
-    scale = ", log" if attribute.scale == "log" else ""
-    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{scale})"
+    if attribute.constant is not None:
+        return f"{attribute.name} (always {attribute.constant:g}{unit})"
+    scale = ", log" if attribute.scale == "log" else ", cyclic" if attribute.cyclic else ""
+    steps = "" if attribute.step is None else f" in steps of {attribute.step:g}"
+    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{steps}{scale})"

@@ -11,14 +11,17 @@ from agent.asking import Answers
 from agent.assembly import TICK_SECONDS, Workshop
 from agent.clock import Clock
 from agent.delivery import Delivery
+from agent.denials import Denials
+from agent.events import Absent, AckArrived, Connected, Event, HandedOver, Subscribed
+from agent.health import Reports, Vitals
 from agent.intrusion import Confirmations, told
 from agent.ledger import Ledger, LedgerError
-from agent.mqtt import Absent, AckArrived, Connected, Event, HandedOver, Link
+from agent.link import Link
 from agent.outbox import Outbox
-from agent.presence import statuses
+from agent.presence import farewell, statuses
 from agent.sources.opening import open_source
 from agent.stream import StreamWork
-from fleet.messages import Ack
+from fleet.messages import Ack, Status
 from fleet.notify import Notifier
 from fleet.settings import Config
 from pansketch import Entropy
@@ -74,8 +77,12 @@ def run(
         online, offline = statuses(config, session, {})
         link = Link(config.mqtt, config.fleet, config.agent.device, online, offline)
         rng = next(iter(entropy.values()))
-        delivery = Delivery(outbox, link.send, _chance(rng))
-        agent = _Agent(config, task, clock, signals, delivery, link, session, confirmations)
+        delivery = Delivery(outbox, link.send, _chance(rng), link.room)
+        vitals = Vitals(config, session, clock, ledger, outbox)
+        reports = Reports(config.agent.device, vitals, link.report)
+        agent = _Agent(
+            config, task, clock, signals, delivery, link, session, confirmations, reports
+        )
         try:
             link.start()
             agent.start(ledger, entropy)
@@ -86,7 +93,7 @@ def run(
             # The ledger stays open until no thread can debit any more.
             signals.stop.set()
             agent.join()
-            link.stop()
+            link.stop(agent.farewell())
             outbox.close()
 
 
@@ -103,16 +110,18 @@ class _Agent:
         link: Link,
         session: str,
         confirmations: Confirmations,
+        reports: Reports,
     ) -> None:
         self._config, self._task, self._clock, self._signals = config, task, clock, signals
         self._delivery, self._link, self._session = delivery, link, session
         self._outbox = delivery.outbox
-        self._confirmations = confirmations
+        self._confirmations, self._reports = confirmations, reports
         assert config.agent is not None
         self._answers = Answers(config.agent.state)
         self._problems: dict[str, str] = {}
         self._broker = f"{config.mqtt.host}:{config.mqtt.port}"
         self._absence = Absence(self._broker)
+        self._denials = Denials(config.agent.device)
         self._connected = False
         self._works: list[StreamWork] = []
         self._threads: list[threading.Thread] = []
@@ -170,11 +179,18 @@ class _Agent:
         self._outbox.persist_overdue(now)
         if not self._connected:
             return
+        self._reports.step(now)
         self._delivery.step(now)
         if self._delivery.stalled(now):
             self._connected = False
             LOG.warning("the broker at %s answers nothing; connecting anew", self._broker)
             self._link.reopen()
+
+    def farewell(self) -> Status:
+        """The last status, of a clean stop, after the health that stays known from then on."""
+        if self._connected:
+            self._reports.connected(self._clock.monotonic())
+        return farewell(self._config, self._session, self._problems)
 
     def _state(self) -> str:
         """For `systemctl status`; depends on the schedule and the network only."""
@@ -208,7 +224,8 @@ class _Agent:
             if self._answers.asked_to_retry():
                 self._delivery.retry()
                 LOG.info("asked to send again what is on its way, at once")
-            self._answers.write(self._delivery.attempts(), self._outbox.held, self._outbox.dropped)
+            sent, held_back = self._delivery.attempts(), self._delivery.held_back()
+            self._answers.write(sent, self._outbox.held, self._outbox.dropped, held_back)
         except OSError as error:
             LOG.error("a question about the outbox cannot be answered (%s)", error.strerror)
 
@@ -251,17 +268,24 @@ class _Agent:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Connected():
+            case Connected(version):
                 self._connected = True
                 self._absence.over()
-                LOG.info("connected to the broker at %s", self._broker)
+                LOG.info("connected to the broker at %s (MQTT %s)", self._broker, version)
                 self._link.announce()
+                self._reports.connected(self._clock.monotonic())
                 self._delivery.connected(self._clock.monotonic())
             case Absent():
+                if self._connected:
+                    self._delivery.disconnected()
                 self._connected = False
                 self._absence.say(event)
-            case HandedOver(message, failure):
-                self._delivery.handed_over(message, failure)
+            case Subscribed(topic, failure):
+                self._denials.answered("hear", topic, failure)
+            case HandedOver(message, failure, topic):
+                self._denials.answered("write", topic, failure)
+                if not self._reports.is_own(message):
+                    self._delivery.handed_over(message, failure)
             case AckArrived(payload):
                 self._acknowledge(payload)
 

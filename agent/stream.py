@@ -56,6 +56,11 @@ class StreamWork:
         self._last_index: int | None = None
         self._released = False
 
+    @property
+    def adrift(self) -> bool:
+        """Whether windows go on by elapsed time, because the clock is far behind them."""
+        return self._timeline.adrift
+
     def run(self, source: Iterator[Readings], clock: Clock, stop: threading.Event) -> None:
         """Absorbs the source until it ends or `stop` is set. Never raises: see `failure`."""
         try:

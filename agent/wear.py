@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from agent.ledger import Ledger
 from agent.outbox import capacity_for_releases
 from agent.records import cost
 from fleet.profiles import OutboxRules
@@ -12,15 +13,51 @@ BLOCK_BYTES = 4096  # The least that a file system writes.
 DAY_SECONDS = 86400
 
 
-def written_daily(stream: Stream, rules: OutboxRules) -> float:
-    """Bytes a day, in whole blocks: the ledger's line, the release, and the note that it is
+def written_each(stream: Stream, rules: OutboxRules) -> int:
+    """Bytes a window, in whole blocks: the ledger's line, the release, and the note that it is
     acknowledged. What the file system writes for itself is not in it.
     """
     blocks = 1
     if rules.persist == "always":
         # A release seldom begins with a block: one more than it fills, and one for the note.
         blocks += 2 - (-cost(stream.spec.release_nbytes) // BLOCK_BYTES)
-    return blocks * BLOCK_BYTES * DAY_SECONDS / stream.window_seconds
+    return blocks * BLOCK_BYTES
+
+
+def written_daily(stream: Stream, rules: OutboxRules) -> float:
+    """Bytes a day: see `written_each`."""
+    return written_each(stream, rules) * DAY_SECONDS / stream.window_seconds
+
+
+class Wear:
+    """What an agent has written on the UTC day of now, or since its start on that day.
+
+    From how many windows were debited and the size that a release is expected to have: the
+    releases themselves are not looked at.
+    """
+
+    def __init__(
+        self, streams: Sequence[Stream], rules: OutboxRules, ledger: Ledger, now: float
+    ) -> None:
+        self._each = {stream.name: written_each(stream, rules) for stream in streams}
+        self._ledger = ledger
+        self._begin(now)
+
+    def written_today(self, now: float) -> int:
+        """About so many bytes. `now` in unix seconds; a clock that is set begins another day."""
+        if int(now // DAY_SECONDS) != self._day:
+            self._begin(now)
+        since = self._since
+        return sum(
+            (released - since[name]) * self._each[name]
+            for name, released in self._released().items()
+        )
+
+    def _begin(self, now: float) -> None:
+        self._day, self._since = int(now // DAY_SECONDS), self._released()
+
+    def _released(self) -> dict[str, int]:
+        return {name: self._ledger.spent(name).releases for name in self._each}
 
 
 def outbox_text(streams: Sequence[Stream], outbox_bytes: int, rules: OutboxRules) -> str:

@@ -22,9 +22,12 @@ from benchmarks import (
     one_attribute,
     peers,
     picture,
+    plans,
     ppds,
     report,
+    scale,
     sizes,
+    twelve,
     update,
     wire,
 )
@@ -37,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "footprint": footprint.run,
     "growth": growth.run,
     "ingest": ingest.run,
+    "scale": scale.run,
     "garbage": garbage.run,
     "estimators": estimators.run,
     "coverage": coverage.run,
@@ -44,9 +48,11 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "ppds": ppds.run,
     "m2m": m2m.run,
     "kdtree": kdtree.run,
+    "twelve": twelve.run,
     "one-attribute": one_attribute.run,
     "peers": peers.run,
     "sizes": sizes.run,
+    "plans": plans.run,
 }
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
+from benchmarks.footprint import MeasurementFailed
 from benchmarks.row import Row
 
 # Passes on the pieces of a benchmark, one by one, and may show how far it is.
@@ -31,7 +32,7 @@ def main(name: str, about: str | None, run: Run, draw: Draw, argv: Sequence[str]
         options.out.mkdir(parents=True, exist_ok=True)
         rows = run(options.quick, lambda pieces: _shown(name, pieces))
         files = draw(options.out, rows)
-    except OSError as error:
+    except (OSError, MeasurementFailed) as error:
         print(f"benchmarks.{name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,14 +7,16 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from demo.fidelity import STEPS, read_station
-from demo.fleet import CONFIG, STATIONS, stations
-from fleet.config import load
+from demo.distances import STEPS
+from demo.fidelity import read_station
+from demo.fleet import STATIONS, stations
 from pansketch import (
+    Attribute,
     Domain,
     Entropy,
     HierarchySpec,
     Partition,
+    Privacy,
     Release,
     WindowId,
     merge,
@@ -39,26 +41,30 @@ class NoNoise:
         return 0
 
 
-@cache
-def demo_spec() -> HierarchySpec:
-    """What the demo's devices run: config.yaml with its profile."""
-    return load(CONFIG, "agent", {}).streams[0].spec
+DOMAIN = Domain(
+    [
+        Attribute("temp", low=-40, high=60, unit="degC", step=0.1),
+        Attribute("pm25", low=0, high=1000, unit="ug/m3", scale="log", step=1),
+    ]
+)
+# What is planned for two attributes and 588 releases, on the smallest profile and on the largest.
+TWO = HierarchySpec(DOMAIN, Privacy(1.0), depth=10, k=1024, rows=1)
 
 
 def sized(**sizes: int) -> HierarchySpec:
-    """The demo's spec with other sizes."""
-    return replace(demo_spec(), **sizes)  # type: ignore[arg-type]
+    """The spec of two attributes with other sizes."""
+    return replace(TWO, **sizes)  # type: ignore[arg-type]
 
 
 def default_spec(fanout: int = 4) -> HierarchySpec:
-    """The library's default sizes over the demo's domain."""
-    return HierarchySpec(demo_spec().domain, demo_spec().privacy, fanout=fanout)
+    """The library's default sizes over two attributes."""
+    return HierarchySpec(DOMAIN, TWO.privacy, fanout=fanout)
 
 
 @cache
 def readings() -> tuple[FloatArray, ...]:
     """The complete readings of every station, float64[n, 2]."""
-    names = demo_spec().domain.names
+    names = DOMAIN.names
     return tuple(read_station(STATIONS / f"{name}.csv.gz", names)[1] for name in stations())
 
 

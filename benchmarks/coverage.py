@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.beijing import (
     RELEASES,
+    TWO,
     FloatArray,
-    demo_spec,
     exact_counts,
     noisy,
     readings,
@@ -41,7 +41,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def _covered(fleet: str, rows: FloatArray, releases: int, repeats: int) -> list[Row]:
-    spec = demo_spec()
+    spec = TWO
     counts = exact_counts(spec, rows)
     questions = list(_questions(rows, spec.domain.names))
     held: dict[tuple[str, str], list[bool]] = {}

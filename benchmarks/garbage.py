@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgpack
 
-from benchmarks.beijing import demo_spec
 from benchmarks.footprint import RESIDENT, MeasurementFailed
 from benchmarks.row import Row, at_most
 from collector import schema, service
 from collector.inbox import Rules
-from collector.mqtt import Incoming
+from collector.link import Incoming
 from collector.reader import reading
 from collector.store import Store
 from demo.fleet import CONFIG, ROOT
@@ -119,7 +118,7 @@ BIRTH = Status("online", "a-session", {}).encode()
 
 def made(many: int, dice: random.Random) -> Iterator[Incoming]:
     """So many messages, a different mixture for each state of the dice."""
-    rng, spec = os_entropy(), demo_spec()
+    rng, spec = os_entropy(), load(CONFIG, "agent", {}).streams[0].spec
     true = [
         encode(spec.start(rng).release(rng, WindowId(DEVICE, STREAM, n, n * 60, n * 60 + 60)))
         for n in range(1, 9)
@@ -193,7 +192,7 @@ KINDS = (_bytes, _true, _elsewhere, _changed, _resealed, _rebuilt, _claim, _stat
 
 
 def _sealed(body: bytes) -> bytes:
-    return b"PANS\x01" + checksum(body, 8) + body
+    return b"PANS\x02" + checksum(body, 8) + body
 
 
 def _junk(dice: random.Random, depth: int) -> object:

@@ -13,22 +13,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.beijing import demo_spec
 from benchmarks.footprint import MeasurementFailed
 from benchmarks.row import Row, at_least
 from demo.broker import free_port
-from demo.fleet import ROOT
+from demo.fleet import CONFIG, ROOT
 from fleet import topics
+from fleet.config import load
+from fleet.specs import window_index
 from pansketch import WindowId, encode, os_entropy
 
 BAR = 0.5
 RELEASES = 6_000
 DEVICES = 12
-FLEET, STREAM = "beijing-air", "air"
-WINDOW_SECONDS = 2_592_000
+FLEET = "beijing-air"
+STREAMS = ("air", "lockers")  # two attributes, and one number
 INFLIGHT = 1_000
 MOST_SECONDS = 60.0
 BROKER = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
@@ -36,8 +38,8 @@ BROKER += "max_inflight_messages 0\n"
 
 Messages = Sequence[tuple[str, bytes]]
 
-# Both print "ready" once they are subscribed, and then the seconds from the first message until
-# they have said goodbye. With no message to expect they only leave a session behind.
+# Both print "ready" once they are subscribed, the time of the first message, and the time when they
+# have said goodbye. With no message to expect they only leave a session behind.
 BARE = """
 import sys, threading, time
 import paho.mqtt.client as paho
@@ -60,40 +62,53 @@ if expected:
     all_here.wait()
 client.disconnect()
 client.loop_stop()
-print(time.perf_counter() - times[0] if expected else 0, flush=True)
+if expected:
+    print(times[0], time.perf_counter(), sep="\\n", flush=True)
 """
 COLLECTOR = """
 import os, sys, threading, time
 from pathlib import Path
 from collector import clock, service, store
 from collector.inbox import Rules
-from collector.mqtt import Link
+from collector.link import Link
 from fleet.config import load
 port, expected, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 os.environ["BROKER"] = f"127.0.0.1:{port}"
 config = load(Path("config.yaml"), "collector", os.environ)
-rules, stop, first, stored = Rules.of(config), threading.Event(), [], []
+rules, stop, ready, stored = Rules.of(config), threading.Event(), threading.Event(), []
 class Timed(Link):
-    def _on_message(self, *arguments):
-        first or first.append(time.perf_counter())
-        super()._on_message(*arguments)
-    def _on_subscribe(self, *arguments):
-        super()._on_subscribe(*arguments)
+    first = 0.0
+    def _put(self, *arguments):
+        self.first = self.first or time.perf_counter()
+        super()._put(*arguments)
+    def stop(self):
+        expected and print(self.first, flush=True)
+        super().stop()
+    def _subscribed(self, *arguments):
+        super()._subscribed(*arguments)
         print("ready", flush=True)
-        expected or stop.set()
+        ready.set()
+class Counted:
+    def __init__(self, post):
+        self.take, self.done, self.tell = post.take, post.done, post.answer
     def answer(self, device, ack):
         assert ack.status == "stored", ack
-        super().answer(device, ack)
+        self.tell(device, ack)
         stored.append(ack.sequence)
         if len(stored) == expected:
             stop.set()
 link = Timed(config.mqtt, config.fleet, rules.largest)
-with store.opened(Path(name)) as opened:
+if expected:
+    with store.opened(Path(name)) as opened:
+        link.start()
+        watch = service.Clock(clock.now, clock.uptime)
+        service.serve(Counted(link), opened, rules, watch, stop, lambda: None)
+        link.stop()
+    print(time.perf_counter(), flush=True)
+else:
     link.start()
-    watch = service.Clock(clock.now, clock.uptime)
-    service.serve(link, opened, rules, watch, stop, lambda: None)
+    ready.wait()
     link.stop()
-print(time.perf_counter() - first[0] if expected else 0, flush=True)
 """
 
 
@@ -102,25 +117,32 @@ def run(quick: bool) -> list[Row]:
     if found is None:
         note = "not measured: there is no mosquitto on this machine; install it"
         return [at_least("as they are published", 0.0, "x bare paho", BAR, note)]
-    messages = releases(RELEASES // 4 if quick else RELEASES)
+    rows = []
     with tempfile.TemporaryDirectory() as folder, broker(found, Path(folder)) as port:
-        turns = Turns(Path(folder), port, messages)
-        return [
-            turns.compared("as they are published", False, 2 if quick else 4),
-            turns.compared("a backlog", True, 1 if quick else 3),
-        ]
+        for stream in STREAMS:
+            messages = releases(RELEASES // 4 if quick else RELEASES, stream)
+            turns = Turns(Path(folder), port, stream, messages)
+            rows.append(turns.compared("as they are published", False, 2 if quick else 4))
+            rows.append(turns.compared("a backlog", True, 2 if quick else 4))
+    return rows
 
 
-def releases(many: int) -> Messages:
-    """Topics and releases of the default profile, from several devices in turn."""
-    spec, rng = demo_spec(), os_entropy()
-    found = []
+def releases(
+    many: int, stream: str, devices: int = DEVICES, readings: Sequence[Sequence[float]] = ()
+) -> Messages:
+    """Topics and releases of a stream of config.yaml, from so many devices in turn, which have
+    absorbed these readings each."""
+    made = next(s for s in load(CONFIG, "agent", {}).streams if s.name == stream)
+    rng, found = os_entropy(), []
     for number in range(many):
-        device, sequence = f"device-{number % DEVICES}", number // DEVICES + 1
-        start = sequence * WINDOW_SECONDS
-        window = WindowId(device, STREAM, sequence, start, start + WINDOW_SECONDS)
-        release = spec.start(rng).release(rng, window)
-        found.append((topics.release(FLEET, device, STREAM), encode(release)))
+        device, sequence = f"device-{number % devices}", number // devices + 1
+        start = sequence * made.window_seconds
+        window = WindowId(device, stream, sequence, start, start + made.window_seconds)
+        spec = made.spec.for_window(window_index(start, made.window_seconds))
+        sketch = spec.start(rng)
+        if readings:
+            sketch.update_many(np.array(readings))
+        found.append((topics.release(FLEET, device, stream), encode(sketch.release(rng, window))))
     return found
 
 
@@ -140,17 +162,16 @@ def broker(program: str, folder: Path) -> Iterator[int]:
 class Turns:
     """Runs of the two subscribers over the same messages."""
 
-    def __init__(self, folder: Path, port: int, messages: Messages) -> None:
+    def __init__(self, folder: Path, port: int, stream: str, messages: Messages) -> None:
         self._folder, self._port, self._messages = folder, port, messages
-        self._databases = 0
+        self._stream, self._databases = stream, 0
 
     def compared(self, name: str, backlog: bool, repeats: int) -> Row:
-        """The collector's rate over the bare one's; the bar is about messages that come live."""
+        """The collector's rate over the bare one's."""
         pairs = [(self._bare(backlog), self._collector(backlog)) for _ in range(repeats)]
         bare, ours = (len(self._messages) / min(seconds) for seconds in zip(*pairs, strict=True))
         note = f"{ours:,.0f} releases/s stored and acknowledged, {bare:,.0f} only received"
-        if backlog:
-            return Row(name, ours / bare, "x bare paho", note=note)
+        name = f"{self._stream}, {len(self._messages[0][1])} bytes each, {name}"
         return at_least(name, ours / bare, "x bare paho", BAR, note)
 
     def _bare(self, backlog: bool) -> float:
@@ -158,7 +179,7 @@ class Turns:
 
     def _collector(self, backlog: bool) -> float:
         self._databases += 1
-        database = self._folder / f"{self._databases}.sqlite"
+        database = self._folder / f"{self._stream}-{self._databases}.sqlite"
         client = f"pansketch-{FLEET}-collector"
         return self._seconds(COLLECTOR, str(database), client, backlog)
 
@@ -167,13 +188,13 @@ class Turns:
         if backlog:
             with self._subscribed(program, 0, name) as process:
                 _ended(process)
-            _publish(self._port, self._messages)
+            publish(self._port, self._messages)
         with self._subscribed(program, len(self._messages), name) as process:
             if not backlog:
-                _publish(self._port, self._messages)
-            seconds = _ended(process)
+                publish(self._port, self._messages)
+            first, end = map(float, _ended(process).split())
         _forget(self._port, client)
-        return seconds
+        return end - first
 
     @contextmanager
     def _subscribed(
@@ -192,17 +213,19 @@ class Turns:
                 process.kill()
 
 
-def _ended(process: "subprocess.Popen[str]") -> float:
+def _ended(process: "subprocess.Popen[str]") -> str:
+    """What else it said."""
     try:
-        said, _ = process.communicate(timeout=MOST_SECONDS)
+        process.wait(MOST_SECONDS)
     except subprocess.TimeoutExpired:
         raise MeasurementFailed("ingest: a subscriber did not get all messages") from None
     if process.returncode:
         raise MeasurementFailed("ingest: a subscriber failed")
-    return float(said)
+    assert process.stdout is not None
+    return process.stdout.read()
 
 
-def _publish(port: int, messages: Messages) -> None:
+def publish(port: int, messages: Messages) -> None:
     """Publishes as fast as one client can; all are with the broker when it returns."""
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.max_inflight_messages_set(INFLIGHT)

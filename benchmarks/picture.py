@@ -11,8 +11,9 @@ from benchmarks import (
     one_attribute,
     ppds_picture,
     sizes,
+    twelve_picture,
 )
-from benchmarks.growth import DEMO_ERROR, UNIT
+from benchmarks.growth import PLANNED_ERROR, UNIT
 from benchmarks.report import Results
 from benchmarks.row import Row
 
@@ -44,6 +45,8 @@ def draw(folder: Path, results: Results) -> list[Path]:
         files += sizes.draw(folder, results["sizes"])
     if "kdtree" in results:
         files += kdtree_picture.draw(folder, results["kdtree"])
+    if "twelve" in results:
+        files += twelve_picture.draw(folder, results["twelve"])
     return files
 
 
@@ -60,7 +63,7 @@ def _growth(file: Path, rows: list[Row]) -> None:
         label = attributes[place] if first else None
         axis.plot([row.detail["mean"], row.detail["max"]], [height] * 2, color=COLOURS[place])
         axis.plot(row.detail["mean"], height, "o", color=COLOURS[place], label=label)
-    axis.axvline(DEMO_ERROR, color="#999999", linestyle=":", label="bar of the demo's sizes")
+    axis.axvline(PLANNED_ERROR, color="#999999", linestyle=":", label="bar of the planned sizes")
     axis.set_yticks(range(len(choices)), choices)
     axis.invert_yaxis()
     axis.set_xscale("log")

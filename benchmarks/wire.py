@@ -4,39 +4,35 @@ from math import ceil
 
 import numpy as np
 
-from benchmarks.beijing import FloatArray, default_spec, readings, sized
+from benchmarks.beijing import TWO, FloatArray, default_spec, readings
 from benchmarks.row import Row, at_most
-from fleet.profiles import load_profile
-from pansketch import HierarchySpec, WindowId, encode, os_entropy
+from demo.fidelity import read_station
+from demo.fleet import CONFIG, STATIONS, stations
+from fleet.config import load
+from pansketch import HierarchySpec, ViewsSpec, WindowId, encode, os_entropy
 
 BAR = 1.25
 READINGS = 720
-PROFILE = "pi-zero-2w"
 SCALES_OF_TAIL = 60
 
 
 def run(quick: bool) -> list[Row]:
-    profile = load_profile(PROFILE).sketch
+    views = load(CONFIG, "agent", {}).streams[0].spec
+    two = readings()[0][:READINGS]
+    six = read_station(STATIONS / f"{stations()[0]}.csv.gz", views.domain.names)[1][:READINGS]
     specs = {
-        "default sizes": default_spec(),
-        PROFILE: sized(
-            depth=profile.depth,
-            k=profile.k,
-            width=profile.width,
-            rows=profile.rows,
-            fanout=profile.fanout,
-        ),
+        "hierarchy, default sizes": (default_spec(), two),
+        "hierarchy, planned sizes": (TWO, two),
+        "views of config.yaml": (views, six),
     }
-    some = readings()[0][:READINGS]
-    windows = {f"{READINGS} readings": some, "no reading": some[:0]}
     return [
         _measured(f"{sizes}, {what}", spec, rows, 3 if quick else 20)
-        for sizes, spec in specs.items()
-        for what, rows in windows.items()
+        for sizes, (spec, some) in specs.items()
+        for what, rows in ((f"{READINGS} readings", some), ("no reading", some[:0]))
     ]
 
 
-def _measured(name: str, spec: HierarchySpec, rows: FloatArray, repeats: int) -> Row:
+def _measured(name: str, spec: HierarchySpec | ViewsSpec, rows: FloatArray, repeats: int) -> Row:
     """The mean over releases, whose lengths vary with their noise."""
     mean = float(np.mean([_length(spec, rows) for _ in range(repeats)]))
     entropy = noise_entropy_bits(spec) / 8
@@ -44,17 +40,18 @@ def _measured(name: str, spec: HierarchySpec, rows: FloatArray, repeats: int) ->
     return at_most(name, mean / entropy, "x entropy", BAR, note)
 
 
-def _length(spec: HierarchySpec, rows: FloatArray) -> int:
+def _length(spec: HierarchySpec | ViewsSpec, rows: FloatArray) -> int:
     rng = os_entropy()
     sketch = spec.start(rng)
     sketch.update_many(rows)
     return len(encode(sketch.release(rng, WindowId("dongsi", "air", 1, 0, 2_592_000))))
 
 
-def noise_entropy_bits(spec: HierarchySpec) -> float:
+def noise_entropy_bits(spec: HierarchySpec | ViewsSpec) -> float:
     """Entropy of all noise of one release in `silent` mode: two draws on every counter."""
     assert spec.guarantee.release_micro
-    return sum(level.size * _entropy_of_two(float(level.scale)) for level in spec.levels)
+    blocks = zip(spec.blocks, spec.scales, strict=True)
+    return sum(size * _entropy_of_two(float(scale)) for size, scale in blocks)
 
 
 def _entropy_of_two(scale: float) -> float:

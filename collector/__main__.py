@@ -19,8 +19,10 @@ from collector.families import DISTINCT
 from collector.generators import AUTO, GENERATORS
 from collector.query import QUESTIONS
 from fleet.config import ConfigError, load
+from fleet.errors import one_line
 
 DEFAULT_CONFIG = "config.yaml"
+MOST_USAGE = 1000  # characters of what argparse says, which quotes what was written
 EPILOG = "Exit codes: 0 done, 1 failed at run time, 2 wrong input (one line on stderr says what)."
 QUERIES = """questions:
   quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
@@ -44,7 +46,8 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line instead of a usage text."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        problem = one_line(message)[:MOST_USAGE]
+        self.exit(2, f"{self.prog}: {problem}; see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +91,8 @@ def _parser() -> Parser:
     sample.add_argument("--rows", type=_whole(1), required=True, metavar="N", help="how many")
     _out(sample, "FILE.csv")
     sample.add_argument("--seed", type=_whole(0), help="make the same rows again")
+    says = "say on stderr how far the rows are likely to be from the readings (sketches of views)"
+    sample.add_argument("--report", action="store_true", help=says)
     query = _add(commands, "query", "answer one question, with its standard error", QUERIES)
     _selecting(query)
     _generating(query)

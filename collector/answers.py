@@ -58,16 +58,25 @@ def source(model: Model) -> str:
 
 
 def as_json(answer: Answer | Matrix, model: Model) -> str:
-    """One object on one line; `windows` tells the first start and the last end."""
+    """`as_object` on one line."""
+    return json.dumps(as_object(answer, model), ensure_ascii=False)
+
+
+def as_object(answer: Answer | Matrix, model: Model) -> dict[str, object]:
+    """The figures, and what they rest on; what is not known is None."""
+    return (_matrix(answer) if isinstance(answer, Matrix) else _number(answer)) | basis(model)
+
+
+def basis(model: Model) -> dict[str, object]:
+    """What figures rest on; `windows` tells the first start and the last end."""
     start, end = model.span
-    found = (_matrix(answer) if isinstance(answer, Matrix) else _number(answer)) | {
+    return {
         "generator": model.generator,
         "releases": len(model.windows),
         "devices": len(model.devices),
         "windows": {"from": iso(start), "to": iso(end)},
         "guarantee": str(model.guarantee),
     }
-    return json.dumps(found, ensure_ascii=False)
 
 
 def decimals_of(error: float) -> int | None:
@@ -108,11 +117,11 @@ def _pair(value: float, error: float) -> str:
 
 def _number(answer: Answer) -> dict[str, object]:
     found: dict[str, object] = {
-        "value": _known(answer.value),
-        "standard_error": _known(answer.standard_error),
+        "value": known(answer.value),
+        "standard_error": known(answer.standard_error),
         "unit": answer.unit,
     }
-    return found if answer.share is None else found | {"share": _known(answer.share)}
+    return found if answer.share is None else found | {"share": known(answer.share)}
 
 
 def _matrix(answer: Matrix) -> dict[str, object]:
@@ -124,12 +133,12 @@ def _matrix(answer: Matrix) -> dict[str, object]:
         "attributes": list(answer.names),
         "units": list(answer.units),
         **{
-            name: [[_known(x) for x in line] for line in np.asarray(array).tolist()]
+            name: [[known(x) for x in line] for line in np.asarray(array).tolist()]
             for name, array in arrays.items()
         },
     }
 
 
-def _known(number: float) -> float | None:
+def known(number: float) -> float | None:
     """NaN is no JSON: what is not known is null."""
     return number if isfinite(number) else None

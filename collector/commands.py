@@ -12,6 +12,7 @@ import numpy as np
 
 from collector import (
     answers,
+    assessment,
     clock,
     devices,
     distinct,
@@ -27,8 +28,8 @@ from collector.failure import wrong
 from collector.families import DISTINCT, check_answers
 from collector.generators import SAMPLE, Choice, domain_of
 from collector.inbox import Rules
+from collector.link import Link
 from collector.model import Model, build
-from collector.mqtt import Link
 from collector.output import writing
 from collector.reader import Selection, reading
 from collector.selection import check_devices, iso, nothing_selected, select
@@ -91,7 +92,11 @@ def run_query(config: Config, options: argparse.Namespace) -> int:
 
 def run_sample(config: Config, options: argparse.Namespace) -> int:
     """Writes synthetic readings."""
-    model = _model(config, _selection(config, options, SAMPLE), _choice(options))
+    selection = _selection(config, options, SAMPLE)
+    if options.report:
+        stream = next(s for s in config.streams if s.name == selection.stream)
+        assessment.check_assessed(stream.spec.family)
+    model = _model(config, selection, _choice(options))
     rng = np.random.default_rng(options.seed)
     sampler = sample.sampler_of(model.fitted)
     with writing(options.out) as out:
@@ -99,6 +104,8 @@ def run_sample(config: Config, options: argparse.Namespace) -> int:
     if options.out != "-":
         rows = f"{options.rows:,} synthetic rows"
         print(f"{options.out}: {rows} from {answers.source(model)}", file=sys.stderr)
+    if options.report:
+        print(assessment.report(model, options.rows), file=sys.stderr)
     return 0
 
 

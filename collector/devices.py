@@ -1,47 +1,52 @@
-"""`devices`: who reports, what is stored of each, what is missing, and what was refused."""
+"""`devices`: who reports, what is stored of each, what is missing, how each says that it is, and
+what was refused."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.reader import Device, Holding, Reader
+from collector import healths
+from collector.reader import Device, Heard, Holding, Reader
 from collector.selection import iso
+from collector.tables import aligned
 
 HEADER = (
     *("device", "state", "stream", "windows", "first", "last"),
-    *("gaps", "late", "disputed", "again", "received"),
+    *("gaps", "late", "disputed", "unsynced", "again", "received"),
 )
-NUMBERS = frozenset({"windows", "gaps", "late", "disputed", "again"})
+NUMBERS = frozenset({"windows", "gaps", "late", "disputed", "unsynced", "again"})
 
 
 @dataclass(frozen=True)
 class Overview:
     """Everything at one moment: by device name its latest state, if any was reported, and what is
     stored of it; by device how many releases came again after they had been stored; by reason how
-    many messages were ever refused."""
+    many messages were ever refused; by device the newest health."""
 
     devices: dict[str, Device | None]
     held: dict[str, list[Holding]]
     duplicates: dict[str, int]
     refusals: dict[str, int]
+    healths: dict[str, Heard]
 
 
 def overview(reader: Reader) -> Overview:
     """Devices that reported themselves or have releases stored, or both."""
     known = {device.device: device for device in reader.devices()}
+    heard = reader.healths()
     held: dict[str, list[Holding]] = {}
     for holding in reader.holdings():
         held.setdefault(holding.device, []).append(holding)
-    names = sorted({*known, *held})
-    return Overview(
-        {name: known.get(name) for name in names}, held, reader.duplicates(), reader.refusals()
-    )
+    names = sorted({*known, *held, *heard})
+    states = {name: known.get(name) for name in names}
+    return Overview(states, held, reader.duplicates(), reader.refusals(), heard)
 
 
 def as_table(found: Overview) -> str:
-    """An aligned table, a line for each stream of each device, and the quarantine's totals."""
+    """An aligned table, a line for each stream of each device; a line for each device's health; and
+    the quarantine's totals."""
     rows = [row for name in found.devices for row in _rows(found, name)]
-    lines = _aligned([HEADER, *rows]) if rows else ["no device has reported yet"]
+    lines = aligned(HEADER, rows, NUMBERS) if rows else ["no device has reported yet"]
+    lines += healths.as_lines(found.healths)
     lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
     total = sum(found.refusals.values())
     reasons = ", ".join(f"{reason} {n}" for reason, n in found.refusals.items())
@@ -52,7 +57,7 @@ def as_table(found: Overview) -> str:
 
 def as_json(found: Overview) -> str:
     """One object: `devices` and `quarantine`."""
-    devices = [_object(found, name) for name in found.devices]
+    devices = [as_object(found, name) for name in found.devices]
     return json.dumps({"devices": devices, "quarantine": found.refusals})
 
 
@@ -71,7 +76,7 @@ def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
     state = "unknown" if device is None else device.state
     held = found.held.get(name)
     if not held:
-        return [(name, state, "-", "0", *"-------")]
+        return [(name, state, "-", "0", *"--------")]
     return [
         (
             name,
@@ -83,6 +88,7 @@ def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
             str(h.gaps),
             str(h.late),
             str(h.disputed),
+            str(h.unsynchronised),
             str(found.duplicates.get(name, 0)),
             iso(h.received_at),
         )
@@ -90,7 +96,8 @@ def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
     ]
 
 
-def _object(found: Overview, name: str) -> dict[str, object]:
+def as_object(found: Overview, name: str) -> dict[str, object]:
+    """All that is known of one device."""
     device = found.devices[name]
     streams = {
         h.stream: {
@@ -100,6 +107,7 @@ def _object(found: Overview, name: str) -> dict[str, object]:
             "gaps": h.gaps,
             "late": h.late,
             "disputed": h.disputed,
+            "clock_not_synchronised": h.unsynchronised,
             "received_at": iso(h.received_at),
         }
         for h in found.held.get(name, ())
@@ -111,16 +119,6 @@ def _object(found: Overview, name: str) -> dict[str, object]:
         "session": None if device is None else device.session,
         "reported": {} if device is None else json.loads(device.streams),
         "duplicates": found.duplicates.get(name, 0),
+        "health": healths.as_object(found.healths.get(name)),
         "streams": streams,
     }
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    return [
-        "  ".join(
-            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
-            for name, cell, width in zip(HEADER, row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]

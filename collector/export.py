@@ -26,6 +26,7 @@ def as_object(stored: Stored, fleet: str) -> dict[str, object]:
         "stream": stored.stream,
         "sequence": stored.sequence,
         "window": {"start": stored.start, "end": stored.end},
+        "clock_synchronised": stored.clock_synchronised,
         "fingerprint": stored.fingerprint.hex(),
         "digest": stored.digest,
         "payload": base64.b64encode(stored.payload).decode("ascii"),

@@ -28,9 +28,14 @@ def as_table(counted: Counted) -> str:
 
 
 def as_json(counted: Counted) -> str:
-    """One object on one line; an estimate that there is not, or an unknown error, is null."""
+    """`as_object` on one line."""
+    return json.dumps(as_object(counted), ensure_ascii=False)
+
+
+def as_object(counted: Counted) -> dict[str, object]:
+    """All figures; an estimate that there is not, or an unknown error, is None."""
     figures = [_object(counted, figure) for figure in counted.figures]
-    found = {
+    return {
         "stream": counted.stream,
         "by": counted.by,
         "keys": counted.keys,
@@ -38,7 +43,6 @@ def as_json(counted: Counted) -> str:
         "figures": figures,
         "guarantee": str(counted.guarantee),
     }
-    return json.dumps(found, ensure_ascii=False)
 
 
 def _row(counted: Counted, figure: Figure) -> list[str]:

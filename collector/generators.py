@@ -13,6 +13,7 @@ from pansketch import (
     density,
     kdtree,
     m2m,
+    pairwise,
     privhp,
 )
 
@@ -61,6 +62,10 @@ def _density(releases: Sequence[Release], choice: Choice) -> Partition:
     return combine([density(release, cells=choice.cells).partition for release in releases])
 
 
+def _pairwise(releases: Sequence[Release], choice: Choice) -> Partition:
+    return combine([pairwise(release) for release in releases])
+
+
 def _m2m(releases: Sequence[Release], choice: Choice) -> M2MModel:
     if len(releases) > 1:
         raise wrong(
@@ -79,6 +84,7 @@ GENERATORS: Mapping[str, Generator] = {
     "privhp": Generator("hierarchy", OF_BOXES, _privhp),
     "kdtree": Generator("hierarchy", OF_BOXES, _kdtree),
     "density": Generator("cells", OF_BOXES, _density, ("cells",)),
+    "pairwise": Generator("views", OF_BOXES, _pairwise),
     "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",)),
 }
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from collector.specs import StreamSpecs
 from fleet import topics
 from fleet.config import Config
-from fleet.messages import Status, digest
-from pansketch import DistinctSpec, Header, Release, Spec, WindowId, WireError, decode_all, peek
+from fleet.messages import Health, Status, digest
+from pansketch import DistinctSpec, Header, Spec, WindowId, WireError
+from pansketch.wire import Opened, check_all, open_release
 
 # The last second of the year 9999: what dates on screen and 63-bit integers can hold.
 LATEST_SECOND = 253_402_300_799
@@ -69,6 +70,14 @@ class Presence:
 
 
 @dataclass(frozen=True)
+class Checkup:
+    """How a device says that it is. Nobody answers it."""
+
+    device: str
+    health: Health
+
+
+@dataclass(frozen=True)
 class Refused:
     """What goes to quarantine. `device` and `stream` say whom to answer, where the topic tells."""
 
@@ -90,8 +99,8 @@ class Held:
     disputed: bool = False
 
 
-Judged = Accepted | Presence | Refused
-Verdict = Accepted | Duplicate | Presence | Refused
+Judged = Accepted | Presence | Checkup | Refused
+Verdict = Accepted | Duplicate | Presence | Checkup | Refused
 
 
 def judge(topic: str, payload: bytes, rules: Rules) -> Judged:
@@ -111,14 +120,16 @@ def judge_all(messages: Sequence[tuple[str, bytes]], rules: Rules) -> list[Judge
     return [judged[place] for place in range(len(opened))]
 
 
-def _open(topic: str, payload: bytes, rules: Rules) -> "_Opened | Presence | Refused":
+def _open(topic: str, payload: bytes, rules: Rules) -> "_Opened | Presence | Checkup | Refused":
     place = topics.parse(topic)
-    if place is None or place.kind not in ("release", "status"):
+    if place is None or place.kind == "ack":
         return Refused("topic", "not a topic of this protocol that a device writes to")
     if place.fleet != rules.fleet:
         return Refused("fleet", f"of fleet {place.fleet}, not of {rules.fleet}")
     if place.kind == "status":
         return _judge_status(place.device, payload)
+    if place.kind == "health":
+        return _judge_health(place.device, payload)
     return _open_release(place.device, place.stream or "", payload, rules)
 
 
@@ -150,6 +161,13 @@ def _judge_status(device: str, payload: bytes) -> Presence | Refused:
         return Refused("status", "not a status message of this version", device)
 
 
+def _judge_health(device: str, payload: bytes) -> Checkup | Refused:
+    try:
+        return Checkup(device, Health.decode(payload))
+    except ValueError:
+        return Refused("health", "not a health message of this version", device)
+
+
 @dataclass(frozen=True)
 class _Opened:
     """A release whose header is that of a window of its topic, made under `spec`."""
@@ -157,6 +175,7 @@ class _Opened:
     window: WindowId
     spec: Spec
     payload: bytes
+    release: Opened
 
 
 def _open_release(device: str, stream: str, payload: bytes, rules: Rules) -> _Opened | Refused:
@@ -168,7 +187,7 @@ def _open_release(device: str, stream: str, payload: bytes, rules: Rules) -> _Op
         text = f"longer than the {most} bytes that a release of {stream} can have"
         return Refused("size", text, device, stream)
     try:
-        return _match(device, stream, payload, peek(payload), rules.specs[stream])
+        return _match(device, stream, payload, rules.specs[stream])
     except Exception as error:  # a message that raised would be delivered again for ever
         return _refusal(error, WindowId(device, stream, 0))
 
@@ -184,7 +203,7 @@ def _refusal(error: Exception, window: WindowId) -> Refused:
 
 
 def _portions(opened: Sequence[object]) -> Iterator[list[tuple[int, _Opened]]]:
-    """Releases of one spec with their places, few enough that decoding them stays in the cache."""
+    """Releases of one spec with their places, few enough that checking them stays in the cache."""
     portions: dict[bytes, list[tuple[int, _Opened]]] = {}
     sizes: Counter[bytes] = Counter()
     for place, found in enumerate(opened):
@@ -201,17 +220,17 @@ def _portions(opened: Sequence[object]) -> Iterator[list[tuple[int, _Opened]]]:
 def _check_all(opened: Sequence[_Opened]) -> list[Accepted | Refused]:
     """Verdicts on releases of one spec. One bad one among them costs a second look at each."""
     try:
-        releases = decode_all([one.payload for one in opened], opened[0].spec)
+        check_all([one.release for one in opened], opened[0].spec)
     except Exception as error:  # as in _open_release
         if len(opened) == 1:
             return [_refusal(error, opened[0].window)]
         return [verdict for one in opened for verdict in _check_all([one])]
-    return [_check(one, release) for one, release in zip(opened, releases, strict=True)]
+    return [_check(one) for one in opened]
 
 
-def _check(opened: _Opened, release: Release) -> Accepted | Refused:
-    spec = opened.spec
-    if isinstance(spec, DistinctSpec) and spec.release == "bitmap" and not _bits(release):
+def _check(opened: _Opened) -> Accepted | Refused:
+    spec, bits = opened.spec, opened.release.all_bits
+    if isinstance(spec, DistinctSpec) and spec.release == "bitmap" and not bits:
         # One of them in the sum would leave the whole fleet without a union.
         return _refuse(opened.window, "bounds", "a bitmap that holds other numbers than 0 and 1")
     return Accepted(opened.window, spec.fingerprint, digest(opened.payload), opened.payload)
@@ -226,18 +245,15 @@ class _MismatchError(Exception):
         self.sequence = sequence
 
 
-def _match(device: str, stream: str, payload: bytes, header: Header, specs: StreamSpecs) -> _Opened:
-    """The header, checked against topic and configuration. Raises _MismatchError."""
-    window = _window(header, device, stream)
-    spec = specs.at(window.start).get(header.fingerprint)
+def _match(device: str, stream: str, payload: bytes, specs: StreamSpecs) -> _Opened:
+    """The header, checked against topic and configuration. Raises WireError, _MismatchError."""
+    release = open_release(payload)
+    window = _window(release.header, device, stream)
+    spec = specs.at(window.start).get(release.header.fingerprint)
     if spec is None:
         text = f"made with other settings than the configuration's stream {stream}"
         raise _MismatchError("fingerprint", text, window.sequence)
-    return _Opened(window, spec, payload)
-
-
-def _bits(release: Release) -> bool:
-    return bool(((release.counters == 0) | (release.counters == 1)).all())
+    return _Opened(window, spec, payload, release)
 
 
 def _window(header: Header, device: str, stream: str) -> WindowId:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from collector.failure import CommandError, wrong
 from collector.generators import GENERATORS, Choice, Fitted, choose, readings_of
@@ -16,11 +17,12 @@ from pansketch import (
     Spec,
     WindowId,
     WireError,
-    decode,
+    decode_all,
     merge,
 )
 
 ANY_GENERATOR = Choice()
+TOGETHER = 16  # releases that are decoded together
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Model:
 
     `generator`: the name of what made `fitted` of them. `windows` in order; `guarantee` is what
     each of them promised; `left_out` counts releases made with settings that the configuration no
-    longer has.
+    longer has. `releases` are merged, one for each spec.
     """
 
     generator: str
@@ -37,6 +39,7 @@ class Model:
     windows: tuple[WindowId, ...]
     guarantee: Guarantee
     left_out: int
+    releases: tuple[Release, ...] = ()
 
     @property
     def partition(self) -> Partition:
@@ -83,7 +86,7 @@ def build(
         raise CommandError(
             "the noise outweighs the few readings selected: select more, or wait for more windows"
         )
-    return Model(name, fitted, windows, specs[known[0]].guarantee, left_out)
+    return Model(name, fitted, windows, specs[known[0]].guarantee, left_out, tuple(merged))
 
 
 def _fitted(name: str, merged: list[Release], choice: Choice) -> Fitted:
@@ -106,6 +109,7 @@ def _merged(reader: Reader, selection: Selection, fingerprint: bytes, spec: Spec
 def _decoded(
     reader: Reader, selection: Selection, fingerprint: bytes, spec: Spec
 ) -> Iterator[Release]:
-    # One at a time: a fleet's releases together need not fit in memory.
-    for stored in reader.releases(selection, fingerprint):
-        yield decode(stored.payload, spec)
+    # A few at a time: a fleet's releases together need not fit in memory.
+    found = reader.releases(selection, fingerprint)
+    while portion := list(islice(found, TOGETHER)):
+        yield from decode_all([stored.payload for stored in portion], spec)

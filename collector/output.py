@@ -15,7 +15,8 @@ from collector.failure import CommandError, wrong
 def writing(name: str) -> Iterator[TextIO]:
     """A text file that appears under `name` when the block ends well; "-" is standard output.
 
-    Raises CommandError when the folder is not there, or the disk cannot take it.
+    What is there and is no regular file, such as a pipe or a device, is written to as it is. Raises
+    CommandError when the folder is not there, or the disk cannot take it.
     """
     if name == "-":
         yield from _to_stdout()
@@ -24,6 +25,10 @@ def writing(name: str) -> Iterator[TextIO]:
     if path.is_dir() or not path.parent.is_dir():
         raise wrong(f"cannot write {name}: name a file in a folder that is there, or - for stdout")
     try:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8", newline="") as file:
+                yield file
+            return
         with _beside(path) as (file, unfinished):
             yield file
             file.flush()

@@ -39,9 +39,9 @@ def cdf(fitted: Fitted, words: Sequence[str]) -> Answer:
 def covariance(fitted: Fitted, words: Sequence[str]) -> Matrix:
     """`[ATTRIBUTE ...]`: how numbers vary together, of all of them unless told."""
     domain = domain_of(fitted)
-    numbers = [each.name for each in domain.attributes if each.categories is None]
+    numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
     if not numbers:
-        raise wrong("all attributes have categories, and numbers alone have a covariance")
+        raise wrong("all attributes have categories or are cyclic, and these have no covariance")
     attributes = [_number_attribute(domain, name) for name in words or numbers]
     names = tuple(attribute.name for attribute in attributes)
     for place, name in enumerate(names):
@@ -139,7 +139,7 @@ def _limits(attribute: Attribute, rest: list[str]) -> tuple[float, float] | str:
     if len(rest) < 2:
         raise wrong(f"range {attribute.name}: give LOW and HIGH")
     low, high = _number(rest.pop(0)), _number(rest.pop(0))
-    if low > high:
+    if low > high and not attribute.cyclic:
         raise wrong(f"range {attribute.name}: LOW must not exceed HIGH")
     return low, high
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector import schema
 from collector.failure import CommandError
+from fleet.messages import Health
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Stored:
     digest: str
     received_at: int
     payload: bytes
+    clock_synchronised: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Holding:
     received_at: int
     late: int = 0  # came after one with a higher sequence number
     disputed: int = 0  # set aside, because different releases came under their sequence number
+    unsynchronised: int = 0  # whose device's clock followed no better one when they closed
 
     @property
     def gaps(self) -> int:
@@ -71,8 +74,19 @@ class Device:
     streams: str
 
 
+@dataclass(frozen=True)
+class Heard:
+    """The newest health of a device, and when it was heard."""
+
+    at: int
+    health: Health
+
+
 # Every release and what was set aside, and whether an earlier one came later.
-_COLUMNS = "device, stream, sequence, window_start, window_end, received_at"
+_COLUMNS = (
+    "device, stream, sequence, window_start, window_end, received_at,"
+    " clock_synchronised IS 0 AS unsynchronised"
+)
 _ORDERED = (
     f"SELECT {_COLUMNS}, 0 AS disputed, received_at > coalesce(min(received_at) OVER"
     " (PARTITION BY device, stream ORDER BY sequence"
@@ -106,21 +120,19 @@ class Reader:
         where, values = _where(selection)
         if fingerprint is not None:
             where, values = f"{where} AND fingerprint = ?", [*values, fingerprint]
-        columns = (
-            "device, stream, sequence, window_start, window_end,"
-            " fingerprint, digest, received_at, payload"
-        )
         order = "window_start, device, sequence"
         for row in self._db.execute(
-            f"SELECT {columns} FROM releases WHERE {where} ORDER BY {order}", values
+            f"SELECT {schema.RELEASE} FROM releases WHERE {where} ORDER BY {order}", values
         ):
-            yield Stored(*row)
+            clock = None if row[9] is None else bool(row[9])
+            yield Stored(*[*row[:9], clock])
 
     def holdings(self) -> list[Holding]:
         """What is stored, by device and stream."""
         rows = self._db.execute(
             "SELECT device, stream, sum(NOT disputed), min(sequence), max(sequence),"
-            " min(window_start), max(window_end), max(received_at), sum(late), sum(disputed)"
+            " min(window_start), max(window_end), max(received_at), sum(late), sum(disputed),"
+            " sum(unsynchronised AND NOT disputed)"
             f" FROM ({_ORDERED}) GROUP BY device, stream ORDER BY device, stream"
         )
         return [Holding(*row) for row in rows]
@@ -131,6 +143,11 @@ class Reader:
             "SELECT device, state, session, since, streams FROM devices ORDER BY device"
         )
         return [Device(*row) for row in rows]
+
+    def healths(self) -> dict[str, Heard]:
+        """The newest health of every device that has said it, by name."""
+        rows = self._db.execute("SELECT device, heard_at, health FROM healths ORDER BY device")
+        return {name: Heard(at, Health.decode(health.encode())) for name, at, health in rows}
 
     def duplicates(self) -> dict[str, int]:
         """By device, how many releases came again after they had been stored."""

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from collector.failure import CommandError, wrong
 from collector.inbox import Accepted, Duplicate, Refused, Rules, Verdict
-from collector.mqtt import Incoming
+from collector.link import Incoming
 from collector.service import BATCH, settle
 from collector.store import Store
 from fleet import topics

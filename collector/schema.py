@@ -6,7 +6,12 @@ from typing import Final
 
 from collector.failure import CommandError
 
-VERSION: Final = 2
+VERSION: Final = 3
+# The columns that a release has wherever it is stored, in the order of `Store.add`.
+RELEASE: Final = (
+    "device, stream, sequence, window_start, window_end,"
+    " fingerprint, digest, received_at, payload, clock_synchronised"
+)
 BUSY_MILLISECONDS: Final = 3_000
 
 TABLES: Final = """
@@ -71,8 +76,19 @@ WHEN EXISTS (
     AND (sequence = NEW.sequence OR window_start = NEW.window_start)
 ) BEGIN SELECT RAISE(ABORT, 'disputed'); END;
 """
-# What each schema lacks of the next one.
-STEPS: Final = {0: TABLES + DISPUTED, 1: DISPUTED}
+# The newest health of each device, as its JSON; and of each release whether the device's clock was
+# synchronised when the window closed: 1, 0, or NULL where nobody knows.
+HEALTH: Final = """
+CREATE TABLE healths (
+    device TEXT PRIMARY KEY,
+    heard_at INTEGER NOT NULL,
+    health TEXT NOT NULL
+) STRICT;
+ALTER TABLE releases ADD COLUMN clock_synchronised INTEGER;
+ALTER TABLE disputed ADD COLUMN clock_synchronised INTEGER;
+"""
+# What each schema lacks of the newest one.
+STEPS: Final = {0: TABLES + DISPUTED + HEALTH, 1: DISPUTED + HEALTH, 2: HEALTH}
 
 
 def open_writing(path: Path) -> sqlite3.Connection:

@@ -15,6 +15,7 @@ from typing import Protocol
 from collector.failure import CommandError
 from collector.inbox import (
     Accepted,
+    Checkup,
     Duplicate,
     Judged,
     Presence,
@@ -25,12 +26,12 @@ from collector.inbox import (
     judge_all,
     supersedes,
 )
-from collector.mqtt import Incoming
+from collector.link import Incoming
 from collector.store import Store
 from fleet.errors import one_line
 from fleet.messages import Ack
 
-BATCH = 256
+BATCH = 512
 IDLE_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 REPORT_SECONDS = 10.0
@@ -40,7 +41,7 @@ log = logging.getLogger("collector")
 
 
 class Post(Protocol):
-    """Where messages come from and answers go: `collector.mqtt.Link`."""
+    """Where messages come from and answers go: `collector.link.Link`."""
 
     def take(self, most: int, timeout_seconds: float) -> list[Incoming]: ...
     def done(self, message: Incoming) -> None: ...
@@ -131,12 +132,14 @@ def _record(store: Store, message: Incoming, judged: Judged, at: int) -> Verdict
     verdict: Verdict = judged
     if isinstance(judged, Accepted):
         verdict = _keep(store, judged, at)
-    elif isinstance(judged, Presence) and not store.has_room_for(judged.device):
+    elif isinstance(judged, Presence | Checkup) and not store.has_room_for(judged):
         verdict = Refused("devices", "more devices than a fleet may have", judged.device)
     match verdict:
         case Presence(device, status):
             if supersedes(status, store.session(device)):
                 store.note(verdict, at)
+        case Checkup():
+            store.note_health(verdict, at)
         case Refused():
             store.quarantine(
                 message.topic, verdict, message.payload, message.size, message.digest, at

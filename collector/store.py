@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collector import schema
 from collector.failure import CommandError
-from collector.inbox import Accepted, Held, Presence, Refused
+from collector.inbox import Accepted, Checkup, Held, Presence, Refused
 from fleet.errors import one_line
 from pansketch import WindowId
 
@@ -72,7 +72,7 @@ class Store:
         knows of something."""
         window = release.window
         self._db.execute(
-            "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 window.device,
                 window.stream,
@@ -83,6 +83,7 @@ class Store:
                 release.digest,
                 received_at,
                 release.payload,
+                window.clock_synchronised,
             ),
         )
 
@@ -90,7 +91,10 @@ class Store:
         """Takes out of the releases what is stored under this sequence number, and keeps it."""
         key = (window.device, window.stream, window.sequence)
         where = "FROM releases WHERE (device, stream, sequence) = (?, ?, ?)"
-        self._db.execute(f"INSERT INTO disputed SELECT *, ? {where}", (at, *key))
+        columns = schema.RELEASE
+        self._db.execute(
+            f"INSERT INTO disputed ({columns}, disputed_at) SELECT {columns}, ? {where}", (at, *key)
+        )
         self._db.execute(f"DELETE {where}", key)
 
     def session(self, device: str) -> str | None:
@@ -98,11 +102,13 @@ class Store:
         row = self._db.execute("SELECT session FROM devices WHERE device = ?", (device,)).fetchone()
         return None if row is None else str(row[0])
 
-    def has_room_for(self, device: str) -> bool:
-        """Whether the table of devices takes this one: known already, or not beyond the bound."""
-        if self.session(device) is not None:
+    def has_room_for(self, said: Presence | Checkup) -> bool:
+        """Whether its table takes this device: known already, or not beyond the bound."""
+        table = "devices" if isinstance(said, Presence) else "healths"
+        known = self._db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (said.device,))
+        if known.fetchone() is not None:
             return True
-        return int(self._db.execute("SELECT count(*) FROM devices").fetchone()[0]) < MOST_DEVICES
+        return int(self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) < MOST_DEVICES
 
     def note(self, presence: Presence, at: int) -> None:
         """Stores a device's latest state; `since` stays where neither state nor session changes."""
@@ -129,6 +135,14 @@ class Store:
                 "at": at,
                 "streams": json.dumps(streams),
             },
+        )
+
+    def note_health(self, checkup: Checkup, at: int) -> None:
+        """Stores the newest health of a device, and no other one of it."""
+        self._db.execute(
+            "INSERT INTO healths VALUES (:device, :at, :health)"
+            " ON CONFLICT (device) DO UPDATE SET heard_at = :at, health = :health",
+            {"device": checkup.device, "at": at, "health": checkup.health.encode().decode()},
         )
 
     def quarantine(

@@ -20,11 +20,13 @@ from collector.failure import CommandError
 from collector.reader import Selection, reading
 from demo import picture, tables
 from demo.broker import EmbeddedBroker
+from demo.distances import distances
 from demo.fidelity import compare
 from demo.fleet import CONFIG, POLL_SECONDS, DemoFailed, LocalFleet, stations
 from demo.keycount import KeyComparison, compare_keys
 from demo.raw import Raw, read_raw
 from fleet.config import Config, ConfigError, load
+from pansketch import fidelity
 
 STREAM = "air"
 LONGEST_SECONDS = 110.0
@@ -152,7 +154,11 @@ def _report(
     truth = np.concatenate([device.readings for device in raw])
     sample = found.partition.sample(COMPARED_ROWS, np.random.default_rng())
     comparisons = compare(found.partition, sample, truth)
-    console.print(tables.fidelity(comparisons, found.partition.total, len(truth)))
+    measured = distances(found.partition.domain, truth, sample)
+    predicted = fidelity(found.releases, len(sample))
+    console.print(
+        tables.fidelity(comparisons, measured, predicted, found.partition.total, len(truth))
+    )
     console.print(tables.keys(keys))
     caption = f"{STREAM}: {len(found.windows)} releases of {len(found.devices)} devices\n" + str(
         found.guarantee
@@ -182,7 +188,7 @@ def _keep(console: Console, address: str, folder: Path) -> None:
         f"  pansketch-collector query --stream {STREAM} range temp 0 10 pm25 0 50\n"
         "  pansketch-collector query --stream doors distinct\n"
         "  pansketch-collector query --stream lockers distinct --by device --from 2017-02-25\n"
-        f"  pansketch-collector sample --stream {STREAM} --rows 5 --out -\n"
+        f"  pansketch-collector sample --stream {STREAM} --rows 5 --report --out -\n"
         "  DEVICE=dongsi pansketch-agent validate\n"
         "Ctrl-C ends it."
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from demo.distances import wasserstein
 from pansketch import Attribute, Estimate, Partition
 
 FloatArray = npt.NDArray[np.float64]
-STEPS = 200_000  # of the quantile functions that W1 integrates
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,6 @@ def _compared(
         "95th percentile": (float(np.quantile(truth, 0.95)), model.quantile(name, 0.95)),
     }
     return Comparison(attribute, wasserstein(sample, truth) / float(truth.std()), answers)
-
-
-def wasserstein(left: FloatArray, right: FloatArray) -> float:
-    """W1 of two samples: the mean distance of their quantile functions."""
-    at = (np.arange(STEPS) + 0.5) / STEPS
-    first, second = (np.sort(side)[(at * len(side)).astype(np.int64)] for side in (left, right))
-    return float(np.abs(first - second).mean())
 
 
 def attribute_label(attribute: Attribute) -> str:

@@ -1,7 +1,8 @@
-"""Real beside synthetic: histograms, the density of two attributes, and numbers of keys."""
+"""Real beside synthetic: every attribute, every pair of them, and numbers of keys."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,11 +18,12 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
+from matplotlib.figure import SubFigure
 
 FloatArray = npt.NDArray[np.float64]
 REAL, SYNTHETIC = "#4d4d4d", "#d1495b"
 BINS = 80
-CELLS = 60
+CELLS = 40
 ROOM_ABOVE = 1.12  # for a legend
 
 
@@ -33,29 +35,46 @@ def draw(
     keys: Sequence[KeyComparison],
     caption: str,
 ) -> None:
-    """Writes the picture as PNG. `truth` and `sample` are float64[n, d]; the first two columns."""
-    figure, axes = plt.subplots(3, 2, figsize=(11, 12), layout="constrained")
-    for place, axis in enumerate(axes[0]):
-        _histogram(axis, comparisons[place], truth[:, place], sample[:, place])
-    attributes = comparisons[0].attribute, comparisons[1].attribute
-    edges = [_edges(a, truth[:, i], CELLS) for i, a in enumerate(attributes)]
-    shares = [
-        np.histogram2d(rows[:, 0], rows[:, 1], bins=edges)[0] / len(rows)
-        for rows in (truth, sample)
-    ]
-    shared_colours = LogNorm(1 / len(truth), max(share.max() for share in shares))
-    titles = (f"real: {len(truth):,} readings", f"synthetic: {len(sample):,} records")
-    for axis, title, share in zip(axes[1], titles, shares, strict=True):
-        mesh = axis.pcolormesh(
-            *edges, share.T, norm=shared_colours, cmap="viridis", rasterized=True
-        )
-        _label(axis, title, *attributes)
-    figure.colorbar(mesh, ax=axes[1].tolist(), label="share of records in a cell")
-    for axis, comparison in zip(axes[2], keys, strict=True):
+    """Writes the picture as PNG. `truth` and `sample` are float64[n, d]."""
+    figure = plt.figure(figsize=(13, 16), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=[13, 3])
+    above, below = parts
+    _matrix(above, comparisons, truth, sample)
+    for axis, comparison in zip(below.subplots(1, len(keys)), keys, strict=True):
         _key_counts(axis, comparison)
     figure.suptitle(caption, fontsize=10)
-    figure.savefig(file, dpi=130)
+    figure.savefig(file, dpi=110)
     plt.close(figure)
+
+
+def _matrix(
+    figure: SubFigure, comparisons: Sequence[Comparison], truth: FloatArray, sample: FloatArray
+) -> None:
+    """Attributes on the diagonal; pairs below it as they are, above it as the records have them."""
+    attributes = [comparison.attribute for comparison in comparisons]
+    axes = figure.subplots(len(attributes), len(attributes), squeeze=False)
+    edges = [_edges(a, truth[:, place], CELLS) for place, a in enumerate(attributes)]
+    colours = LogNorm(1e-5, 1e-2, clip=True)
+    for row, across in enumerate(axes):
+        for column, axis in enumerate(across):
+            if row == column:
+                _histogram(axis, comparisons[row], truth[:, row], sample[:, row])
+                continue
+            rows = truth if row > column else sample
+            grid = edges[column], edges[row]
+            share = np.histogram2d(rows[:, column], rows[:, row], bins=grid)[0] / len(rows)
+            mesh = axis.pcolormesh(*grid, share.T, norm=colours, cmap="viridis", rasterized=True)
+            _scale(axis, attributes[column], attributes[row])
+    for attribute, across, down in zip(attributes, axes, axes.T, strict=True):
+        across[0].set_ylabel(attribute_label(attribute))
+        down[-1].set_xlabel(attribute_label(attribute))
+    axes[0][0].legend(frameon=False, fontsize=7)
+    figure.colorbar(mesh, ax=axes.ravel().tolist(), label="share of records in a cell", aspect=60)
+    figure.suptitle(
+        f"below the diagonal: {len(truth):,} real readings; above it: {len(sample):,} synthetic "
+        "records",
+        fontsize=11,
+    )
 
 
 def _histogram(axis: Axes, comparison: Comparison, truth: FloatArray, sample: FloatArray) -> None:
@@ -66,11 +85,17 @@ def _histogram(axis: Axes, comparison: Comparison, truth: FloatArray, sample: Fl
         axis.stairs(shares, edges, color=colour, label=label, fill=rows is truth, alpha=0.45)
         axis.stairs(shares, edges, color=colour, linewidth=1.1)
     if attribute.scale == "log":
-        axis.set_xscale("log")
-    axis.set_xlabel(attribute_label(attribute))
-    axis.set_ylabel("share of records in a bin")
-    axis.set_title(f"{attribute.name}: W1 / std = {comparison.relative_w1:.4f}")
-    axis.legend(frameon=False)
+        axis.set_xscale("symlog", linthresh=attribute.resolution)
+    axis.tick_params(labelsize=7)
+    axis.set_title(f"W1 / std = {comparison.relative_w1:.4f}", fontsize=8)
+
+
+def _scale(axis: Axes, across: Attribute, up: Attribute) -> None:
+    axis.tick_params(labelsize=7)
+    if across.scale == "log":
+        axis.set_xscale("symlog", linthresh=across.resolution)
+    if up.scale == "log":
+        axis.set_yscale("symlog", linthresh=up.resolution)
 
 
 def _key_counts(axis: Axes, comparison: KeyComparison) -> None:
@@ -95,20 +120,13 @@ def _key_counts(axis: Axes, comparison: KeyComparison) -> None:
     axis.legend(frameon=False, loc="upper center", ncols=2)
 
 
-def _label(axis: Axes, title: str, first: Attribute, second: Attribute) -> None:
-    axis.set_title(title)
-    axis.set_xlabel(attribute_label(first))
-    axis.set_ylabel(attribute_label(second))
-    for attribute, scale in ((first, axis.set_xscale), (second, axis.set_yscale)):
-        if attribute.scale == "log":
-            scale("log")
-
-
 def _edges(attribute: Attribute, truth: FloatArray, count: int) -> FloatArray:
-    """Bin edges over the bulk of the truth, even on the attribute's own scale."""
+    """Bin edges over the bulk of the truth, even on the attribute's own scale, and between the
+    values that a sensor gives: bins of different numbers of values would look like a comb."""
     low, high = np.quantile(truth, [0.0005, 0.9995])
-    if attribute.scale == "log":
-        # No bin narrower than the resolution: values on a grid would leave every other one empty.
-        edges = np.geomspace(max(low, attribute.resolution), high, count + 1)
-        return np.unique(np.round(edges / attribute.resolution) - 0.5) * attribute.resolution
-    return np.linspace(low, high, count + 1)
+    units = np.linspace(attribute.to_unit(low), attribute.to_unit(high), count + 1)
+    edges = attribute.from_unit(units)
+    step = attribute.step
+    if step is None:
+        return edges
+    return np.unique(np.round(np.append(edges, edges[-1] + step) / step) - 0.5) * step

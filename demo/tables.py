@@ -6,12 +6,21 @@ from rich.table import Table
 
 from collector.figures import MERGES
 from collector.selection import iso
+from demo.distances import Distances
 from demo.fidelity import Comparison, attribute_label
 from demo.keycount import KeyComparison
+from pansketch import Fidelity
 
 
-def fidelity(comparisons: list[Comparison], estimated: float, readings: int) -> Table:
-    """Each attribute's distance and answers beside the truth that only the demo knows."""
+def fidelity(
+    comparisons: list[Comparison],
+    measured: Distances,
+    predicted: Fidelity,
+    estimated: float,
+    readings: int,
+) -> Table:
+    """Each attribute's distance and answers beside the truth that only the demo knows, and what
+    the collector predicts of them without it."""
     table = Table(title="fidelity against the raw readings", title_justify="left")
     for header in ("attribute", "figure"):
         table.add_column(header)
@@ -19,7 +28,8 @@ def fidelity(comparisons: list[Comparison], estimated: float, readings: int) -> 
         table.add_column(header, justify="right")
     for comparison in comparisons:
         label = attribute_label(comparison.attribute)
-        table.add_row(label, "W1 / std", "", f"{comparison.relative_w1:.4f}", "", "")
+        expected = f"predicted {predicted.marginals[comparison.attribute.name]:.4f}"
+        table.add_row(label, "W1 / std", "", f"{comparison.relative_w1:.4f}", expected, "")
         for name, (truth, estimate) in comparison.answers.items():
             table.add_row(
                 "",
@@ -29,6 +39,11 @@ def fidelity(comparisons: list[Comparison], estimated: float, readings: int) -> 
                 f"{estimate.standard_error:.2f}",
                 f"{estimate.value - truth:+.2f}",
             )
+    for what, value, guess in (
+        ("TV, mean", float(measured.pairs.mean()), predicted.pair),
+        ("correlation", measured.correlation, predicted.correlation),
+    ):
+        table.add_row("all pairs", what, "", f"{value:.4f}", f"predicted {guess:.4f}", "")
     error = estimated - readings
     table.add_row("readings", "number", f"{readings}", f"{estimated:.0f}", "", f"{error:+.0f}")
     return table

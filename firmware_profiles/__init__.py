@@ -1,1 +1,1 @@
-"""One YAML file per device class: memory, rate, outbox and default sketch sizes."""
+"""One YAML file per device class: memory, rate and outbox."""

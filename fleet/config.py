@@ -20,7 +20,6 @@ from fleet.profiles import (
     DEFAULT_PROFILE,
     OutboxRules,
     Profile,
-    SketchSizes,
     known,
     load_profile,
     read_persist,
@@ -34,11 +33,13 @@ from fleet.schema import (
     OutboxSection,
     section,
 )
+from fleet.serving import read_http
 from fleet.settings import (
     AgentSettings,
     CollectorSettings,
     Config,
     ExecSource,
+    Http,
     Mqtt,
     MqttSource,
     ReplaySource,
@@ -56,6 +57,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "ExecSource",
+    "Http",
     "Mqtt",
     "MqttSource",
     "Profile",
@@ -63,7 +65,6 @@ __all__ = [
     "ReplaySource",
     "SensorSource",
     "Setting",
-    "SketchSizes",
     "Source",
     "StdinSource",
     "Stream",
@@ -89,6 +90,9 @@ def load(path: str | Path, program: Program, environ: Mapping[str, str]) -> Conf
         theirs = key[:1] == ("agent",) or key[2:] == ("source", "password")
         if program == "collector" and theirs:
             return Filled(text)
+        # And one with the token of the collector's readers is nowhere else.
+        if program == "agent" and key == ("collector", "token"):
+            return Filled(text, secret=True)
         return fill(text, environ, folder)
 
     document = parse(read_text(path), str(path), filled, CONFIG_TEXTS)
@@ -108,7 +112,9 @@ def _build(document: Document, top: FileSection, program: Program, folder: Path)
         check_memory(document, streams, profile)
     collector = section(document, "collector", top.collector or {}, CollectorSection)
     database = folder / (collector.database or "var/collector.sqlite")
-    return Config(top.fleet, mqtt, agent, streams, CollectorSettings(database), profile, document)
+    http = read_http(document, collector, local=program == "collector")
+    settings = CollectorSettings(database, http)
+    return Config(top.fleet, mqtt, agent, streams, settings, profile, document)
 
 
 def _agent(

@@ -2,13 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from fleet.document import Document
 from fleet.files import is_file
-from fleet.schema import MqttSection, section
-from fleet.settings import Mqtt
+from fleet.schema import MqttSection, nearest, section
+from fleet.settings import Mqtt, Protocol
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 FILES = {
@@ -40,7 +40,17 @@ def read_mqtt(document: Document, raw: dict[str, Any], folder: Path, where: str 
         raise document.error(
             f"{where}.{there}", f"has no {missing} beside it; add {where}.{missing}"
         )
-    return Mqtt(host, port, tls, ca_file, mqtt.username, mqtt.password, cert_file, key_file)
+    protocol = _protocol(document, where, mqtt.protocol)
+    return Mqtt(
+        host, port, tls, ca_file, mqtt.username, mqtt.password, cert_file, key_file, protocol
+    )
+
+
+def _protocol(document: Document, where: str, text: str) -> Protocol:
+    if text not in get_args(Protocol):
+        problem = f"{text[:20]!r} is no version of MQTT; {nearest(text, get_args(Protocol))}"
+        raise document.error(f"{where}.protocol", problem)
+    return cast(Protocol, text)
 
 
 def _url(document: Document, where: str, text: str) -> SplitResult:

@@ -1,6 +1,6 @@
 """The resolved configuration, setting by setting, with where each value came from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.json_sources import path_text
@@ -16,7 +16,8 @@ from fleet.settings import (
     Stream,
     SystemSource,
 )
-from pansketch import Attribute, Span
+from fleet.view_plans import ViewsPlan
+from pansketch import Attribute, Span, ViewsSpec
 
 HIDDEN = "***"
 DERIVED = "derived"
@@ -53,6 +54,7 @@ Line = tuple[str, str] | tuple[str, str, str]
 def _lines(config: Config) -> Iterator[Line]:
     yield "fleet", config.fleet
     yield from _mqtt("mqtt", config.mqtt)
+    yield "mqtt.protocol", config.mqtt.protocol
     if config.agent is not None:
         yield "agent.device", config.agent.device
         yield "agent.state", str(config.agent.state)
@@ -95,6 +97,10 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     yield from _subject(root, stream)
     if stream.sketch_at.endswith("]"):
         yield f"{stream.sketch_at}.type", stream.spec.family
+    if isinstance(stream.spec, ViewsSpec):
+        planned = f"planned for {config.profile.name}"
+        for number, view in enumerate(stream.spec.views):
+            yield f"{stream.sketch_at}.views[{number}]", str(view), planned
     for size, text, origin in stream.plan.shown(config.profile):
         yield f"{stream.sketch_at}.{size}", text, origin
     yield f"{stream.sketch_at}.state_bytes", str(stream.spec.nbytes), DERIVED
@@ -107,7 +113,23 @@ def _subject(root: str, stream: Stream) -> Iterator[Line]:
         return
     for attribute in stream.domain.attributes:
         yield from _attribute(f"{root}.attributes.{attribute.name}", attribute)
-    yield f"{root}.views", f"[[{', '.join(stream.domain.names)}]]"
+    plan = stream.plan
+    automatic = isinstance(plan, ViewsPlan) and plan.wanted is None
+    yield f"{root}.views", "auto" if automatic else _views_text(stream)
+    if stream.expected is not None:
+        yield f"{root}.expect.readings", str(stream.expected.readings), DERIVED
+        yield f"{root}.expect.devices", str(stream.expected.devices)
+        yield f"{root}.expect.windows", str(stream.expected.windows), DERIVED
+
+
+def _views_text(stream: Stream) -> str:
+    assert stream.domain is not None
+    sets = stream.spec.views if isinstance(stream.spec, ViewsSpec) else [stream.domain]
+    return _listed([_listed(each.names) for each in sets])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
 
 
 def _privacy(root: str, stream: Stream) -> Iterator[Line]:
@@ -155,9 +177,15 @@ def _attribute(root: str, attribute: Attribute) -> Iterator[Line]:
     if attribute.categories is not None:
         yield f"{root}.categories", f"[{', '.join(attribute.categories)}]"
         return
+    if attribute.constant is not None:
+        yield f"{root}.constant", number_text(attribute.constant)
+        yield f"{root}.unit", attribute.unit or "none"
+        return
     yield f"{root}.low", number_text(attribute.origin)
     yield f"{root}.high", number_text(attribute.highest)
     yield f"{root}.unit", attribute.unit or "none"
     yield f"{root}.scale", attribute.scale
     if attribute.scale == "log":
         yield f"{root}.resolution", number_text(attribute.resolution)
+    yield f"{root}.step", "none" if attribute.step is None else number_text(attribute.step)
+    yield f"{root}.cyclic", "true" if attribute.cyclic else "false"

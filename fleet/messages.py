@@ -1,6 +1,6 @@
-"""The small JSON messages beside the releases: the collector's Ack, the device's Status.
+"""The small JSON messages beside the releases: the collector's Ack, a device's Status and Health.
 
-Both are strict: an unknown or repeated key, a wrong type, a text that is too long or a message
+All are strict: an unknown or repeated key, a wrong type, a text that is too long or a message
 beyond its size limit is refused, on the way out as on the way in.
 """
 
@@ -11,11 +11,14 @@ from typing import Literal, Self, TypeVar
 
 import msgspec
 
+from fleet.errors import one_line
 from fleet.ids import ID_RULE, is_id
 
 ACK_LIMIT_BYTES = 2048
 STATUS_LIMIT_BYTES = 65536
+HEALTH_LIMIT_BYTES = 1024
 MOST_SEQUENCE = 2**63 - 1
+MOST_NUMBER = 2**53 - 1  # what every reader of JSON holds exactly
 MOST_WINDOW_SECONDS = 10 * 366 * 86400
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -23,6 +26,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 MOST_LINE = 300
 _LINE = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{0,{MOST_LINE}}}")
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
+_VERSION = re.compile(r"[A-Za-z0-9.+-]{1,64}")
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
@@ -79,9 +83,12 @@ class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device's presence. `session` is new at each start, so that a stale will can be told."""
+    """A device's presence. `session` is new at each start, so that a stale will can be told.
 
-    state: Literal["online", "offline"]
+    `state`: "stopped" is a device's own farewell, "offline" the will of one that is gone.
+    """
+
+    state: Literal["online", "offline", "stopped"]
     session: str
     streams: dict[str, StreamBirth]
 
@@ -96,6 +103,48 @@ class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def decode(cls, data: bytes) -> Self:
         """Raises ValueError, one line, on anything that is no Status."""
         return _decode(data, cls, STATUS_LIMIT_BYTES)
+
+
+class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a device is: its schedule, its network, its disk and its clock, and nothing of a reading.
+
+    `waiting`: releases in the outbox. `oldest_waiting_seconds`: since the end of the first window
+    of a live stream among them, by the wall clock; null where there is none, or the clock is behind
+    it. `dropped`: releases that the outbox ever had no room for. `set_aside`: files that wait for
+    somebody to look at them, refused releases and damaged segments. `written_today_bytes`: about,
+    since 0 h UTC or the start, counted by windows. `clock_synchronised`: null where the system does
+    not tell.
+    """
+
+    session: str
+    version: str
+    uptime_seconds: int
+    clock_synchronised: bool | None
+    waiting: int
+    oldest_waiting_seconds: int | None
+    dropped: int
+    set_aside: int
+    written_today_bytes: int
+
+    def __post_init__(self) -> None:
+        _expect(_SESSION.fullmatch(self.session), "session must be 1 to 64 letters, digits and -")
+        _expect(_VERSION.fullmatch(self.version), "version must be 1 to 64 letters, digits, . + -")
+        for name in ("uptime_seconds", "waiting", "dropped", "set_aside", "written_today_bytes"):
+            _expect(0 <= getattr(self, name) <= MOST_NUMBER, f"{name} must be from 0 to 2**53 - 1")
+        oldest = self.oldest_waiting_seconds
+        _expect(
+            oldest is None or 0 <= oldest <= MOST_NUMBER,
+            "oldest_waiting_seconds must be null or from 0 to 2**53 - 1",
+        )
+        _expect(oldest is None or self.waiting, "oldest_waiting_seconds must be null: none waits")
+
+    def encode(self) -> bytes:
+        return _encode(self, HEALTH_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Health."""
+        return _decode(data, cls, HEALTH_LIMIT_BYTES)
 
 
 def _expect(holds: object, otherwise: str) -> None:
@@ -118,7 +167,7 @@ def _decode(data: bytes, kind: type[Message], limit_bytes: int) -> Message:
         json.loads(data, object_pairs_hook=_unique)
         return found
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ValueError(f"no {name}: {' '.join(str(error).split())[:200]}") from None
+        raise ValueError(f"no {name}: {one_line(' '.join(str(error).split())[:200])}") from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Firmware profiles: what a class of devices can hold and how large its sketches are by default."""
+"""Firmware profiles: what a class of devices can hold."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,22 +9,12 @@ from fleet.document import Document, KeyPath, parse
 from fleet.interpolation import Filled
 from fleet.quantities import size_bytes
 from fleet.schema import PROFILE_TEXTS, ProfileSection, ProfileSketchSection, section
+from pansketch.hierarchy_planning import StatedSizes
 
 DEFAULT_PROFILE = "generic-linux"
 
 Policy = Literal["reject_new", "drop_oldest"]
 Persist = Literal["always", "when_unacknowledged"]
-
-
-@dataclass(frozen=True)
-class SketchSizes:
-    """Default sizes of a hierarchy; the names are HierarchySpec's."""
-
-    depth: int
-    k: int
-    width: int
-    rows: int
-    fanout: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,8 @@ DEFAULT_OUTBOX = OutboxRules()
 
 @dataclass(frozen=True)
 class Profile:
-    """One device class. `sketch_memory_bytes` bounds the states of all streams together."""
+    """One device class. `sketch_memory_bytes` bounds the states of all streams together. `sketch`:
+    sizes of hierarchies that are not planned on it; a stream's own come first."""
 
     name: str
     description: str
@@ -52,7 +43,7 @@ class Profile:
     readings_per_second: float
     outbox_bytes: int
     outbox_policy: Policy
-    sketch: SketchSizes
+    sketch: StatedSizes
 
 
 @cache
@@ -81,7 +72,7 @@ def read_profile(name: str, text: str) -> Profile:
     """A profile from the text of its file. Raises ConfigError."""
     document = parse(text, f"firmware_profiles/{name}.yaml", _as_written, PROFILE_TEXTS)
     raw = section(document, "", document.value, ProfileSection)
-    sketch = section(document, "sketch", raw.sketch, ProfileSketchSection)
+    sketch = section(document, "sketch", raw.sketch or {}, ProfileSketchSection)
     if not 0 < raw.readings_per_second < 1e9:
         raise document.error("readings_per_second", "is impossible; write a positive rate")
     return Profile(
@@ -92,7 +83,7 @@ def read_profile(name: str, text: str) -> Profile:
         raw.readings_per_second,
         _size(document, "outbox", raw.outbox),
         read_policy(document, "outbox_policy", raw.outbox_policy),
-        SketchSizes(sketch.depth, sketch.k, sketch.width, sketch.rows, sketch.fanout),
+        StatedSizes(sketch.depth, sketch.k, sketch.width, sketch.rows, sketch.fanout),
     )
 
 

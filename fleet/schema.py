@@ -18,14 +18,19 @@ CONFIG_TEXTS = (
     ("mqtt", "key_file"),
     ("mqtt", "username"),
     ("mqtt", "password"),
+    ("mqtt", "protocol"),
     ("agent", "device"),
     ("agent", "profile"),
     ("agent", "state"),
     ("agent", "outbox", "policy"),
     ("agent", "outbox", "persist"),
     ("collector", "database"),
+    ("collector", "http"),
+    ("collector", "token"),
+    ("collector", "hosts", "*"),
     ("streams", "*", "window"),
     ("streams", "*", "key"),
+    ("streams", "*", "sketch", "memory"),
     ("streams", "*", "sketches", "*", "type"),
     ("streams", "*", "sketches", "*", "memory"),
     ("streams", "*", "sketches", "*", "variant"),
@@ -82,6 +87,7 @@ class MqttSection(Section, frozen=True):
     key_file: str | None = None
     username: str | None = None
     password: str | None = None
+    protocol: str = "auto"
 
     def __repr__(self) -> str:
         return "MqttSection(...)"  # a password must not reach a log
@@ -102,7 +108,16 @@ class OutboxSection(Section, frozen=True):
 
 
 class CollectorSection(Section, frozen=True):
+    """`token`, `public` and `hosts` are about `http`, and nothing without it."""
+
     database: str | None = None
+    http: str | None = None
+    token: str | None = None
+    public: bool = False
+    hosts: list[str] | None = None
+
+    def __repr__(self) -> str:
+        return "CollectorSection(...)"
 
 
 class StreamSection(Section, frozen=True):
@@ -114,6 +129,15 @@ class StreamSection(Section, frozen=True):
     sketch: dict[str, Any] | None = None
     sketches: list[dict[str, Any]] | None = None
     views: str | list[list[str]] | None = None
+    expect: dict[str, Any] | None = None
+
+
+class ExpectSection(Section, frozen=True):
+    """What a query will read together: so many readings in a window, devices and windows."""
+
+    readings: int | None = None
+    devices: int | None = None
+    windows: int | None = None
 
 
 class PrivacySection(Section, frozen=True):
@@ -137,6 +161,9 @@ class AttributeSection(Section, frozen=True):
     scale: str | None = None
     categories: list[str] | None = None
     resolution: float | None = None
+    step: float | None = None
+    cyclic: bool | None = None
+    constant: float | None = None
 
 
 class ReplaySection(Section, frozen=True):
@@ -188,11 +215,13 @@ class MqttSourceSection(Section, frozen=True):
 
 
 class ProfileSketchSection(Section, frozen=True):
-    depth: int
-    fanout: int
-    k: int
-    width: int
-    rows: int
+    """Sizes of hierarchies that are not planned for this profile."""
+
+    depth: int | None = None
+    fanout: int | None = None
+    k: int | None = None
+    width: int | None = None
+    rows: int | None = None
 
 
 class ProfileSection(Section, frozen=True):
@@ -202,7 +231,7 @@ class ProfileSection(Section, frozen=True):
     readings_per_second: float
     outbox: str
     outbox_policy: str
-    sketch: dict[str, Any]
+    sketch: dict[str, Any] | None = None
 
 
 SectionT = TypeVar("SectionT", bound=Section)

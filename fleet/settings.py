@@ -10,13 +10,17 @@ from fleet.errors import ConfigError
 from fleet.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
 from fleet.specs import DeviceSpec, Plan, variants
 from pansketch import Domain
+from pansketch.plan_choice import Expected
+
+Protocol = Literal["auto", "5", "3.1.1"]
 
 
 @dataclass(frozen=True)
 class Mqtt:
     """How to reach the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
 
-    `password` is in no representation.
+    `password` is in no representation. `protocol`: the version of MQTT; auto is 5 where the broker
+    speaks it and 3.1.1 otherwise.
     """
 
     host: str
@@ -27,6 +31,7 @@ class Mqtt:
     password: str | None = field(default=None, repr=False)
     cert_file: Path | None = None
     key_file: Path | None = None
+    protocol: Protocol = "auto"
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Stream:
     that of every window or, for keys, the base of theirs (`Spec.for_window`). `plan`: what the
     configuration itself says of the sketch, before any profile; `sketch_at`: the dotted path where
     it says so. `daily_cap_micro`: the most micro-epsilon that the releases of one day may cost
-    together, None: no cap.
+    together, None: no cap. `expected`: what a query will read together, None for a stream of keys.
     """
 
     name: str
@@ -115,6 +120,7 @@ class Stream:
     domain: Domain | None = None
     key: str | None = None
     daily_cap_micro: int | None = None
+    expected: Expected | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,8 +129,31 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Http:
+    """Where the collector answers over HTTP. `token`: what a request must bear, None: nothing; it
+    is in no representation. `public`: requests need none of it. `hosts`: the names, beside those of
+    this host's own addresses, that a request may be for.
+    """
+
+    host: str
+    port: int
+    loopback: bool
+    token: str | None = field(default=None, repr=False)
+    public: bool = False
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether a request must bear the token."""
+        return self.token is not None and not self.public
+
+
+@dataclass(frozen=True)
 class CollectorSettings:
+    """`http`: None where it answers on the command line alone."""
+
     database: Path
+    http: Http | None = None
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,24 @@ from fleet.schema import Section
 
 
 class SketchSection(Section, frozen=True):
-    """Sizes of a hierarchy that a stream states itself; what is left out is the profile's."""
+    """Sizes of a hierarchy that a stream states itself; what is left out is planned, within
+    `memory`."""
 
     depth: int | None = None
     fanout: int | None = None
     k: int | None = None
     width: int | None = None
     rows: int | None = None
+    memory: str | None = None
+
+
+class ViewsSection(Section, frozen=True):
+    """Sizes of the views of a stream; what is left out is planned, within `memory`."""
+
+    single_bits: int | None = None
+    pair_bits: int | None = None
+    single_share: int | None = None
+    memory: str | None = None
 
 
 class DistinctSection(Section, frozen=True):

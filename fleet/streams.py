@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.document import Document
+from fleet.expectations import read_expected
 from fleet.ids import ID_RULE, is_id
 from fleet.privacy import read_privacy
 from fleet.profiles import Profile
@@ -45,10 +46,19 @@ def read_stream(document: Document, name: str, raw: Any, around: Surroundings) -
     check_names(document, join(where, "source"), source, _names(stream))
     privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
     key = hash_key(around.fleet, name)
-    place, plan = read_plan(document, where, stream, subject, privacy, key)
+    if keyed and stream.expect is not None:
+        problem = "is about readings, and does not go with a key; remove it"
+        raise document.error(join(where, "expect"), problem)
+    expected = read_expected(
+        document, join(where, "expect"), stream.expect, window_seconds, source, privacy
+    )
+    place, plan = read_plan(document, where, stream, subject, privacy, key, expected)
     spec = build(document, where, place, plan, around.profile)
     domain, named = (subject, None) if isinstance(subject, Domain) else (None, subject)
-    return Stream(name, source, window_seconds, spec, plan, place, domain, named, cap_micro)
+    of_readings = None if keyed else expected
+    return Stream(
+        name, source, window_seconds, spec, plan, place, domain, named, cap_micro, of_readings
+    )
 
 
 def _names(stream: StreamSection) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def read_topic(
         problem = f"{given.topic[:40]!r} is no topic; write one such as zigbee2mqtt/kitchen"
         raise document.error(join(where, "topic"), problem)
     settings = msgspec.structs.asdict(given)
-    broker = {key: settings[key] for key in MqttSection.__struct_fields__}
+    broker = {key: settings[key] for key in MqttSection.__struct_fields__ if key in settings}
     broker["url"] = given.url or DEFAULT_URL
     if not local:
         broker.update(dict.fromkeys(("ca_file", "cert_file", "key_file")))

@@ -1,4 +1,4 @@
-"""MQTT topic names: pansketch/v1/<fleet>/<device>/status | release/<stream> | ack."""
+"""MQTT topic names: pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +7,7 @@ from fleet.ids import ID_RULE, is_id
 
 PREFIX = "pansketch/v1"
 
-Kind = Literal["status", "release", "ack"]
+Kind = Literal["status", "release", "health", "ack"]
 
 
 @dataclass(frozen=True)
@@ -30,22 +30,36 @@ def release(fleet: str, device: str, stream: str) -> str:
     return f"{_topic(fleet, device, 'release')}/{_id(stream)}"
 
 
+def health(fleet: str, device: str) -> str:
+    """Where a device says every minute how it is. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "health")
+
+
 def ack(fleet: str, device: str) -> str:
     """Where the collector says what became of releases. Raises ValueError on a bad id."""
     return _topic(fleet, device, "ack")
 
 
-def fleet_filter(fleet: str) -> tuple[str, str]:
-    """What a collector subscribes to: status, release. Raises ValueError on a bad id."""
+def probe(fleet: str, device: str) -> str:
+    """Where a device tries out whether it may speak and listen. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "probe")
+
+
+def fleet_filter(fleet: str) -> tuple[str, str, str]:
+    """What a collector subscribes to: status, release, health. Raises ValueError on a bad id."""
     root = f"{PREFIX}/{_id(fleet)}/+"
-    return f"{root}/status", f"{root}/release/+"
+    return f"{root}/status", f"{root}/release/+", f"{root}/health"
 
 
 def parse(topic: str) -> Topic | None:
     """A topic taken apart, or None when it is none of this fleet's language."""
     match topic.removeprefix(f"{PREFIX}/").split("/"):
-        case [fleet, device, ("status" | "ack") as kind] if _all_ids(topic, fleet, device):
-            return Topic(fleet, device, "status" if kind == "status" else "ack")
+        case [fleet, device, "status"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "status")
+        case [fleet, device, "health"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "health")
+        case [fleet, device, "ack"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "ack")
         case [fleet, device, "release", stream] if _all_ids(topic, fleet, device, stream):
             return Topic(fleet, device, "release", stream)
     return None
@@ -55,7 +69,7 @@ def _all_ids(topic: str, *names: str) -> bool:
     return topic.startswith(f"{PREFIX}/") and all(map(is_id, names))
 
 
-def _topic(fleet: str, device: str, kind: Kind) -> str:
+def _topic(fleet: str, device: str, kind: Kind | Literal["probe"]) -> str:
     return f"{PREFIX}/{_id(fleet)}/{_id(device)}/{kind}"
 
 

@@ -7,6 +7,7 @@ from fleet.schema import AttributeSection, join, nearest, section
 from pansketch import Attribute, Domain
 
 SCALES = ("linear", "log")
+OF_NUMBERS = ("low", "high", "scale", "resolution", "step", "cyclic")
 MOST_ATTRIBUTES = 16
 MOST_CATEGORIES = 1024
 LONGEST_NAME = 64
@@ -15,33 +16,48 @@ LONGEST_NAME = 64
 def read_domain(
     document: Document, where: str, raw: dict[str, Any], views: str | list[list[str]] | None
 ) -> Domain:
-    """The attributes of the stream's one view, in its order. Raises ConfigError at the key."""
+    """The attributes of the stream's views, in the order of a single one. Raises ConfigError at the
+    key."""
     place = join(where, "attributes")
     if not raw:
         raise document.error(place, "is empty; add attributes such as temp: {low: -40, high: 60}")
     attributes = {name: _attribute(document, join(place, name), name, raw[name]) for name in raw}
-    names = _view(document, join(where, "views"), views, tuple(attributes))
+    sets = read_sets(document, join(where, "views"), views, tuple(attributes))
+    for number, held in enumerate(sets if len(sets) > 1 else ()):
+        if not any(attributes[name].varies for name in held):
+            problem = "has constants only; remove it, or add an attribute that varies"
+            raise document.error(f"{join(where, 'views')}[{number}]", problem)
+    names = sets[0] if len(sets) == 1 else [n for n in attributes if any(n in s for s in sets)]
     if len(names) > MOST_ATTRIBUTES:
         problem = f"has more than {MOST_ATTRIBUTES} attributes; name fewer of them in views"
         raise document.error(place, problem)
-    return Domain([attributes[name] for name in names])
+    try:
+        return Domain([attributes[name] for name in names])
+    except ValueError as error:
+        problem = f"{error}; add one with low and high, or with more categories"
+        raise document.error(place, problem) from None
 
 
-def _view(
+def read_sets(
     document: Document, where: str, views: str | list[list[str]] | None, known: tuple[str, ...]
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], ...]:
+    """The attribute set of each view; all attributes as the only one where that is left open.
+
+    Raises ConfigError at the view at fault.
+    """
     if views is None or views == "auto":
-        return known
+        return (known,)
     if isinstance(views, str):
         problem = f"{views[:40]!r} is not a view; write auto, or [[{', '.join(known[:2])}]]"
         raise document.error(where, problem)
-    if len(views) != 1:
-        problem = (
-            f"has {len(views)} views, and exactly one is supported; write [[{', '.join(known)}]]"
-        )
-        raise document.error(f"{where}[1]" if len(views) > 1 else where, problem)
-    _check_names(document, f"{where}[0]", views[0], known)
-    return tuple(views[0])
+    if not views:
+        raise document.error(where, f"names no view; write auto, or [[{', '.join(known[:2])}]]")
+    for place, names in enumerate(views):
+        _check_names(document, f"{where}[{place}]", names, known)
+        if any(set(names) == set(other) for other in views[:place]):
+            problem = f"[{', '.join(names)}] stands twice; name each view once"
+            raise document.error(f"{where}[{place}]", problem)
+    return tuple(tuple(names) for names in views)
 
 
 def _check_names(document: Document, where: str, names: list[str], known: tuple[str, ...]) -> None:
@@ -61,8 +77,11 @@ def _attribute(document: Document, where: str, name: str, raw: Any) -> Attribute
         raise document.error(where, f"is too long a name; use up to {LONGEST_NAME} characters")
     if given.categories is not None:
         _check_categories(document, where, given)
+    elif given.constant is not None:
+        _check_alone(document, where, given, "constant", (*OF_NUMBERS, "categories"))
     else:
         _check_bounds(document, where, given)
+        _check_step(document, where, given)
     try:
         return Attribute(
             name,
@@ -72,6 +91,9 @@ def _attribute(document: Document, where: str, name: str, raw: Any) -> Attribute
             "log" if given.scale == "log" else "linear",
             tuple(given.categories) if given.categories is not None else None,
             1.0 if given.resolution is None else given.resolution,
+            given.step,
+            bool(given.cyclic),
+            given.constant,
         )
     except ValueError as error:
         raise document.error(where, f"{error}; correct the attribute") from None
@@ -81,7 +103,8 @@ def _check_bounds(document: Document, where: str, given: AttributeSection) -> No
     low, high = given.low, given.high
     for key, value in (("low", low), ("high", high)):
         if value is None:
-            raise document.error(join(where, key), "is missing; add low and high, or categories")
+            problem = "is missing; add low and high, or categories, or a constant"
+            raise document.error(join(where, key), problem)
     if low is not None and high is not None and low >= high:
         problem = f"{low:g} is not below high, {high:g}; make low the smaller one"
         raise document.error(join(where, "low"), problem)
@@ -95,15 +118,35 @@ def _check_bounds(document: Document, where: str, given: AttributeSection) -> No
         raise document.error(join(where, "resolution"), problem)
 
 
-def _check_categories(document: Document, where: str, given: AttributeSection) -> None:
-    for key in ("low", "high", "scale", "resolution"):
+def _check_step(document: Document, where: str, given: AttributeSection) -> None:
+    if given.cyclic and given.scale == "log":
+        problem = "does not go with a log scale; remove one of the two"
+        raise document.error(join(where, "cyclic"), problem)
+    if given.step is None or given.low is None or given.high is None:
+        return
+    if given.step <= 0:
+        problem = f"{given.step:g} is impossible; write the sensor's resolution, such as 0.1"
+        raise document.error(join(where, "step"), problem)
+    if given.step > given.high - given.low:
+        problem = f"{given.step:g} is larger than the range; write the sensor's resolution"
+        raise document.error(join(where, "step"), problem)
+
+
+def _check_alone(
+    document: Document, where: str, given: AttributeSection, kind: str, others: tuple[str, ...]
+) -> None:
+    for key in others:
         if getattr(given, key) is not None:
-            problem = "does not go with categories; remove one of the two"
+            problem = f"does not go with {kind}; remove one of the two"
             raise document.error(join(where, key), problem)
+
+
+def _check_categories(document: Document, where: str, given: AttributeSection) -> None:
+    _check_alone(document, where, given, "categories", (*OF_NUMBERS, "constant"))
     names = given.categories or []
     place = join(where, "categories")
-    if len(names) < 2:
-        raise document.error(place, "has fewer than two names; list all categories")
+    if not names:
+        raise document.error(place, "has no names; list all categories")
     if len(names) > MOST_CATEGORIES:
         raise document.error(place, f"has more than {MOST_CATEGORIES} names; group some of them")
     for index, name in enumerate(names):

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import get_args
 
-from pansketch.generators.partition import Estimate
+from pansketch.estimate import Estimate
 from pansketch.hashing import derive_word, form_digest
 from pansketch.key_sketch import DistinctSketch
 from pansketch.noise import Chance, Entropy, LogOdds

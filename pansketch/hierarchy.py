@@ -71,7 +71,8 @@ class HierarchySpec:
             raise ValueError(f"width must be a power of two, not {self.width}")
         self.domain.split_order(self.depth)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
-        sizes = Sizes(self.domain.dimension, self.depth, self.k, self.width, self.rows, self.fanout)
+        varying = sum(attribute.varies for attribute in self.domain.attributes)
+        sizes = Sizes(varying, self.depth, self.k, self.width, self.rows, self.fanout)
         levels = derive_levels(sizes, self.guarantee.reading_micro, self.hash_key)
         object.__setattr__(self, "levels", levels)
 

@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Literal
 
 from pansketch.distinct import DistinctSpec
-from pansketch.generators.partition import Estimate
+from pansketch.estimate import Estimate
 from pansketch.occupancy import together
 from pansketch.sketch import MergeError, Release, merge
 

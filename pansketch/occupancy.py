@@ -14,7 +14,7 @@ from math import exp, expm1, isfinite, log, log1p, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.generators.partition import Estimate
+from pansketch.estimate import Estimate
 
 
 class NoEstimate(ValueError):

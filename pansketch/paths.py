@@ -25,7 +25,9 @@ class PathEncoder:
         bits = [order.count(position) for position in range(len(attributes))]
         self._dimension = len(attributes)
         self._low = _column([a.origin for a in attributes])
-        self._resolutions = [a.resolution if a.scale == "log" else 0.0 for a in attributes]
+        self._fixed = [place for place, a in enumerate(attributes) if not a.varies]
+        self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
+        self._turns = [a.extent if a.cyclic else 0.0 for a in attributes]
         self._scale = _column([2.0**b / a.extent for a, b in zip(attributes, bits, strict=True)])
         self._last = [
             2.0**b - 1 if a.categories is None else a.highest * 2.0**b / a.extent
@@ -43,7 +45,8 @@ class PathEncoder:
         """Paths of readings, float64[n, d] -> uint64[m], m <= n, some thousands at a time.
 
         Each array is scratch: it is zeroed when the next one is asked for. Readings with a value
-        that is not finite are left out. Raises ValueError for any other shape than [n, d].
+        that is not finite are left out; the columns of constants do not count. Raises ValueError
+        for any other shape than [n, d].
         """
         given = np.asarray(readings, np.float64)
         try:
@@ -73,11 +76,17 @@ class PathEncoder:
         given = count = int(readings.shape[1])
         units, finite = self._units[:, :given], self._finite[:, :given]
         np.subtract(readings, self._low, out=units)
+        for place in self._fixed:
+            units[place].fill(0)
         np.isfinite(units, out=finite)
         if not finite.all():
             count = _drop_columns(units, finite)
             units = units[:, :count]
-        for row, resolution in zip(units, self._resolutions, strict=True):
+        for row, resolution, turn in zip(units, self._resolutions, self._turns, strict=True):
+            if turn:
+                # Exact, but for a value so little below `low` that it becomes `high`: the clip then
+                # leaves it in the last cell, where it belongs.
+                np.remainder(row, turn, out=row)
             if resolution:
                 np.maximum(row, 0.0, out=row)
                 np.divide(row, resolution, out=row)

@@ -30,9 +30,9 @@ class PositionEncoder:
             if len(attribute.categories or ()) > MOST_POSITIONS:
                 raise ValueError(f"{attribute.name}: at most {MOST_POSITIONS} categories")
         self._low = _column([a.origin for a in attributes])
-        self._resolutions = [
-            a.resolution if a.scale == "log" and a.categories is None else 0.0 for a in attributes
-        ]
+        self._fixed = [place for place, a in enumerate(attributes) if not a.varies]
+        self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
+        self._turns = [a.extent if a.cyclic else 0.0 for a in attributes]
         self._scale = _column(
             [MOST_POSITIONS / a.extent if a.categories is None else 1.0 for a in attributes]
         )
@@ -49,8 +49,8 @@ class PositionEncoder:
         """Positions of readings, float64[n, d] -> uint32[d, m], m <= n, a block at a time.
 
         Each array is scratch: it is zeroed when the next one is asked for. Readings with a value
-        that is not finite are left out, values out of bounds are clipped. Raises ValueError for any
-        other shape than [n, d].
+        that is not finite are left out, values out of bounds are clipped or, on a circle, wrapped;
+        the columns of constants do not count. Raises ValueError for any other shape than [n, d].
         """
         dimension, block = self._units.shape
         given = np.asarray(readings, np.float64)
@@ -72,10 +72,14 @@ class PositionEncoder:
         given = int(readings.shape[1])
         units, finite = self._units[:, :given], self._finite[:, :given]
         np.subtract(readings, self._low, out=units)
+        for place in self._fixed:
+            units[place].fill(0)
         np.isfinite(units, out=finite)
         if not finite.all():
             units = units[:, : _drop_columns(units, finite)]
-        for row, resolution in zip(units, self._resolutions, strict=True):
+        for row, resolution, turn in zip(units, self._resolutions, self._turns, strict=True):
+            if turn:
+                np.remainder(row, turn, out=row)  # What rounds up to `turn` is clipped below.
             if resolution:
                 np.maximum(row, 0.0, out=row)
                 np.divide(row, resolution, out=row)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.generators.partition import Estimate
+from pansketch.estimate import Estimate
 from pansketch.noise import Entropy
 from pansketch.privacy import Guarantee
 
@@ -29,13 +29,18 @@ class MergeError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class WindowId:
-    """Public label of one release: window [start, end) of a device's stream, in Unix seconds."""
+    """Public label of one release: window [start, end) of a device's stream, in Unix seconds.
+
+    `clock_synchronised`: whether the device's clock followed a better one when the window closed;
+    None where nobody knows. It is about the label and no part of it: labels compare without it.
+    """
 
     device: str
     stream: str
     sequence: int
     start: int = 0
     end: int = 0
+    clock_synchronised: bool | None = field(default=None, compare=False)
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -2,7 +2,7 @@
 error (view_errors.py) that fits into the memory.
 
 Devices and collector must come to the same plan, so the search is over whole numbers, and errors
-are compared in whole millionths, the first of equals winning.
+are compared in whole millionths.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,47 +11,22 @@ from itertools import combinations
 from math import sqrt
 
 from pansketch.domain import Domain
+from pansketch.expected_errors import Errors
+from pansketch.plan_choice import Expected, NoPlan, frugal
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.view import MOST_VIEW_BITS, View
-from pansketch.view_errors import Layout, varying
+from pansketch.view_errors import Layout, Shape, varying
 from pansketch.views import MOST_VIEWS, ViewsSpec
 
 CELL_BYTES = 4
-SHARES = range(5, 65, 5)  # of epsilon for the views of one attribute, in per cent
+SHARES = range(10, 70, 10)  # of epsilon for the views of one attribute, in per cent
 SINGLE_BITS = range(MOST_VIEW_BITS, 3, -1)
-PAIR_BITS = range(6, 0, -1)
+# Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
+# coarse cannot be repaired.
+PAIR_BITS = range(6, 2, -1)
+COARSE_PAIR_BITS = range(2, 0, -1)
 
 Names = tuple[str, ...]
-
-
-class NoPlan(ValueError):
-    """No choice of sizes fits. The text says what would."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a query will read together: `windows` releases of each of `devices` devices, with about
-    `readings` readings in each. Public guesses; a wrong one costs accuracy and never privacy.
-
-    Raises ValueError unless all are positive.
-    """
-
-    readings: int
-    devices: int = 1
-    windows: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("readings", "devices", "windows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a positive number, not {getattr(self, name)}")
-
-    @property
-    def releases(self) -> int:
-        return self.devices * self.windows
-
-    @property
-    def total(self) -> int:
-        return self.readings * self.releases
 
 
 @dataclass(frozen=True)
@@ -59,7 +34,8 @@ class Stated:
     """Sizes that somebody has chosen already; None leaves one to the planner.
 
     `single_bits`, `pair_bits`: of an attribute in a view of its own and in a pair. `single_share`:
-    of epsilon, in whole per cent, for all views of one attribute together.
+    of epsilon, in whole per cent, for all views of one attribute together. Raises ValueError, one
+    line that begins with the name at fault.
     """
 
     single_bits: int | None = None
@@ -80,32 +56,36 @@ NOTHING_STATED = Stated()
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """A choice of views. `pair_error`: predicted mean total variation of all pairs on 16 x 16
-    quantile bins. `marginal_error`: predicted mean W1 of the attributes, in standard deviations.
-    `pair_bits`, `single_bits`: the finest resolution of an attribute in a pair and alone."""
+    """A choice of views. `errors`: predicted. `pair_bits`, `single_bits`: the finest resolution of
+    an attribute in a pair and alone, 0 where there is no such view."""
 
     domain: Domain
     privacy: Privacy
-    views: tuple[View, ...]
-    pair_error: float
-    marginal_error: float
+    sets: tuple[Names, ...]
+    shapes: tuple[Shape, ...]
+    parts: tuple[int, ...]
+    errors: Errors
     single_bits: int
     pair_bits: int
 
     @property
     def spec(self) -> ViewsSpec:
-        return ViewsSpec(self.domain, self.privacy, self.views)
+        views = tuple(map(View, self.sets, self.shapes, self.parts))
+        return ViewsSpec(self.domain, self.privacy, views)
 
     @property
     def single_percent(self) -> float:
         """Of epsilon: the part of all views of one attribute together."""
-        alone = sum(view.micro for view in self.views if len(view.names) == 1)
-        return 100 * alone / sum(view.micro for view in self.views)
+        alone = sum(p for names, p in zip(self.sets, self.parts, strict=True) if len(names) == 1)
+        return 100 * alone / sum(self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        return CELL_BYTES * _cells(self.shapes)
 
     @property
     def score(self) -> int:
-        """What is least for the best plan: in whole millionths, so that machines agree."""
-        return round(1e6 * (self.pair_error + 2 * self.marginal_error))
+        return self.errors.score
 
 
 def plan_views(
@@ -120,10 +100,10 @@ def plan_views(
 
     Raises NoPlan, one line that says what would fit, ValueError for an unknown attribute.
     """
-    return plans(domain, privacy, memory_bytes, expected, wanted, stated)[0]
+    return view_plans(domain, privacy, memory_bytes, expected, wanted, stated)[0]
 
 
-def plans(
+def view_plans(
     domain: Domain,
     privacy: Privacy,
     memory_bytes: int,
@@ -131,71 +111,122 @@ def plans(
     wanted: Sequence[Names] | None = None,
     stated: Stated = NOTHING_STATED,
 ) -> list[ViewPlan]:
-    """The best plan of each pair resolution that fits, the best of all first."""
-    best: dict[int, ViewPlan] = {}
-    for plan in _candidates(domain, privacy, memory_bytes, expected, wanted, stated):
-        known = best.get(plan.pair_bits)
-        if known is None or plan.score < known.score:
-            best[plan.pair_bits] = plan
-    if not best:
-        raise NoPlan(_nothing_fits(domain, privacy, memory_bytes, wanted, stated))
-    return sorted(best.values(), key=lambda plan: plan.score)
+    """The best plan of each pair resolution that fits, the chosen one first, then by error."""
+    search = _Search(domain, privacy, memory_bytes, expected, stated)
+    choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
+    for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
+        if best := search.best(choices, resolutions):
+            return frugal(list(best.values()))
+    raise NoPlan(search.nothing_fits(min(choices, key=len)))
 
 
-def _candidates(
-    domain: Domain,
-    privacy: Privacy,
-    memory_bytes: int,
-    expected: Expected,
-    wanted: Sequence[Names] | None,
-    stated: Stated,
-) -> Iterator[ViewPlan]:
-    guarantee = Guarantee.of_linear_counters(privacy)
-    micro, draws = guarantee.reading_micro, guarantee.draws * expected.releases
-    for sets in _attribute_sets(domain, wanted):
-        layout = Layout(domain, sets)
-        for single_bits, pair_bits, share in _sizes(sets, stated):
-            shapes = [_bits(domain, names, single_bits, pair_bits) for names in sets]
-            parts = _parts(sets, micro, share)
-            if min(parts) < 1 or CELL_BYTES * _cells(shapes) > memory_bytes:
+@dataclass(frozen=True)
+class _Search:
+    domain: Domain
+    privacy: Privacy
+    memory_bytes: int
+    expected: Expected
+    stated: Stated
+
+    @property
+    def micro(self) -> int:
+        return Guarantee.of_linear_counters(self.privacy).reading_micro
+
+    def best(
+        self, choices: Sequence[Sequence[Names]], resolutions: Sequence[int]
+    ) -> dict[int, ViewPlan]:
+        """The plan with the least error of each pair resolution that fits."""
+        found: dict[int, ViewPlan] = {}
+        for sets in choices:
+            for plan in self._plans(sets, resolutions):
+                known = found.get(plan.pair_bits)
+                if known is None or plan.score < known.score:
+                    found[plan.pair_bits] = plan
+        return found
+
+    def _plans(self, sets: Sequence[Names], resolutions: Sequence[int]) -> Iterator[ViewPlan]:
+        layout, total = Layout(self.domain, sets), self.expected.total
+        draws = Guarantee.of_linear_counters(self.privacy).draws * self.expected.releases
+        shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
+        splits = [parts for parts in shared if min(parts) > 0]
+        noise = [[sqrt(2 * draws) * (MICRO / part) for part in parts] for parts in splits]
+        for single_bits, pair_bits in self._resolutions(sets, resolutions):
+            shapes = self._shapes(sets, single_bits, pair_bits)
+            if CELL_BYTES * _cells(shapes) > self.memory_bytes:
                 continue
-            deviations = [sqrt(2 * draws) * (MICRO / part) for part in parts]
-            errors = layout.errors(shapes, deviations, expected.total)
-            views = tuple(map(View, sets, shapes, parts))
-            yield ViewPlan(domain, privacy, views, *errors, single_bits, pair_bits)
+            for parts, deviations in zip(splits, noise, strict=True):
+                errors = layout.errors(shapes, deviations, total)
+                chosen = (tuple(sets), shapes, tuple(parts), errors, single_bits, pair_bits)
+                yield ViewPlan(self.domain, self.privacy, *chosen)
 
+    def _resolutions(
+        self, sets: Sequence[Names], resolutions: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
+        """(bits alone, bits in a pair), 0 for what there is none of. Nothing is finer in a pair
+        than alone, unless that is stated."""
+        alone = any(len(names) == 1 for names in sets)
+        joint = any(len(names) > 1 for names in sets)
+        for pair_bits in _choices(self.stated.pair_bits, resolutions) if joint else (0,):
+            for single_bits in _choices(self.stated.single_bits, SINGLE_BITS) if alone else (0,):
+                if not alone or single_bits >= pair_bits or self.stated.single_bits is not None:
+                    yield single_bits, pair_bits
 
-def _sizes(sets: Sequence[Names], stated: Stated) -> Iterator[tuple[int, int, int]]:
-    """(bits alone, bits in a pair, share of those alone), 0 for what there is none of. Nothing is
-    finer in a pair than alone."""
-    alone = any(len(names) == 1 for names in sets)
-    joint = any(len(names) > 1 for names in sets)
-    shares = (100,) if not joint else (0,) if not alone else _choices(stated.single_share, SHARES)
-    for pair_bits in _choices(stated.pair_bits, PAIR_BITS) if joint else (0,):
-        for single_bits in _choices(stated.single_bits, SINGLE_BITS) if alone else (0,):
-            if not alone or single_bits >= pair_bits or stated.single_bits is not None:
-                yield from ((single_bits, pair_bits, share) for share in shares)
+    def _shares(self, sets: Sequence[Names]) -> Sequence[int]:
+        if all(len(names) == 1 for names in sets):
+            return (100,)
+        if all(len(names) > 1 for names in sets):
+            return (0,)
+        return _choices(self.stated.single_share, SHARES)
+
+    def _shapes(self, sets: Sequence[Names], single_bits: int, pair_bits: int) -> tuple[Shape, ...]:
+        """As fine as asked for: three attributes or more share the bits of a pair."""
+        most = {attribute.name: attribute.most_bits for attribute in self.domain.attributes}
+        each = [single_bits if len(n) == 1 else max(1, 2 * pair_bits // len(n)) for n in sets]
+        return tuple(
+            tuple(min(bits, most[name]) for name in names)
+            for names, bits in zip(sets, each, strict=True)
+        )
+
+    def nothing_fits(self, sets: Sequence[Names]) -> str:
+        """What to say of the fewest views."""
+        if len(sets) > self.micro:
+            return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
+        least = min(
+            CELL_BYTES * _cells(self._shapes(sets, *bits))
+            for bits in self._resolutions(sets, COARSE_PAIR_BITS)
+        )
+        if least <= self.memory_bytes:
+            return f"epsilon is too small to be shared among {len(sets)} views"
+        return (
+            f"memory of {self.memory_bytes} bytes is too small for {len(sets)} views: "
+            f"they need {least} at least"
+        )
 
 
 def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:
     return choices if stated is None else (stated,)
 
 
-def _cells(shapes: Sequence[tuple[int, ...]]) -> int:
+def _cells(shapes: Sequence[Shape]) -> int:
     return sum(1 << sum(bits) for bits in shapes)
 
 
-def _attribute_sets(domain: Domain, wanted: Sequence[Names] | None) -> Iterator[list[Names]]:
-    """The wanted sets; or every attribute alone with more and more of the pairs, neighbours in the
-    domain's order first."""
-    if wanted is not None:
-        for names in wanted:
-            for name in names:
-                domain.index(name)
-        yield [tuple(names) for names in wanted]
-        return
+def _varying_only(domain: Domain, wanted: Sequence[Names]) -> list[Names]:
+    """The wanted sets without constants, which have no cells. Raises NoPlan for a set of them."""
+    for names in wanted:
+        for name in names:
+            domain.index(name)
+    known = set(varying(domain))
+    sets = [tuple(name for name in names if name in known) for names in wanted]
+    if not all(sets):
+        raise NoPlan(f"view {', '.join(wanted[sets.index(())])} has constants only")
+    return list(dict.fromkeys(sets))
+
+
+def _growing(domain: Domain) -> Iterator[list[Names]]:
+    """Every attribute alone, with all pairs, and with fewer and fewer of them: neighbours in the
+    domain's order stay longest, for its first and last are neighbours too."""
     names = varying(domain)
-    singles: list[Names] = [(name,) for name in names]
     count = len(names)
     for reach in range(count // 2, -1, -1):
         pairs = [
@@ -203,14 +234,8 @@ def _attribute_sets(domain: Domain, wanted: Sequence[Names] | None) -> Iterator[
             for i, j in combinations(range(count), 2)
             if min(j - i, count - j + i) <= reach
         ]
-        if len(singles) + len(pairs) <= MOST_VIEWS:
-            yield [*singles, *pairs]
-
-
-def _bits(domain: Domain, names: Names, single_bits: int, pair_bits: int) -> tuple[int, ...]:
-    """As fine as asked for: three attributes or more share the bits of a pair."""
-    each = single_bits if len(names) == 1 else max(1, 2 * pair_bits // len(names))
-    return tuple(min(each, domain.attributes[domain.index(name)].most_bits) for name in names)
+        if count + len(pairs) <= MOST_VIEWS:
+            yield [*((name,) for name in names), *pairs]
 
 
 def _parts(sets: Sequence[Names], micro: int, share: int) -> list[int]:
@@ -221,23 +246,3 @@ def _parts(sets: Sequence[Names], micro: int, share: int) -> list[int]:
     parts = [single if len(names) == 1 else joint for names in sets]
     parts[-1] += micro - sum(parts)
     return parts
-
-
-def _nothing_fits(
-    domain: Domain,
-    privacy: Privacy,
-    memory_bytes: int,
-    wanted: Sequence[Names] | None,
-    stated: Stated,
-) -> str:
-    *_, sets = _attribute_sets(domain, wanted)  # The fewest.
-    micro = Guarantee.of_linear_counters(privacy).reading_micro
-    if len(sets) > micro:
-        return f"epsilon has parts for {micro} views at most, not {len(sets)}"
-    least = min(
-        CELL_BYTES * _cells([_bits(domain, names, single, pair) for names in sets])
-        for single, pair, _ in _sizes(sets, stated)
-    )
-    if least <= memory_bytes:
-        return f"epsilon is too small to be shared among {len(sets)} views"
-    return f"{len(sets)} views need {least} bytes at least, and there are {memory_bytes}"

@@ -2,26 +2,27 @@
 
     magic "PANS" | version, 1 byte | BLAKE2b-64 of the body, 8 bytes | body
 
-The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end],
-...], draws, [entry, ...]], with an entry for each block of counters: [bits] if all of them are 0 or
-1, else [low bits, remainders, quotients], Rice-coded. A decoder accepts exactly what the encoder
-writes, and nothing beside it.
+The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end,
+clock], ...], draws, [entry, ...]], with an entry for each block of counters: [bits] if all of them
+are 0 or 1, else [low bits, remainders, quotients], Rice-coded. A decoder accepts exactly what the
+encoder writes, and nothing beside it; of version 1, whose windows have no clock, what that
+version's encoder wrote.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-import numpy as np
-import numpy.typing as npt
 
-from pansketch import rice
+from pansketch.blocks import check_entries, counters_of, entry_of
 from pansketch.hashing import digest
 from pansketch.sketch import Release, Spec, WindowId
 
 MAGIC = b"PANS"
-VERSION = 1
+VERSION = 2
+WINDOW_FIELDS = {1: 5, 2: 6}  # of each version that can be read
+CLOCKS = (None, True, False)  # a window's clock_synchronised, by its number on the wire
 CHECKSUM_BYTES = 8
 HEADER_BYTES = len(MAGIC) + 1 + CHECKSUM_BYTES
 MOST_BYTES = 64 << 20
@@ -31,7 +32,7 @@ MOST_DRAWS = 1 << 40
 LIMITS: dict[str, Any] = {
     "max_str_len": 4 * MOST_TEXT,
     "max_bin_len": MOST_BYTES,
-    "max_array_len": 1 << 20,
+    "max_array_len": 16,  # of a window's or an entry's list; longer ones are read by `_fields`
     "max_map_len": 0,
     "max_ext_len": 0,
     "strict_map_key": True,
@@ -60,10 +61,26 @@ class Header:
     draws: int
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A release whose checksum holds and whose header is one; its counters are not looked at."""
+
+    header: Header
+    entries: list[Any] = field(repr=False)
+
+    @property
+    def all_bits(self) -> bool:
+        """Whether every counter is 0 or 1, of a release that `check_all` has taken."""
+        return all(len(entry) == 1 for entry in self.entries)
+
+
 def encode(release: Release) -> bytes:
     """The bytes of a release: a function of its public integers and labels only."""
-    windows = [[w.device, w.stream, w.sequence, w.start, w.end] for w in release.windows]
-    blocks = [_entry(block) for block in release.split()]
+    windows = [
+        [w.device, w.stream, w.sequence, w.start, w.end, CLOCKS.index(w.clock_synchronised)]
+        for w in release.windows
+    ]
+    blocks = [entry_of(block) for block in release.split()]
     body: bytes = msgpack.packb(
         [release.spec.family, release.spec.fingerprint, windows, release.draws, blocks]
     )
@@ -78,50 +95,63 @@ def decode(data: bytes, spec: Spec) -> Release:
 def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
     """`decode` of each, several times as fast for many small ones. Raises WireError if one of them
     is no release of `spec`, without saying which."""
-    sizes = spec.blocks
-    opened = [_opened(one, spec, len(sizes)) for one in data]
-    entries = [entry for _, blocks in opened for entry in blocks]
-    counters = _counters(entries, sizes * len(data)).reshape(len(data), -1)
+    opened = [open_release(one) for one in data]
+    entries, sizes = _entries(opened, spec)
+    try:
+        counters = counters_of(entries, sizes).reshape(len(data), -1)
+    except (ValueError, TypeError):
+        raise WireError("malformed", "a block of counters is malformed") from None
     counters.flags.writeable = False
-    headers = (header for header, _ in opened)
     return [
-        Release(spec, header.windows, header.draws, row)
-        for header, row in zip(headers, counters, strict=True)
+        Release(spec, one.header.windows, one.header.draws, row)
+        for one, row in zip(opened, counters, strict=True)
     ]
 
 
-def _opened(data: bytes, spec: Spec, blocks_in_spec: int) -> tuple[Header, list[Any]]:
-    header, blocks = _open(data)
-    if header.fingerprint != spec.fingerprint or header.family != spec.family:
-        raise WireError("fingerprint", "the release was made under another specification")
-    if len(blocks) != blocks_in_spec:
-        raise WireError("malformed", "the release has another number of blocks than its spec")
-    if len(header.windows) > 1 and not spec.additive:
-        raise WireError("malformed", "a sum of releases of a spec whose releases do not add up")
-    return header, blocks
+def check_all(opened: Sequence[Opened], spec: Spec) -> None:
+    """Raises WireError wherever `decode_all` does and nowhere else, in a fraction of its time."""
+    entries, sizes = _entries(opened, spec)
+    try:
+        check_entries(entries, sizes)
+    except (ValueError, TypeError):
+        raise WireError("malformed", "a block of counters is malformed") from None
+
+
+def _entries(opened: Sequence[Opened], spec: Spec) -> tuple[list[Any], tuple[int, ...]]:
+    """All entries one after the other, and how many counters each of them has to hold."""
+    sizes, fingerprint, family = spec.blocks, spec.fingerprint, spec.family
+    for one in opened:
+        header = one.header
+        if header.fingerprint != fingerprint or header.family != family:
+            raise WireError("fingerprint", "the release was made under another specification")
+        if len(one.entries) != len(sizes):
+            raise WireError("malformed", "the release has another number of blocks than its spec")
+        if len(header.windows) > 1 and not spec.additive:
+            raise WireError("malformed", "a sum of releases of a spec whose releases do not add up")
+    return [entry for one in opened for entry in one.entries], sizes * len(opened)
 
 
 def peek(data: bytes) -> Header:
     """The header of a release whose checksum holds. Raises WireError."""
-    return _open(data)[0]
+    return open_release(data).header
 
 
-def _open(data: bytes) -> tuple[Header, list[Any]]:
+def open_release(data: bytes) -> Opened:
+    """A release as far as it can be read without its spec. Raises WireError."""
     if len(data) > MOST_BYTES:
         raise WireError("size", f"a release of {len(data)} bytes is longer than {MOST_BYTES}")
     if len(data) < HEADER_BYTES:
         raise WireError("size", f"{len(data)} bytes are too few for a release")
     if data[: len(MAGIC)] != MAGIC:
         raise WireError("magic", "this is not a release: it does not begin with PANS")
-    if data[len(MAGIC)] != VERSION:
-        raise WireError(
-            "version", f"wire format {data[len(MAGIC)]} is not known here, only {VERSION}"
-        )
+    version = data[len(MAGIC)]
+    if version not in WINDOW_FIELDS:
+        raise WireError("version", f"wire format {version} is not known here, only 1 to {VERSION}")
     body = data[HEADER_BYTES:]
     if digest(body, CHECKSUM_BYTES) != data[HEADER_BYTES - CHECKSUM_BYTES : HEADER_BYTES]:
         raise WireError("checksum", "the release is damaged: its checksum does not match")
     try:
-        fields = msgpack.unpackb(body, **LIMITS)
+        fields = _fields(body)
         family, fingerprint, windows, draws, blocks = fields
         # One release has one encoding: anything else could carry a message beside the counters.
         if msgpack.packb(fields) != body:
@@ -130,74 +160,51 @@ def _open(data: bytes) -> tuple[Header, list[Any]]:
             isinstance(family, str) and isinstance(fingerprint, bytes) and len(fingerprint) == 8
         ):
             raise ValueError("family or fingerprint")
-        if not (isinstance(windows, list) and windows and isinstance(blocks, list)):
-            raise ValueError("windows or blocks")
-        if type(draws) is not int or not len(windows) <= draws < MOST_DRAWS:
+        if type(draws) is not int or not 0 < len(windows) <= draws < MOST_DRAWS:
             raise ValueError("draws")
-        return Header(VERSION, family, fingerprint, tuple(map(_window, windows)), draws), blocks
+        if any(len(entry) != WINDOW_FIELDS[version] for entry in windows):
+            raise ValueError("another number of fields in a window")
+        header = Header(version, family, fingerprint, tuple(map(_window, windows)), draws)
+        return Opened(header, blocks)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise WireError("malformed", f"the release is malformed: {type(error).__name__}") from None
 
 
+def _fields(body: bytes) -> list[Any]:
+    """Family, fingerprint, windows, draws and blocks. Their lists are read an entry at a time: the
+    decoder takes the memory that a list claims, and lists within lists could claim any amount."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(body) or 1, **LIMITS)
+    unpacker.feed(body)
+    if _length(unpacker) != 5:
+        raise ValueError("another number of fields")
+    fields = [unpacker.unpack(), unpacker.unpack()]
+    fields.append([unpacker.unpack() for _ in range(_length(unpacker))])
+    fields.append(unpacker.unpack())
+    return [*fields, [unpacker.unpack() for _ in range(_length(unpacker))]]
+
+
+def _length(unpacker: Any) -> int:
+    """Takes the head of a list, in MessagePack's three forms. Raises ValueError for all else."""
+    head = unpacker.read_bytes(1)
+    if head in (b"\xdc", b"\xdd"):
+        return int.from_bytes(unpacker.read_bytes(2 if head == b"\xdc" else 4), "big")
+    if not head or head[0] >> 4 != 9:
+        raise ValueError("a list is missing")
+    return int(head[0]) & 15
+
+
 def _window(entry: Any) -> WindowId:
-    device, stream, sequence, start, end = entry
+    device, stream, sequence, start, end, *clock = entry
     for text in (device, stream):
         if not isinstance(text, str) or len(text) > MOST_TEXT:
             raise ValueError("device or stream")
-    for number in (sequence, start, end):
+    for number in (sequence, start, end, *clock):
         if type(number) is not int or not -(1 << 62) < number < 1 << 63:
-            raise ValueError("sequence or time")
-    return WindowId(device, stream, sequence, start, end)
+            raise ValueError("sequence, time or clock")
+    return WindowId(device, stream, sequence, start, end, _clock(*clock))
 
 
-def _entry(block: npt.NDArray[np.int64]) -> list[Any]:
-    # Never longer than the Rice code, whose unary part alone has a bit for each counter.
-    if not (block >> 1).any():
-        return [np.packbits(block.astype(np.uint8)).tobytes()]
-    return list(rice.encode(block))
-
-
-def _counters(entries: list[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The counters of all blocks, each in the one form that `_entry` gives it. Raises WireError."""
-    try:
-        coded = [pair for pair in zip(entries, sizes, strict=True) if len(pair[0]) != 1]
-        values = _coded(coded) if coded else np.zeros(0, np.int64)
-        if len(coded) == len(sizes):
-            return values
-        counters, start, taken = np.empty(sum(sizes), np.int64), 0, 0
-        for entry, size in zip(entries, sizes, strict=True):
-            if len(entry) == 1:
-                counters[start : start + size] = _bits(entry[0], size)
-            else:
-                counters[start : start + size] = values[taken : taken + size]
-                taken += size
-            start += size
-        return counters
-    except (ValueError, TypeError):
-        raise WireError("malformed", "a block of counters is malformed") from None
-
-
-def _coded(pairs: list[tuple[Any, int]]) -> npt.NDArray[np.int64]:
-    sizes = [size for _, size in pairs]
-    values = rice.decode([_code(*entry) for entry, _ in pairs], sizes)
-    firsts = np.cumsum([0, *sizes[:-1]])
-    if not np.logical_or.reduceat(values >> 1 != 0, firsts).all():
-        raise ValueError("zeros and ones alone are packed as bits")
-    return values
-
-
-def _code(low_bits: Any, remainders: Any, quotients: Any) -> rice.Code:
-    if type(low_bits) is not int or not isinstance(remainders, bytes):
-        raise TypeError("low_bits or remainders")
-    if not isinstance(quotients, bytes):
-        raise TypeError("quotients")
-    return low_bits, remainders, quotients
-
-
-def _bits(packed: Any, size: int) -> npt.NDArray[np.uint8]:
-    if not isinstance(packed, bytes) or len(packed) != -(-size // 8):
-        raise ValueError("bits have another length than the counters they belong to")
-    bits = np.unpackbits(np.frombuffer(packed, np.uint8))
-    if bits[size:].any():
-        raise ValueError("padding bits are set")
-    return bits[:size]
+def _clock(number: int = 0) -> bool | None:
+    if not 0 <= number < len(CLOCKS):
+        raise ValueError("clock")
+    return CLOCKS[number]

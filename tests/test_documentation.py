@@ -11,8 +11,8 @@ import pytest
 
 from agent.__main__ import main as agent_main
 from collector.__main__ import main as collector_main
+from command.__main__ import main as library_main
 from fleet.config import load
-from pansketch.__main__ import main as library_main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from math import nan
 
 from agent.rows import FloatArray, Rows
+from fleet.errors import one_line
 from pansketch import Attribute
+
+MOST_NAMES = 300  # characters of a list of names
 
 
 class SourceError(Exception):
@@ -40,7 +43,7 @@ def check_offered(wanted: Iterable[str], offered: Iterable[str], what: str) -> N
     names = list(offered)
     for name in wanted:
         if name not in names:
-            known = ", ".join(names) or "nothing"
+            known = one_line(", ".join(names)[:MOST_NAMES]) or "nothing"
             problem = f"{what} has no {name!r}; rename it to one of: {known}"
             raise NotOfferedError(name, problem)
 

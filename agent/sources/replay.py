@@ -22,12 +22,14 @@ import numpy as np
 
 from agent.clock import Clock
 from agent.sources.forms import Form
-from agent.sources.readings import Readings, SourceError, check_offered
+from agent.sources.readings import MOST_NAMES, Readings, SourceError, check_offered
+from fleet.errors import one_line
 
 TIME = "time"
 BLOCK_ROWS = 1024
 GULP_BYTES = 8192
 SIP_BYTES = 64  # Texts so short share a few freed places, and the next rows overwrite the last.
+MOST_ROW = 2**17
 LATEST = 253_402_300_800.0  # The year 10000: beyond it a time is a typing error.
 
 
@@ -39,9 +41,13 @@ def header(path: Path) -> list[str]:
 
 def check(path: Path, wanted: Iterable[str]) -> None:
     """Raises SourceError for an unreadable file, NotOfferedError for a column that it lacks."""
-    names = header(path)
+    names, wanted = header(path), list(wanted)
+    if names and not {TIME, *wanted}.intersection(names):  # It may well be a row of readings.
+        raise SourceError(
+            f"{path}: does not begin with the names of columns, such as 'time'; add that line"
+        )
     if TIME not in names:
-        known = ", ".join(names)[:300] or "nothing"
+        known = one_line(", ".join(names)[:MOST_NAMES]) or "nothing"
         raise SourceError(
             f"{path}: has no column 'time' (ISO 8601 or unix seconds), only: {known}; add it"
         )
@@ -156,11 +162,12 @@ def _opened(path: Path) -> BinaryIO:
 class _Lines:
     """The lines of a file for a CSV reader, and between two rows one of blanks.
 
-    The reader keeps the text of a row in a buffer of its own, until another row is as long.
+    The reader keeps the text of a row in a buffer of its own, until another row is as long. A row
+    of MOST_ROW characters or more is no row: a small compressed file can hold a line of gigabytes.
     """
 
     def __init__(self, file: TextIO) -> None:
-        self._file, self._longest = file, 0
+        self._file, self._longest, self._row = file, 0, 0
         self.blank = False
 
     def __iter__(self) -> "_Lines":
@@ -169,9 +176,22 @@ class _Lines:
     def __next__(self) -> str:
         if self.blank:
             return " " * min(self._longest, csv.field_size_limit())
-        line = next(self._file)
+        line = self._file.readline(MOST_ROW)
+        if not line:
+            raise StopIteration
+        self._row += len(line)
+        if self._row >= MOST_ROW:
+            self._pass_over(line)
+            raise csv.Error
         self._longest = max(self._longest, len(line))
         return line
+
+    def begin_row(self) -> None:
+        self.blank, self._row = False, 0
+
+    def _pass_over(self, line: str) -> None:
+        while line and line[-1] not in "\r\n":
+            line = self._file.readline(MOST_ROW)
 
 
 def _rows(path: Path, lines: _Lines) -> Iterator[list[str]]:
@@ -179,7 +199,7 @@ def _rows(path: Path, lines: _Lines) -> Iterator[list[str]]:
     reader = csv.reader(lines)
     while True:
         try:
-            lines.blank = False
+            lines.begin_row()
             row = next(reader)
             lines.blank = True
             next(reader)

@@ -28,11 +28,12 @@ def number(path: Path) -> float:
 
 
 def label(path: Path) -> str:
-    """A name that a file gives, or nothing."""
+    """A name that a file gives, or nothing. It is shown on terminals, and a part of a place."""
     try:
-        return text(path).strip()
+        name = text(path).strip()
     except (OSError, ValueError):
         return ""
+    return name if name.isprintable() and "/" not in name else ""
 
 
 def folders(parent: Path, prefix: str) -> list[Path]:

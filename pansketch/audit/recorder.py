@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 CONNECT, PUBLISH, SUBSCRIBE, PINGREQ = 1, 3, 8, 12
-CONNACK, PINGRESP = b"\x20\x02\x00\x00", b"\xd0\x00"
+CONNACK, UNKNOWN_VERSION, PINGRESP = b"\x20\x02\x00\x00", b"\x20\x02\x00\x01", b"\xd0\x00"
+MQTT_5 = b"\x00\x04MQTT\x05"  # how a CONNECT of that version begins
 POLL_SECONDS = 0.2
 MOST_BYTES = 64 << 20  # of one recording; a device that sends more is cut off
 
@@ -85,7 +86,7 @@ class Recorder:
         """What the packet is answered with; nothing for what needs no answer."""
         kind = first >> 4
         if kind == CONNECT:
-            return CONNACK
+            return UNKNOWN_VERSION if body.startswith(MQTT_5) else CONNACK
         if kind == PINGREQ:
             return PINGRESP
         if kind == SUBSCRIBE:

@@ -6,22 +6,22 @@ Everything here reads released integers only, so it is post-processing and costs
 
 import numpy as np
 
-from pansketch.domain import Attribute, FloatArray
+from pansketch.domain import FloatArray
 from pansketch.generators.estimates import Estimates
 from pansketch.generators.partition import Partition
 
 
 def covariance(partition: Partition, names: tuple[str, ...] | None = None) -> Estimates:
-    """Covariances of attributes (all numbers unless told), in their units: [k, k].
+    """Covariances of attributes (all numbers unless told, but cyclic ones), in their units: [k, k].
 
     The standard errors hold the noise of the releases and the width of the boxes. Raises ValueError
-    for an unknown attribute, one with categories, or none at all; EmptyModel when the noisy number
-    of readings is not positive.
+    for an unknown attribute, a cyclic one, one with categories, or none at all; EmptyModel when the
+    noisy number of readings is not positive.
     """
     attributes = partition.domain.attributes
     if names is None:
-        names = tuple(each.name for each in attributes if each.categories is None)
-    places = tuple(partition._numeric(name) for name in names)
+        names = tuple(a.name for a in attributes if a.categories is None and not a.cyclic)
+    places = tuple(partition._ordered(name) for name in names)
     if not places:
         raise ValueError("there is no covariance without an attribute that is a number")
     value = _covariance(partition, places)
@@ -52,20 +52,8 @@ def _moments(
         attribute = partition.domain.attributes[place]
         low, high = partition.low[:, place], partition.high[:, place]
         means[:, column] = attribute.cell_means(low, high)
-        variances[:, column] = _inside(attribute, low, high)
+        variances[:, column] = attribute.cell_variances(low, high)
     return shares, means - shares @ means, variances
-
-
-def _inside(attribute: Attribute, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Variance of a point spread evenly over each unit interval, in the attribute's unit."""
-    width = (high - low) * attribute.extent
-    if attribute.scale != "log":
-        return np.asarray(width**2 / 12)
-    # Of exp(t) over [a, a + w], with exp(a) taken out: what is left is exact for narrow boxes too.
-    first = np.expm1(width) / width
-    second = np.expm1(2 * width) / (2 * width)
-    start = attribute.resolution * np.exp(low * attribute.extent)
-    return np.asarray(start**2 * np.maximum(second - first**2, 0.0))
 
 
 def _resolution(partition: Partition, places: tuple[int, ...]) -> FloatArray:

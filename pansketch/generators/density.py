@@ -17,6 +17,7 @@ import numpy as np
 from pansketch.cells import ENUMERABLE_BITS, CellsSpec
 from pansketch.count_sketch import laplace_variance
 from pansketch.domain import FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.density_model import DensityModel
 from pansketch.generators.heavy import (
     MOST_CELLS,
@@ -26,7 +27,7 @@ from pansketch.generators.heavy import (
     top,
 )
 from pansketch.generators.joint_fit import fit_counts
-from pansketch.generators.partition import Estimate, Partition
+from pansketch.generators.partition import Partition
 from pansketch.generators.recovery import Paths, Recovery, ReleasedTable
 from pansketch.generators.unbiased import signed_measure
 from pansketch.sketch import Release

@@ -10,9 +10,10 @@ import numpy as np
 
 from pansketch.cells import CellsSpec
 from pansketch.domain import Attribute, FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.heavy import boxes
 from pansketch.generators.imse import ImseTerms, imse_terms
-from pansketch.generators.partition import EmptyModel, Estimate, Partition
+from pansketch.generators.partition import EmptyModel, Partition
 from pansketch.generators.recovery import Paths, Recovery, ReleasedTable
 from pansketch.paths import PathEncoder
 

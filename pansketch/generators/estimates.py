@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pansketch.domain import FloatArray
-from pansketch.generators.partition import Estimate
+from pansketch.estimate import Estimate
 
 
 @dataclass(frozen=True, eq=False)

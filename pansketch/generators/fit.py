@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pansketch.domain import FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.design import Values
-from pansketch.generators.partition import EmptyModel, Estimate
+from pansketch.generators.partition import EmptyModel
 from pansketch.generators.training import Along, Training
 from pansketch.onehot import Histograms
 

@@ -12,9 +12,9 @@ from math import sinh, sqrt
 import numpy as np
 
 from pansketch.domain import FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.fit import Sums
 from pansketch.generators.moment_model import M2MModel
-from pansketch.generators.partition import Estimate
 from pansketch.generators.training import Sampler, Training, uniform
 from pansketch.moments import MomentsSpec
 from pansketch.sketch import Release

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from pansketch.domain import FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.design import Values, design_of
 from pansketch.generators.estimates import Estimates
 from pansketch.generators.fit import Fit, Means, Sums
 from pansketch.generators.marginal import Column, Marginal
-from pansketch.generators.partition import Estimate
 from pansketch.generators.predicate import Predicate, parse
 from pansketch.generators.training import Function, Training
 from pansketch.moments import MomentsSpec
@@ -121,7 +121,7 @@ class M2MModel:
         """
         attributes = self.spec.domain.attributes
         if names is None:
-            names = tuple(each.name for each in attributes if each.categories is None)
+            names = tuple(a.name for a in attributes if a.categories is None and not a.cyclic)
         places = [self._numeric(name) for name in names]
         centres = np.array([self.mean(name).value for name in names])
         centred = self.rows[:, places] - centres
@@ -149,13 +149,16 @@ class M2MModel:
         return offset + design.combined(weights)
 
     @cached_property
-    def _marginals(self) -> tuple[Marginal, ...]:
+    def _marginals(self) -> dict[int, Marginal]:
         features = self.spec.map
         if not isinstance(features, Histograms) or self.as_published:
-            return ()
+            return {}
         counts = np.split(self.sums.features, np.cumsum(features.lengths)[:-1])
-        each = zip(self.spec.domain.attributes, features.parts, counts, strict=True)
-        return tuple(Marginal(*one, self.sums.variance, self.sums.count) for one in each)
+        attributes = self.spec.domain.attributes
+        return {
+            place: Marginal(attributes[place], parts, own, self.sums.variance, self.sums.count)
+            for place, parts, own in zip(features.places, features.parts, counts, strict=True)
+        }
 
     def _of_attribute(self, position: int, function: Column) -> Estimates:
         return self._shares(self._means_of_attribute(position, function))
@@ -164,7 +167,7 @@ class M2MModel:
         return self._totals(self._means_of_attribute(position, function))
 
     def _means_of_attribute(self, position: int, function: Column) -> Means:
-        if self._marginals:
+        if position in self._marginals:
             return self._marginals[position].means(function)
         return self.fit.means(function(self.rows[:, position]))
 
@@ -182,6 +185,8 @@ class M2MModel:
         position = self.spec.domain.index(name)
         if self.spec.domain.attributes[position].categories is not None:
             raise ValueError(f"{name} has categories: ask for the count of one of them")
+        if self.spec.domain.attributes[position].cyclic:
+            raise ValueError(f"{name} is cyclic, and moments know no circle: count its parts")
         return position
 
     def _edges(self, position: int, bins: int | None) -> FloatArray:

@@ -12,7 +12,11 @@ from math import isfinite
 import numpy as np
 
 from pansketch.domain import Domain, FloatArray
+from pansketch.estimate import Estimate
+from pansketch.generators import direction
+from pansketch.generators.box_shares import cumulative, least_point, overlap, systematic
 from pansketch.generators.predicate import parse
+from pansketch.ranges import Interval, edge, whole
 
 Statistic = Callable[["Partition"], float]
 Wanted = Mapping[str, tuple[float, float] | str]
@@ -20,17 +24,6 @@ Wanted = Mapping[str, tuple[float, float] | str]
 
 class EmptyModel(ValueError):
     """The noisy total is not positive: there is nothing to describe, and nothing is made up."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimated number and its standard error: noise of the releases and width of the cells."""
-
-    value: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.6g} ± {self.standard_error:.2g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,74 +53,97 @@ class Partition:
     def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
         """Synthetic records, float64[count, d], in real units and inside the bounds.
 
-        Raises EmptyModel when the noisy total is not positive, ValueError for a negative count.
+        Boxes are drawn by systematic sampling: the records of one call are not independent, and the
+        number in each box is its share of them, up or down to a whole one. Of an attribute with a
+        step the values are multiples of it. Raises EmptyModel when the noisy total is not positive,
+        ValueError for a negative count.
         """
         if count < 0:
             raise ValueError("the number of records must not be negative")
-        cumulative = np.cumsum(self._shares())
-        # Sorting the draws keeps the look-up in cache; the shuffle restores independence of order.
-        boxes = np.searchsorted(
-            cumulative, np.sort(generator.random(count)) * cumulative[-1], "right"
-        )
-        boxes = generator.permutation(np.minimum(boxes, len(cumulative) - 1))
-        points = generator.random((count, self.domain.dimension))
-        points *= (self.high - self.low)[boxes]
-        points += self.low[boxes]
-        return self.domain.from_unit(points)
+        boxes = systematic(self._shares(), count, generator)
+        records = generator.random((count, self.domain.dimension))
+        for place, attribute in enumerate(self.domain.attributes):
+            ends = self.low[:, place], self.high[:, place]
+            records[:, place] = attribute.inside(*ends, boxes, records[:, place])
+        return records
 
     def quantile(self, name: str, q: float) -> Estimate:
-        """The value below which a share `q` of readings lies, in the attribute's unit.
+        """The value below which a share `q` of readings lies, in the attribute's unit; with a step,
+        the least multiple of it that a share `q` does not exceed.
 
-        Raises ValueError for an unknown attribute, one with categories, or q outside [0, 1].
+        Raises ValueError for an unknown attribute, one with categories, a cyclic one, or q outside
+        [0, 1].
         """
-        position = self._numeric(name)
+        position = self._ordered(name)
         if not 0 <= q <= 1:
             raise ValueError(f"q must lie between 0 and 1, not {q:g}")
         attribute = self.domain.attributes[position]
 
-        def at(model: Partition) -> tuple[float, float]:
-            edges, cumulative = model._marginal(position)
-            place = float(np.interp(q, cumulative, edges))
-            cell = int(np.clip(np.searchsorted(cumulative, q), 1, len(edges) - 1))
-            ends = attribute.from_unit(edges[cell - 1 : cell + 1])
-            return float(attribute.from_unit(np.array([place]))[0]), float(ends[1] - ends[0])
+        def at(model: Partition) -> float:
+            edges, below = model._filled(position)
+            if attribute.lattice is not None:
+                return least_point(attribute.lattice, q, edges, below)
+            return float(attribute.from_unit(np.interp([q], below, edges))[0])
 
-        value, width = at(self)
-        return self._estimate(value, lambda model: at(model)[0], width / np.sqrt(12))
+        edges, below = self._filled(position)
+        cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
+        variance = attribute.cell_variances(edges[cell - 1 : cell], edges[cell : cell + 1])
+        return self._estimate(at(self), at, float(np.sqrt(variance[0])))
 
     def mean(self, name: str) -> Estimate:
-        """Mean of an attribute, in its unit. Raises ValueError as `quantile` does."""
+        """Mean of an attribute, in its unit. Raises ValueError for an unknown attribute and for one
+        with categories.
+
+        Of a cyclic one it is the circular mean: the direction of the sum of all values as unit
+        vectors. Its error is at most that of a direction of which nothing is known.
+        """
         position = self._numeric(name)
         attribute = self.domain.attributes[position]
+        if attribute.cyclic:
+            return self._mean_direction(position)
 
         def of(model: Partition) -> float:
             means = attribute.cell_means(model.low[:, position], model.high[:, position])
             return float(means @ model._shares())
 
-        edges, cumulative = self._marginal(position)
-        widths = np.diff(attribute.from_unit(edges))
-        resolution = np.sqrt(np.sum((np.diff(cumulative) * widths) ** 2 / 12))
-        return self._estimate(of(self), of, float(resolution))
+        edges, below = self._filled(position)
+        variances = attribute.cell_variances(edges[:-1], edges[1:])
+        return self._estimate(of(self), of, float(np.sqrt(np.diff(below) ** 2 @ variances)))
+
+    def _mean_direction(self, position: int) -> Estimate:
+        attribute = self.domain.attributes[position]
+
+        def of(model: Partition) -> float:
+            edges, below = model._filled(position)
+            return direction.mean_direction(attribute, edges, np.diff(below))
+
+        edges, below = self._filled(position)
+        value, doubt = of(self), direction.resolution(attribute, edges, np.diff(below))
+        found = self._estimate(
+            value, lambda model: value + direction.apart(attribute, value, of(model)), doubt
+        )
+        return Estimate(value, min(found.standard_error, direction.unknown(attribute)))
 
     def cdf(self, name: str, x: float) -> Estimate:
         """Share of readings at or below `x`. Raises ValueError as `quantile` does, or for NaN."""
-        position = self._numeric(name)
+        position = self._ordered(name)
         if not isfinite(x):
             raise ValueError("x must be a finite number")
-        place = self.domain.attributes[position].to_unit(x)
+        attribute = self.domain.attributes[position]
+        start, place = whole(attribute)[0], edge(attribute, x, after=True)
 
         def of(model: Partition) -> float:
-            edges, cumulative = model._marginal(position)
-            return float(np.interp(place, edges, cumulative))
+            edges, below = model._filled(position)
+            return float(np.interp(place, edges, below))
 
-        return self._estimate(of(self), of, self._doubt({position: (0.0, place)}) / self.total)
+        return self._estimate(of(self), of, self._doubt({position: (start, place)}) / self.total)
 
     def count(self, wanted: Wanted | str) -> Estimate:
         """Number of readings in a range (low, high), or of a category, of each attribute named; or
         for which a conjunction holds: "temp > 20 & wind = NE" (generators/predicate.py).
 
-        Raises ValueError for an unknown attribute or category, for low > high, and for text that
-        does not parse.
+        Both ends of a range belong to it. Raises ValueError for an unknown attribute or category,
+        for low > high unless the attribute is cyclic, and for text that does not parse.
         """
         intervals = self._intervals(wanted)
 
@@ -157,7 +173,7 @@ class Partition:
             )
         return np.asarray(self.mass / self.total)
 
-    def _intervals(self, wanted: Wanted | str) -> dict[int, tuple[float, float]]:
+    def _intervals(self, wanted: Wanted | str) -> dict[int, Interval]:
         if isinstance(wanted, str):
             return parse(wanted, self.domain).intervals(self.domain)
         return self.domain.intervals(wanted)
@@ -168,30 +184,37 @@ class Partition:
             raise ValueError(f"{name} has categories: ask for the count of one of them")
         return position
 
+    def _ordered(self, name: str) -> int:
+        position = self._numeric(name)
+        if self.domain.attributes[position].cyclic:
+            raise ValueError(f"{name} is cyclic and begins nowhere: ask for its mean or a range")
+        return position
+
+    @cached_property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """`low` and `high` as what of the boxes readings can fill: with a step, from point to
+        point."""
+        columns = [
+            attribute.intervals(self.low[:, place], self.high[:, place])
+            for place, attribute in enumerate(self.domain.attributes)
+        ]
+        return np.stack([low for low, _ in columns], 1), np.stack([high for _, high in columns], 1)
+
+    def _filled(self, position: int) -> tuple[FloatArray, FloatArray]:
+        """`_marginal` of what readings can fill."""
+        low, high = self._ends
+        return cumulative(low[:, position], high[:, position], self._shares())
+
     def _marginal(self, position: int) -> tuple[FloatArray, FloatArray]:
         """Edges of one attribute's cells in the unit interval and the share of readings below
         each."""
-        low, high, shares = self.low[:, position], self.high[:, position], self._shares()
-        edges = np.unique(np.concatenate([low, high]))
-        change = np.zeros(len(edges))
-        heights = shares / (high - low)
-        np.add.at(change, np.searchsorted(edges, low), heights)
-        np.add.at(change, np.searchsorted(edges, high), -heights)
-        inside = np.maximum(np.cumsum(change)[:-1], 0.0) * np.diff(edges)
-        cumulative = np.concatenate([[0.0], np.cumsum(inside)])
-        return edges, np.asarray(cumulative / cumulative[-1])
+        return cumulative(self.low[:, position], self.high[:, position], self._shares())
 
-    def _overlap(self, intervals: Mapping[int, tuple[float, float]]) -> FloatArray:
+    def _overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
         """Fraction of every box that lies inside the intervals."""
-        fraction = np.ones(len(self.mass))
-        for position, (low, high) in intervals.items():
-            inside = np.minimum(self.high[:, position], high) - np.maximum(
-                self.low[:, position], low
-            )
-            fraction *= np.maximum(inside, 0.0) / (self.high[:, position] - self.low[:, position])
-        return fraction
+        return overlap(*self._ends, intervals)
 
-    def _doubt(self, intervals: Mapping[int, tuple[float, float]]) -> float:
+    def _doubt(self, intervals: Mapping[int, Interval]) -> float:
         """Readings in boxes that an interval cuts, of which nobody knows on which side they lie.
 
         A cut box of which a fraction f is inside contributes sqrt(f (1 - f) / 3): at f = 1/2 the

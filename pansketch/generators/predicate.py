@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain import Attribute, Domain, FloatArray
+from pansketch.ranges import edge, whole
 
 Truth = npt.NDArray[np.bool_]
 
@@ -33,8 +34,10 @@ class Comparison:
         """Where it holds, as a unit interval; a category's code begins and ends one."""
         if self.operator == "=":
             return self.value / attribute.extent, (self.value + 1) / attribute.extent
-        at = attribute.to_unit(self.value)
-        return (0.0, at) if self.operator.startswith("<") else (at, 1.0)
+        start, end = whole(attribute)
+        # The value itself is on the side of "<=" and ">=".
+        at = edge(attribute, self.value, after=self.operator in ("<=", ">"))
+        return (start, at) if self.operator.startswith("<") else (at, end)
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,15 @@ class Predicate:
         return found
 
     def intervals(self, domain: Domain) -> dict[int, tuple[float, float]]:
-        """Where it holds, as unit intervals by attribute; the low end is not below the high one
-        where it holds nowhere. Whether an end belongs to it makes no difference to boxes."""
+        """Where it holds, as unit intervals by attribute; both ends are the same where it holds
+        nowhere. Whether an end belongs to it makes a difference where there is a step."""
         found: dict[int, tuple[float, float]] = {}
         for each in self.comparisons:
-            low, high = found.get(each.position, (0.0, 1.0))
-            least, most = each.interval(domain.attributes[each.position])
-            found[each.position] = max(low, least), min(high, most)
+            attribute = domain.attributes[each.position]
+            low, high = found.get(each.position, whole(attribute))
+            least, most = each.interval(attribute)
+            low = max(low, least)
+            found[each.position] = low, max(low, min(high, most))
         return found
 
 

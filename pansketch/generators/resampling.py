@@ -44,4 +44,14 @@ def weighted_points(model: M2MModel) -> WeightedPoints:
     falling = -np.sort(-weights)
     excess = (np.cumsum(falling) - len(weights)) / np.arange(1, len(weights) + 1)
     shift = excess[int(np.count_nonzero(falling > excess)) - 1]
-    return WeightedPoints(model.rows, np.maximum(weights - shift, 0.0))
+    return WeightedPoints(_as_given(model), np.maximum(weights - shift, 0.0))
+
+
+def _as_given(model: M2MModel) -> FloatArray:
+    """The training's points; of an attribute with a step, the nearest multiples of it."""
+    points = model.rows.copy()
+    for place, attribute in enumerate(model.spec.domain.attributes):
+        if attribute.lattice is not None:
+            numbers = attribute.lattice.nearest(points[:, place])
+            points[:, place] = attribute.lattice.points(numbers)
+    return points

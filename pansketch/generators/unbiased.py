@@ -16,9 +16,10 @@ from math import log2, sqrt
 import numpy as np
 
 from pansketch.domain import Domain, FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.heavy import boxes, heaviest, possible_cells
 from pansketch.generators.joint_fit import Image, fit_counts
-from pansketch.generators.partition import Estimate, Partition
+from pansketch.generators.partition import Partition
 from pansketch.generators.recovery import Paths, ReleasedTable
 
 REPLICATES = 24

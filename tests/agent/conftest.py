@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgpack
 import pytest
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
@@ -20,8 +21,9 @@ from agent.records import Key
 from demo.broker import free_port
 from fleet import topics
 from fleet.config import Config, load
-from fleet.messages import Ack, Status, digest
+from fleet.messages import Ack, Health, Status, digest
 from pansketch import WindowId, encode, os_entropy, peek
+from pansketch.hashing import digest as checksum
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 20.0
@@ -152,6 +154,7 @@ class Peer:
     answer: Callable[[bytes, Ack], Ack | None] = lambda payload, ack: ack
     releases: list[bytes] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
+    healths: list[tuple[bool, Health]] = field(default_factory=list)  # with: was it retained?
 
     def __enter__(self) -> "Peer":
         self._client = Client(CallbackAPIVersion.VERSION2, client_id="peer")
@@ -175,6 +178,9 @@ class Peer:
         assert topic is not None
         if topic.kind == "status":
             self.statuses.append(Status.decode(payload))
+            return
+        if topic.kind == "health":
+            self.healths.append((message.retain, Health.decode(payload)))
             return
         self.releases.append(payload)
         window = peek(payload).windows[0]
@@ -207,6 +213,19 @@ def release_of() -> Callable[[Config, int], bytes]:
         return encode(config.streams[0].spec.start(ENTROPY).release(ENTROPY, window))
 
     return made
+
+
+@pytest.fixture
+def as_version_1() -> Callable[[bytes], bytes]:
+    """The bytes that version 1 of the wire gave a release: its windows have no clock."""
+
+    def version_1(data: bytes) -> bytes:
+        fields = msgpack.unpackb(data[13:])
+        fields[2] = [entry[:5] for entry in fields[2]]
+        body = msgpack.packb(fields)
+        return b"PANS\1" + checksum(body, 8) + body
+
+    return version_1
 
 
 @pytest.fixture(name="until")

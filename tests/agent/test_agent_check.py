@@ -37,7 +37,8 @@ def test_a_sound_device_is_all_ok_or_refused_by_the_system(device, broker):
     code, found = found_by(device)
     assert code == 0, found
     assert {state for state, _ in found.values()} <= {"ok", "refused", "note"}
-    assert found["broker"] == ("ok", f"127.0.0.1:{broker.port} lets the device in")
+    said = "lets the device in with MQTT 3.1.1, and its access rules know the device"
+    assert found["broker"] == ("ok", f"127.0.0.1:{broker.port} {said}")
     assert {"core dumps", "memory access", "memory lock", "clock", "disk", "ledger"} <= set(found)
     assert not device.state.exists(), "a check leaves nothing behind"
 

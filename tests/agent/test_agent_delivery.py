@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.delivery import IN_FLIGHT, NEW_SECONDS, Delivery
+from agent.denials import Denials
 from agent.outbox import Key, Outbox
 from fleet.messages import Ack, digest
 
@@ -122,15 +123,15 @@ def test_when_the_collector_is_back_the_others_wait_no_longer(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
     delivery.connected(-NEW_SECONDS)
-    for number in range(1, IN_FLIGHT + 1):
-        delivery.step(0.0)
-        delivery.handed_over(number, "")
-    for now in range(1, 3000):
+    for number in range(IN_FLIGHT + 1, 13):
+        outbox.forget(key(number))
+    for now in range(3000):
         before = len(wire.sent)
         delivery.step(float(now))
         for message in range(before, len(wire.sent)):
             delivery.handed_over(message + 1, "")
     before = len(wire.sent)
+    outbox.put(key(IN_FLIGHT + 1), payloads[IN_FLIGHT])
     delivery.acknowledged(ack(payloads, 1))
     delivery.step(3001.0)
     assert wire.sent[before:] == [payloads[IN_FLIGHT]]
@@ -183,9 +184,10 @@ def test_a_broker_that_answers_nothing_is_left_for_another_connection(outbox):
         if delivery.stalled(float(now)):
             stalls.append(now)
             delivery.connected(float(now))
+            delivery.step(float(now))
     assert stalls == [60, 180, 420, 900, 1500, 2100, 2700, 3300, 3900]
-    for message in range(1, IN_FLIGHT + 1):
-        delivery.handed_over(message, "")
+    for message in range(len(wire.sent) - IN_FLIGHT, len(wire.sent)):
+        delivery.handed_over(message + 1, "")
     assert not delivery.stalled(1e6)
     delivery.connected(1e6)
     delivery.step(1e6)
@@ -256,15 +258,17 @@ def test_a_release_too_large_for_a_message_is_never_sent(outbox, payloads, monke
     assert (outbox.folder / "refused" / key(1).filename).exists()
 
 
-def test_a_broker_that_forbids_publishing_is_said_once(outbox, caplog):
-    delivery = Delivery(outbox, Wire().send, no_jitter)
-    delivery.step(0.0)
-    for message in (1, 2, 3):
-        delivery.handed_over(message, "Not authorized")
-    assert [r.getMessage() for r in caplog.records] == [
-        "the broker does not accept releases (Not authorized); check its access rules"
+def test_what_the_broker_forbids_is_said_once_for_each_topic_until_it_is_allowed(caplog):
+    denials = Denials("dev-1")
+    for failure in ("Not authorized", "Not authorized", "", "Not authorized"):
+        denials.answered("write", "here", failure)
+    denials.answered("hear", "there", "Unspecified error")
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(";")[0] for line in lines] == [
+        *["the broker does not let this device write to here (Not authorized)"] * 2,
+        "the broker does not let this device hear there (Unspecified error)",
     ]
-    assert len(outbox) == 12
+    assert all(line.endswith("who is to be named dev-1") for line in lines)
 
 
 def test_a_broker_that_forbids_publishing_is_asked_again_slowly(outbox):

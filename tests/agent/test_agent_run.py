@@ -68,14 +68,14 @@ def test_once_without_an_ack_leaves_the_release_for_the_next_start(device, broke
     assert collector.sequences() == [1, 2]
 
 
-def test_birth_is_retained_and_a_clean_stop_says_offline(device, broker, peer, until):
+def test_birth_is_retained_and_a_clean_stop_says_stopped(device, broker, peer, until):
     config = device.configure(broker.url, source="{type: stdin}")
     agent = device.start("run")
     agent.says("connected to the broker")
     with peer(broker.url) as collector:
         until(lambda: collector.statuses, "the retained birth")
         assert agent.stop(signal.SIGTERM) == 0, agent.said
-        until(lambda: collector.statuses[-1].state == "offline", "the farewell")
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
     birth, farewell = collector.statuses[0], collector.statuses[-1]
     stream = config.streams[0]
     assert birth == Status("online", farewell.session, birth.streams)

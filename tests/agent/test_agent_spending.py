@@ -59,7 +59,7 @@ def test_a_capped_stream_stops_says_so_everywhere_and_the_others_go_on(device, b
     with peer(broker.url) as collector:
         agent = device.start("run")
         assert agent.ends() == 1
-        until(lambda: collector.statuses[-1].state == "offline", "the farewell")
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
     said = [line for line in agent.said.splitlines() if "daily cap" in line]
     assert len(said) == 1
     assert "air: stopped at its daily cap of epsilon 5, nothing more is released" in said[0]

@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from collector import store
 from collector.__main__ import main
 from collector.inbox import Rules
-from collector.mqtt import Incoming
+from collector.link import Incoming
 from collector.reader import Selection, reading
 from collector.service import settle
 from fleet import topics
@@ -52,6 +52,7 @@ streams:
     attributes:
       temp: {{low: -40, high: 60, unit: degC}}
       wind: {{categories: [calm, "north, east", south]}}
+    sketch: {{depth: 12}}           # the rest is planned, otherwise for a class of little memory
   heavy:
     source: {{type: system, interval: 10s}}
     window: 1d

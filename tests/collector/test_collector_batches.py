@@ -6,7 +6,7 @@ from contextlib import closing
 from math import ceil
 
 from collector import schema, service, store
-from collector.mqtt import MOST_WAITING, Link
+from collector.link import MOST_WAITING, Link
 from collector.service import BATCH
 from fleet import topics
 from fleet.messages import Status
@@ -54,7 +54,7 @@ def test_many_releases_share_a_commit_and_are_told_only_after_it(bench, arrive):
 
 
 def test_one_batch_holds_what_the_queue_does_at_most_and_leaves_the_rest(bench, arrive):
-    assert BATCH <= MOST_WAITING
+    assert BATCH <= MOST_WAITING  # else every batch would wait for more that cannot come
     link = Link(bench.config.mqtt, bench.fleet, bench.rules.largest)
     message = arrive(topics.status(bench.fleet, "one"), Status("online", "s", {}).encode())
     for _ in range(5):

@@ -136,14 +136,14 @@ def test_devices_shows_windows_gaps_and_refusals(filled, run):
     header, one, two, refused, again = out.splitlines()
     assert header.split() == [
         "device", "state", "stream", "windows", "first", "last", "gaps", "late", "disputed",
-        "again", "received",
+        "unsynced", "again", "received",
     ]  # fmt: skip
     assert one.split() == [
-        "one", "unknown", "fine", "3", "1970-01-02", "1970-01-06", "1", "0", "0", "1",
+        "one", "unknown", "fine", "3", "1970-01-02", "1970-01-06", "1", "0", "0", "0", "1",
         "1970-01-01T00:16:40Z",
     ]  # fmt: skip
     assert two.split()[3:7] == ["2", "1970-01-02", "1970-01-04", "0"]
-    assert two.split()[7:10] == ["0", "0", "0"]
+    assert two.split()[7:11] == ["0", "0", "0", "0"]
     assert refused == "refused: 2 (topic 2)"
     assert again == "came again after they were stored: 1"
     said = json.loads(run("devices", "--json")[1])
@@ -166,6 +166,15 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(filled):
     assert process.wait(20) == 1
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(filled, run, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        code = run("sample", "--stream", "fine", "--rows", "3", "--out", str(pipe))[0]
+        assert (code, reader.readline()) == (0, "temp,wind\n")
+    assert pipe.is_fifo()
 
 
 def test_a_full_disk_behind_stdout_is_one_line(filled):

@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from collector import store
 from collector.inbox import Rules
-from collector.mqtt import Incoming
+from collector.link import Incoming
 from collector.service import settle
 from fleet.config import load
 from fleet.messages import digest

@@ -21,6 +21,7 @@ READS = {
     "kdtree": ("fine", "air"),
     "density": ("heavy",),
     "m2m": ("sums", "bars"),
+    "pairwise": (),  # test_collector_pairwise.py
 }
 READINGS = 4000
 POINTS = ["--points", "5000"]

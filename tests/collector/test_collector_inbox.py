@@ -1,6 +1,7 @@
 """The judgement of one message."""
 
 from dataclasses import replace
+from itertools import product
 
 import msgpack
 import pytest
@@ -66,7 +67,7 @@ def test_every_truncation_and_every_tail_is_refused(bench):
 
 def test_another_version_is_named(bench):
     payload = bytearray(bench.release())
-    payload[4] = 2
+    payload[4] = 3
     verdict = refusal(bench.topic(), bytes(payload), bench.rules)
     assert verdict.reason == "version"
 
@@ -155,8 +156,10 @@ def test_hostile_bodies_with_a_right_checksum_are_refused_and_never_raise(
     fingerprint = next(iter(shared_rules.specs["air"].at(0)))
     body = ["hierarchy", fingerprint, [["one", "air", 1, 0, 10]], [[0, b"", noise]]]
     body[place] = junk
-    for packed in (msgpack.packb(body), msgpack.packb(junk), noise):
-        payload = b"PANS\x01" + checksum(packed, 8) + packed
+    newer = [*body[:2], [["one", "air", 1, 0, 10, noise[:1]]], *body[3:]]
+    bodies = (msgpack.packb(body), msgpack.packb(newer), msgpack.packb(junk), noise)
+    for version, packed in product((1, 2), bodies):
+        payload = b"PANS" + bytes([version]) + checksum(packed, 8) + packed
         verdict = judge("pansketch/v1/testing/one/release/air", payload, shared_rules)
         assert isinstance(verdict, Refused)
 

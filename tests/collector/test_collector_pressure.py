@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from collector.mqtt import MOST_WAITING
+from collector.link import MOST_WAITING
 from collector.reader import reading
 from collector.service import BATCH
 from demo.broker import free_port

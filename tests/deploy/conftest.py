@@ -6,16 +6,19 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
@@ -24,6 +27,7 @@ FLEET = "greenhouse"
 COLLECTOR = "pansketch.collector"
 DEADLINE_SECONDS = 20.0
 HOST = "127.0.0.1"
+VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 PASSWORDS = {"dev-1": "first one", "dev-2": "second one", COLLECTOR: "all of them"}
 
 CONFIG = """\
@@ -72,13 +76,15 @@ class Program:
 
     process: subprocess.Popen[bytes]
     log: Path
+    copier: subprocess.Popen[bytes]
 
     @property
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
     def ended(self) -> bool:
-        return self.process.poll() is not None
+        """Whether it has, and all it said is in the log."""
+        return self.process.poll() is not None and self.copier.poll() is not None
 
     def says(self, text: str) -> None:
         until(lambda: text in self.said or self.ended(), lambda: f"{text!r} in {self.said!r}")
@@ -110,15 +116,19 @@ class Site:
     def start(self, name: str, *command: str, environment: dict[str, str] | None = None) -> Program:
         log = self.folder / f"said-{len(self.programs):02d}-{name}"
         with log.open("wb") as file:
+            # What the program may not write any more, `cat` still may.
+            copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file)
+        assert copier.stdin is not None
+        with copier.stdin as pipe:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})},
                 stdin=subprocess.PIPE,
-                stdout=file,
+                stdout=pipe,
                 stderr=subprocess.STDOUT,
             )
-        self.programs.append(Program(process, log))
+        self.programs.append(Program(process, log, copier))
         return self.programs[-1]
 
     def install_broker(self, optional: bool = False, broker: str = "broker") -> None:
@@ -150,14 +160,39 @@ class Site:
         (self.folder / "mosquitto.conf").write_text(text)
 
     def start_broker(self) -> Program:
-        broker = self.start("broker", MOSQUITTO, "-c", str(self.folder / "mosquitto.conf"))
-        until(lambda: self._listens() or broker.ended(), lambda: f"the broker: {broker.said}")
+        conf = self.folder / "mosquitto.conf"
+        broker = self.start("broker", MOSQUITTO, "-c", str(conf))
+        here = re.findall(r"^listener (\d+)", conf.read_text(), re.M)
+        listeners = [name for name, port in self.ports.items() if str(port) in here]
+        until(
+            lambda: all(map(self._listens, listeners)) or broker.ended(),
+            lambda: f"the broker: {broker.said}",
+        )
         assert not broker.ended(), broker.said
         return broker
 
-    def _listens(self) -> bool:
+    def start_plain_broker(self, settings: str = "") -> Program:
+        """One without TLS and identities, as anybody may have it, with these settings."""
+        conf = self.folder / "plain.conf"
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        (self.folder / "plain").mkdir(exist_ok=True)
+        kept = f"persistence true\npersistence_location {self.folder}/plain/\n"
+        port = self.ports["1883"]
+        conf.write_text(
+            f"user {user}\nlistener {port} {HOST}\nallow_anonymous true\n{kept}{settings}\n"
+        )
+        broker = self.start("broker", MOSQUITTO, "-c", str(conf))
+        until(lambda: self._listens("1883") or broker.ended(), lambda: f"broker: {broker.said}")
+        assert not broker.ended(), broker.said
+        return broker
+
+    def plain(self, port: int | None = None, **more: str) -> dict[str, str]:
+        """The keys of `mqtt:` for that broker, or for one on another port."""
+        return {"url": f"mqtt://{HOST}:{port or self.ports['1883']}", **more}
+
+    def _listens(self, listener: str) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex((HOST, self.ports["8883"])) == 0
+            return probe.connect_ex((HOST, self.ports[listener])) == 0
 
     def certified(self, name: str, **more: str) -> dict[str, str]:
         """The keys of `mqtt:` for somebody with a certificate."""
@@ -181,12 +216,16 @@ class Site:
         }
         return {key: text for key, text in (known | more).items() if text}
 
-    def configure(self, mqtt: dict[str, str], device: str = "dev-1", source: str = "") -> Path:
+    def configure(
+        self, mqtt: dict[str, str], device: str = "dev-1", source: str = "", more: str = ""
+    ) -> Path:
+        """`more`: further lines of the configuration's streams."""
         (self.folder / "rows.csv").write_text(ROWS)
         path = self.folder / f"{device}-{len(list(self.folder.glob('*.yaml')))}.yaml"
         keys = ", ".join(f'{key}: "{text}"' for key, text in mqtt.items())
         source = source or "{type: replay, path: rows.csv}"
-        path.write_text(CONFIG.format(mqtt=f"{{{keys}}}", device=device, source=source))
+        text = CONFIG.format(mqtt=f"{{{keys}}}", device=device, source=source)
+        path.write_text(text.replace("collector:", f"{more}collector:"))
         return path
 
     def agent(self, config: Path, *words: str, **environment: str) -> Program:
@@ -197,11 +236,30 @@ class Site:
         command = (sys.executable, "-m", "collector", "serve", "--config", str(config))
         return self.start("collector", *command, environment=environment)
 
-    def client(self, name: str, client_id: str = "") -> Client:
-        """Somebody with a certificate who speaks any MQTT; connected."""
-        client = Client(CallbackAPIVersion.VERSION2, client_id=client_id)
-        client.tls_set(*(str(self.ca / file) for file in ("ca.crt", f"{name}.crt", f"{name}.key")))
-        client.connect(HOST, self.ports["8883"], 30)
+    def stored(self) -> int:
+        """How many releases the collector has on its disk."""
+        path = self.folder / "var/collector.sqlite"
+        if not path.exists():
+            return 0
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            try:
+                return int(database.execute("SELECT count(*) FROM releases").fetchone()[0])
+            except sqlite3.OperationalError:
+                return 0
+
+    def client(
+        self, name: str, client_id: str = "", version: str = "3.1.1", proof: str = "certificate"
+    ) -> Client:
+        """Somebody with a certificate or a password who speaks any MQTT; connected."""
+        client = Client(
+            CallbackAPIVersion.VERSION2, client_id=client_id, protocol=VERSIONS[version]
+        )
+        mutual = proof == "certificate"
+        files = ("ca.crt", f"{name}.crt", f"{name}.key") if mutual else ("ca.crt",)
+        client.tls_set(*(str(self.ca / file) for file in files))
+        if not mutual:
+            client.username_pw_set(name, PASSWORDS[name])
+        client.connect(HOST, self.ports["8883" if mutual else "8884"], 30)
         self.clients.append(client)
         client.loop_start()
         until(client.is_connected, lambda: f"the connection of {name}")
@@ -215,8 +273,39 @@ class Site:
             if not program.ended():
                 program.process.kill()
             program.process.wait()
+            program.copier.wait()
             assert program.process.stdin is not None
             program.process.stdin.close()
+
+
+TOMORROW = """\
+[ca]
+default_ca = later
+[later]
+database = {folder}/later.txt
+new_certs_dir = {folder}
+rand_serial = yes
+default_md = sha256
+policy = any
+copy_extensions = copy
+[any]
+commonName = supplied
+"""
+
+
+def certify_from_tomorrow(folder: Path) -> None:
+    """The broker's certificate again, with another first day: `broker-tomorrow`."""
+    (folder / "later.txt").write_text("")
+    (folder / "later.cnf").write_text(TOMORROW.format(folder=folder))
+    shutil.copy(folder / "broker.key", folder / "broker-tomorrow.key")
+    first, last = (datetime.now(UTC) + timedelta(days=days) for days in (1, 2))
+    request = "openssl x509 -x509toreq -in broker.crt -signkey broker.key -copy_extensions copy"
+    sign = (
+        "openssl ca -batch -notext -config later.cnf -cert ca.crt -keyfile ca.key -in later.csr "
+        f"-startdate {first:%Y%m%d%H%M%SZ} -enddate {last:%Y%m%d%H%M%SZ} -out broker-tomorrow.crt"
+    )
+    for command in (f"{request} -out later.csr", sign):
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True, timeout=30)
 
 
 @pytest.fixture(scope="session")
@@ -238,6 +327,7 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make("broker", "elsewhere.example", "192.0.2.7")
     keep_broker_as("broker-elsewhere")
     make("broker", HOST, "localhost", "::1")
+    certify_from_tomorrow(folder)
     make("collector")
     make("device", "dev-1", "dev-2", "dev-revoked")
     make("device", "dev-expired", days=-1)

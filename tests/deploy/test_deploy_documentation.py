@@ -65,9 +65,11 @@ def test_what_the_pages_quote_is_what_the_programs_say():
     """The texts in the table of causes, piece by piece, against the source."""
     source = "".join(
         (REPOSITORY / name).read_text()
-        for name in ("fleet/tls.py", "agent/reach.py", "agent/mqtt.py")
+        for name in ("fleet/tls.py", "agent/reach.py", "agent/mqtt.py", "agent/denials.py")
     )
-    rows = re.findall(r"^\| (?:DNS|TCP|TLS|credentials|MQTT) \| (.*?) \|", SECURITY, re.M)
+    rows = re.findall(
+        r"^\| (?:DNS|TCP|TLS|credentials|access rules|MQTT) \| (.*?) \|", SECURITY, re.M
+    )
     assert len(rows) >= 10
     for quoted in re.findall(r"`([^`]+)`", " ".join(rows)):
         pieces = re.split(

@@ -41,6 +41,12 @@ FAULTS = {
         "TLS",
         f"the broker's certificate has expired; make the broker a new one, {CLOCK}",
     ),
+    "a broker that is not valid yet": (
+        "broker-tomorrow",
+        lambda site, foreign: site.certified("dev-1"),
+        "TLS",
+        f"the broker's certificate is not valid yet; wait for its first day, {CLOCK}",
+    ),
     "a broker by another name": (
         "broker-elsewhere",
         lambda site, foreign: site.certified("dev-1"),
@@ -178,7 +184,7 @@ def test_what_check_prints_is_one_line_with_exit_code_1(site):
     check = site.agent(site.configure(site.with_password("dev-1")), "check", "--json")
     assert check.ends() == 0
     (broker,) = [each for each in json.loads(check.said) if each["subject"] == "broker"]
-    assert broker["text"].endswith(" lets the device in over TLS")
+    assert " lets the device in over TLS, MQTT 5" in broker["text"]
 
 
 def test_a_server_that_takes_the_connection_and_is_silent_in_the_handshake(site, monkeypatch):

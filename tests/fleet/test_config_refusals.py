@@ -107,7 +107,7 @@ CASES = [
         "streams.air.attributes.wind.categories[2]",
         "'N' stands twice; list each category once",
     ),
-    (WIND, "categories: [N]", 21, "streams.air.attributes.wind.categories", "fewer than two"),
+    (WIND, "categories: []", 21, "streams.air.attributes.wind.categories", "has no names; list"),
     (WIND, "categories: [N, '']", 21, "streams.air.attributes.wind.categories[1]", "is empty"),
     (WIND, f"{WIND}\n        low: 0", 22, "streams.air.attributes.wind.low", "does not go with"),
     # views
@@ -121,12 +121,12 @@ CASES = [
     (VIEW, "views: [[temp, temp]]", 22, "streams.air.views[0][1]", "'temp' stands twice"),
     (
         VIEW,
-        "views:\n      - [temp]\n      - [pm25]",
-        24,
-        "streams.air.views[1]",
-        "has 2 views, and exactly one is supported",
+        "views:\n      - [temp]\n      - [pm25, temp]\n      - [temp, pm25]",
+        25,
+        "streams.air.views[2]",
+        "[temp, pm25] stands twice",
     ),
-    (VIEW, "views: []", 22, "streams.air.views", "exactly one is supported"),
+    (VIEW, "views: []", 22, "streams.air.views", "names no view; write auto"),
     (VIEW, "views: [[]]", 22, "streams.air.views[0]", "names no attribute; use one of temp"),
     (VIEW, "views: all", 22, "streams.air.views", "'all' is not a view; write auto"),
     # windows and privacy

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from fleet.messages import (
     ACK_LIMIT_BYTES,
+    HEALTH_LIMIT_BYTES,
     STATUS_LIMIT_BYTES,
     Ack,
+    Health,
     Status,
     StreamBirth,
     digest,
@@ -19,6 +21,7 @@ DIGEST = digest(b"release")
 ACK = Ack("air", 7, DIGEST, "refused", "equivocation")
 BIRTH = StreamBirth("00ff" * 4, "epsilon 1 per reading", 600)
 STATUS = Status("online", "session-1", {"air": BIRTH})
+HEALTH = Health("session-1", "0.1.0", 86400, True, 3, 7200, 1, 2, 40960)
 ACK_BYTES = (
     b'{"stream":"air","sequence":7,"digest":"' + DIGEST.encode() + b'",'
     b'"status":"refused","reason":"equivocation"}'
@@ -27,13 +30,19 @@ STATUS_BYTES = (
     b'{"state":"online","session":"session-1","streams":{"air":{"fingerprint":"00ff00ff00ff00ff",'
     b'"guarantee":"epsilon 1 per reading","window_seconds":600}}}'
 )
+HEALTH_BYTES = (
+    b'{"session":"session-1","version":"0.1.0","uptime_seconds":86400,"clock_synchronised":true,'
+    b'"waiting":3,"oldest_waiting_seconds":7200,"dropped":1,"set_aside":2,'
+    b'"written_today_bytes":40960}'
+)
 
 
 def test_golden_bytes():
-    """BLAKE2b-128 of the three bytes "abc" as other implementations give it, and both messages."""
+    """BLAKE2b-128 of the three bytes "abc" as other implementations give it, and the messages."""
     assert digest(b"abc") == "cf4ab791c62b8d2b2109c90275287816"
     assert (ACK.encode(), Ack.decode(ACK_BYTES)) == (ACK_BYTES, ACK)
     assert (STATUS.encode(), Status.decode(STATUS_BYTES)) == (STATUS_BYTES, STATUS)
+    assert (HEALTH.encode(), Health.decode(HEALTH_BYTES)) == (HEALTH_BYTES, HEALTH)
 
 
 def test_the_reason_may_be_left_out():
@@ -67,11 +76,25 @@ BIRTHS = st.builds(
     LINES,
 )
 STATUSES = st.builds(
-    Status, st.sampled_from(["online", "offline"]), IDS, st.dictionaries(IDS, BIRTHS, max_size=5)
+    Status,
+    st.sampled_from(["online", "offline", "stopped"]),
+    IDS,
+    st.dictionaries(IDS, BIRTHS, max_size=5),
+)
+NUMBERS = st.integers(0, 2**53 - 1)
+HEALTHS = st.builds(
+    Health,
+    IDS,
+    st.from_regex(r"[A-Za-z0-9.+-]{1,64}", fullmatch=True),
+    NUMBERS,
+    st.sampled_from([True, False, None]),
+    st.integers(1, 2**53 - 1),
+    st.none() | NUMBERS,
+    *[NUMBERS] * 3,
 )
 
 
-@given(message=ACKS | STATUSES)
+@given(message=ACKS | STATUSES | HEALTHS)
 def test_decoding_undoes_encoding(message):
     assert type(message).decode(message.encode()) == message
 
@@ -147,10 +170,50 @@ def test_what_is_no_status_is_refused(data):
         Status.decode(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        ACK_BYTES,
+        STATUS_BYTES,
+        spoiled(HEALTH_BYTES, more=1),
+        HEALTH_BYTES[:-1] + b',"waiting":3}',
+        spoiled(HEALTH_BYTES, session=""),
+        spoiled(HEALTH_BYTES, session="a b"),
+        spoiled(HEALTH_BYTES, version="0.1 "),
+        spoiled(HEALTH_BYTES, version="1" * 65),
+        spoiled(HEALTH_BYTES, uptime_seconds=-1),
+        spoiled(HEALTH_BYTES, uptime_seconds=2**53),
+        spoiled(HEALTH_BYTES, uptime_seconds=1.5),
+        spoiled(HEALTH_BYTES, uptime_seconds=True),
+        spoiled(HEALTH_BYTES, clock_synchronised=1),
+        spoiled(HEALTH_BYTES, clock_synchronised="true"),
+        spoiled(HEALTH_BYTES, clock_synchronised=...),
+        spoiled(HEALTH_BYTES, waiting=0),
+        spoiled(HEALTH_BYTES, waiting=None),
+        spoiled(HEALTH_BYTES, oldest_waiting_seconds=-1),
+        spoiled(HEALTH_BYTES, oldest_waiting_seconds=2**53),
+        spoiled(HEALTH_BYTES, dropped="1"),
+        spoiled(HEALTH_BYTES, set_aside=...),
+        spoiled(HEALTH_BYTES, written_today_bytes=float("nan")),
+        HEALTH_BYTES[:-1] + b" " * HEALTH_LIMIT_BYTES + b"}",
+    ],
+)
+def test_what_is_no_health_is_refused(data):
+    with pytest.raises(ValueError, match=r"^(no health: .+|health is larger than \d+ bytes)$"):
+        Health.decode(data)
+
+
+def test_the_longest_health_is_within_its_limit():
+    most = 2**53 - 1
+    longest = Health("s" * 64, "9" * 64, most, False, most, most, most, most, most)
+    assert len(longest.encode()) <= HEALTH_LIMIT_BYTES // 2
+
+
 @given(data=st.binary() | st.text().map(str.encode))
 def test_garbage_raises_nothing_else(data):
-    for kind in (Ack, Status):
-        with pytest.raises(ValueError, match=r"^no (ack|status): ") as caught:
+    for kind in (Ack, Status, Health):
+        with pytest.raises(ValueError, match=r"^no (ack|status|health): ") as caught:
             kind.decode(data)
         assert str(caught.value).isprintable()
 
@@ -177,6 +240,9 @@ def test_one_flipped_byte_is_refused_or_another_valid_message(data):
         lambda: StreamBirth("0", "g", 1),
         lambda: Status("online", "a b", {}),
         lambda: Status("online", "a", {"A": BIRTH}),
+        lambda: Health("a b", "1", 0, None, 0, None, 0, 0, 0),
+        lambda: Health("a", "1", -1, None, 0, None, 0, 0, 0),
+        lambda: Health("a", "1", 0, None, 0, 5, 0, 0, 0),
     ],
 )
 def test_a_bad_message_cannot_even_be_made(make):

@@ -5,9 +5,11 @@ from importlib.resources import files
 import pytest
 
 from fleet.errors import ConfigError
-from fleet.hierarchies import SizeOverrides, build_spec, resolve
+from fleet.hierarchies import HierarchyPlan
 from fleet.profiles import known, load_profile, read_profile
 from pansketch import Attribute, Domain, Privacy
+from pansketch.hierarchy_planning import StatedSizes
+from pansketch.plan_choice import Expected
 
 SEVEN = ("gateway-x86", "generic-linux", "pi-3b", "pi-4b", "pi-5", "pi-zero-2w", "pi-zero-w")
 MIB = 2**20
@@ -20,9 +22,11 @@ def test_all_seven_are_there():
 
 @pytest.mark.parametrize("name", SEVEN)
 def test_a_profile_fits_its_own_memory(name):
-    """The default sketch of a two-attribute stream, twice over, and a month of hourly releases."""
+    """The planned sketch of a two-attribute stream with as many readings as there can be, twice
+    over, and a month of hourly releases."""
     profile = load_profile(name)
-    spec = build_spec(PAIR, Privacy(1.0), resolve(profile.sketch, SizeOverrides(), PAIR), 1)
+    plan = HierarchyPlan(PAIR, Privacy(1.0), 1, StatedSizes(), Expected(10**9))
+    spec = plan.spec(profile)
     assert 2 * spec.nbytes <= profile.sketch_memory_bytes
     assert 30 * 24 * spec.release_nbytes <= profile.outbox_bytes
     # An interpreter with the agent's imports takes 35 to 39 MiB before its first sketch.
@@ -35,7 +39,7 @@ def test_a_profile_fits_its_own_memory(name):
 def test_an_agent_starts_with_every_profile(load_text, valid, name):
     config = load_text(valid.replace("pi-zero-2w", name))
     assert config.profile == config.agent.profile == load_profile(name)
-    assert config.streams[0].spec.k == config.profile.sketch.k
+    assert config.streams[0].spec == config.streams[0].plan.spec(config.profile)
 
 
 def test_a_larger_board_is_never_given_less():
@@ -68,7 +72,12 @@ def test_an_unknown_profile_is_a_key_error():
             "outbox_policy: 'keep' is unknown; use one of reject_new, drop_oldest",
         ),
         ("outbox", "outbx", 6, "outbx: unknown key; did you mean outbox?"),
-        ("k: 1024", "k: many", 11, "sketch.k: is text; write a whole number"),
+        (
+            "reject_new ",
+            "reject_new\nsketch: {k: many} #",
+            8,
+            "sketch.k: is text; write a whole number",
+        ),
         ("1000", "0", 5, "readings_per_second: is impossible; write a positive rate"),
     ],
 )

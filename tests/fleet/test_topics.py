@@ -13,16 +13,19 @@ IDS = st.from_regex(r"[a-z0-9-]{1,64}", fullmatch=True)
 def test_the_names_are_a_promise():
     assert topics.status("meadow", "post-7") == "pansketch/v1/meadow/post-7/status"
     assert topics.release("meadow", "post-7", "air") == "pansketch/v1/meadow/post-7/release/air"
+    assert topics.health("meadow", "post-7") == "pansketch/v1/meadow/post-7/health"
     assert topics.ack("meadow", "post-7") == "pansketch/v1/meadow/post-7/ack"
     assert topics.fleet_filter("meadow") == (
         "pansketch/v1/meadow/+/status",
         "pansketch/v1/meadow/+/release/+",
+        "pansketch/v1/meadow/+/health",
     )
 
 
 @given(fleet=IDS, device=IDS, stream=IDS)
 def test_what_is_built_is_parsed(fleet, device, stream):
     assert topics.parse(topics.status(fleet, device)) == Topic(fleet, device, "status")
+    assert topics.parse(topics.health(fleet, device)) == Topic(fleet, device, "health")
     assert topics.parse(topics.ack(fleet, device)) == Topic(fleet, device, "ack")
     name = topics.release(fleet, device, stream)
     assert topics.parse(name) == Topic(fleet, device, "release", stream)
@@ -39,7 +42,9 @@ def test_what_is_built_is_parsed(fleet, device, stream):
         "pansketch/v1/meadow/post-7/release/",
         "pansketch/v1/meadow/post-7/release/air/x",
         "pansketch/v1/meadow/post-7/release/Air",
-        "pansketch/v1/meadow/post-7/health",
+        "pansketch/v1/meadow/post-7/health/",
+        "pansketch/v1/meadow/post-7/health/air",
+        "pansketch/v1/meadow/post-7/probe",
         "pansketch/v2/meadow/post-7/status",
         "/pansketch/v1/meadow/post-7/status",
         "meadow/post-7/status",
@@ -65,6 +70,8 @@ def test_a_parsed_topic_can_be_built_again(name):
             assert topics.release(fleet, device, stream) == name
         case Topic(fleet, device, "status", None):
             assert topics.status(fleet, device) == name
+        case Topic(fleet, device, "health", None):
+            assert topics.health(fleet, device) == name
         case Topic(fleet, device, "ack", None):
             assert topics.ack(fleet, device) == name
         case other:
@@ -76,6 +83,7 @@ def test_a_bad_name_builds_no_topic(name):
     for build in (
         lambda: topics.status(name, "a"),
         lambda: topics.status("a", name),
+        lambda: topics.health(name, "a"),
         lambda: topics.ack("a", name),
         lambda: topics.release("a", "a", name),
         lambda: topics.fleet_filter(name),

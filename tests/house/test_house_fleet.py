@@ -89,7 +89,7 @@ def commands_agree(house):
     devices = json.loads(house.ask("devices", "--json"))
     assert devices["quarantine"] == {}
     shown = {d["device"]: (d["state"], d["streams"]["air"]["windows"]) for d in devices["devices"]}
-    assert shown == dict.fromkeys(DEVICES, ("offline", HOURS))
+    assert shown == dict.fromkeys(DEVICES, ("stopped", HOURS))
     exported = house.ask("export", "--stream", "air", "--out", "-").splitlines()
     assert len(exported) == len(DEVICES) * HOURS
     for found in map(json.loads, exported):

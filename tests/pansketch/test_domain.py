@@ -144,8 +144,8 @@ def test_cell_means_agree_with_integration():
         ({"name": "a", "low": 0, "high": float("inf")}, "finite"),
         ({"name": "a", "low": 0, "high": 1, "scale": "cubic"}, "scale"),
         ({"name": "a", "low": 0, "high": 1, "resolution": 0}, "resolution"),
-        ({"name": "a", "categories": ("x",)}, "two or more"),
-        ({"name": "a", "categories": ("x", "x")}, "two or more"),
+        ({"name": "a", "categories": ()}, "one or more"),
+        ({"name": "a", "categories": ("x", "x")}, "one or more"),
         ({"name": "a", "low": 0, "high": 1, "categories": ("x", "y")}, "not both"),
     ],
 )

@@ -1,7 +1,8 @@
 """Distinct counters, their bytes and their answers, which must never change.
 
-tests/vectors/distinct-v1.json holds the words of texts, and for some specs what is derived from
-them, the fingerprints of windows, the slots of keys, counters, the wire bytes and the answers.
+tests/vectors/distinct-v1.json and, of the second version of the wire, distinct-v2.json hold the
+words of texts, and for some specs what is derived from them, the fingerprints of windows, the slots
+of keys, counters, the wire bytes and the answers.
 Integers are compared exactly.
 """
 
@@ -12,13 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pansketch import DistinctSpec, Privacy, Release, WindowId, decode, encode, key_words
+from pansketch import DistinctSpec, Privacy, Release, key_words
 from pansketch.slots import HashedSlots, PermutedSlots
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "distinct-v1.json").read_text())
+FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS = [json.loads((FOLDER / f"distinct-v{version}.json").read_text()) for version in (1, 2)]
+SPECS = [spec for vectors in VECTORS for spec in vectors["specs"]]
 
 
-@pytest.fixture(params=VECTORS["specs"], ids=[vector["name"] for vector in VECTORS["specs"]])
+@pytest.fixture(params=SPECS, ids=[f"{each['name']}-{each['bytes'][8:10]}" for each in SPECS])
 def vector(request):
     return request.param
 
@@ -34,14 +37,16 @@ def spec(vector):
     )
 
 
-def release_of(spec, vector):
-    windows = tuple(WindowId(*window) for window in vector["windows"])
+@pytest.fixture
+def release(vector, spec, windows_of):
+    windows = windows_of(vector)
     return Release(spec, windows, vector["draws"], np.array(vector["counters"], np.int64))
 
 
-def test_words_of_texts():
-    assert key_words(VECTORS["texts"]).tolist() == VECTORS["words"]
-    assert key_words([text.encode() for text in VECTORS["texts"]]).tolist() == VECTORS["words"]
+@pytest.mark.parametrize("vectors", VECTORS)
+def test_words_of_texts(vectors):
+    assert key_words(vectors["texts"]).tolist() == vectors["words"]
+    assert key_words([text.encode() for text in vectors["texts"]]).tolist() == vectors["words"]
 
 
 def test_what_a_spec_derives(vector, spec):
@@ -69,17 +74,13 @@ def test_slots_of_keys(vector, spec):
     assert words.tolist() == vector["slots"]
 
 
-def test_bytes(vector, spec):
-    release = release_of(spec, vector)
-    assert encode(release).hex() == vector["bytes"]
-    again = decode(bytes.fromhex(vector["bytes"]), spec)
-    assert again.counters.tolist() == vector["counters"]
-    assert (again.windows, again.draws) == (release.windows, release.draws)
+def test_bytes(vector, release, has_golden_bytes):
+    has_golden_bytes(vector, release)
 
 
-def test_answers(vector, spec):
-    answer = release_of(spec, vector).distinct()
+def test_answers(vector, spec, release):
+    answer = release.distinct()
     assert [answer.value, answer.standard_error] == pytest.approx(vector["distinct"], rel=1e-9)
     if spec.universe is not None:
-        density = release_of(spec, vector).density()
+        density = release.density()
         assert [density.value, density.standard_error] == pytest.approx(vector["density"], rel=1e-9)

@@ -15,7 +15,9 @@ from pansketch import (
     encode,
     os_entropy,
     rice,
+    wire,
 )
+from pansketch.hashing import digest
 
 INTEGERS = st.integers(-40, 40) | st.integers(-(2**20), 2**20)
 BLOCKS = st.lists(st.lists(INTEGERS, min_size=1, max_size=30), min_size=1, max_size=6)
@@ -117,3 +119,60 @@ def test_one_bad_release_among_many_is_noticed():
         assert not release.counters.flags.writeable
     with pytest.raises(WireError):
         decode_all([*good[:4], good[4][:-1], *good[5:]], spec)
+
+
+def refused(act):
+    try:
+        act()
+    except ValueError:
+        return True
+    return False
+
+
+@settings(max_examples=400)
+@given(BLOCKS, st.data())
+def test_a_check_refuses_what_decoding_refuses_and_nothing_else(blocks, data):
+    """Of true encodings, of other choices of low_bits, and of both with a part changed."""
+    codes, counts = [], [len(block) for block in blocks]
+    for block in blocks:
+        true = rice.encode(np.array(block, np.int64))
+        low_bits = data.draw(st.sampled_from([true[0]] * 6 + [*range(8)]))
+        small = max(map(abs, block)) < 1 << 10
+        codes.append(written_by_hand(block, low_bits) if small else true)
+    if data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(codes) - 1))
+        low_bits, *parts = codes[place]
+        part = data.draw(st.integers(0, 1))
+        parts[part] = data.draw(st.binary(max_size=len(parts[part]) + 2))
+        codes[place] = (low_bits, *parts)
+    expected = refused(lambda: rice.decode(codes, counts))
+    assert refused(lambda: rice.check(codes, counts)) == expected
+
+
+def test_a_check_refuses_an_integer_out_of_range_and_takes_long_quotients():
+    bits = rice.MOST_LOW_BITS
+    far = (bits, bytes(bits // 8), packed("0" * (1 << 22) + "1"))
+    near = (bits, bytes(bits // 8), packed("0" * ((1 << 22) - 1) + "1"))
+    assert refused(lambda: rice.decode([far], [1]))
+    assert refused(lambda: rice.check([far], [1]))
+    assert not refused(lambda: rice.decode([near], [1]))
+    rice.check([near], [1])
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_releases_are_checked_as_they_are_decoded(data):
+    """Whole releases, with one byte of a body changed behind a checksum that holds."""
+    bitmap = data.draw(st.booleans())
+    privacy = Privacy(epsilon=2.0, unit="key")
+    form = "bitmap" if bitmap else "count"
+    spec = DistinctSpec(privacy=privacy, universe=90, memory=16, release=form)
+    made = encode(spec.start(os_entropy()).release(os_entropy(), WindowId("d", "s", 1, 0, 60)))
+    body = bytearray(made[wire.HEADER_BYTES :])
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    sealed = made[:5] + digest(bytes(body), 8) + body
+
+    def checked():
+        wire.check_all([wire.open_release(bytes(sealed))] * 2, spec)
+
+    assert refused(checked) == refused(lambda: decode_all([bytes(sealed)] * 2, spec))

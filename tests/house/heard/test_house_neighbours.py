@@ -17,7 +17,7 @@ def outside(house, listen, rows):
     house.collector()
     agent = house.agent("dev-1")
     assert agent.ends() == 0
-    house.until(lambda: b'"offline"' in b"".join(ear.on("/status")), "the farewell")
+    house.until(lambda: b'"stopped"' in b"".join(ear.on("/status")), "the farewell")
     house.until(lambda: len(ear.on("/ack")) >= len(house.stored()), "the acknowledgements")
     state = house.folder / "var/agent/dev-1"
     return {
@@ -25,6 +25,7 @@ def outside(house, listen, rows):
         "windows": [peek(payload).windows for payload in ear.on("/release/air")],
         "settings": {peek(payload).fingerprint for payload in ear.on("/release/air")},
         "statuses": [without("session", payload) for payload in ear.on("/status")],
+        "health": lasting(ear.on("/health")),
         "acks": [without("digest", payload) for payload in ear.on("/ack")],
         "ledger": (state / "ledger").read_text(),
         "files": sorted(str(path.relative_to(state)) for path in state.rglob("*")),
@@ -37,6 +38,13 @@ def without(key, payload):
     message = json.loads(payload)
     assert message.pop(key)
     return message
+
+
+def lasting(healths):
+    """What the healths say, but for what is between the clock, the network and the disk."""
+    passing = {"session", "uptime_seconds", "waiting", "written_today_bytes"}
+    found = [json.loads(payload) for payload in healths]
+    return {tuple(item for item in each.items() if item[0] not in passing) for each in found}
 
 
 def said(agent, port):
@@ -52,7 +60,8 @@ def test_one_reading_more_changes_nothing_but_counters(make_house, hourly, liste
     with_it = outside(make_house("with"), listen, sorted([*rows, MORE]))
     assert with_it == without_it
     assert len(without_it["windows"]) == HOURS
-    assert [status["state"] for status in without_it["statuses"]] == ["online", "offline"]
+    assert len(without_it["health"]) == 1
+    assert [status["state"] for status in without_it["statuses"]] == ["online", "stopped"]
     # The negative control: what may differ in public, one hour more, does show.
     longer = outside(make_house("longer"), listen, hourly(HOURS + 1, 3))
     differing = {what for what in longer if longer[what] != without_it[what]}

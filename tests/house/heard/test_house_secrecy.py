@@ -78,5 +78,5 @@ def test_a_marked_reading_is_nowhere_to_be_found(house, hourly, listen):
     ear.say("planted", struct.pack("<d", MARK))
     house.until(lambda: ear.on("planted"), "the planted message")
     kinds = {place.split("/")[4] for place, _ in ear.heard if place != "planted"}
-    assert kinds == {"release", "ack", "status"}
+    assert kinds == {"release", "ack", "status", "health"}
     assert [place for place, payload in ear.heard if holds_the_mark(payload)] == ["planted"]

@@ -4,24 +4,26 @@ import json
 
 import pytest
 
-from pansketch import WindowId, encode, os_entropy
-from pansketch.__main__ import main
+from command.__main__ import main
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, encode, os_entropy
 from pansketch.audit import report
+
+SPEC = HierarchySpec(Domain([Attribute("temp", low=-40, high=60)]), Privacy(1.0), depth=6, k=64)
 
 
 @pytest.fixture
-def release_file(make_spec, tmp_path):
+def release_file(tmp_path):
     window = WindowId("dev-1", "air", 7, 0, 3600)
-    release = make_spec().start(os_entropy()).release(os_entropy(), window)
+    release = SPEC.start(os_entropy()).release(os_entropy(), window)
     file = tmp_path / "7.release"
     file.write_bytes(encode(release))
     return file
 
 
-def test_inspect_says_what_a_release_is(release_file, make_spec, capsys):
+def test_inspect_says_what_a_release_is(release_file, capsys):
     assert main(["inspect", str(release_file)]) == 0
     said = capsys.readouterr().out
-    assert make_spec().fingerprint.hex() in said
+    assert SPEC.fingerprint.hex() in said
     assert "dev-1/air 7: 1970-01-01T00:00:00+00:00 to 1970-01-01T01:00:00+00:00" in said
     assert "draws        2" in said
 

@@ -1,10 +1,12 @@
-"""`pansketch`: looks at what the library makes. The only file of the library that does I/O."""
+"""`pansketch`: inspects a release, audits the promise, plans the sketches of a fleet."""
 
 import argparse
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from command.planning import add_plan
 from pansketch import WireError, __version__, peek
 from pansketch.sketch import WindowId
 
@@ -32,10 +34,15 @@ def main(argv: list[str] | None = None) -> int:
     audit.add_argument("--json", action="store_true", help="the findings as one JSON object")
     audit.add_argument("--plant", metavar="BUG", help="audit the product with this bug in it")
     audit.set_defaults(run=_audit)
-    _add_plan(commands)
+    add_plan(commands)
     options = parser.parse_args(argv)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("pansketch: interrupted", file=sys.stderr)
         return 1
@@ -62,54 +69,6 @@ def _progress(finding: object, done: int, tasks: int) -> None:
         print(f"\raudit: {done} of {tasks} findings", end=end, file=sys.stderr, flush=True)
 
 
-def _add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    plan = commands.add_parser(
-        "plan",
-        help="memory that distinct counting needs for a wanted error, and the error of a memory",
-        description="How many keys must be tracked, and in how many bytes, so that the share of "
-        "keys seen is off by more than ALPHA with probability at most BETA; and what a given "
-        "memory reaches. For Dwork's estimator, OptBern and PPDS, as published and repaired.",
-    )
-    plan.add_argument("--alpha", type=float, default=0.05, help="largest error (0.05)")
-    plan.add_argument("--beta", type=float, default=0.05, help="how often beyond it (0.05)")
-    plan.add_argument(
-        "--epsilon",
-        type=float,
-        nargs="+",
-        default=[0.2, 0.5, 1.0],
-        help="of the state and of the output each; a key pays both (0.2 0.5 1)",
-    )
-    plan.add_argument("--memory", type=int, default=4096, metavar="BYTES", help="(4096)")
-    keys = plan.add_mutually_exclusive_group()
-    keys.add_argument("--universe", type=int, metavar="KEYS", help="keys are numbered below this")
-    keys.add_argument(
-        "--expected-keys", type=int, metavar="KEYS", help="keys are any texts; so many in a window"
-    )
-    plan.add_argument("--json", action="store_true", help="the tables as one JSON object")
-    plan.set_defaults(run=_plan)
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from pansketch import plan_table, plan_text
-
-    wanted = plan_table.Wanted(
-        options.alpha,
-        options.beta,
-        tuple(options.epsilon),
-        options.memory,
-        options.universe,
-        options.expected_keys,
-    )
-    try:
-        answers = plan_table.lines(wanted)
-    except ValueError as error:
-        print(f"pansketch: plan: {error}", file=sys.stderr)
-        return 2
-    text = plan_text.as_json if options.json else plan_text.as_text
-    print(text(wanted, answers))
-    return 0
-
-
 def _inspect(file: Path) -> int:
     try:
         data = file.read_bytes()
@@ -134,7 +93,9 @@ def _described(window: WindowId) -> str:
     if window.end <= window.start:
         return f"{window.device}/{window.stream} {window.sequence}"
     start, end = (datetime.fromtimestamp(t, UTC).isoformat() for t in (window.start, window.end))
-    return f"{window.device}/{window.stream} {window.sequence}: {start} to {end}"
+    clock = {None: "", True: ", clock synchronised", False: ", clock not synchronised"}
+    known = clock[window.clock_synchronised]
+    return f"{window.device}/{window.stream} {window.sequence}: {start} to {end}{known}"
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from command.__main__ import main
 from pansketch import DistinctSpec, Privacy
-from pansketch.__main__ import main
 from pansketch.planning import ESTIMATORS, Budget, error_bound, sample_size
 
 

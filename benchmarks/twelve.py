@@ -1,0 +1,169 @@
+"""Synthetic records of the twelve stations' six attributes, from small private views.
+
+`python -m benchmarks.twelve` sketches, releases and merges as a fleet does, with the views that the
+planner chooses, and prints how far 100,000 synthetic records are from the readings, beside
+generators to compare with; then, for three streams, the distances that the releases alone predict
+over the measured ones (pansketch/generators/fidelity.py).
+"""
+
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks import twelve_picture
+from benchmarks.alone import Watch, main
+from benchmarks.row import Row, at_most
+from benchmarks.six import PILED_UP, STREAMS, FloatArray, Stream
+from benchmarks.twelve_fleet import MEMORY, RECORDS, planned, released, sampled
+from demo.distances import Distances, distances
+from pansketch import (
+    HierarchySpec,
+    Privacy,
+    fidelity,
+    pairwise,
+    privhp,
+)
+from pansketch.privacy import Intrusion
+from pansketch.view_planning import Expected, plan_views
+
+WINDOWS = 49  # of 30 days
+REPEATS = 3
+MOST_PAIR, MOST_W1, MOST_CORRELATION, MOST_SECONDS = 0.08, 0.02, 0.1, 10.0
+FACTOR = 1.5  # that a prediction may be off
+
+Run = tuple[float, Intrusion, int]
+
+
+def run(quick: bool, watch: Watch = iter) -> list[Row]:
+    """The bars at epsilon 1, the table around them, references, and predicted over measured."""
+    repeats = 1 if quick else REPEATS
+    rows = [*_bars(repeats), *_references(repeats)]
+    if not quick:
+        runs: list[Run] = [
+            (epsilon, intrusion, windows)
+            for epsilon in (0.1, 1.0, 10.0)
+            for intrusion in ("silent", "announced")
+            for windows in (1, WINDOWS)
+        ]
+        rows += [_row(_name(each), _of_views(STREAMS[0], *each)) for each in watch(runs)]
+    for stream in watch([*STREAMS, PILED_UP]):
+        for epsilon in (1.0,) if quick else (0.1, 1.0, 10.0):
+            rows += _predictions(stream, epsilon, repeats)
+    return rows
+
+
+def _bars(repeats: int) -> list[Row]:
+    """Epsilon 1 per reading, silent, one window a device."""
+    stream, seconds, found = STREAMS[0], 0.0, []
+    spec = planned(stream, Privacy(1.0))
+    for _ in range(repeats):
+        release = released(stream, spec)
+        begin = perf_counter()
+        records = sampled(pairwise(release))
+        seconds = max(seconds, perf_counter() - begin)
+        found.append(distances(stream.domain, stream.truth, records))
+    note = f"mean of {repeats}; {len(spec.views)} views, {spec.nbytes:,} bytes of state"
+    pair = float(np.mean([each.pairs.mean() for each in found]))
+    worst = float(np.mean([each.marginals.max() for each in found]))
+    apart = float(np.mean([each.correlation for each in found]))
+    return [
+        at_most("epsilon 1: mean pairwise TV", pair, "", MOST_PAIR, note),
+        at_most("epsilon 1: largest W1", worst, "std", MOST_W1, note),
+        at_most("epsilon 1: largest correlation error", apart, "", MOST_CORRELATION, note),
+        at_most("epsilon 1: 100,000 records", seconds, "s", MOST_SECONDS, "slowest run"),
+    ]
+
+
+def _references(repeats: int) -> list[Row]:
+    """What to compare with, from no data at all to the readings themselves."""
+    stream, privacy = STREAMS[0], Privacy(1.0)
+    generator, truth = np.random.default_rng(0), stream.truth
+    units = generator.random((RECORDS, stream.domain.dimension))
+    alone = plan_views(
+        stream.domain,
+        privacy,
+        MEMORY,
+        Expected(len(truth) // 12, 12),
+        [(name,) for name in stream.domain.names],
+    ).spec
+    joint = HierarchySpec(stream.domain, privacy, fanout=4)
+    return [
+        _row("uniform records", [_off(stream, stream.domain.from_unit(units))]),
+        _row(
+            "resampled readings",
+            [_off(stream, truth[generator.integers(len(truth), size=RECORDS)])],
+        ),
+        _row(
+            "one joint hierarchy",
+            [_off(stream, sampled(privhp(released(stream, joint)))) for _ in range(repeats)],
+        ),
+        _row(
+            "independent attributes",
+            [_off(stream, sampled(pairwise(released(stream, alone)))) for _ in range(repeats)],
+        ),
+    ]
+
+
+def _off(stream: Stream, records: FloatArray) -> Distances:
+    return distances(stream.domain, stream.truth, records)
+
+
+def _of_views(
+    stream: Stream, epsilon: float, intrusion: Intrusion, windows: int
+) -> list[Distances]:
+    spec = planned(stream, Privacy(epsilon, intrusion=intrusion), windows)
+    return [_off(stream, sampled(pairwise(released(stream, spec, windows))))]
+
+
+def _name(run: Run) -> str:
+    epsilon, intrusion, windows = run
+    return f"epsilon {epsilon:g}, {intrusion}, {windows} window{'s' * (windows > 1)} a device"
+
+
+def _row(name: str, found: Sequence[Distances]) -> Row:
+    """Mean pairwise TV as the value, the others beside it."""
+    detail = {
+        "pair": float(np.mean([each.pairs.mean() for each in found])),
+        "worst_pair": float(np.mean([each.pairs.max() for each in found])),
+        "w1": float(np.mean([each.marginals.mean() for each in found])),
+        "worst_w1": float(np.mean([each.marginals.max() for each in found])),
+        "correlation": float(np.mean([each.correlation for each in found])),
+    }
+    note = (
+        f"worst pair {detail['worst_pair']:.3f}; W1/std mean {detail['w1']:.4f}, "
+        f"worst {detail['worst_w1']:.4f}; correlations {detail['correlation']:.3f}"
+    )
+    return Row(name, detail["pair"], "mean TV", note=note, detail=detail)
+
+
+def _predictions(stream: Stream, epsilon: float, repeats: int) -> list[Row]:
+    """Predicted over measured, for means over attributes, pairs and as many releases."""
+    spec = planned(stream, Privacy(epsilon))
+    measured, predicted = np.zeros(3), np.zeros(3)
+    for _ in range(repeats):
+        release = released(stream, spec)
+        off = _off(stream, sampled(pairwise(release)))
+        told = fidelity([release], RECORDS)
+        alone = float(np.mean(list(told.marginals.values())))
+        measured += [off.pairs.mean(), off.marginals.mean(), off.correlation]
+        predicted += [told.pair, alone, told.correlation]
+    rows = []
+    for kind, there, said in zip(
+        ("mean pairwise TV", "mean marginal distance", "correlation error"),
+        (measured / repeats).tolist(),
+        (predicted / repeats).tolist(),
+        strict=True,
+    ):
+        name = f"{stream.name}, epsilon {epsilon:g}: predicted {kind}"
+        note, detail = f"{said:.4f} over {there:.4f}", {"predicted": said, "measured": there}
+        barred = epsilon == 1 and stream is not PILED_UP
+        meets = 1 / FACTOR <= said / there <= FACTOR if barred else None
+        bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if barred else ""
+        rows.append(Row(name, said / there, "x measured", bar, meets, note, detail))
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main("twelve", __doc__, run, twelve_picture.draw, None))

@@ -1,0 +1,1 @@
+"""A fleet under faults: nothing lost, nothing counted twice."""

@@ -1,0 +1,133 @@
+"""The broker of a run: a real mosquitto, with what can be done to it."""
+
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chaos.programs import END_SECONDS, Program
+from chaos.site import COLLECTOR, FLEET, ROOT, VANDAL, Site
+
+POLL_SECONDS = 0.05
+RUNNING = "running\n"
+
+CONFIG = """\
+user root
+persistence true
+persistence_location {folder}/
+autosave_interval 3
+max_inflight_messages {inflight}
+max_queued_messages {queued}
+message_size_limit {most_bytes}
+max_keepalive 300
+set_tcp_nodelay true
+log_dest stderr
+log_type error
+log_type warning
+log_type information
+connection_messages false
+allow_anonymous false
+password_file {folder}/passwords
+acl_file {folder}/acl
+listener {port} 127.0.0.1
+listener {tls_port} 127.0.0.1
+cafile {folder}/ca.crt
+certfile {folder}/{certificate}.crt
+keyfile {folder}/{certificate}.key
+tls_version tlsv1.2
+"""
+VANDAL_ACL = f"\nuser {VANDAL}\ntopic write pansketch/v1/{FLEET}/#\n"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the broker lets wait, and the longest message."""
+
+    inflight: int = 256
+    queued: int = 20_000
+    most_bytes: int = 4 * 2**20
+    certificate: str = "broker"
+
+
+TINY = Limits(inflight=1, queued=2)
+SMALL = Limits(most_bytes=64)
+
+
+def mosquitto() -> str | None:
+    """Where it is on this host."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Broker:
+    """One mosquitto on two fixed ports, `port` and, for TLS, `tls_port`."""
+
+    def __init__(self, site: Site, program: str, users: Sequence[str]) -> None:
+        self._site, self._folder = site, site.folder / "broker"
+        self._users = [*users, COLLECTOR, VANDAL]
+        self.port, self.tls_port = free_port(), free_port()
+        self._config = self._folder / "mosquitto.conf"
+        self.program = Program("broker", [program, "-c", str(self._config)], site.folder, {})
+        acl = (ROOT / "deploy" / "mosquitto" / "acl").read_text().replace("FLEET", FLEET)
+        self._put("acl", acl + VANDAL_ACL)
+        self._put_passwords(wrong=False)
+        self._configure(Limits())
+
+    def start(self) -> None:
+        """It listens, and bears signals, when this returns, unless it has ended."""
+        started = self._said(RUNNING)
+        self.program.start()
+        until = time.monotonic() + END_SECONDS
+        while self._said(RUNNING) == started and self.program.running and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+
+    def empty(self) -> None:
+        """Takes away what it has saved; it must not run."""
+        (self._folder / "mosquitto.db").unlink(missing_ok=True)
+
+    def limit(self, limits: Limits) -> None:
+        """Restarts it with these."""
+        self.program.end(signal.SIGTERM)
+        self._configure(limits)
+        self.start()
+
+    def expire(self, expired: bool) -> None:
+        """Restarts it with the expired certificate, or with the good one."""
+        name = "broker-expired" if expired else "broker"
+        self.limit(replace(Limits(), certificate=name))
+
+    def change_passwords(self, wrong: bool) -> None:
+        """From now on, for whoever connects."""
+        self._put_passwords(wrong)
+        self.program.signal(signal.SIGHUP)
+
+    def _configure(self, limits: Limits) -> None:
+        text = CONFIG.format(
+            folder=self._folder,
+            port=self.port,
+            tls_port=self.tls_port,
+            inflight=limits.inflight,
+            queued=limits.queued,
+            most_bytes=limits.most_bytes,
+            certificate=limits.certificate,
+        )
+        self._put("mosquitto.conf", text)
+
+    def _put_passwords(self, wrong: bool) -> None:
+        self._put("passwords", self._site.passwords(self._users, wrong))
+
+    def _put(self, name: str, text: str) -> None:
+        path = self._folder / name
+        path.write_text(text)
+        path.chmod(0o600)
+
+    def _said(self, what: str) -> int:
+        log = self.program.log
+        return log.read_text(errors="replace").count(what) if log.exists() else 0

@@ -1,0 +1,256 @@
+"""Each kind of fault as something that is done to a house, and undone before it returns."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from chaos import damage, site
+from chaos.broker import SMALL, TINY, Limits
+from chaos.faults import Fault
+from chaos.house import COLLECTOR, House
+from chaos.programs import Program
+
+COMMIT_SECONDS = 4.0
+TRUNCATED_SECONDS = 2.5
+CONNECT_SECONDS = 8.0
+MOST_CUT_BYTES = 600
+HELD = """
+import sqlite3, sys, time
+database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=10)
+database.execute("BEGIN IMMEDIATE")
+time.sleep(float(sys.argv[2]))
+"""
+
+Act = Callable[[House, Fault], None]
+
+
+def inject(house: House, fault: Fault) -> None:
+    """Does it, waits as long as it lasts, and undoes it; after other faults of the same lane."""
+    ACTS[fault.kind](house, fault)
+
+
+def _away(house: House, program: Program, number: int, seconds: float, group: bool = False) -> None:
+    """Ends a program, and starts it again later."""
+    with program.lane:
+        program.end(number, group)
+        house.pause(seconds)
+        program.start()
+
+
+def _agent_killed(house: House, fault: Fault) -> None:
+    _away(house, house.agents[fault.target], signal.SIGKILL, fault.seconds)
+
+
+def _agent_restarted(house: House, fault: Fault) -> None:
+    _away(house, house.agents[fault.target], signal.SIGTERM, fault.seconds)
+
+
+def _damaged(do: Callable[..., damage.Damage]) -> Act:
+    def act(house: House, fault: Fault) -> None:
+        agent = house.agents[fault.target]
+        with _offline(house, fault), agent.lane:
+            agent.end(signal.SIGKILL)
+            done = do(house.outbox(fault.target), fault.draw)
+            house.marks.note_damage(fault.target, done.cost)
+            agent.start()
+
+    return act
+
+
+@contextmanager
+def _offline(house: House, fault: Fault) -> Iterator[None]:
+    """The link is cut for as long as the fault lasts, and then until the end of what is inside."""
+    link = house.links[fault.target]
+    with house.lane(f"link {fault.target}"):
+        link.cut()
+        try:
+            house.pause(fault.seconds)
+            yield
+        finally:
+            link.mend()
+
+
+def _link_cut(house: House, fault: Fault) -> None:
+    with _offline(house, fault):
+        pass
+
+
+def _link(change: Callable[[House, Fault], None], least_seconds: float = 0.0) -> Act:
+    def act(house: House, fault: Fault) -> None:
+        with house.lane(f"link {fault.target}"):
+            change(house, fault)
+            try:
+                house.pause(max(fault.seconds, least_seconds))
+            finally:
+                house.links[fault.target].mend()
+
+    return act
+
+
+def _disk_full(house: House, fault: Fault) -> None:
+    target = COLLECTOR if fault.kind == "collector-disk-full" else fault.target
+    with house.lane(f"disk {target}"):
+        house.disks[target].fill()
+        try:
+            house.pause(fault.seconds)
+        finally:
+            house.disks[target].free()
+
+
+def _clock(ahead_seconds: Callable[[float], float]) -> Act:
+    def act(house: House, fault: Fault) -> None:
+        clock = house.clocks[fault.target]
+        with house.lane(f"clock {fault.target}"):
+            clock.set(ahead_seconds(fault.draw))
+            try:
+                house.pause(fault.seconds)
+            finally:
+                clock.set(0)
+
+    return act
+
+
+def _collector_killed(house: House, fault: Fault) -> None:
+    group = fault.kind == "collector-group-killed"
+    _away(house, house.collector, signal.SIGKILL, fault.seconds, group)
+
+
+def _collector_killed_in_commit(house: House, fault: Fault) -> None:
+    log = house.site.database.with_name(house.site.database.name + "-wal")
+    with house.collector.lane:
+        before, until = _written(log), time.monotonic() + COMMIT_SECONDS
+        while _written(log) == before and time.monotonic() < until:
+            house.pause(0.0005)
+        _away(house, house.collector, signal.SIGKILL, fault.seconds)
+
+
+def _written(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _collector_restarted(house: House, fault: Fault) -> None:
+    _away(house, house.collector, signal.SIGTERM, fault.seconds)
+
+
+def _collector_misconfigured(house: House, fault: Fault) -> None:
+    with house.collector.lane:
+        house.collector.end(signal.SIGTERM)
+        house.collector.command = site.collector_command(house.other_config)
+        house.collector.start()
+        try:
+            until = time.monotonic() + CONNECT_SECONDS
+            while not house.collector_is_there() and time.monotonic() < until:
+                house.pause(0.1)
+            house.pause(fault.seconds)
+        finally:
+            house.collector.end(signal.SIGTERM)
+            house.collector.command = site.collector_command(house.config)
+            house.collector.start()
+
+
+def _database_locked(house: House, fault: Fault) -> None:
+    words = [sys.executable, "-c", HELD, str(house.site.database), str(fault.seconds)]
+    with house.lane("database"):
+        holder = house.add_helper(Program("holder", words, house.site.folder, {}))
+        holder.start()
+        holder.wanted = False
+        until = time.monotonic() + fault.seconds + COMMIT_SECONDS
+        while holder.running and time.monotonic() < until:
+            house.pause(0.05)
+        holder.end(signal.SIGKILL)
+
+
+def _broker_killed(house: House, fault: Fault) -> None:
+    broker = house.broker
+    with broker.program.lane:
+        number = signal.SIGTERM if fault.kind == "broker-restarted" else signal.SIGKILL
+        broker.program.end(number)
+        if fault.kind == "broker-emptied":
+            broker.empty()
+        house.pause(fault.seconds)
+        broker.start()
+
+
+def _broker_limited(house: House, fault: Fault) -> None:
+    with house.broker.program.lane:
+        house.broker.limit(SMALL if fault.kind == "broker-small" else TINY)
+        try:
+            house.pause(fault.seconds)
+        finally:
+            house.broker.limit(Limits())
+
+
+def _certificate_expired(house: House, fault: Fault) -> None:
+    with house.broker.program.lane:
+        house.broker.expire(True)
+        try:
+            house.pause(fault.seconds)
+        finally:
+            house.broker.expire(False)
+
+
+def _password_changed(house: House, fault: Fault) -> None:
+    with house.broker.program.lane:
+        house.broker.change_passwords(wrong=True)
+        for link in house.links.values():
+            link.reset()
+        try:
+            house.pause(fault.seconds)
+        finally:
+            house.broker.change_passwords(wrong=False)
+
+
+def _repeated(house: House, fault: Fault) -> None:
+    made = {name: next(iter(each.values())) for name, each in house.witness.made().items()}
+    house.vandal.repeat(made, house.names, fault.draw)
+
+
+def _cut_bytes(fault: Fault) -> int:
+    return 1 + int(fault.draw * MOST_CUT_BYTES)
+
+
+ACTS: Mapping[str, Act] = {
+    "agent-killed": _agent_killed,
+    "agent-restarted": _agent_restarted,
+    "segment-torn": _damaged(damage.tear),
+    "segment-flipped": _damaged(damage.flip),
+    "outbox-capped": _link_cut,
+    "device-disk-full": _disk_full,
+    "clock-forward": _clock(lambda draw: 5 + 45 * draw),
+    "clock-back": _clock(lambda draw: -5 - 45 * draw),
+    "clock-1970": _clock(lambda draw: 1e6 * draw - time.time()),
+    "clock-far-ahead": _clock(lambda draw: 36_000 * (1 + draw)),
+    "link-cut": _link_cut,
+    "link-silent": _link(lambda house, fault: house.links[fault.target].silence("up", "down")),
+    "link-deaf-up": _link(lambda house, fault: house.links[fault.target].silence("up")),
+    "link-deaf-down": _link(lambda house, fault: house.links[fault.target].silence("down")),
+    "link-slow": _link(lambda house, fault: house.links[fault.target].slow(0.2 + 1.8 * fault.draw)),
+    "link-truncated": _link(
+        lambda house, fault: house.links[fault.target].truncate(_cut_bytes(fault)),
+        TRUNCATED_SECONDS,
+    ),
+    "link-reset": _link(lambda house, fault: house.links[fault.target].reset()),
+    "collector-killed": _collector_killed,
+    "collector-group-killed": _collector_killed,
+    "collector-killed-in-commit": _collector_killed_in_commit,
+    "collector-restarted": _collector_restarted,
+    "collector-misconfigured": _collector_misconfigured,
+    "database-locked": _database_locked,
+    "collector-disk-full": _disk_full,
+    "broker-killed": _broker_killed,
+    "broker-emptied": _broker_killed,
+    "broker-restarted": _broker_killed,
+    "broker-limited": _broker_limited,
+    "broker-small": _broker_limited,
+    "password-changed": _password_changed,
+    "certificate-expired": _certificate_expired,
+    "garbage": lambda house, fault: house.vandal.garbage(house.names, fault.draw),
+    "oversize": lambda house, fault: house.vandal.oversize(house.names, fault.draw),
+    "repeated": _repeated,
+}

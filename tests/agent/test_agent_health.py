@@ -1,0 +1,340 @@
+"""What a device says of its own health: counts, ages and its clock, on a public schedule."""
+
+import threading
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from agent.assembly import Workshop
+from agent.clock import Clock, clock_is_synchronised
+from agent.health import INTERVAL_SECONDS, Reports, Vitals
+from agent.ledger import Ledger
+from agent.outbox import Key, Outbox, OutboxFullError
+from agent.records import scan, waiting_in
+from agent.wear import DAY_SECONDS, written_daily
+from fleet.messages import Health
+from fleet.profiles import DEFAULT_OUTBOX
+from pansketch import WindowId, __version__, encode, os_entropy, peek
+
+HOUR = 3600
+NOW = 1_704_067_200 + 12 * HOUR  # noon on 2024-01-01
+LIVE = "{type: stdin}"
+
+
+class Bench:
+    """The parts of an agent that its health looks at, on disk, and clocks that a test sets."""
+
+    def __init__(self, device, folder, capacity=10**6, source=LIVE):
+        self.wall, self.up, self.synchronised = float(NOW), 500.0, True
+        self.config = device.configure(source=source)
+        self.ledger = Ledger(folder / "state")
+        self.outbox = Outbox(folder / "state/outbox", capacity)
+        self.vitals = Vitals(self.config, "s1", self.clock, self.ledger, self.outbox)
+
+    @property
+    def clock(self):
+        return Clock(lambda: self.wall, lambda: self.up, lambda *_: True, lambda: self.synchronised)
+
+    def put(self, sequence, stream="air", hours_ago=None):
+        """Puts an honest release, whose window ended so long ago; returns its bytes."""
+        end = NOW - HOUR * (10 - sequence if hours_ago is None else hours_ago)
+        window = WindowId("dev-1", stream, sequence, end - HOUR, end)
+        rng = os_entropy()
+        payload = encode(self.config.streams[0].spec.start(rng).release(rng, window))
+        self.outbox.put(Key(sequence, stream), payload)
+        return payload
+
+    def debit(self, count):
+        until = self.ledger.spent("air").until or NOW
+        for start in range(until, until + count * HOUR, HOUR):
+            self.ledger.debit("air", start, start + HOUR, 10)
+
+
+@pytest.fixture
+def made(device, tmp_path):
+    with ExitStack() as ends:
+
+        def make(**settings):
+            bench = Bench(device, tmp_path, **settings)
+            ends.enter_context(bench.ledger)
+            return bench
+
+        yield make
+
+
+def test_a_device_that_has_just_started_is_well(made):
+    bench = made()
+    bench.up += 61.9
+    assert bench.vitals.taken() == Health("s1", __version__, 61, True, 0, None, 0, 0, 0)
+
+
+@pytest.mark.parametrize("known", [True, False, None])
+def test_the_clock_is_asked_each_time(made, known):
+    bench = made()
+    bench.synchronised = known
+    assert bench.vitals.taken().clock_synchronised is known
+
+
+def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
+    """Of all streams, from the end of its window, by the clock of now."""
+    bench = made()
+    for sequence in (1, 2, 3):
+        bench.put(sequence)
+    bench.put(1, "water", hours_ago=20)
+    taken = bench.vitals.taken()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (4, 20 * HOUR)
+    bench.outbox.forget(Key(1, "water"))
+    bench.wall += 5.9
+    assert bench.vitals.taken().oldest_waiting_seconds == 9 * HOUR + 5
+    bench.outbox.forget(Key(1, "air"))
+    assert bench.vitals.taken().oldest_waiting_seconds == 8 * HOUR + 5
+    bench.wall = 0.0  # A board without a clock has started again: nobody can tell.
+    taken = bench.vitals.taken()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
+
+
+def test_the_windows_of_a_replay_have_no_age(made):
+    """They bear the times of a file, years ago."""
+    bench = made(source="{type: replay, path: rows.csv}")
+    bench.put(1)
+    bench.put(2, "removed-from-the-configuration", hours_ago=2)
+    taken = bench.vitals.taken()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (2, 2 * HOUR)
+
+
+def test_a_release_of_a_later_version_only_counts(made):
+    """After a downgrade the outbox may hold what this version cannot read."""
+    bench = made()
+    payload = bytearray(bench.put(1))
+    bench.outbox.forget(Key(1, "air"))
+    payload[4] = 3
+    bench.outbox.put(Key(1, "air"), bytes(payload))
+    taken = bench.vitals.taken()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (1, None)
+
+
+def test_dropped_and_set_aside_are_counted(made):
+    bench = made(capacity=4000)
+    size = len(bench.put(1))
+    for sequence in range(2, 99):
+        if bench.outbox.has_room(2 * size):
+            bench.put(sequence)
+    with pytest.raises(OutboxFullError):
+        bench.outbox.put(Key(99, "air"), bytes(4000))
+    first, second = bench.outbox.waiting()[:2]
+    bench.outbox.refuse(first)
+    assert bench.vitals.taken().dropped == bench.outbox.dropped == 1
+    assert bench.vitals.taken().set_aside == 1
+    (segment,) = [p for p in bench.outbox.folder.glob("*.segment") if second.filename in names(p)]
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    Outbox(bench.outbox.folder, 4000)
+    assert bench.vitals.taken().set_aside == 2
+    for path in (*bench.outbox.folder.glob("*.bad"), *bench.outbox.folder.glob("refused/*")):
+        path.unlink()
+    assert bench.vitals.taken().set_aside == 0
+
+
+def names(segment):
+    return [key.filename for key in waiting_in(scan(segment.read_bytes()))]
+
+
+def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
+    bench = made()
+    each = written_daily(bench.config.streams[0], DEFAULT_OUTBOX) / 24
+    bench.debit(3)
+    assert bench.vitals.taken().written_today_bytes == 3 * each
+    bench.wall += DAY_SECONDS
+    assert bench.vitals.taken().written_today_bytes == 0
+    bench.debit(2)
+    assert bench.vitals.taken().written_today_bytes == 2 * each
+
+
+def test_looking_changes_nothing(made):
+    bench = made()
+    payload = bench.put(1)
+    before = {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()}
+    for _ in range(3):
+        bench.vitals.taken()
+    assert {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()} == before
+    assert bench.outbox.read(Key(1, "air")) == payload
+
+
+def said_at(reports, said, seconds):
+    """The moments, of these, at which a health was said."""
+    moments = []
+    for now in seconds:
+        before = len(said)
+        reports.step(float(now))
+        moments += [now] * (len(said) - before)
+    return moments
+
+
+def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made):
+    bench, said = made(), []
+
+    def say(health):
+        said.append(health)
+        return len(said)
+
+    reports = Reports("dev-1", bench.vitals, say)
+    reports.connected(1000.0)
+    assert len(said) == 1
+    moments = said_at(reports, said, range(1000, 2000))
+    assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
+    assert len(moments) in (16, 17)
+    # Another run, another connection, and whatever waits in the outbox: the same second.
+    bench.put(1)
+    again = Reports("dev-1", bench.vitals, say)
+    again.connected(3017.0)
+    later = said_at(again, said, range(3017, 4000))
+    assert {moment % 60 for moment in later} == {moment % 60 for moment in moments}
+    seconds = set()
+    for number in range(40):
+        other = Reports(f"dev-{number}", bench.vitals, say)
+        other.connected(0.0)
+        seconds.update(moment % 60 for moment in said_at(other, said, range(1, 121)))
+    assert len(seconds) > 15, "devices speak at different seconds"
+
+
+def test_its_own_message_is_told_from_those_of_releases(made):
+    numbers = iter((7, 9))
+    reports = Reports("dev-1", made().vitals, lambda health: next(numbers))
+    assert not reports.is_own(7)
+    reports.connected(0.0)
+    assert reports.is_own(7)
+    reports.connected(1.0)
+    assert (reports.is_own(7), reports.is_own(9)) == (False, True)
+
+
+def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
+    device.configure(broker.url, source=LIVE)
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: collector.healths, "the first health")
+        assert agent.stop() == 0, agent.said
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
+    assert len(collector.healths) == 2
+    for retained, health in collector.healths:
+        assert not retained
+        assert health.session == collector.statuses[-1].session
+        assert (health.version, health.waiting, health.dropped) == (__version__, 0, 0)
+    with peer(broker.url) as late:
+        until(lambda: late.statuses, "the retained status")
+        assert late.healths == []
+
+
+def test_the_health_of_an_agent_whose_collector_is_away(device, broker, peer, until):
+    device.configure(broker.url)
+    agent = device.start("run", "--drain", "0")
+    assert agent.ends() == 1
+    (device.state / "outbox/refused").mkdir()
+    (device.state / "outbox/refused/x").write_bytes(b"x")
+    with peer(broker.url, answer=lambda payload, ack: None) as deaf:
+        agent = device.start("run")
+        until(lambda: deaf.healths, "the first health")
+        agent.stop()
+    health = deaf.healths[0][1]
+    assert (health.waiting, health.set_aside) == (5, 1)
+    assert health.oldest_waiting_seconds is None
+
+
+class Host:
+    """A live stream whose clocks a test sets."""
+
+    def __init__(self, device, known):
+        self.device, self.wall, self.up, self.known = device, float(NOW), 0.0, known
+        self.asked = []
+        self.config = device.configure(source=LIVE)
+
+    def synchronised(self):
+        self.asked.append(self.wall)
+        return self.known
+
+    def run(self, steps):
+        """Steps of (seconds that pass, by how much the clock is set, what it then says)."""
+        clock = Clock(lambda: self.wall, lambda: self.up, lambda *_: True, self.synchronised)
+        with Ledger(self.device.state) as ledger:
+            outbox = Outbox(self.device.state / "outbox", 10**7)
+            shop = Workshop("dev-1", ledger, outbox, clock, threading.Event(), False, None)
+            work = shop.assemble(self.config.streams[0], os_entropy())
+            work.tick(clock)
+            for seconds, jump, self.known in steps:
+                self.up, self.wall = self.up + seconds, self.wall + seconds + jump
+                work.tick(clock)
+            assert work.failure == ""
+            outbox.close()
+        return [w.clock_synchronised for w in windows_in(self.device)]
+
+
+def windows_in(device):
+    return [peek(payload).windows[0] for payload in device.releases().values()]
+
+
+@pytest.mark.parametrize("known", [True, False, None])
+def test_a_release_says_what_the_clock_said_when_its_window_closed(device, known):
+    host = Host(device, known)
+    assert host.run([(HOUR, 0, known)] * 4) == [known] * 4
+    assert len(host.asked) == 4, "once a window, and never between"
+
+
+def test_each_window_has_its_own(device):
+    host = Host(device, None)
+    steps = [(HOUR, 0, known) for known in (False, False, True, True, None)]
+    assert host.run(steps) == [False, False, True, True, None]
+
+
+def test_windows_by_elapsed_time_do_not_count_as_synchronised(device):
+    """The clock may be right by now, but these labels are not its own."""
+    host = Host(device, True)
+    steps = [(HOUR, 0, True), (HOUR, -30 * DAY_SECONDS, True), (HOUR, 0, True)]
+    assert host.run(steps) == [True, False, False]
+
+
+def test_a_replay_says_nothing_of_the_clock(device):
+    """Its windows bear the times of its file."""
+    device.configure()
+    device.start("run", "--drain", "0").ends()
+    assert [w.clock_synchronised for w in windows_in(device)] == [None] * 5
+
+
+def test_an_agent_on_this_host_says_what_the_kernel_says(device, broker, peer, until):
+    device.configure(broker.url, source=LIVE, window="1s")
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: collector.releases and collector.healths, "a release and a health")
+        assert agent.stop() == 0, agent.said
+    known = clock_is_synchronised()
+    assert collector.windows()[0].clock_synchronised is known
+    assert collector.healths[0][1].clock_synchronised is known
+
+
+@pytest.mark.parametrize("form", ["a file each", "a segment"])
+def test_bytes_of_the_first_version_go_out_as_they_are(
+    device, broker, peer, release_of, as_version_1, form
+):
+    """From an outbox that an earlier agent left."""
+    config = device.configure(broker.url)
+    folder = device.state / "outbox"
+    with Ledger(device.state) as ledger:
+        ledger.debit("air", 3600, 7200, 1)
+        ledger.debit("air", 7200, 10800, 1)
+    old = [as_version_1(release_of(config, sequence)) for sequence in (1, 2)]
+    if form == "a segment":
+        outbox = Outbox(folder, 10**6)
+        for sequence, payload in enumerate(old, 1):
+            outbox.put(Key(sequence, "air"), payload)
+        outbox.close()
+    else:
+        folder.mkdir()
+        for sequence, payload in enumerate(old, 1):
+            (folder / Key(sequence, "air").filename).write_bytes(payload)
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        assert agent.ends() == 0, agent.said
+    assert collector.releases[:2] == old
+    assert [peek(payload).version for payload in collector.releases] == [1, 1, 2, 2, 2, 2, 2]
+    assert device.outbox() == []
+    assert not (folder / "damaged").exists()
