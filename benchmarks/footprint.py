@@ -1,12 +1,22 @@
 """The agent's resident memory and start, each measured in a process of its own."""
 
+import os
+import re
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 from benchmarks.row import Row, at_most
-from demo.fleet import ROOT
+from demo.fleet import CONFIG, ROOT
+from fleet.config import load
 
 RESIDENT_MIB, GROWTH_MIB = 48, 0.5
+MIB = 2**20
+WINDOWS_OFFLINE, OFFLINE_WINDOW = 1000, "35h"  # of the 35,064 hours that a station has
+OFFLINE_SECONDS = 120.0
 
 RESIDENT = """
 def resident():
@@ -29,22 +39,28 @@ print(seconds, resident())
 ABSORBS = f"""
 import agent.__main__
 import numpy as np
+from time import process_time
 from agent.sources.replay import BLOCK_ROWS
 from fleet.config import load
 from pansketch import os_entropy
 {RESIDENT}
 sketch = load("config.yaml", "agent", {{}}).streams[0].spec.start(os_entropy())
 started = resident()
-rows, steps = np.zeros((BLOCK_ROWS, 2)), np.arange(BLOCK_ROWS, dtype=float)
-sizes, absorbed = [], 0
+attributes = sketch._spec.domain.attributes
+rows, steps = np.zeros((BLOCK_ROWS, len(attributes))), np.arange(BLOCK_ROWS, dtype=float)
+sizes, absorbed, busy = [], 0, 0.0
 while absorbed < 1_000_000:
-    for column, (low, span, turn) in enumerate([(-40, 100, 0.6180339887), (0, 1000, 0.7548776662)]):
+    for column, attribute in enumerate(attributes):
+        span = attribute.highest - attribute.origin
+        turn = 0.6180339887 ** (1 + column)
         np.multiply(np.modf((steps + absorbed) * turn)[0], span, out=rows[:, column])
-        rows[:, column] += low
+        rows[:, column] += attribute.origin
+    before = process_time()
     sketch.update_many(rows)
+    busy += process_time() - before
     absorbed += BLOCK_ROWS
     sizes.append(resident())
-print(started, sizes[len(sizes) // 10], sizes[-1], max(sizes))
+print(started, sizes[len(sizes) // 10], sizes[-1], max(sizes), busy * 1_000_000 / absorbed)
 """
 
 
@@ -57,7 +73,7 @@ def run(quick: bool) -> list[Row]:
     ((bare,),) = _runs(BARE, 1)
     ((dependencies,),) = _runs(DEPENDENCIES, 1)
     imports = _runs(IMPORTS, repeats)
-    started, early, late, most = _runs(ABSORBS, 1)[0]
+    started, early, late, most, busy = _runs(ABSORBS, 1)[0]
     return [
         Row("bare Python", bare, "MiB"),
         Row("with the agent's dependencies", dependencies, "MiB"),
@@ -67,8 +83,58 @@ def run(quick: bool) -> list[Row]:
         at_most(
             "growth from 100,000 to a million readings", late - early, "MiB", GROWTH_MIB, "flat"
         ),
+        Row("a million readings of the default configuration", busy, "CPU s"),
         Row("import of the agent", min(run[0] for run in imports), "s"),
+        _offline(),
     ]
+
+
+def _offline() -> Row:
+    """A real agent that never reaches a broker and keeps a thousand windows for later."""
+    profile = load(CONFIG, "agent", {}).profile
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        text = CONFIG.read_text(encoding="utf-8").replace("data/", f"{ROOT}/data/")
+        config.write_text(text.replace("window: 30d", f"window: {OFFLINE_WINDOW}"), "utf-8")
+        waiting, most = _kept_offline(config, Path(folder))
+    if waiting < WINDOWS_OFFLINE:
+        raise MeasurementFailed(f"footprint: the outbox kept {waiting} releases")
+    allowed = profile.process_memory_bytes / MIB
+    note = f"{waiting:,} releases in the outbox; process_memory of {profile.name}"
+    return at_most("offline for a thousand windows, highest", most, "MiB", allowed, note)
+
+
+def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
+    """(releases in the outbox at the end, highest resident memory in MiB) of an agent."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        # A port on which nothing accepts: the connection is made and never answered.
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        environment = {**os.environ, "BROKER": address, "VAR": str(folder / "var")}
+        words = [sys.executable, "-m", "agent", "run", "--drain", "0", "--config", str(config)]
+        with (folder / "said").open("w+", encoding="utf-8") as log:
+            process = subprocess.Popen(words, cwd=ROOT, env=environment, stderr=log)
+            most, ends = 0.0, time.monotonic() + OFFLINE_SECONDS
+            while process.poll() is None:
+                if time.monotonic() > ends:
+                    process.kill()
+                most = max(most, _highest(process.pid))
+                time.sleep(0.05)
+            log.seek(0)
+            said = log.read()
+    found = re.search(r"\(releases: (\d+)\)\s*$", said)
+    if found is None:
+        raise MeasurementFailed(f"footprint: the agent ended otherwise: {said[-200:]}")
+    return int(found[1]), most
+
+
+def _highest(pid: int) -> float:
+    """The highest resident memory of a process so far, in MiB; 0 when it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    found = re.search(r"VmHWM:\s+(\d+)", status)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def _runs(program: str, repeats: int) -> list[list[float]]:

@@ -1,14 +1,21 @@
 """Places that Python has freed and not overwritten.
 
-It keeps them, values and all, for the next objects of their size: be the next ones. Texts beyond
-LARGEST_BYTES come from the C library, whose freed places nobody can ask for.
+It keeps them, values and all, for the next objects of their size: be the next ones. Objects of one
+size lie in pools, and a freed place comes after all free places of the pools before its own, so
+more than a pool's worth of each size is needed. Texts beyond LARGEST_BYTES come from the C library,
+whose freed places nobody can ask for.
 """
 
 FLOATS = 1024
-OF_EACH_SIZE = 32
+POOL_BYTES = 16384
+POOLS = 2
 STEP_BYTES, LARGEST_BYTES = 16, 512
 _HEADER_BYTES = 33  # of a bytes object; with it each of these fills its place to the last byte
-_LENGTHS = tuple(size - _HEADER_BYTES for size in range(48, LARGEST_BYTES + 1, STEP_BYTES))
+_LENGTHS = tuple(
+    size - _HEADER_BYTES
+    for size in range(48, LARGEST_BYTES + 1, STEP_BYTES)
+    for _ in range(POOLS * POOL_BYTES // size)
+)
 
 
 def overwrite_freed_floats() -> None:
@@ -18,4 +25,4 @@ def overwrite_freed_floats() -> None:
 
 def overwrite_freed_texts() -> None:
     """What short texts, bytes and longer integers leave."""
-    _ = [bytes(length) for length in _LENGTHS for _ in range(OF_EACH_SIZE)]
+    _ = [*map(bytes, _LENGTHS)]

@@ -49,9 +49,11 @@ def weighted_points(model: M2MModel) -> WeightedPoints:
 
 def _as_given(model: M2MModel) -> FloatArray:
     """The training's points; of an attribute with a step, the nearest multiples of it."""
+    lattices = [attribute.lattice for attribute in model.spec.domain.attributes]
+    if all(lattice is None for lattice in lattices):
+        return model.rows
     points = model.rows.copy()
-    for place, attribute in enumerate(model.spec.domain.attributes):
-        if attribute.lattice is not None:
-            numbers = attribute.lattice.nearest(points[:, place])
-            points[:, place] = attribute.lattice.points(numbers)
+    for place, lattice in enumerate(lattices):
+        if lattice is not None:
+            points[:, place] = lattice.points(lattice.nearest(points[:, place]))
     return points
