@@ -11,8 +11,8 @@ help: ## say what the targets do
 demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two minutes
 	$(BIN)/pansketch-demo $(DEMO_OPTIONS)
 
-test: $(VENV)/.test ## all tests
-	$(BIN)/pytest $(TEST_OPTIONS)
+test: $(VENV)/.test ## all tests, on all cores
+	$(BIN)/pytest -n auto --dist loadfile $(TEST_OPTIONS)
 
 lint: $(VENV)/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .

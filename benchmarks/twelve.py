@@ -2,8 +2,10 @@
 
 `python -m benchmarks.twelve` sketches, releases and merges as a fleet does, with the views that the
 planner chooses, and prints how far 100,000 synthetic records are from the readings, beside
-generators to compare with; then, for three streams, the distances that the releases alone predict
-over the measured ones (pansketch/generators/fidelity.py).
+generators to compare with, among them PrivSyn's gradual update on the very tables that are raked
+here (gum.py); then, for streams that the constants were set on and for streams that they were not,
+the distances that the releases alone predict over the measured ones
+(pansketch/generators/fidelity.py).
 """
 
 import sys
@@ -14,8 +16,9 @@ import numpy as np
 
 from benchmarks import twelve_picture
 from benchmarks.alone import Watch, main
+from benchmarks.gum import gum
 from benchmarks.row import Row, at_most
-from benchmarks.six import PILED_UP, STREAMS, FloatArray, Stream
+from benchmarks.six import PILED_UP, STREAMS, UNSEEN, FloatArray, Stream
 from benchmarks.twelve_fleet import MEMORY, RECORDS, planned, released, sampled
 from demo.distances import Distances, distances
 from pansketch import (
@@ -30,6 +33,8 @@ from pansketch.view_planning import Expected, plan_views
 
 WINDOWS = 49  # of 30 days
 REPEATS = 3
+GUM_REPEATS = 2
+GUM_RUNS = [(epsilon, many * RECORDS) for epsilon in (0.1, 1.0, 10.0) for many in (1, 4)]
 MOST_PAIR, MOST_W1, MOST_CORRELATION, MOST_SECONDS = 0.08, 0.02, 0.1, 10.0
 FACTOR = 1.5  # that a prediction may be off
 
@@ -48,9 +53,13 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
             for windows in (1, WINDOWS)
         ]
         rows += [_row(_name(each), _of_views(STREAMS[0], *each)) for each in watch(runs)]
+    for epsilon, records in watch([(1.0, RECORDS)] if quick else GUM_RUNS):
+        rows += _updated_and_raked(epsilon, records, 1 if quick else GUM_REPEATS)
     for stream in watch([*STREAMS, PILED_UP]):
         for epsilon in (1.0,) if quick else (0.1, 1.0, 10.0):
-            rows += _predictions(stream, epsilon, repeats)
+            rows += _predictions(stream, epsilon, repeats, epsilon == 1 and stream is not PILED_UP)
+    for stream, epsilon in watch(UNSEEN):
+        rows += _predictions(stream, epsilon, repeats, True)
     return rows
 
 
@@ -117,6 +126,38 @@ def _of_views(
     return [_off(stream, sampled(pairwise(released(stream, spec, windows))))]
 
 
+def _updated_and_raked(epsilon: float, updated: int, repeats: int) -> list[Row]:
+    """Records of the same releases, by gradual update of so many and by raking; what the one is
+    over the other."""
+    stream, found = STREAMS[0], {"gradual update": np.zeros(4), "raking": np.zeros(4)}
+    for _ in range(repeats):
+        release = released(stream, planned(stream, Privacy(epsilon)))
+        for name, total in found.items():
+            begin = perf_counter()
+            if name == "raking":
+                records = sampled(pairwise(release))
+            else:
+                records = sampled(gum(release, updated, np.random.default_rng(0)))
+            seconds, off = perf_counter() - begin, _off(stream, records)
+            total += [off.pairs.mean(), off.marginals.mean(), off.correlation, seconds]
+    each = [(total / repeats).tolist() for total in found.values()]
+    return [
+        Row(
+            f"epsilon {epsilon:g}, gradual update of {updated:,}: {kind}",
+            there / here,
+            "x raking's",
+            note=f"{there:.4f} over {here:.4f}{unit}, mean of {repeats}",
+            detail={"gum": there, "raking": here},
+        )
+        for kind, unit, there, here in zip(
+            ("mean pairwise TV", "mean W1", "largest correlation error", "time"),
+            ("", " std", "", " s"),
+            *each,
+            strict=True,
+        )
+    ]
+
+
 def _name(run: Run) -> str:
     epsilon, intrusion, windows = run
     return f"epsilon {epsilon:g}, {intrusion}, {windows} window{'s' * (windows > 1)} a device"
@@ -138,7 +179,7 @@ def _row(name: str, found: Sequence[Distances]) -> Row:
     return Row(name, detail["pair"], "mean TV", note=note, detail=detail)
 
 
-def _predictions(stream: Stream, epsilon: float, repeats: int) -> list[Row]:
+def _predictions(stream: Stream, epsilon: float, repeats: int, barred: bool) -> list[Row]:
     """Predicted over measured, for means over attributes, pairs and as many releases."""
     spec = planned(stream, Privacy(epsilon))
     measured, predicted = np.zeros(3), np.zeros(3)
@@ -158,7 +199,6 @@ def _predictions(stream: Stream, epsilon: float, repeats: int) -> list[Row]:
     ):
         name = f"{stream.name}, epsilon {epsilon:g}: predicted {kind}"
         note, detail = f"{said:.4f} over {there:.4f}", {"predicted": said, "measured": there}
-        barred = epsilon == 1 and stream is not PILED_UP
         meets = 1 / FACTOR <= said / there <= FACTOR if barred else None
         bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if barred else ""
         rows.append(Row(name, said / there, "x measured", bar, meets, note, detail))

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from collector.model import Model, build
 from collector.output import writing
 from collector.reader import Selection, reading
 from collector.selection import check_devices, iso, nothing_selected, select
+from collector.web import process
 from fleet.config import Config
 from fleet.notify import Notifier
 
@@ -49,15 +51,22 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
     link = Link(config.mqtt, config.fleet, rules.largest)
     notifier = Notifier(os.environ)
     serving = f"serving fleet {config.fleet} into {config.collector.database}"
-    with store.opened(config.collector.database) as opened:
+    http, path = config.collector.http, Path(options.config)
+    with (
+        store.opened(config.collector.database) as opened,
+        process.answering(http, path, stop.wait) as attend,
+    ):
+
+        def alive() -> None:
+            attend(clock.uptime())
+            notifier.alive(clock.uptime(), serving)
+
         log.info(serving)
         link.start()
         notifier.ready()
         try:
             watch = service.Clock(clock.now, clock.uptime)
-            service.serve(
-                link, opened, rules, watch, stop, lambda: notifier.alive(clock.uptime(), serving)
-            )
+            service.serve(link, opened, rules, watch, stop, alive)
         finally:
             notifier.stopping()
             link.stop()

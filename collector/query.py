@@ -67,7 +67,7 @@ def count_range(fitted: Fitted, words: Sequence[str]) -> Answer:
     wanted: dict[str, tuple[float, float] | str] = {}
     rest = list(words)
     while rest:
-        attribute = _attribute(boxes.domain, rest.pop(0))
+        attribute = attribute_of(boxes.domain, rest.pop(0))
         if attribute.name in wanted:
             raise wrong(f"{attribute.name} is given twice in the range")
         wanted[attribute.name] = _limits(attribute, rest)
@@ -117,14 +117,15 @@ def _boxes(fitted: Fitted) -> Partition:
     return fitted
 
 
-def _attribute(domain: Domain, name: str) -> Attribute:
+def attribute_of(domain: Domain, name: str) -> Attribute:
+    """Raises CommandError, which says which attributes there are."""
     if name not in domain.names:
         raise wrong(f"unknown attribute {name!r}; the stream has {', '.join(domain.names)}")
     return domain.attributes[domain.names.index(name)]
 
 
 def _number_attribute(domain: Domain, name: str) -> Attribute:
-    attribute = _attribute(domain, name)
+    attribute = attribute_of(domain, name)
     if attribute.categories is not None:
         raise wrong(f"{name} has categories: ask `count '{name} = {attribute.categories[0]}'`")
     return attribute

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from collector import schema
 from collector.failure import CommandError
@@ -38,6 +39,29 @@ class Stored:
     received_at: int
     payload: bytes
     clock_synchronised: bool | None = None
+
+
+Place = tuple[int, str, int]  # of a release among those of its stream: start, device, sequence
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One release without its payload, which has so many bytes; times are unix seconds."""
+
+    device: str
+    stream: str
+    sequence: int
+    start: int
+    end: int
+    fingerprint: bytes
+    digest: str
+    received_at: int
+    clock_synchronised: bool | None
+    payload_bytes: int
+
+    @property
+    def place(self) -> Place:
+        return self.start, self.device, self.sequence
 
 
 @dataclass(frozen=True)
@@ -127,6 +151,30 @@ class Reader:
             clock = None if row[9] is None else bool(row[9])
             yield Stored(*[*row[:9], clock])
 
+    def mark(self, selection: Selection) -> tuple[int, int, int]:
+        """What differs as soon as other releases are selected: the newest row, how many there are,
+        and how many were set aside."""
+        where, values = _where(selection)
+        rows = f"SELECT coalesce(max(rowid), 0), count(*) FROM releases WHERE {where}"
+        newest, count = self._db.execute(rows, values).fetchone()
+        aside = f"SELECT count(*) FROM disputed WHERE {where}"
+        return int(newest), int(count), int(self._db.execute(aside, values).fetchone()[0])
+
+    def listed(self, selection: Selection, after: Place | None, most: int) -> list[Listed]:
+        """At most so many of the selected releases, by window, device and sequence, after a place
+        in that order (None: from the first), without their payloads."""
+        where, values = _where(selection)
+        if after is not None:
+            where = f"{where} AND (window_start, device, sequence) > (?, ?, ?)"
+            values = [*values, *after]
+        rows = self._db.execute(
+            "SELECT device, stream, sequence, window_start, window_end, fingerprint, digest,"
+            f" received_at, clock_synchronised, length(payload) FROM releases WHERE {where}"
+            " ORDER BY window_start, device, sequence LIMIT ?",
+            [*values, most],
+        )
+        return [_listed(*row) for row in rows]
+
     def holdings(self) -> list[Holding]:
         """What is stored, by device and stream."""
         rows = self._db.execute(
@@ -158,6 +206,11 @@ class Reader:
         """How many messages were ever refused, by reason."""
         rows = self._db.execute("SELECT reason, total FROM refusals ORDER BY reason")
         return {str(reason): int(total) for reason, total in rows}
+
+
+def _listed(*row: Any) -> Listed:
+    clock = None if row[8] is None else bool(row[8])
+    return Listed(*[*row[:8], clock, row[9]])
 
 
 @contextmanager

@@ -66,8 +66,10 @@ def iso(seconds: int) -> str:
 
 def check_devices(reader: Reader, selection: Selection) -> None:
     """Raises CommandError for a device of the selection that has released nothing of the stream."""
+    if selection.devices is None:
+        return
     there = [h.device for h in reader.holdings() if h.stream == selection.stream]
-    absent = sorted((selection.devices or frozenset()).difference(there))
+    absent = sorted(selection.devices.difference(there))
     if there and absent:
         listed = ", ".join(there[:MOST_LISTED]) + (", ..." if len(there) > MOST_LISTED else "")
         raise wrong(

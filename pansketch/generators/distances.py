@@ -31,6 +31,16 @@ def pair_distances(left: Portrait, right: Portrait) -> FloatArray:
     return np.array(found)
 
 
+def dependences(of: Portrait) -> FloatArray:
+    """Total variation of every pair from independent attributes: float64[pairs]."""
+    found = []
+    for bins in of.bins.values():
+        shares = bins / bins.sum()
+        alone = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+        found.append(np.abs(shares - alone).sum() / 2)
+    return np.array(found)
+
+
 def correlations(of: Portrait, grids: Grids) -> FloatArray:
     """Of every pair of numbers that are not cyclic, and 0 of others: float64[pairs]."""
     return np.array([_correlation(of, grids, *pair) for pair in of.products])
@@ -46,7 +56,9 @@ def sampled_marginals(of: Portrait, grids: Grids, rows: float) -> FloatArray:
             continue
         below = np.cumsum(shares)[:-1]
         spread = np.sqrt(np.maximum(below * (1 - below), 0.0) / rows)
-        found.append(ABSOLUTE * float(spread @ np.diff(grid.means)) / _deviation(grid, shares))
+        found.append(
+            ABSOLUTE * float(spread @ np.diff(grid.means)) / np.sqrt(grid.variance(shares))
+        )
     return np.array(found)
 
 
@@ -67,21 +79,19 @@ def _apart(grid: Grid, left: FloatArray, right: FloatArray) -> float:
     if grid.attribute.cyclic:
         # Around a circle nobody need carry past the median of what is to be carried.
         return float(np.abs(below - np.median(below)).mean() * np.sqrt(12))
-    return float(np.abs(below[:-1]) @ np.diff(grid.means)) / _deviation(grid, left)
-
-
-def _deviation(grid: Grid, shares: FloatArray) -> float:
-    mean = shares @ grid.means
-    return float(np.sqrt(shares @ ((grid.means - mean) ** 2 + grid.variances)))
+    return float(np.abs(below[:-1]) @ np.diff(grid.means) / np.sqrt(grid.variance(left)))
 
 
 def _correlation(of: Portrait, grids: Grids, a: int, b: int) -> float:
     if not all(_is_number(grids[axis]) for axis in (a, b)):
         return 0.0
     first, second = (of.cells[axis] / of.cells[axis].sum() for axis in (a, b))
+    spread = grids[a].variance(first) * grids[b].variance(second)
+    if spread <= 0:
+        return 0.0
     product = of.products[a, b] / of.bins[a, b].sum()
     apart = product - (first @ grids[a].means) * (second @ grids[b].means)
-    return float(apart / (_deviation(grids[a], first) * _deviation(grids[b], second)))
+    return float(apart / np.sqrt(spread))
 
 
 def _is_number(grid: Grid) -> bool:

@@ -2,13 +2,17 @@
 
 Three errors make up the distance. Noise: what stands for the truth gets other noise of the same
 kind, is fitted anew (view_fit.py) and compared with itself. Cells: what they hide is predicted from
-what they would hide if they were twice as wide. Sampling: of so many records. The three have
-nothing to do with each other, so their squares add up.
+what they would hide if they were twice as wide, and from how much of an attribute's spread is
+inside them (portrait.py). Sampling: of so many records. The three have nothing to do with each
+other, so their squares add up.
 
-What no view tells cannot be predicted: a pair of attributes that no view holds is left out.
+What no view tells cannot be predicted: a pair of attributes that no view holds is left out, and
+where all readings are in two or three cells of an attribute, what they do inside may be more. Where
+noise hides a long tail, the attribute's deviation is found too small: what is told in deviations,
+and of its correlations, is then too large.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise
@@ -20,6 +24,7 @@ import numpy as np
 from pansketch.domain import Domain, FloatArray
 from pansketch.generators.distances import (
     correlations,
+    dependences,
     marginal_distances,
     pair_distances,
     sampled_marginals,
@@ -29,7 +34,10 @@ from pansketch.generators.grid import Grid
 from pansketch.generators.partition import EmptyModel
 from pansketch.generators.portrait import (
     Grids,
+    Pair,
     Portrait,
+    attenuations,
+    blurs,
     halvings,
     portrait,
     wider,
@@ -83,8 +91,9 @@ def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
     grids = _grids(domain, fits)
     found = _together([portrait(fit, grids) for fit in fits])
     likely = _together([portrait(fit, grids) for fit in rough])
-    hidden = _hidden(rough, grids)
-    wide = _together([portrait(wider(fit, grids), grids) for fit in rough])
+    hidden = np.maximum(
+        _hidden(rough, grids), dependences(found) * _mean(blurs, fits, grids, found)
+    )
     noisy = [_together(each) for each in _replicates(domain, releases, rough, grids)]
     marginals = _root(
         np.mean([marginal_distances(likely, each, grids) for each in noisy], axis=0),
@@ -101,7 +110,13 @@ def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
     return Fidelity(
         dict(zip((names[axis] for axis in grids), marginals.tolist(), strict=True)),
         dict(zip(known, pairs.tolist(), strict=True)),
-        _correlation_error(likely, wide, noisy, grids, rows),
+        _correlation_error(
+            found,
+            _mean(attenuations, fits, grids, found),
+            [_together(each) for each in _replicates(domain, releases, fits, grids)],
+            grids,
+            rows,
+        ),
         tuple(pair for pair in combinations(names, 2) if pair not in known),
     )
 
@@ -164,28 +179,39 @@ def _hidden(likely: Sequence[ViewFit], grids: Grids) -> FloatArray:
     looks = [_together([portrait(fit, grids) for fit in each]) for each in (likely, wide, widest)]
     last, before = (pair_distances(*two) for two in pairwise(looks))
     ratio = np.clip(FADING * last / np.maximum(before, last / 2), 0.5, 1.0) ** 2
-    left = _mean_halvings(likely, grids, looks[0])
+    left = _mean(halvings, likely, grids, looks[0])
     ratio = np.minimum(ratio, 1 - 1e-9)
     further = ratio * (1 - ratio**left) / (1 - ratio) + ratio**left / 3
     return np.asarray(last * np.sqrt(further))
 
 
-def _mean_halvings(fits: Sequence[ViewFit], grids: Grids, of: Portrait) -> FloatArray:
-    each = [halvings(fit, grids) for fit in fits]
-    return np.array([np.mean([found[pair] for found in each]) for pair in of.bins])
+def _mean(
+    of_pairs: Callable[[ViewFit, Grids], Mapping[Pair, float]],
+    fits: Sequence[ViewFit],
+    grids: Grids,
+    like: Portrait,
+) -> FloatArray:
+    """Of what each fit says of the portrait's pairs: float64[pairs]."""
+    each = [of_pairs(fit, grids) for fit in fits]
+    return np.array([np.mean([found[pair] for found in each]) for pair in like.bins])
 
 
 def _correlation_error(
-    likely: Portrait, wide: Portrait, noisy: Sequence[Portrait], grids: Grids, rows: float
+    found: Portrait, shown: FloatArray, noisy: Sequence[Portrait], grids: Grids, rows: float
 ) -> float:
-    """The largest of all pairs, as it is expected."""
-    if not likely.bins:
+    """The largest of all pairs, as it is expected, if cells show this part of each.
+
+    Noise and cells both make correlations smaller, so their errors are taken together. The noise is
+    drawn around the nearest fit, not around a likely one: a correlation adds cells up, so roughness
+    is nothing to it, and what a likely fit has of it is noise that shifts the correlation.
+    """
+    if not found.bins:
         return 0.0
-    here = correlations(likely, grids)
-    noise = float(np.mean([np.abs(correlations(each, grids) - here).max() for each in noisy]))
-    cells = float(np.abs(correlations(wide, grids) - here).max()) / 2
+    here = correlations(found, grids)
+    whole = np.clip(np.divide(here, shown, out=here.copy(), where=shown > 0), -1.0, 1.0)
+    told = float(np.mean([np.abs(correlations(each, grids) - whole).max() for each in noisy]))
     sampling = float(np.max(1 - here**2) / np.sqrt(rows))
-    return sqrt(noise**2 + cells**2 + sampling**2)
+    return sqrt(told**2 + sampling**2)
 
 
 def _root(*errors: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pansketch.domain import Attribute, FloatArray
 from pansketch.generators.margins import Margin
+from pansketch.generators.nested import folded
 from pansketch.generators.tables import cells_of
 
 BINS = 16  # of a number, when pairs are compared
@@ -52,6 +53,30 @@ class Grid:
         """Variance of a reading inside each cell: float64[cells]."""
         starts = np.arange(self.cells) / (1 << self.bits)
         return self.attribute.cell_variances(starts, starts + 1 / (1 << self.bits))
+
+    def variance(self, shares: FloatArray) -> float:
+        """Of a reading, when the finest cells have these shares, float64[cells]."""
+        mean = shares @ self.means
+        return float(shares @ ((self.means - mean) ** 2 + self.variances))
+
+    def between(self, shares: FloatArray, bits: int) -> float:
+        """Which part of that variance is between cells of so many bits, and not inside them; all of
+        it where there is none."""
+        whole, mean = self.variance(shares), shares @ self.means
+        means, cells = self.means_of_cells(shares, bits), folded(shares, self.bits - bits)
+        return float(cells @ (means - mean) ** 2) / whole if whole > 0 else 1.0
+
+    def blur(self, shares: FloatArray, bits: int) -> FloatArray:
+        """What cells of so many bits make of the mean values of bins, which are those of all cells
+        that readings of a bin are in: second moments of the true ones, of true and blurred, of the
+        blurred ones, float64[3]."""
+        true = (self.means - shares @ self.means) * shares @ self.bins_of_cells(shares, self.bits)
+        held = np.maximum(shares @ self.bins_of_cells(shares, self.bits), SCARCE)
+        means = self.means_of_cells(shares, bits) - shares @ self.means
+        cells = folded(shares, self.bits - bits)
+        blurred = (means * cells) @ self.bins_of_cells(shares, bits)
+        products = np.array([true**2, true * blurred, blurred**2])
+        return np.asarray(np.sum(products / held, axis=1))
 
     def halvings(self, bits: int) -> float:
         """How often a cell of so many bits can be halved until half of the bins are as wide."""

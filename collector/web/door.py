@@ -1,0 +1,130 @@
+"""What stands before every answer: whom a request is for, who asks, and whether there is room.
+
+A request for a name that is not this server's is refused, so that no page of another site can make
+a browser read from it (DNS rebinding); there are no CORS headers at all.
+"""
+
+import asyncio
+import hmac
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from collector.web.problems import problem
+from fleet.settings import Http
+
+STALL_SECONDS = 60.0  # for a reader to take one piece of an answer
+OPEN = frozenset({"/healthz", "/readyz"})
+SECURITY = {
+    "Content-Security-Policy": (
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+
+
+@dataclass
+class Room:
+    """How many answers of each kind are under way. A download holds its place until its end."""
+
+    most: dict[str, int] = field(default_factory=lambda: {"download": 6, "answer": 64})
+    taken: Counter[str] = field(default_factory=Counter)
+    answered: Counter[int] = field(default_factory=Counter)  # by status, since the start
+
+    def enter(self, kind: str) -> bool:
+        if self.taken[kind] >= self.most[kind]:
+            return False
+        self.taken[kind] += 1
+        return True
+
+    def leave(self, kind: str) -> None:
+        self.taken[kind] -= 1
+
+
+@dataclass(frozen=True)
+class Door:
+    """An ASGI application before another one."""
+
+    inside: ASGIApp
+    http: Http
+    room: Room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def out(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SECURITY)
+                self.room.answered[message["status"]] += 1
+            async with asyncio.timeout(STALL_SECONDS):
+                await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, out)
+            return
+        await self._within(scope, receive, out)
+
+    async def _within(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path in OPEN:
+            await self.inside(scope, receive, send)
+            return
+        kind = "download" if path.endswith("/sample") else "answer"
+        if not self.room.enter(kind):
+            busy = problem(503, f"too many {kind}s are under way: try again in a moment")
+            await busy(scope, receive, send)
+            return
+        try:
+            await self.inside(scope, receive, send)
+        finally:
+            self.room.leave(kind)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if not is_ours(headers.getlist("host"), self.http):
+            return problem(
+                421, "this server does not answer for that host: add its name to collector.hosts"
+            )
+        if self.http.closed and scope["path"] not in OPEN and not self._bears_token(headers):
+            return problem(
+                401,
+                "a token is needed: send the header `Authorization: Bearer TOKEN`",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        return None
+
+    def _bears_token(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        wanted = (self.http.token or "").encode()
+        # Of equal length or not, the comparison takes the time of the given one.
+        same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), wanted)
+        return same and scheme.lower() == "bearer"
+
+
+def is_ours(given: list[str], http: Http) -> bool:
+    """Whether a request's Host is a name of this server, whatever its port: a configured one, its
+    loopback, and, where others reach it, any address, which no foreign name can stand for."""
+    found = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+    if found is None:
+        return False
+    name = found[1].strip("[]").lower().removesuffix(".")
+    if name == "localhost" or name in http.hosts:
+        return True
+    try:
+        address = ip_address(name)
+        return address.is_loopback or not http.loopback
+    except ValueError:
+        return False

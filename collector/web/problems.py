@@ -1,0 +1,67 @@
+"""Refusals and failures as problem details (RFC 9457): one sentence that says what to do."""
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from collector.failure import CommandError
+from pansketch import MergeError, WireError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 2
+# The command line's options have the parameters' names, behind two dashes.
+_OPTION = re.compile(r"--(?=[a-z])")
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": SCHEMA}},
+    }
+    for status in (400, 401, 404, 405, 409, 421, 422, 500, 503)
+}
+
+
+def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """A response that says in `detail` what is wrong and what to do."""
+    added = dict(headers or {})
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        added.setdefault("Retry-After", str(RETRY_SECONDS))
+    return JSONResponse(
+        {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": sentence,
+        },
+        status,
+        added,
+        MEDIA_TYPE,
+    )
+
+
+def of_command(error: CommandError) -> JSONResponse:
+    """A failure of what the command line does as well: wrong input 422; a database that cannot be
+    read now 503; damage 500; what the stored releases do not bear 409."""
+    sentence = _OPTION.sub("", str(error))
+    if error.code == 2:
+        return problem(422, sentence)
+    match error.__cause__:
+        case WireError() | MergeError():
+            return problem(500, sentence)
+        case OSError() | sqlite3.Error():
+            return problem(503, sentence)
+    return problem(409, sentence)
