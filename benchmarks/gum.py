@@ -67,10 +67,10 @@ def updated(
 
 def in_records(table: Table, records: int, generator: np.random.Generator) -> Table:
     """A table that adds up to so many records: each cell's share, up or down to a whole one."""
-    below = np.cumsum(table.counts) * (records / table.total) + generator.random()
-    counts = np.diff(np.floor(below), prepend=0.0)
-    counts[-1] += records - counts.sum()
-    return replace(table, counts=np.maximum(counts, 0.0).reshape(table.counts.shape))
+    below = np.cumsum(table.counts) / table.total * records + generator.random()
+    whole = np.minimum(np.floor(below), records)
+    whole[-1] = records
+    return replace(table, counts=np.diff(whole, prepend=0.0).reshape(table.counts.shape))
 
 
 def update(joint: Joint, table: Table, alpha: float, generator: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ from fleet.quantities import duration_text, number_text, size_text
 from fleet.settings import (
     Config,
     ExecSource,
+    Http,
     Mqtt,
     MqttSource,
     ReplaySource,
@@ -66,6 +67,18 @@ def _lines(config: Config) -> Iterator[Line]:
     for stream in config.streams:
         yield from _stream(config, stream)
     yield "collector.database", str(config.collector.database)
+    yield from _http(config.collector.http)
+
+
+def _http(http: Http | None) -> Iterator[Line]:
+    if http is None:
+        yield "collector.http", "none"
+        return
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    yield "collector.http", f"{host}:{http.port}"
+    yield "collector.token", HIDDEN if http.token else "none"
+    yield "collector.public", "true" if http.public else "false"
+    yield "collector.hosts", f"[{', '.join(http.hosts)}]" if http.hosts else "none"
 
 
 def _mqtt(root: str, mqtt: Mqtt) -> Iterator[Line]:

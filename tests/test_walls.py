@@ -26,6 +26,10 @@ ONLY_IN = {
     "rich": {"collector/", "demo/", "chaos/"},
     "matplotlib": {"demo/"},
     "amqtt": {"demo/"},
+    "fastapi": {"collector/web/"},
+    "starlette": {"collector/web/"},
+    "uvicorn": {"collector/web/"},
+    "pyarrow": {"collector/web/"},
     "yaml": {"fleet/"},
     "msgspec": {"fleet/", "agent/sources/"},
 }

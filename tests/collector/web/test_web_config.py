@@ -82,6 +82,9 @@ def test_a_token_is_in_no_text(read):
     assert config.collector.http.closed
     assert TOKEN not in repr(config)
     assert all(TOKEN not in setting.value_text for setting in describe(config))
+    shown = {setting.path: setting.value_text for setting in describe(config)}
+    assert shown["collector.http"] == "0.0.0.0:8080"
+    assert (shown["collector.token"], shown["collector.public"]) == ("***", "false")
     with pytest.raises(ConfigError) as refusal:
         read("http: 0.0.0.0:99999", f"token: {TOKEN}")
     assert TOKEN not in str(refusal.value)
