@@ -55,6 +55,19 @@ class Watch:
 
     def __call__(self, data: bytes) -> str:
         """TAKEN, or the name of the documented error that was raised. Raises Broken."""
+        most = self._target.memory.at(len(data))
+        outcome, said, taken = self._measured(data)
+        if taken > most:
+            # All threads of the process are measured, and what is made once and kept: an input that
+            # takes too much does so again.
+            outcome, said, again = self._measured(data)
+            taken = min(taken, again)
+        promise(taken <= most, f"{taken} bytes of memory, and {most} are promised")
+        self._check_texts(data, said)
+        return outcome
+
+    def _measured(self, data: bytes) -> tuple[str, list[str], int]:
+        """The outcome, what was said of it, and the bytes of memory that it took at the most."""
         self._ear.heard.clear()
         logging.getLogger().addHandler(self._ear)
         before, _ = tracemalloc.get_traced_memory()
@@ -64,10 +77,7 @@ class Watch:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             logging.getLogger().removeHandler(self._ear)
-        most = self._target.memory.at(len(data))
-        promise(peak - before <= most, f"{peak - before} bytes of memory, and {most} are promised")
-        self._check_texts(data, said)
-        return outcome
+        return outcome, said, peak - before
 
     def _outcome(self, data: bytes) -> tuple[str, list[str]]:
         try:

@@ -87,7 +87,7 @@ def test_a_killed_collector_costs_nothing(house, hourly):
 
 
 def test_a_killed_agent_loses_a_window_at_most_and_repeats_none(house, hourly):
-    hours, draw = 160, random.Random(7)
+    hours, draw = 320, random.Random(7)
     house.configure("dev-1", hourly(hours))
     house.start_broker()
     house.collector()
