@@ -1,15 +1,19 @@
 # Every target sets up what it needs; all that must be there is python3 (3.11 or later) and make.
 PYTHON ?= python3
 VENV ?= .venv
+HTTP ?= 127.0.0.1:8080
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint audit bench chaos fuzz clean
+.PHONY: help demo dashboard test lint audit bench chaos fuzz clean
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two minutes
 	$(BIN)/pansketch-demo $(DEMO_OPTIONS)
+
+dashboard: $(VENV)/.dashboard ## the demo, and its page in a browser until Ctrl-C; HTTP=host:port
+	$(BIN)/pansketch-demo --keep --http $(HTTP) --out out/dashboard $(DEMO_OPTIONS)
 
 test: $(VENV)/.test ## all tests, on all cores
 	$(BIN)/pytest -n auto --dist loadfile $(TEST_OPTIONS)

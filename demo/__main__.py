@@ -66,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", action="store_true", help="leave broker and collector running until Ctrl-C"
     )
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="the collector answers over HTTP as well, and has a page; needs the extra dashboard",
+    )
     return parser
 
 
@@ -75,7 +80,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     devices = stations()[: SHORT_STATIONS if options.short else None]
     with EmbeddedBroker() as broker:
         address = broker.url.removeprefix("mqtt://")
-        with LocalFleet(address, folder) as fleet:
+        with LocalFleet(address, folder, options.http) as fleet:
             config = load(CONFIG, "collector", fleet.environment(devices[0]))
             console.print(f"broker on {address}; {len(devices)} devices and a collector start")
             fleet.start_collector(started + LONGEST_SECONDS)
@@ -84,6 +89,11 @@ def _run(options: argparse.Namespace, console: Console) -> None:
             console.print(f"done in {time.monotonic() - started:.0f} s")
             if options.keep:
                 _keep(console, address, folder)
+                if options.http is None:
+                    console.print("`make dashboard` has a page in the browser as well.")
+                else:
+                    console.print(f"The page: http://{options.http}/page/", soft_wrap=True)
+                _wait()
 
 
 def _fresh(out: Path) -> Path:
@@ -192,6 +202,9 @@ def _keep(console: Console, address: str, folder: Path) -> None:
         "  DEVICE=dongsi pansketch-agent validate\n"
         "Ctrl-C ends it."
     )
+
+
+def _wait() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())

@@ -26,13 +26,15 @@ def stations() -> list[str]:
 
 
 class LocalFleet:
-    """Starts the real programs against a broker, with all their files below `folder`."""
+    """Starts the real programs against a broker, with all their files below `folder`. `http`: where
+    the collector answers over HTTP as well, None: nowhere."""
 
-    def __init__(self, broker: str, folder: Path) -> None:
+    def __init__(self, broker: str, folder: Path, http: str | None = None) -> None:
         self._folder = folder
         self._environment = {**os.environ, "BROKER": broker, "VAR": str(folder / "var")}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "log").mkdir(parents=True)
+        self._collector_config = CONFIG if http is None else _with_http(folder, http)
 
     def __enter__(self) -> "LocalFleet":
         return self
@@ -58,7 +60,8 @@ class LocalFleet:
 
     def start_collector(self, deadline: float) -> None:
         """Starts the collector and waits until it listens. Raises DemoFailed."""
-        self._start("collector", ["-m", "collector", "serve"], self._environment)
+        serve = ["-m", "collector", "serve"]
+        self._start("collector", serve, self._environment, self._collector_config)
         log = self._log("collector")
         while b"is there" not in log.read_bytes():
             self._check("collector")
@@ -84,8 +87,10 @@ class LocalFleet:
         if done.returncode:
             raise DemoFailed(done.stderr.strip() or f"{arguments[0]} failed")
 
-    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
-        command = [sys.executable, *arguments, "--config", str(CONFIG)]
+    def _start(
+        self, name: str, arguments: list[str], environment: dict[str, str], config: Path = CONFIG
+    ) -> None:
+        command = [sys.executable, *arguments, "--config", str(config)]
         with self._log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -102,3 +107,11 @@ class LocalFleet:
 
     def _log(self, name: str) -> Path:
         return self._folder / "log" / f"{name}.log"
+
+
+def _with_http(folder: Path, http: str) -> Path:
+    """The configuration with an address: of its last section, which is the collector's."""
+    found = folder / "collector.yaml"
+    text = CONFIG.read_text(encoding="utf-8")
+    found.write_text(f'{text.rstrip()}\n  http: "{http}"\n', encoding="utf-8")
+    return found

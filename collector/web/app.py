@@ -24,6 +24,7 @@ from collector.model import Model
 from collector.reader import Selection
 from collector.web import listing, metrics, page
 from collector.web.asking import check_given, choice_of, question_of, selection_of
+from collector.web.assets import add_page
 from collector.web.census import Census
 from collector.web.desk import Desk
 from collector.web.door import Room
@@ -65,6 +66,7 @@ def application(config: Config, desk: Desk, room: Room) -> FastAPI:
     _add_health(app, config, desk, Census(desk), room)
     _add_lists(app, config, desk)
     _add_answers(app, config, desk, Models(desk, config))
+    add_page(app)
     _name_streams(app.openapi(), [stream.name for stream in config.streams])
     return app
 

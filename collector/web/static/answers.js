@@ -1,0 +1,98 @@
+// The pictures of a stream: which there are, what each asks, and what stands where an answer fails.
+
+import { Problem, get, streamPath } from "./api.js";
+import { showDensity } from "./density.js";
+import { showDistinct } from "./distinct.js";
+import { h, table } from "./elements.js";
+import { showHistogram } from "./histogram.js";
+import { withError } from "./numbers.js";
+import { picture } from "./picture.js";
+
+const QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95];
+const SELECTING = ["from", "to", "devices", "generator", "keys"];
+
+export function askable(found) {
+  return found.attributes.filter((each) => each.constant === undefined).map((each) => each.name);
+}
+
+// The two attributes that are shown; the second differs from the first wherever there are two.
+export function chosenAttributes(found, asked) {
+  const names = askable(found);
+  const first = asked.get("attribute") ?? names[0];
+  const second = asked.get("second");
+  const other = names.find((each) => each !== first);
+  return [first, second === first ? other : second ?? other];
+}
+
+export function selection(asked) {
+  return Object.fromEntries(SELECTING.map((name) => [name, asked.get(name)]));
+}
+
+// { elements, draw(asked, signal) } for a stream.
+export function frames(found) {
+  const ask = (asked, signal) => (parameters) => get(streamPath(found.stream, "query"),
+    { ...selection(asked), ...parameters }, signal);
+  return found.holds === "keys" ? ofKeys(ask) : ofReadings(found, ask);
+}
+
+function ofKeys(ask) {
+  const counted = picture("Different keys over time");
+  return {
+    elements: [counted.element],
+    draw: (asked, signal) => framed(counted, async () =>
+      showDistinct(counted, await ask(asked, signal)({ question: "distinct" }))),
+  };
+}
+
+function ofReadings(found, ask) {
+  const one = picture("Histogram");
+  const two = picture("Density of two attributes");
+  const quantiles = h("div", { class: "quantiles" });
+  one.element.append(quantiles);
+  if (askable(found).length < 2) two.element.hidden = true;
+
+  async function draw(asked, signal) {
+    const [first, second] = chosenAttributes(found, asked);
+    const answer = ask(asked, signal);
+    const attribute = found.attributes.find((each) => each.name === first);
+    await framed(one, async () => {
+      quantiles.replaceChildren();
+      showHistogram(one, await answer({ question: "histogram", attribute: first }));
+      if (attribute.categories === undefined) {
+        quantiles.replaceChildren(await figures(found, attribute, answer));
+      }
+    });
+    if (two.element.hidden) return;
+    await framed(two, async () => showDensity(two,
+      await answer({ question: "density", attribute: [first, second] })));
+  }
+  return { elements: [one.element, two.element], draw };
+}
+
+// What the releases do not bear, or makes no sense, is said where the picture would be.
+async function framed(frame, show) {
+  try {
+    await show();
+  } catch (error) {
+    if (!(error instanceof Problem) || ![404, 409, 422].includes(error.status)) throw error;
+    frame.fail(error.message);
+  }
+}
+
+async function figures(found, attribute, answer) {
+  const { name, unit } = attribute;
+  const asked = found.questions.includes("quantile") ? QUANTILES : [];
+  const [mean, ...rest] = await Promise.all([
+    answer({ question: "mean", attribute: name }),
+    ...asked.map((q) => answer({ question: "quantile", attribute: name, q })),
+  ]);
+  const rows = [["mean", withError(mean.value, mean.standard_error, unit)],
+    ...rest.map((each, i) => [q(asked[i]), withError(each.value, each.standard_error, unit)])];
+  const after = asked.length ? "" : " This kind of sketch answers no quantiles.";
+  return table(`${name}: mean and quantiles, ± one standard error.${after}`,
+    [["Figure", false], ["Value", true]], rows);
+}
+
+function q(share) {
+  return share === 0.5 ? "median" : `${100 * share} % lie below`;
+}

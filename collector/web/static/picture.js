@@ -1,0 +1,81 @@
+// The frame of a picture: what it shows, the drawing, what it rests on, and the same as a table.
+
+import { h, s, scrolling } from "./elements.js";
+import { moment } from "./numbers.js";
+
+const NARROWEST = 280;
+const WIDEST = 1120;
+
+// Returns { element, show(draw, says, rest, table) }: `draw(width)` gives children of an SVG of
+// that width and its height, `says` the alternative text, `rest` what the figures rest on.
+export function picture(title) {
+  const drawing = h("div", { class: "drawing" });
+  const below = h("figcaption");
+  const numbers = h("div");
+  const details = h("details", null, h("summary", null, `${title} as a table`),
+    scrolling(`${title} as a table`, numbers));
+  const heading = h("h2", null, title);
+  const element = h("section", { class: "card picture" }, heading,
+    h("figure", null, drawing, below), details);
+  let shown = null;
+
+  function redraw() {
+    if (!shown) return;
+    const width = Math.round(Math.min(Math.max(drawing.clientWidth, NARROWEST), WIDEST));
+    const { height, children } = shown.draw(width);
+    drawing.replaceChildren(s("svg", {
+      role: "img", "aria-label": shown.says, viewBox: `0 0 ${width} ${height}`, width, height,
+    }, children));
+  }
+  let before = 0;
+  new ResizeObserver(([entry]) => {
+    const now = Math.round(entry.contentRect.width);
+    if (now !== before) redraw();
+    before = now;
+  }).observe(drawing);
+
+  return {
+    element,
+    show(draw, says, rest, table) {
+      shown = { draw, says };
+      redraw();
+      below.replaceChildren(rest);
+      details.hidden = false;
+      numbers.replaceChildren(table);
+    },
+    fail(sentence) {
+      shown = null;
+      drawing.replaceChildren(h("p", { class: "problem" }, sentence));
+      below.replaceChildren();
+      details.hidden = true;
+    },
+  };
+}
+
+// What an estimate is, for the line under a picture.
+export function restsOn(answer) {
+  const { releases, devices, windows } = answer;
+  const left = answer.left_out ?
+    ` ${answer.left_out} releases were made with other settings and are left out.` : "";
+  return `Estimated from ${releases} noisy release${releases === 1 ? "" : "s"} of ${devices} ` +
+    `device${devices === 1 ? "" : "s"}, ${moment(windows.from)} to ${moment(windows.to)} UTC, by ` +
+    `${answer.generator}; no reading is in it. Promise: ${answer.guarantee}.${left}`;
+}
+
+// At most `most` steps of 1, 2 or 5 from zero to at least `top`.
+export function ticks(top, most) {
+  if (!(top > 0)) return [0];
+  const raw = top / most;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw);
+  const count = Math.ceil(top / step - 1e-9);
+  return Array.from({ length: count + 1 }, (_, i) => Number((i * step).toPrecision(12)));
+}
+
+// The left axis: lines and their texts. `y(value)` is a height.
+export function leftAxis(values, y, left, right, text) {
+  return values.map((value) => [
+    s("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
+    s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, text(value)),
+  ]);
+}
