@@ -93,8 +93,11 @@ def run(
             # The ledger stays open until no thread can debit any more.
             signals.stop.set()
             agent.join()
-            link.stop(agent.farewell())
-            outbox.close()
+            try:
+                link.stop(agent.farewell())
+            finally:
+                # Whatever the farewell came to: what is held in memory has to reach the disk.
+                outbox.close()
 
 
 class _Agent:
