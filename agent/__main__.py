@@ -26,6 +26,7 @@ from agent.aside import dropped_in
 from agent.clock import system_clock
 from agent.ledger import LedgerError
 from agent.stream import explain
+from agent.task import Signals, Task
 from fleet.config import Config, ConfigError, load
 from fleet.errors import one_line
 from fleet.notify import Notifier
@@ -137,7 +138,7 @@ def _rerandomise(config: Config) -> int:
 
 
 def _run(config: Config, arguments: argparse.Namespace) -> int:
-    signals = runtime.Signals()
+    signals = Signals()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: signals.stop.set())
     signal.signal(signal.SIGUSR1, lambda *_: signals.intruded.set())
@@ -145,7 +146,7 @@ def _run(config: Config, arguments: argparse.Namespace) -> int:
     _harden()
     entropy = {stream.name: os_entropy() for stream in config.streams}
     session = f"{os_entropy().identifier():016x}"
-    task = runtime.Task(arguments.command == "once", arguments.drain, arguments.root)
+    task = Task(arguments.command == "once", arguments.drain, arguments.root)
     notifier = Notifier(os.environ)
     return runtime.run(config, task, system_clock(), entropy, session, signals, notifier)
 

@@ -3,8 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from agent.absence import Absence
 from agent.asking import Answers
@@ -21,6 +19,7 @@ from agent.outbox import Outbox
 from agent.presence import farewell, statuses
 from agent.sources.opening import open_source
 from agent.stream import StreamWork
+from agent.task import Signals, Task
 from fleet.messages import Ack, Status
 from fleet.notify import Notifier
 from fleet.settings import Config
@@ -29,27 +28,6 @@ from pansketch import Entropy
 LOG = logging.getLogger(__name__)
 
 JOIN_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Task:
-    """How long to run. `once`: one window of each stream. `drain_seconds`: the longest wait for the
-    collector after the last release, None for ever. `root`: the folder with proc/ and sys/.
-    """
-
-    once: bool = False
-    drain_seconds: float | None = None
-    root: Path = Path("/")
-
-
-@dataclass(frozen=True)
-class Signals:
-    """What comes from outside while the agent runs: `stop` it, an announced intrusion, or a
-    question about the outbox."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    intruded: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
 
 
 def run(

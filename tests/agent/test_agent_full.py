@@ -10,6 +10,7 @@ from agent.ledger import Ledger
 from agent.outbox import Outbox
 from agent.publisher import Publisher
 from agent.records import cost
+from agent.task import Signals, Task
 from agent.window import Closed, Span
 from fleet.notify import Notifier
 from pansketch import os_entropy
@@ -45,8 +46,8 @@ def small_outbox(config):
 
 
 def run(config, rng, drain_seconds):
-    task = runtime.Task(drain_seconds=drain_seconds)
-    signals, notifier = runtime.Signals(), Notifier({})
+    task = Task(drain_seconds=drain_seconds)
+    signals, notifier = Signals(), Notifier({})
     return runtime.run(config, task, system_clock(), {"air": rng}, "session", signals, notifier)
 
 
