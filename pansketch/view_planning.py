@@ -114,6 +114,9 @@ def view_plans(
     """The best plan of each pair resolution that fits, the chosen one first, then by error."""
     search = _Search(domain, privacy, memory_bytes, expected, stated)
     choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
+    if stated.pair_bits is not None or stated.single_share is not None:
+        # Whoever states a size of pairs wants pairs: without any it would have no effect.
+        choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
     for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
         if best := search.best(choices, resolutions):
             return frugal(list(best.values()))

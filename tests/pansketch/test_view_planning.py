@@ -114,6 +114,21 @@ def test_stated_sizes_are_kept():
     assert plan.single_percent == pytest.approx(13, abs=0.01)
 
 
+@pytest.mark.parametrize("stated", [Stated(pair_bits=3), Stated(single_share=50)])
+def test_a_stated_size_of_pairs_keeps_pairs_where_noise_would_drown_them(stated):
+    """The control: with nothing stated there are none."""
+    few = numbers(*SIX), Privacy(0.001), 1 << 17, Expected(100)
+    assert all(len(view.names) == 1 for view in plan_views(*few).spec.views)
+    plan = plan_views(*few, None, stated)
+    assert any(len(view.names) == 2 for view in plan.spec.views)
+    assert stated.pair_bits in (None, plan.pair_bits)
+
+
+def test_stated_pairs_that_do_not_fit_are_refused():
+    with pytest.raises(NoPlan, match="memory of 131072 bytes is too small for 12 views"):
+        plan_views(numbers(*SIX), Privacy(1.0), 1 << 17, YEARS, None, Stated(pair_bits=12))
+
+
 def test_a_memory_that_is_too_small_is_told_what_would_do():
     with pytest.raises(NoPlan, match="memory of 64 bytes is too small for 6 views") as caught:
         plan_views(numbers(*SIX), Privacy(1.0), 64, YEARS)
