@@ -103,6 +103,9 @@ class Made:
     def answer(self, device: str, ack: Ack) -> None:
         ack.encode()  # as the link does, which would raise what is no answer
 
+    def flush(self) -> None:
+        """Nothing waits: `answer` has told everything."""
+
 
 def _holds_a_status(message: Incoming) -> bool:
     if message.topic != topics.status(FLEET, DEVICE):

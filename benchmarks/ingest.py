@@ -78,19 +78,19 @@ config = load(Path("config.yaml"), "collector", os.environ)
 rules, stop, ready, stored = Rules.of(config), threading.Event(), threading.Event(), []
 class Timed(Link):
     first = 0.0
-    def _put(self, *arguments):
+    def arrived(self, *arguments):
         self.first = self.first or time.perf_counter()
-        super()._put(*arguments)
+        super().arrived(*arguments)
     def stop(self):
         expected and print(self.first, flush=True)
         super().stop()
-    def _subscribed(self, *arguments):
-        super()._subscribed(*arguments)
+    def subscribed(self, *arguments):
+        super().subscribed(*arguments)
         print("ready", flush=True)
         ready.set()
 class Counted:
     def __init__(self, post):
-        self.take, self.done, self.tell = post.take, post.done, post.answer
+        self.take, self.done, self.flush, self.tell = post.take, post.done, post.flush, post.answer
     def answer(self, device, ack):
         assert ack.status == "stored", ack
         self.tell(device, ack)

@@ -1,13 +1,13 @@
 """The collector's link to its broker: messages in, answers out.
 
-Messages are put on a bounded queue. When it is full they block the network thread, and with it the
-connection: the broker then keeps what it has for this client, which is the back-pressure wanted.
+Messages wait in a bounded queue. While it is full nothing is read: the broker then keeps what it
+has for this client, which is the back-pressure wanted.
 """
 
 import logging
-import queue
 import threading
-from dataclasses import dataclass
+from collections import deque
+from typing import NamedTuple
 
 from collector.failure import wrong
 from collector.mqtt import Connection, Message
@@ -18,15 +18,13 @@ from fleet.messages import STATUS_LIMIT_BYTES, Ack, digest
 
 MOST_WAITING = 512  # messages between the network and the store
 SUBSCRIBE_SECONDS = 300.0  # A subscription that is denied is asked for again.
-FULL_QUEUE_SECONDS = 0.2
 GATHER_SECONDS = 0.01
 STOP_SECONDS = 10.0
 
 log = logging.getLogger("collector")
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(NamedTuple):
     """One message. `payload` is cut after the longest that can be taken; `size` and `digest` are of
     the whole. `connection` counts the connections, for a message id means something in one only."""
 
@@ -46,11 +44,13 @@ class Link:
         """Raises CommandError when the TLS files of the configuration cannot be used."""
         self._mqtt, self._fleet = mqtt, fleet
         self._longest = max(largest_release, STATUS_LIMIT_BYTES)
-        self._waiting: queue.Queue[Incoming] = queue.Queue(MOST_WAITING)
+        self._waiting: deque[Incoming] = deque()
+        self._arrival = threading.Condition()
         self._stopping = threading.Event()
         self._connections = 0
         self._complained: set[str] = set()
         self._denied: tuple[str, ...] = ()
+        self._subscribed = False
         try:
             self._connection = self.make(Terms("5", MOST_UNANSWERED, asking=True))
         except tls.TlsFilesError as error:
@@ -67,26 +67,43 @@ class Link:
 
         Under load more come meanwhile: a pause bounds both the wait and the number of commits.
         """
-        taken: list[Incoming] = []
-        try:
-            taken.append(self._waiting.get(timeout=timeout_seconds))
-            if self._waiting.qsize() < most:
-                self._stopping.wait(GATHER_SECONDS)
-            while len(taken) < most:
-                taken.append(self._waiting.get_nowait())
-        except queue.Empty:
-            pass
+        with self._arrival:
+            if not self._arrival.wait_for(lambda: self._waiting, timeout_seconds):
+                return []
+        if len(self._waiting) < most:
+            self._stopping.wait(GATHER_SECONDS)
+        was_full = self.is_full()
+        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        if was_full:
+            self._connection.wake()
         return taken
 
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there and lets this client hear its fleet."""
+        return self._subscribed and self._connection.let_in
+
     def done(self, message: Incoming) -> None:
-        """Tells the broker that a message need not come again."""
+        """Tells the broker, with the next `flush`, that a message need not come again."""
         if message.connection == self._connections:
             self._connection.acknowledge(message.message_id, message.qos)
 
     def answer(self, device: str, ack: Ack) -> None:
-        """Tells a device what became of a release. Lost while offline: the device asks again."""
+        """Tells a device, with the next `flush`, what became of a release. At most once: whom it
+        does not reach asks again."""
         if self._connection.let_in:
             self._connection.publish(topics.ack(self._fleet, device), ack.encode())
+
+    def announce(self, topic: str, payload: bytes) -> None:
+        """Leaves a message with the broker for whoever subscribes (QoS 1, retained). Dropped while
+        offline."""
+        if self._connection.let_in:
+            self._connection.publish(topic, payload, 1, retain=True)
+            self._connection.wake()
+
+    def flush(self) -> None:
+        """Sends what was said."""
+        self._connection.wake()
 
     def stop(self) -> None:
         """Sends what is on its way, says goodbye and ends the network thread."""
@@ -97,14 +114,14 @@ class Link:
 
     def make(self, terms: Terms) -> Connection:
         self._connections += 1
-        number = self._connections
+        self._subscribed = False
         self._connection = Connection(
             self._mqtt,
             f"pansketch-{self._fleet}-collector",
             topics.fleet_filter(self._fleet),
             terms,
-            lambda message: self._put(message, number),
-            self._subscribed,
+            self,
+            self._connections,
         )
         return self._connection
 
@@ -141,10 +158,16 @@ class Link:
         else:
             self._complain("gives no answer", "absent")
 
-    def _subscribed(self, denied: tuple[str, ...]) -> None:
+    def subscribed(self, denied: tuple[str, ...]) -> None:
         for name in set(denied) - set(self._denied):
             log.error("broker denies reading %s: allow it in the broker's ACL", name)
         self._denied = denied
+        self._subscribed = not denied
+
+    def denied(self, topic: str) -> None:
+        if "denied" not in self._complained:
+            log.error("broker denies writing %s: allow it in the broker's ACL", topic)
+            self._complained.add("denied")
 
     def _complain(self, what: str, kind: str = "") -> None:
         # Each kind once until it works again: a broker may be away for days.
@@ -153,20 +176,17 @@ class Link:
             log.warning("broker %s:%d %s; trying again with growing pauses", *address, what)
             self._complained.add(kind or what)
 
-    def _put(self, message: Message, connection: int) -> None:
-        payload = message.payload
-        incoming = Incoming(
-            message.topic,
-            payload[: self._longest + 1],
-            len(payload),
-            digest(payload),
-            message.message_id,
-            message.qos,
-            connection,
-        )
-        while not self._stopping.is_set():
-            try:
-                return self._waiting.put(incoming, timeout=FULL_QUEUE_SECONDS)
-            except queue.Full:
-                continue
-        return None
+    def is_full(self) -> bool:
+        return len(self._waiting) >= MOST_WAITING
+
+    def arrived(self, messages: list[Message], connection: int) -> None:
+        longest = self._longest + 1
+        found = [
+            Incoming(
+                m.topic, m.payload[:longest], len(m.payload), digest(m.payload), *m[2:], connection
+            )
+            for m in messages
+        ]
+        with self._arrival:
+            self._waiting.extend(found)
+            self._arrival.notify()

@@ -46,6 +46,7 @@ class Post(Protocol):
     def take(self, most: int, timeout_seconds: float) -> list[Incoming]: ...
     def done(self, message: Incoming) -> None: ...
     def answer(self, device: str, ack: Ack) -> None: ...
+    def flush(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,12 @@ def serve(
     clock: Clock,
     stop: threading.Event,
     alive: Callable[[], object],
+    heard: Callable[[Incoming, Verdict], object] | None = None,
 ) -> None:
     """Takes messages until `stop` is set. Raises CommandError when the database is beyond use.
 
     `alive` is called at every turn, and while a full disk is waited for: that is no standstill.
+    `heard` is told of each message that is on the disk.
     """
     refusals = Refusals()
     while not stop.is_set():
@@ -93,6 +96,9 @@ def serve(
             refusals.counts.update(v.reason for v in verdicts if isinstance(v, Refused))
             for message, verdict in zip(batch, verdicts, strict=False):
                 _tell(post, message, verdict)
+                if heard is not None:
+                    heard(message, verdict)
+            post.flush()
         refusals.report(clock.uptime())
 
 

@@ -43,8 +43,8 @@ def check_entries(entries: list[Any], sizes: tuple[int, ...]) -> None:
     for entry, size in zip(entries, sizes, strict=True):
         if len(entry) == 1:
             _bits(entry[0], size)
-        elif _code(*entry)[0]:  # zeros and ones alone have another shortest choice
-            codes.append(_code(*entry))
+        elif (code := _code(*entry))[0]:  # zeros and ones alone have another shortest choice
+            codes.append(code)
             counts.append(size)
         else:
             plain.append((entry, size))

@@ -48,6 +48,7 @@ def keeps_within(variant: Variant, state_micro: int) -> bool:
     return (1 - epsilon / 2) * (1 << PRECISION_BITS) >= above
 
 
+@lru_cache(maxsize=64, typed=True)  # All windows of a stream have one.
 def key_guarantee(
     privacy: Privacy, variant: Variant, form: Form, tracked: int, share: Fraction | None
 ) -> Guarantee:

@@ -32,7 +32,7 @@ MOST_DRAWS = 1 << 40
 LIMITS: dict[str, Any] = {
     "max_str_len": 4 * MOST_TEXT,
     "max_bin_len": MOST_BYTES,
-    "max_array_len": 16,  # of a window's or an entry's list; longer ones are read by `_fields`
+    "max_array_len": 64,  # longer lists, of windows and of blocks, are read by `_long_fields`
     "max_map_len": 0,
     "max_ext_len": 0,
     "strict_map_key": True,
@@ -171,8 +171,21 @@ def open_release(data: bytes) -> Opened:
 
 
 def _fields(body: bytes) -> list[Any]:
-    """Family, fingerprint, windows, draws and blocks. Their lists are read an entry at a time: the
-    decoder takes the memory that a list claims, and lists within lists could claim any amount."""
+    """Family, fingerprint, windows, draws and blocks. Raises ValueError."""
+    try:
+        fields = msgpack.unpackb(body, **LIMITS)
+    except ValueError:
+        return _long_fields(body)
+    if type(fields) is not list or len(fields) != 5:
+        raise ValueError("another number of fields")
+    if type(fields[2]) is not list or type(fields[4]) is not list:
+        raise ValueError("a list is missing")
+    return fields
+
+
+def _long_fields(body: bytes) -> list[Any]:
+    """The same where the lists are long. They are read an entry at a time: the decoder takes the
+    memory that a list claims, and lists within lists could claim any amount."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(body) or 1, **LIMITS)
     unpacker.feed(body)
     if _length(unpacker) != 5:

@@ -104,6 +104,9 @@ class OnePost:
     def answer(self, device, ack):
         self.acks.append(ack)
 
+    def flush(self):
+        pass
+
 
 def pages(connection):
     return connection.execute("PRAGMA page_count").fetchone()[0]
