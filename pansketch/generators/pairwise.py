@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pansketch.generators.dependence import Dependence
 from pansketch.generators.joint import joint_of
 from pansketch.generators.partition import Partition
 from pansketch.generators.tables import domain_of, tables_of
@@ -53,4 +54,6 @@ def pairwise(release: Release, *, particles: int | None = None) -> Partition:
         noisy = noisy_fits(domain, tables, fit, generator, REPLICATES)
         return [joint_of(each, few, generator).partition(domain) for each in noisy]
 
-    return replace(joint.partition(domain), replicate=replicate)
+    made = joint.partition(domain)
+    unresolved = Dependence(made.low, made.mass, fit.tables).doubt
+    return replace(made, replicate=replicate, unresolved=unresolved)

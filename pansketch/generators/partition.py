@@ -7,7 +7,7 @@ Everything here reads released integers only, so it is post-processing and costs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import hypot, isfinite
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class Partition:
 
     Inside a box readings are taken to be spread evenly. `replicate` makes models of the same
     releases with their declared noise drawn anew; standard errors are the spread of a statistic
-    over them.
+    over them. `unresolved`: where boxes claim more than was released, the error of that, in
+    readings; of conditions on several attributes, given as fractions of boxes (dependence.py).
     """
 
     domain: Domain
@@ -40,6 +41,7 @@ class Partition:
     high: FloatArray
     mass: FloatArray
     replicate: Callable[[], "Sequence[Partition]"] = tuple
+    unresolved: Callable[[Mapping[int, FloatArray]], float] = lambda inside: 0.0
 
     @property
     def total(self) -> float:
@@ -221,7 +223,9 @@ class Partition:
         standard deviation of a uniform share. Neighbouring boxes may err together, so they add up.
         """
         fraction = self._overlap(intervals)
-        return float(self.mass @ np.sqrt(fraction * (1 - fraction) / 3))
+        cut = float(self.mass @ np.sqrt(fraction * (1 - fraction) / 3))
+        inside = {axis: self._overlap({axis: each}) for axis, each in intervals.items()}
+        return hypot(cut, self.unresolved(inside))
 
 
 def combine(models: Sequence[Partition]) -> Partition:
@@ -239,10 +243,19 @@ def combine(models: Sequence[Partition]) -> Partition:
     def replicate() -> list[Partition]:
         return [combine(each) for each in zip(*(m.replicates for m in models), strict=True)]
 
+    def unresolved(inside: Mapping[int, FloatArray]) -> float:
+        found, start = 0.0, 0
+        for model in models:
+            end = start + len(model.mass)
+            found += model.unresolved({axis: part[start:end] for axis, part in inside.items()})
+            start = end
+        return found
+
     return Partition(
         models[0].domain,
         np.concatenate([model.low for model in models]),
         np.concatenate([model.high for model in models]),
         np.concatenate([model.mass for model in models]),
         replicate,
+        unresolved,
     )
