@@ -1,12 +1,14 @@
 """What leaves the outbox without an acknowledgement: refused releases are kept, dropped ones
 counted."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
 from agent.files import replace_file, sync_folder
 
 MOST_ASIDE = 64  # Files kept in `refused`, the newest.
+_COUNT = re.compile(rb"[0-9]{1,15}\n?")  # Far more than there can be, and no more than JSON holds.
 
 
 def keep_refused(folder: Path, name: str, payload: bytes) -> None:
@@ -27,11 +29,13 @@ def set_aside_in(folder: Path) -> int:
 
 
 def dropped_in(folder: Path) -> int:
-    """How many releases an outbox has ever dropped, as far as its disk knows."""
+    """How many releases an outbox has ever dropped, as far as its disk knows: a damaged file knows
+    nothing."""
     try:
-        return int((folder / "dropped").read_text("ascii"))
-    except (OSError, ValueError):
+        content = (folder / "dropped").read_bytes()
+    except OSError:
         return 0
+    return int(content) if _COUNT.fullmatch(content) else 0
 
 
 def note_dropped(folder: Path, count: int) -> bool:

@@ -4,6 +4,7 @@ Every figure follows from the schedule, the network, the disk or the clock. None
 reading, and neither does the moment at which it is said.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
@@ -16,6 +17,8 @@ from agent.wear import Wear
 from fleet.messages import Health
 from fleet.settings import Config, ReplaySource
 from pansketch import WireError, __version__, peek
+
+LOG = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 60
 
@@ -35,7 +38,7 @@ class Vitals:
         self._ends: dict[Key, int] = {}  # of the windows of each stream's oldest release
 
     def taken(self) -> Health:
-        """The figures of this moment."""
+        """The figures of this moment. Raises OSError when the outbox's folder cannot be read."""
         now, counts = self._clock.now(), self._outbox.counts()
         return Health(
             session=self._session,
@@ -68,7 +71,8 @@ class Vitals:
 
 
 class Reports:
-    """When the health is said. `say` publishes it and returns the client's message number.
+    """When the health is said. `say` publishes it and returns the client's message number. A health
+    that cannot be taken is left out, and the reason is said once until one can be.
 
     Times are monotonic seconds. The second of the minute follows from the device's name, so that a
     fleet that gets its power back together does not speak together.
@@ -80,11 +84,18 @@ class Reports:
         self._vitals, self._say = vitals, say
         self._minute: int | None = None
         self._message: int | None = None
+        self._unknown = False
 
     def connected(self, now: float) -> None:
         """There is a connection, new or about to end: the health is said at once."""
         self._minute = self._minute_of(now)
-        self._message = self._say(self._vitals.taken())
+        try:
+            health = self._vitals.taken()
+        except OSError as error:
+            self._leave_out(error)
+            return
+        self._unknown = False
+        self._message = self._say(health)
 
     def step(self, now: float) -> None:
         """Says it when its second has come. Call it only while the broker is there."""
@@ -95,6 +106,13 @@ class Reports:
         """Whether the client's number is that of the last health: the broker owes no answer to it,
         so its being handed over says nothing of the broker."""
         return message == self._message
+
+    def _leave_out(self, error: OSError) -> None:
+        """A figure that is made up would be worse than none."""
+        if not self._unknown:
+            why = error.strerror
+            LOG.error("the health is left out while the outbox cannot be read (%s)", why)
+        self._unknown = True
 
     def _minute_of(self, now: float) -> int:
         return int((now - self._offset) // INTERVAL_SECONDS)

@@ -1,14 +1,11 @@
 """What `validate` and `check` say of a stream of keys: its sizes, and what a key pays."""
 
 from collections.abc import Iterator
-from math import ceil
 
 from agent.finding import Finding
-from agent.ledger import MICRO
+from fleet.costs import costs, day_micro, epsilon_text
 from fleet.settings import Stream
 from pansketch import DistinctSpec, NoEstimate
-
-DAY_SECONDS = 86400
 
 
 def sizes(stream: Stream) -> Iterator[tuple[str, str]]:
@@ -33,33 +30,27 @@ def _planned(spec: DistinctSpec) -> str:
 def promises(stream: Stream) -> Iterator[tuple[str, str]]:
     """What a key pays, as `Guarantee` has it: state and output add up, and so do windows."""
     guarantee = stream.spec.guarantee
-    each, windows = _epsilon(guarantee.epsilon_micro), ceil(DAY_SECONDS / stream.window_seconds)
+    each = epsilon_text(guarantee.epsilon_micro)
     yield "unit", "one key: all that bears it in a window, added or removed"
     yield "epsilon", f"{each} per key per window: {_shares(stream)}"
     if guarantee.intrusion == "silent":
         yield "a silent snapshot", f"is paid for: snapshot and release jointly cost {each}"
     else:
         yield "a silent snapshot", "is not covered when the device publishes again afterwards"
-    yield "a key", f"pays {each} in each window that it appears in: w windows cost w x {each}"
-    whole = _epsilon(windows * guarantee.epsilon_micro)
-    yield "a day", f"{whole} at most, for a key in every window ({windows} a day)"
+    yield from costs(guarantee, stream.window_seconds)
     yield "an announced intrusion", "freezes the sketch: no more keys until its window ends"
 
 
 def finding(stream: Stream) -> Finding:
     """What a key pays, in one line of `check`."""
     guarantee = stream.spec.guarantee
-    windows = ceil(DAY_SECONDS / stream.window_seconds)
-    each, whole = (_epsilon(n * guarantee.epsilon_micro) for n in (1, windows))
+    each = epsilon_text(guarantee.epsilon_micro)
+    whole = epsilon_text(day_micro(guarantee, stream.window_seconds) or 0)
     text = f"epsilon {each} per key per window ({_shares(stream)}), {whole} for a key all day long"
     return Finding(f"keys {stream.name}", "note", text)
 
 
 def _shares(stream: Stream) -> str:
     guarantee = stream.spec.guarantee
-    state, output = _epsilon(guarantee.state_micro), _epsilon(guarantee.release_micro)
+    state, output = epsilon_text(guarantee.state_micro), epsilon_text(guarantee.release_micro)
     return f"state {state} + output {output}"
-
-
-def _epsilon(micro: int) -> str:
-    return f"{micro / MICRO:.9g}"

@@ -54,6 +54,7 @@ class Outbox:
         self._streams: dict[str, dict[Key, _Entry]] = {}
         self._held: dict[Key, bytes] = {}
         self._held_since: dict[Key, float] = {}
+        self._unwritten = False
         self._put = self._cost = 0
         self._segments = Segments(folder, _slack(capacity_bytes))
         self.dropped, self._counted = dropped_in(folder), True
@@ -159,15 +160,24 @@ class Outbox:
         """Writes what was held too long; `now` in monotonic seconds. Call it at each tick."""
         with self._mutex:
             for key in list(self._held):
-                if now - self._held_since.setdefault(key, now) >= HOLD_SECONDS:
-                    self._held_since[key] = now
+                if now - self._held_since.setdefault(key, now) < HOLD_SECONDS:
+                    continue
+                try:
                     self._persist(key)
+                    self._unwritten = False
+                except OSError as error:
+                    self._held_since[key] = now
+                    self._say_unwritten(key, error)
 
     def close(self) -> None:
-        """Writes what is held, and leaves no empty segment behind."""
+        """Writes what is held, and leaves no empty segment behind. What the disk does not take is
+        dropped: counted and said."""
         with self._mutex:
             for key in list(self._held):
-                self._persist(key)
+                try:
+                    self._persist(key)
+                except OSError as error:
+                    self._drop_held(key, error)
             self._segments.close()
             self._count_what_was_not()
 
@@ -237,14 +247,22 @@ class Outbox:
         self._segments.append(key, payload)
 
     def _persist(self, key: Key) -> None:
-        """Writes one that is held; when the disk refuses, it stays in memory and is sent anyway."""
-        try:
-            self._write(key, self._held[key])
-        except OSError as error:
-            LOG.error("%s cannot be written yet (%s)", key.filename, error.strerror)
-            return
+        """Writes one that is held. Raises OSError when the disk refuses; then it is held still."""
+        self._write(key, self._held[key])
         del self._held[key]
         self._held_since.pop(key, None)
+
+    def _say_unwritten(self, key: Key, error: OSError) -> None:
+        """Once, until one can be written again: they stay in memory, and are sent anyway."""
+        if not self._unwritten:
+            LOG.error("%s cannot be written yet (%s)", key.filename, error.strerror)
+        self._unwritten = True
+
+    def _drop_held(self, key: Key, error: OSError) -> None:
+        self._count_dropped()
+        what, why = f"{key.stream}: release {key.sequence}", error.strerror
+        LOG.error("%s is dropped: the outbox cannot be written (%s)", what, why)
+        self._remove(key)
 
     def _count_dropped(self) -> None:
         self.dropped += 1

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from fleet.errors import one_line
-from fleet.messages import MOST_LINE, Status, StreamBirth
+from fleet.messages import Status, StreamBirth
 from fleet.settings import Config
+from fleet.strict_json import MOST_LINE
 
 
 def statuses(config: Config, session: str, problems: Mapping[str, str]) -> tuple[Status, Status]:

@@ -1,13 +1,12 @@
 """What `validate` and `print-config` print: aligned text, numbers that a person can check."""
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 
 from agent import keyed, wear
-from agent.ledger import MICRO
 from agent.limiter import MICROSECONDS, slots_for
 from agent.window import schedule_for
 from fleet.config import Profile, describe
+from fleet.costs import DAY_SECONDS, costs, epsilon_text
 from fleet.quantities import duration_text
 from fleet.settings import (
     Config,
@@ -20,8 +19,6 @@ from fleet.settings import (
     SystemSource,
 )
 from pansketch import Attribute, Span
-
-DAY_SECONDS = 86400
 
 
 def settings_table(config: Config) -> str:
@@ -66,7 +63,7 @@ def _facts(stream: Stream, device: str, config: Config) -> Iterator[tuple[str, s
     yield "network", f"about {_roughly(daily * expected)} a day"
     written = _roughly(wear.written_daily(stream, config.agent.outbox))
     yield "disk", f"about {written} written a day, in whole blocks of {wear.BLOCK_BYTES} bytes"
-    yield from _promises(stream, daily) if stream.key is None else keyed.promises(stream)
+    yield from _promises(stream) if stream.key is None else keyed.promises(stream)
     yield "daily cap", _cap_text(stream)
     yield "intrusion", spec.guarantee.intrusion
     yield "delta", f"{spec.guarantee.delta:g}"
@@ -87,9 +84,9 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
         yield "predicted error", outlook.errors_text(stream.plan.choices(profile)[0].errors)
 
 
-def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
+def _promises(stream: Stream) -> Iterator[tuple[str, str]]:
     guarantee = stream.spec.guarantee
-    epsilon = _epsilon(guarantee.epsilon_micro)
+    epsilon = epsilon_text(guarantee.epsilon_micro)
     span = guarantee.unit if isinstance(guarantee.unit, Span) else None
     yield "unit", f"one {guarantee.unit}, added or removed"
     per = "span, over all windows it touches" if span else "reading per window"
@@ -98,12 +95,9 @@ def _promises(stream: Stream, daily: float) -> Iterator[tuple[str, str]]:
         yield "a silent snapshot", f"adds nothing: snapshot and releases jointly cost {epsilon}"
     else:
         yield "a silent snapshot", "is not covered when the device publishes again afterwards"
-    yield "a reading", f"pays {_epsilon(guarantee.reading_micro)}: it is in one window only"
+    yield from costs(guarantee, stream.window_seconds)
     if span:
-        yield "a span", f"pays {epsilon}: {_slots_text(span)}"
-    windows = ceil(daily)
-    whole, each = _epsilon(windows * guarantee.epsilon_micro), "span" if span else "reading"
-    yield "a day", f"{whole} at most, for a source with a {each} in every window ({windows} a day)"
+        yield "a slot", _slots_text(span)
 
 
 def _roughly(bytes_count: float) -> str:
@@ -113,16 +107,11 @@ def _roughly(bytes_count: float) -> str:
     return f"{bytes_count:.0f} bytes"
 
 
-def _epsilon(micro: int) -> str:
-    return f"{micro / MICRO:.9g}"
-
-
 def _slots_text(span: Span) -> str:
     slots = slots_for(span)
-    most = f"one reading is taken in a slot of {slots.length / MICROSECONDS:.6g} s"
-    if slots.opened < slots.length:
-        most += ", in its first half"
-    return most
+    length = f"{slots.length / MICROSECONDS:.6g} s"
+    where = "its first half" if slots.opened < slots.length else "it"
+    return f"{length}: of the readings in {where} the first is taken"
 
 
 def _cap_text(stream: Stream) -> str:
@@ -130,7 +119,7 @@ def _cap_text(stream: Stream) -> str:
     if cap is None:
         return "none"
     windows = cap // stream.spec.guarantee.epsilon_micro
-    return f"{_epsilon(cap)}: at most {windows} windows a day, then the stream stops"
+    return f"{epsilon_text(cap)}: at most {windows} windows a day, then the stream stops"
 
 
 def _source_text(source: Source) -> str:

@@ -4,13 +4,15 @@ A pure function of the evidence. Whatever fits no class, or two that exclude eac
 failure.
 """
 
+import signal
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from chaos.evidence import Evidence, count_by_device
+from agent.outbox import HOLD_SECONDS
+from chaos.evidence import Evidence, Run, count_by_device
 from chaos.programs import End
-from chaos.site import devices
+from chaos.site import devices, patient_among
 from chaos.witness import Name
 from fleet.messages import digest
 
@@ -19,6 +21,7 @@ WAITING = "waiting"
 REFUSED = "refused"
 DROPPED = "dropped"
 DAMAGED = "damaged"
+RISKED = "risked"
 CRASHED = "crashed"
 NOWHERE = "nowhere"
 # In this order: what is merged may wait for its ack still, or have been dropped on the device.
@@ -28,9 +31,12 @@ CLASSES: Mapping[str, str] = {
     REFUSED: "refused by the collector, set aside and named",
     DROPPED: "dropped by the outbox's policy or a full disk, counted and named",
     DAMAGED: "lost in a segment that the run itself has damaged",
+    RISKED: "lost in memory by a kill, as `persist: when_unacknowledged` says",
     CRASHED: "debited, and not on the disk when its process ended",
     NOWHERE: "LOST",
 }
+# A busy host needs so long to come to writing what is due.
+LATE_SECONDS = 5.0
 # Why a program may end by itself; it is started again.
 LEDGER_FULL = (
     "cannot be used",
@@ -90,11 +96,22 @@ def _classes(evidence: Evidence) -> dict[Name, str]:
         REFUSED: evidence.refused,
         DROPPED: evidence.dropped,
         DAMAGED: evidence.run.damaged,
+        RISKED: at_risk(evidence.run),
         CRASHED: evidence.run.lost_with_process - evidence.made.keys(),
     }
     return {
         debit.name: next((where for where in places if debit.name in places[where]), NOWHERE)
         for debit in evidence.debits
+    }
+
+
+def at_risk(run: Run) -> set[Name]:
+    """What the option lets a kill take: held by a device under it, for no longer than it says."""
+    patient, longest = patient_among(len(run.devices)), HOLD_SECONDS + LATE_SECONDS
+    return {
+        held.name
+        for held in run.held
+        if held.name.device in patient and held.code == -signal.SIGKILL and held.seconds <= longest
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from agent.aside import dropped_in
 from agent.backlog import releases_in
 from agent.book import LedgerError, read_book
+from chaos.held import Held
 from chaos.marks import Debit, debits_in
 from chaos.programs import End
 from chaos.site import database_in, state_in
@@ -26,7 +27,7 @@ from fleet.messages import digest
 RUN, MADE = "run.json", "made.jsonl"
 _DROPPED = re.compile(
     r"release (?P<old>\d+) of (?P<old_stream>[a-z0-9-]+), the oldest, is dropped"
-    r"|(?P<new_stream>[a-z0-9-]+): window .*, release (?P<new>\d+) is dropped"
+    r"|(?P<new_stream>[a-z0-9-]+): (?:window .*, )?release (?P<new>\d+) is dropped"
 )
 _REFUSED = re.compile(r"(\d{12})\.([a-z0-9-]+)\.release is (?:refused|larger)")
 
@@ -56,6 +57,7 @@ class Run:
     full_disks: frozenset[str]  # devices whose disk was ever full
     damaged: frozenset[Name]
     lost_with_process: frozenset[Name]
+    held: tuple[Held, ...]  # by patient devices, and on no disk when their process ended
     ends: tuple[End, ...]
     seconds: Mapping[str, float]
 
@@ -129,6 +131,7 @@ def _read_run(folder: Path) -> Run:
     return Run(
         damaged=_names(said.pop("damaged")),
         lost_with_process=_names(said.pop("lost_with_process")),
+        held=tuple(Held(Name(**held.pop("name")), **held) for held in said.pop("held")),
         ends=tuple(End(**end) for end in said.pop("ends")),
         full_disks=frozenset(said.pop("full_disks")),
         devices=tuple(said.pop("devices")),

@@ -16,6 +16,7 @@ from chaos import site as places
 from chaos.broker import Broker
 from chaos.clocks import WallClock
 from chaos.disks import Disk, Quota, Tmpfs
+from chaos.held import Ages
 from chaos.marks import Marks, debits_in, last_debits
 from chaos.programs import Keeper, Program
 from chaos.proxy import Link, Network
@@ -61,9 +62,10 @@ class House:
         self.names = [device.name for device in devices]
         self.marks = Marks()
         self.ended = threading.Event()
-        self.witness = Witness(
-            places.FLEET, {name: state_in(site.folder, name) / "outbox" for name in self.names}
-        )
+        states = {name: state_in(site.folder, name) for name in self.names}
+        self.witness = Witness(places.FLEET, {n: state / "outbox" for n, state in states.items()})
+        patient = {device.name for device in devices if device.patient}
+        self.ages = Ages({name: states[name] for name in patient}, self.witness.saw_on_disk)
         site.certify()
         self.broker = Broker(site, mosquitto, self.names)
         self.links: dict[str, Link] = {}
@@ -136,9 +138,12 @@ class House:
         return process.pid if process is not None and program.running else None
 
     def _agent_ended(self, device: str) -> None:
+        code = self.agents[device].ends[-1].code
         self.witness.look(device)
-        last = last_debits(state_in(self.site.folder, device), device)
-        self.marks.note_end({name for name in last if not self.witness.saw(name)})
+        self.ages.note_end(device, code)
+        if code and not self.ages.explain(device, code):
+            last = last_debits(state_in(self.site.folder, device), device)
+            self.marks.note_end({name for name in last if not self.witness.saw(name)})
 
     def windows(self) -> dict[str, int]:
         """How many windows of the fast stream each device has debited."""

@@ -93,11 +93,13 @@ def _link(change: Callable[[House, Fault], None], least_seconds: float = 0.0) ->
 def _disk_full(house: House, fault: Fault) -> None:
     target = COLLECTOR if fault.kind == "collector-disk-full" else fault.target
     with house.lane(f"disk {target}"):
+        house.ages.disk_is_full(target)
         house.disks[target].fill()
         try:
             house.pause(fault.seconds)
         finally:
             house.disks[target].free()
+            house.ages.disk_is_free(target)
 
 
 def _clock(ahead_seconds: Callable[[float], float]) -> Act:

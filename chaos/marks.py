@@ -13,7 +13,8 @@ from chaos.witness import Name
 class Marks:
     """`damaged`: releases that waited in a segment where the run damaged them.
 
-    `lost_with_process`: debited last before a process ended, and seen nowhere by then.
+    `lost_with_process`: debited last before a process ended with an error or was killed, and seen
+    nowhere by then. An end in good order loses nothing.
     """
 
     damaged: set[Name] = field(default_factory=set)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from chaos.accounting import CLASSES, Account
+from chaos.accounting import CLASSES, RISKED, Account
 from chaos.evidence import Evidence
 from chaos.faults import BY_NAME
+from chaos.site import patient_among
 
 MOST_FAILURES = 20
 RESULTS = ("report.json", "report.md")
@@ -58,6 +59,7 @@ def lines(evidence: Evidence, account: Account) -> list[str]:
         f"refused into quarantine: {refused}; disputed: {len(evidence.disputed)}; "
         f"database: {evidence.integrity}",
         f"dropped, as the devices count: {sum(evidence.counted_dropped.values())}",
+        _risk(evidence, account),
     ]
     failures = account.failures[:MOST_FAILURES]
     more = len(account.failures) - len(failures)
@@ -67,6 +69,19 @@ def lines(evidence: Evidence, account: Account) -> list[str]:
         *([f"FAILED: and {more} more"] if more else []),
         *([] if failures else ["every debit is accounted for; nothing was merged twice"]),
     ]
+
+
+def _risk(evidence: Evidence, account: Account) -> str:
+    """What the devices under `persist: when_unacknowledged` have lost by it."""
+    patient, counted = patient_among(len(evidence.run.devices)), account.by_device()
+    debited = sum(sum(counted[device].values()) for device in patient if device in counted)
+    seconds = {held.name: held.seconds for held in evidence.run.held}
+    risked = [seconds[name] for name, where in account.classes.items() if where == RISKED]
+    longest = f", after {max(risked):.1f} s there at most" if risked else ""
+    return (
+        f"persist: when_unacknowledged on {', '.join(patient) or 'none'}: of {debited} debits "
+        f"{len(risked)} lost in memory by a kill{longest}: the option's stated risk"
+    )
 
 
 def table(title: str, rows: Rows) -> Table:

@@ -87,7 +87,7 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         house = House(site, fleet, keeper, network, program, mounts, faketime)
         targets = _targets(fleet, faketime is not None)
         try:
-            with house.witness, house.fed(seed):
+            with house.witness, house.ages, house.fed(seed):
                 with tally.timed("start"):
                     house.start()
                 if tally.problems:
@@ -115,6 +115,7 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         frozenset(tally.full_disks),
         frozenset(house.marks.damaged),
         frozenset(house.marks.lost_with_process),
+        tuple(house.ages.held),
         tuple(end for program in keeper.programs for end in program.ends),
         tally.seconds,
     )

@@ -25,7 +25,11 @@ EPSILON, OTHER_EPSILON = 1.0, 2.0
 CONFIG = """\
 fleet: {fleet}
 mqtt: {{url: "{scheme}://127.0.0.1:{port}", username: {user}, password: {password}{ca}}}
-agent: {{device: {device}, state: var/{device}, profile: {profile}, outbox: {{policy: {policy}}}}}
+agent:
+  device: {device}
+  state: var/{device}
+  profile: {profile}
+  outbox: {{policy: {policy}, persist: {persist}}}
 streams:
   air:
     source: {air}
@@ -51,10 +55,15 @@ COLUMNS = {"air": "time,temp,pm25\n", "load": "time,load1\n"}
 
 @dataclass(frozen=True)
 class Device:
-    """One device. `small_outbox`, `small_disk`: what can be full; `secured`: over TLS."""
+    """One device. `small_outbox`, `small_disk`: what can be full; `secured`: over TLS.
+
+    `patient`: it writes a release only when no ack comes in time. Then what it made may be seen on
+    its link alone, so that must not be secured.
+    """
 
     name: str
     policy: str = "reject_new"
+    patient: bool = False
     small_outbox: bool = False
     small_disk: bool = False
     secured: bool = False
@@ -62,10 +71,16 @@ class Device:
 
 ROLES: Sequence[Device] = (
     Device("", policy="reject_new", small_outbox=True),
-    Device("", policy="drop_oldest", small_outbox=True),
+    Device("", policy="drop_oldest", small_outbox=True, patient=True),
     Device("", small_disk=True),
     Device("", secured=True),
     Device(""),
+    Device("", policy="drop_oldest"),
+    Device("", policy="reject_new", small_outbox=True),
+    Device("", policy="drop_oldest", small_outbox=True),
+    Device("", small_disk=True, patient=True),
+    Device("", secured=True),
+    Device("", patient=True),
     Device("", policy="drop_oldest"),
 )
 
@@ -74,6 +89,11 @@ def devices(count: int) -> list[Device]:
     """So many devices: outboxes of both policies, disks and connections of each sort in turn."""
     numbers = range(count)
     return [replace(ROLES[n % len(ROLES)], name=f"dev-{n + 1:02d}") for n in numbers]
+
+
+def patient_among(count: int) -> list[str]:
+    """The names of those that write a release only when no ack comes in time."""
+    return [device.name for device in devices(count) if device.patient]
 
 
 class Site:
@@ -146,6 +166,7 @@ class Site:
             device=device.name,
             profile=profile,
             policy=device.policy,
+            persist="when_unacknowledged" if device.patient else "always",
             epsilon=epsilon,
             window=WINDOW_SECONDS,
             **sources,

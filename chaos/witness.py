@@ -39,6 +39,7 @@ class Witness:
         self._fleet, self._outboxes = fleet, outboxes
         self._mutex = threading.Lock()
         self._made: dict[Name, dict[str, bytes]] = defaultdict(dict)
+        self._written: set[Name] = set()
         self._seen: dict[Path, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
@@ -60,6 +61,10 @@ class Witness:
         with self._mutex:
             return name in self._made
 
+    def saw_on_disk(self, name: Name) -> bool:
+        with self._mutex:
+            return name in self._written
+
     def look(self, device: str) -> None:
         """Reads what is new in the device's segments."""
         folder = self._outboxes[device]
@@ -67,6 +72,8 @@ class Witness:
             for path in sorted(folder.glob("*.segment*")):
                 for name, payload in self._news(device, path):
                     self._note(name, payload)
+                    with self._mutex:
+                        self._written.add(name)
 
     def tap(self, device: str) -> Callable[[bytes], object]:
         """What hears a connection of this device."""

@@ -10,6 +10,7 @@ from agent.book import HEADER, TORN, LedgerError, line, read_book
 from agent.ledger import Ledger
 from agent.records import FORGOTTEN, RELEASE, SIGNATURE, Key, encode, scan, waiting_in
 from agent.segments import Segments
+from fleet.messages import MOST_NUMBER
 from fuzz.of_releases import body_of, own_seeds, sealed
 from fuzz.target import Bound, Run, Target, promise
 from pansketch import WireError
@@ -125,7 +126,7 @@ def _adopted(data: bytes, folder: Path) -> None:
     promise(taken in ([], [payload]), "a release is adopted with other bytes")
     aside = list((folder / "damaged").glob("*")) if not taken else []
     promise(taken or len(aside) == 1, "a release is neither adopted nor set aside")
-    promise(dropped_in(folder) >= 0, "a negative number of dropped releases")
+    promise(0 <= dropped_in(folder) <= MOST_NUMBER, "a number of dropped releases that cannot be")
 
 
 def _open_listing(folder: Path) -> Run:

@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from fleet import quantities, topics
+from fleet.audit_record import AuditRecord
 from fleet.messages import Ack, Health, Status, StreamBirth
-from fuzz.target import Bound, Run, Target, promise
+from fuzz.target import Bound, Broken, Run, Target, promise
 
 TOKENS = (
     b'"', b"{", b"}", b"[", b":", b",", b"\\u0000", b"\\ud800", b"\xff", b"NaN", b"1e999", b"-0",
     b"null", b"9" * 400, b"[" * 900, b'{"a":' * 500, b'"sequence":', b'"streams":', b'"state":',
 )  # fmt: skip
+
+
+PLANTED = {"init-only": True, "pcg64": True}
 
 
 class Message(Protocol):
@@ -25,7 +29,11 @@ class Message(Protocol):
 def _decoding(kind: type[Message]) -> Callable[[Path], Run]:
     def run(data: bytes) -> None:
         found = kind.decode(data)
-        promise(kind.decode(found.encode()) == found, "a message comes back changed")
+        try:
+            again = kind.decode(found.encode())
+        except ValueError as error:
+            raise Broken("a message that was taken is refused when it comes again") from error
+        promise(again == found, "a message comes back changed")
 
     return lambda _folder: run
 
@@ -45,6 +53,15 @@ def _healths() -> list[bytes]:
     well = Health("s1", "0.1.0", 60, True, 0, None, 0, 0, 4096)
     ill = Health("s1", "0.1.0+x", 2**40, None, 7, 86400, 3, 2, 0)
     return [well.encode(), ill.encode()]
+
+
+def _audits() -> list[bytes]:
+    held = AuditRecord("2026-01-31T12:00:00Z", "0.1.0", "0" * 16, "full", 2, 2, (), PLANTED, True)
+    names = ("exact: one counter", "seizure: a key")
+    broken = AuditRecord(
+        "2026-01-31T12:00:00Z", "1", "f" * 16, "quick", 3, 1, names, PLANTED, False
+    )
+    return [held.encode(), broken.encode()]
 
 
 def _open_topic(_folder: Path) -> Run:
@@ -107,6 +124,10 @@ TARGETS = {
     "health": Target(
         "how a device is", _decoding(Health), (ValueError,), _healths,
         memory=JSON, tokens=TOKENS,
+    ),
+    "audit": Target(
+        "the record of an audit", _decoding(AuditRecord), (ValueError,), _audits,
+        memory=JSON, tokens=(*TOKENS, b'"planted":', b'"broken":', b'"holds":'),
     ),
     "topic": Target(
         "a topic's name", _open_topic, (),

@@ -5,6 +5,7 @@ length; nothing of a secret input stands in an error or in the log; memory and w
 the size of the input.
 """
 
+import gc
 import logging
 import re
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 from fuzz.target import Broken, Run, Target, promise
 
 MOST_SAID = 2000  # characters of an error
+MOST_KEPT = 32 << 20  # bytes that all inputs together may leave behind: what is made once
+ALONE_SECONDS = 60.0
 MARKS = (b"271828", b"badge-of-ada")  # stand in the seeds of secret targets, as reading and as key
 TAKEN = "taken"
 # Long enough that they do not come up in a text by chance.
@@ -52,6 +55,7 @@ class Watch:
         for data in target.seeds():  # What is made once and kept is not the cost of an input.
             with suppress(Exception):
                 self._run(data)
+        self._before, _ = tracemalloc.get_traced_memory()
 
     def __call__(self, data: bytes) -> str:
         """TAKEN, or the name of the documented error that was raised. Raises Broken."""
@@ -59,10 +63,12 @@ class Watch:
         outcome, said, taken = self._measured(data)
         if taken > most:
             # All threads of the process are measured, and what is made once and kept: an input that
-            # takes too much does so again.
-            outcome, said, again = self._measured(data)
+            # takes too much does so again, alone. What it keeps for itself the next check finds.
+            with _alone():
+                outcome, said, again = self._measured(data)
             taken = min(taken, again)
         promise(taken <= most, f"{taken} bytes of memory, and {most} are promised")
+        self._check_kept()
         self._check_texts(data, said)
         return outcome
 
@@ -93,6 +99,13 @@ class Watch:
             raise Broken(f"{type(error).__name__} is none of its errors") from error
         return TAKEN, []
 
+    def _check_kept(self) -> None:
+        """What stays after one input, or little by little after many."""
+        if tracemalloc.get_traced_memory()[0] - self._before > MOST_KEPT:
+            gc.collect()
+            kept = tracemalloc.get_traced_memory()[0] - self._before
+            promise(kept <= MOST_KEPT, f"{kept} bytes are kept of this input and those before it")
+
     def _check_texts(self, data: bytes, said: list[str]) -> None:
         for text in said[:1] + self._ear.heard:
             promise(text.isprintable(), "an error or a log line that is not one printable line")
@@ -122,6 +135,18 @@ def watching() -> Iterator[None]:
             tracemalloc.stop()
         root.setLevel(level)
         root.removeHandler(silent)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No garbage of before is left, and no other thread runs while this one has something to do."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(ALONE_SECONDS)
+    try:
+        gc.collect()  # Takes long enough for a thread that waits already to have its turn before.
+        yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def shown(data: bytes, public: bytes, text: str) -> bool:

@@ -90,7 +90,7 @@ def test_validate_says_what_it_costs(device, capsys):
     assert facts["a silent snapshot"] == "adds nothing: snapshot and releases jointly cost 1"
     assert facts["a reading"] == "pays 1: it is in one window only"
     assert "a span" not in facts
-    assert facts["a day"] == "24 at most, for a source with a reading in every window (24 a day)"
+    assert facts["a day"] == "1 for each reading in it: n readings of one source pay n x 1"
     assert facts["daily cap"] == "none"
     assert facts["intrusion"] == "silent"
     assert facts["delta"] == "0"
@@ -180,8 +180,9 @@ def test_validate_says_what_a_span_costs_and_how_it_is_kept(device, capsys):
         "one span of 600 s with at most 60 readings, added or removed",
         "0.6 per span, over all windows it touches",
         "pays 0.01: it is in one window only",
-        "pays 0.6: one reading is taken in a slot of 10.3448 s",
-        "2.4 at most, for a source with a span in every window (4 a day)",
+        "pays 0.6 as a whole, over all windows it touches",
+        "10.3448 s: of the readings in it the first is taken",
+        "86.4 at most, for a source in every span (144 spans of 10m)",
         "2: at most 3 windows a day, then the stream stops",
     ):
         assert words in out

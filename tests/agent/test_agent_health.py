@@ -209,6 +209,41 @@ def test_its_own_message_is_told_from_those_of_releases(made):
     assert (reports.is_own(7), reports.is_own(9)) == (False, True)
 
 
+def out_of_order(folder):
+    """A file system that fails there: a name longer than any may be stands in its way."""
+    (folder / "refused").symlink_to("x" * 300)
+
+
+def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, caplog):
+    bench, said = made(), []
+    reports = Reports("dev-1", bench.vitals, lambda health: said.append(health) or len(said))
+    out_of_order(bench.outbox.folder)
+    with pytest.raises(OSError, match="too long"):
+        bench.vitals.taken()
+    assert said_at(reports, said, range(300)) == []
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the health is left out while the outbox cannot be read (")
+    (bench.outbox.folder / "refused").unlink()
+    assert len(said_at(reports, said, range(300, 400))) in (1, 2)
+    out_of_order(bench.outbox.folder)
+    reports.connected(400.0)
+    assert len(caplog.records) == 2
+
+
+def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, until):
+    device.configure(broker.url, source=LIVE, window="1s")
+    (device.state / "outbox").mkdir(parents=True)
+    out_of_order(device.state / "outbox")
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: len(collector.releases) >= 2, "releases")
+        assert agent.stop() == 0, agent.said
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
+        assert collector.healths == []
+    assert agent.said.count("the health is left out") == 1
+    assert "Traceback" not in agent.said
+
+
 def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
     device.configure(broker.url, source=LIVE)
     with peer(broker.url) as collector:

@@ -180,7 +180,7 @@ def test_validate_says_what_a_key_pays_and_how_good_the_answers_are(keyed, devic
     assert facts["epsilon"] == "2 per key per window: state 1 + output 1"
     assert facts["a silent snapshot"] == "is paid for: snapshot and release jointly cost 2"
     assert facts["a key"] == "pays 2 in each window that it appears in: w windows cost w x 2"
-    assert facts["a day"] == "48 at most, for a key in every window (24 a day)"
+    assert facts["a day"] == "48 at most, for a key in every window (24 windows of 1h)"
     assert facts["an announced intrusion"].startswith("freezes the sketch: no more keys until")
     assert facts["daily cap"] == "5: at most 2 windows a day, then the stream stops"
     assert facts["fingerprint"] == spec.fingerprint.hex()

@@ -190,6 +190,24 @@ def test_patience_holds_no_more_than_it_may(folder, monkeypatch):
     assert outbox.waiting() == [key(1), key(2), key(3)]
 
 
+def test_what_is_held_when_the_disk_refuses_is_sent_and_at_the_end_it_is_counted(folder, caplog):
+    """The folder is gone, as with a card that has failed."""
+    outbox = Outbox(folder, 10**6, PATIENT)
+    for number in (1, 2):
+        outbox.put(key(number), b"%d" % number)
+    folder.rmdir()
+    for now in (100.0, 100.0 + HOLD_SECONDS, 100.0 + 2 * HOLD_SECONDS):
+        outbox.persist_overdue(now)
+    assert [outbox.read(k) for k in outbox.waiting()] == [b"1", b"2"]
+    assert (outbox.held, outbox.dropped) == (2, 0)
+    outbox.forget(key(1))
+    outbox.close()
+    assert (outbox.waiting(), outbox.held, outbox.dropped) == ([], 0, 1)
+    early, last = [record.getMessage() for record in caplog.records]
+    assert " cannot be written yet (" in early
+    assert last.startswith("air: release 2 is dropped: the outbox cannot be written (")
+
+
 def old_outbox(folder, payloads):
     """As versions before segments left it: a file a release."""
     folder.mkdir()

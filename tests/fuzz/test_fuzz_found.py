@@ -8,6 +8,7 @@ import pytest
 
 from agent import backlog, inventory
 from agent.__main__ import main as agent_main
+from agent.aside import dropped_in
 from agent.records import RELEASE, SIGNATURE, Key, encode
 from agent.sources import replay
 from agent.sources.forms import KeyForm
@@ -109,6 +110,15 @@ def test_a_wrong_word_is_one_short_printable_line(main, word, capsys):
         said = capsys.readouterr().err
         assert said.removesuffix("\n").isprintable()
         assert len(said) < 2000
+
+
+@pytest.mark.parametrize("content", [b"-1", b"9" * 20, b"1_0", b" 7", b"7\n\n", b"\xff", b""])
+def test_a_damaged_count_of_what_was_dropped_counts_nothing(content, tmp_path):
+    """An agent whose health had a number that no health may have ended at each start."""
+    (tmp_path / "dropped").write_bytes(content)
+    assert dropped_in(tmp_path) == 0
+    (tmp_path / "dropped").write_bytes(b"7\n")
+    assert dropped_in(tmp_path) == 7
 
 
 @pytest.mark.parametrize("payload", [b"", b"PANS", MAGIC + bytes([99]) + bytes(40)])

@@ -1,7 +1,9 @@
 """The harness finds what it looks for: each planted fault, and nothing in its sound twin."""
 
 import logging
+import threading
 from collections import Counter
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -74,6 +76,15 @@ def believes_a_claim(data):
     bytearray(data[0] << 20 if data else 0)
 
 
+KEPT = {}
+
+
+def keeps_what_it_is_given(data):
+    """Too much for an input, and never twice: only what stays of it shows that."""
+    if data not in KEPT:
+        KEPT[data] = bytearray(4 << 20)
+
+
 def takes_ever_longer(data):
     for _ in range(len(data) ** 3):
         pass
@@ -88,6 +99,7 @@ PLANTED = [
     (says_two_lines, "not one printable line"),
     (says_too_much, "5000 characters"),
     (believes_a_claim, "bytes of memory"),
+    (keeps_what_it_is_given, "bytes are kept"),
     (takes_ever_longer, "more than"),
 ]
 
@@ -114,6 +126,52 @@ def test_a_planted_fault_is_found(run, how, tmp_path):
     tally = search(run, tmp_path)
     assert tally.broken_by is not None
     assert how in tally.how
+
+
+@contextmanager
+def another_thread():
+    """It holds more than an input may take, again and again."""
+    stop = threading.Event()
+
+    def hold():
+        while not stop.wait(0.0001):
+            held = bytearray(4 << 20)
+            sum(range(1000))
+            del held
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def broken_beside_another_thread(folder):
+    """How often a sound target of some work is accused, of 20 times."""
+    made, broken = {}, 0
+
+    def run(data):
+        if data not in made:
+            made[data] = bytearray(2 << 20)
+        for _ in range(40):
+            sum(range(1000))
+
+    with watch.watching(), another_thread():
+        look = watch.Watch(of(run), folder)
+        for number in range(20):
+            try:
+                look(bytes([number % 4]))
+            except target.Broken:
+                broken += 1
+    return broken
+
+
+def test_other_threads_and_what_is_made_once_are_not_the_cost_of_an_input(tmp_path, monkeypatch):
+    assert broken_beside_another_thread(tmp_path) == 0
+    monkeypatch.setattr(watch, "_alone", nullcontext)
+    assert broken_beside_another_thread(tmp_path) > 0
 
 
 def test_its_sound_twin_is_not_accused(tmp_path):
