@@ -28,7 +28,13 @@ COLLECTOR = "pansketch.collector"
 DEADLINE_SECONDS = 20.0
 HOST = "127.0.0.1"
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
-PASSWORDS = {"dev-1": "first one", "dev-2": "second one", COLLECTOR: "all of them"}
+HOME = "home.assistant"
+PASSWORDS = {
+    "dev-1": "first one",
+    "dev-2": "second one",
+    COLLECTOR: "all of them",
+    HOME: "only how they are",
+}
 
 CONFIG = """\
 fleet: greenhouse
