@@ -4,7 +4,7 @@ VENV ?= .venv
 HTTP ?= 127.0.0.1:8080
 BIN := $(VENV)/bin
 
-.PHONY: help demo dashboard test lint audit bench chaos fuzz clean
+.PHONY: help demo dashboard notebook test lint audit bench chaos fuzz clean
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,6 +14,9 @@ demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two mi
 
 dashboard: $(VENV)/.dashboard ## the demo, and its page in a browser until Ctrl-C; HTTP=host:port
 	$(BIN)/pansketch-demo --keep --http $(HTTP) --out out/dashboard $(DEMO_OPTIONS)
+
+notebook: $(VENV)/.notebook ## runs notebooks/quickstart.ipynb against a fleet, and stores what it shows
+	$(BIN)/python -m notebooks.execute $(NOTEBOOK_OPTIONS)
 
 test: $(VENV)/.test ## all tests, on all cores
 	$(BIN)/pytest -n auto --dist loadfile $(TEST_OPTIONS)

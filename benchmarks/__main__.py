@@ -29,6 +29,7 @@ from benchmarks import (
     sizes,
     twelve,
     update,
+    web,
     wire,
 )
 from benchmarks.row import Row
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "growth": growth.run,
     "ingest": ingest.run,
     "scale": scale.run,
+    "web": web.run,
     "garbage": garbage.run,
     "estimators": estimators.run,
     "coverage": coverage.run,

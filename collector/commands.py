@@ -25,6 +25,7 @@ from collector import (
     service,
     store,
 )
+from collector.discovery import discovery_of
 from collector.failure import wrong
 from collector.families import DISTINCT, check_answers
 from collector.generators import SAMPLE, Choice, domain_of
@@ -56,17 +57,21 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
         store.opened(config.collector.database) as opened,
         process.answering(http, path, stop.wait) as attend,
     ):
+        discovery = discovery_of(config, link)
 
         def alive() -> None:
-            attend(clock.uptime())
+            attend(clock.uptime(), link.connected)
             notifier.alive(clock.uptime(), serving)
+            if discovery is not None:
+                discovery.step(clock.uptime())
 
         log.info(serving)
         link.start()
         notifier.ready()
         try:
             watch = service.Clock(clock.now, clock.uptime)
-            service.serve(link, opened, rules, watch, stop, alive)
+            heard = None if discovery is None else discovery.heard
+            service.serve(link, opened, rules, watch, stop, alive, heard)
         finally:
             notifier.stopping()
             link.stop()

@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from command.auditing import add_audit
 from command.planning import add_plan
 from pansketch import WireError, __version__, peek
 from pansketch.sketch import WindowId
@@ -24,16 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         "file", type=Path, help="a release's bytes, as an agent keeps those that were refused"
     )
     inspect.set_defaults(run=lambda options: _inspect(options.file))
-    audit = commands.add_parser(
-        "audit",
-        help="test the promise: exact, statistical, seizure of a running agent, planted bugs",
-        description="Tests what the product promises. Exit code 0 only if every claim holds and "
-        "every planted bug is caught. Seizing a running agent needs root.",
-    )
-    audit.add_argument("--quick", action="store_true", help="under a minute instead of fifteen")
-    audit.add_argument("--json", action="store_true", help="the findings as one JSON object")
-    audit.add_argument("--plant", metavar="BUG", help="audit the product with this bug in it")
-    audit.set_defaults(run=_audit)
+    add_audit(commands)
     add_plan(commands)
     options = parser.parse_args(argv)
     try:
@@ -46,27 +38,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("pansketch: interrupted", file=sys.stderr)
         return 1
-
-
-def _audit(options: argparse.Namespace) -> int:
-    from pansketch.audit import report  # Not needed on a device, and not loaded there.
-
-    if options.plant:
-        try:
-            findings = [report.plant(options.plant)]
-        except ValueError as error:
-            print(f"pansketch: {error}", file=sys.stderr)
-            return 2
-    else:
-        findings = report.run_audit(options.quick, _progress)
-    print(report.as_json(findings) if options.json else report.as_table(findings))
-    return 0 if all(finding.holds for finding in findings) else 1
-
-
-def _progress(finding: object, done: int, tasks: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == tasks else ""
-        print(f"\raudit: {done} of {tasks} findings", end=end, file=sys.stderr, flush=True)
 
 
 def _inspect(file: Path) -> int:

@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
                 if options.http is None:
                     console.print("`make dashboard` has a page in the browser as well.")
                 else:
-                    console.print(f"The page: http://{options.http}/page/", soft_wrap=True)
+                    console.print(f"The page: http://{options.http}/", soft_wrap=True)
                 _wait()
 
 

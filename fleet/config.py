@@ -14,6 +14,7 @@ from fleet.describe import Setting, describe
 from fleet.document import Document, KeyPath, parse
 from fleet.errors import ConfigError
 from fleet.files import read_text
+from fleet.home_assistant import read_home_assistant
 from fleet.ids import ID_RULE, is_id
 from fleet.interpolation import Filled, fill, has_reference
 from fleet.profiles import (
@@ -113,7 +114,9 @@ def _build(document: Document, top: FileSection, program: Program, folder: Path)
     collector = section(document, "collector", top.collector or {}, CollectorSection)
     database = folder / (collector.database or "var/collector.sqlite")
     http = read_http(document, collector, local=program == "collector")
-    settings = CollectorSettings(database, http)
+    announced = read_home_assistant(document, collector)
+    audit = folder / collector.audit if collector.audit else None
+    settings = CollectorSettings(database, http, announced, audit)
     return Config(top.fleet, mqtt, agent, streams, settings, profile, document)
 
 

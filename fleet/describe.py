@@ -7,9 +7,10 @@ from fleet.json_sources import path_text
 from fleet.privacy import MICRO
 from fleet.quantities import duration_text, number_text, size_text
 from fleet.settings import (
+    CollectorSettings,
     Config,
     ExecSource,
-    Http,
+    HomeAssistant,
     Mqtt,
     MqttSource,
     ReplaySource,
@@ -67,10 +68,12 @@ def _lines(config: Config) -> Iterator[Line]:
     for stream in config.streams:
         yield from _stream(config, stream)
     yield "collector.database", str(config.collector.database)
-    yield from _http(config.collector.http)
+    yield from _http(config.collector)
+    yield from _home_assistant(config.collector.home_assistant)
 
 
-def _http(http: Http | None) -> Iterator[Line]:
+def _http(collector: CollectorSettings) -> Iterator[Line]:
+    http = collector.http
     if http is None:
         yield "collector.http", "none"
         return
@@ -79,6 +82,14 @@ def _http(http: Http | None) -> Iterator[Line]:
     yield "collector.token", HIDDEN if http.token else "none"
     yield "collector.public", "true" if http.public else "false"
     yield "collector.hosts", f"[{', '.join(http.hosts)}]" if http.hosts else "none"
+    yield "collector.audit", "none" if collector.audit is None else str(collector.audit)
+
+
+def _home_assistant(announced: HomeAssistant | None) -> Iterator[Line]:
+    yield "collector.home_assistant", "false" if announced is None else "true"
+    if announced is not None:
+        yield "collector.home_assistant.prefix", announced.prefix
+        yield "collector.home_assistant.remove", "true" if announced.remove else "false"
 
 
 def _mqtt(root: str, mqtt: Mqtt) -> Iterator[Line]:

@@ -4,15 +4,17 @@ All are strict: an unknown or repeated key, a wrong type, a text that is too lon
 beyond its size limit is refused, on the way out as on the way in.
 """
 
-import json
 import re
 from hashlib import blake2b
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 import msgspec
 
-from fleet.errors import one_line
 from fleet.ids import ID_RULE, is_id
+from fleet.strict_json import LINE as _LINE
+from fleet.strict_json import decode as _decode
+from fleet.strict_json import encode as _encode
+from fleet.strict_json import expect as _expect
 
 ACK_LIMIT_BYTES = 2048
 STATUS_LIMIT_BYTES = 65536
@@ -23,12 +25,8 @@ MOST_WINDOW_SECONDS = 10 * 366 * 86400
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-MOST_LINE = 300
-_LINE = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{0,{MOST_LINE}}}")
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 _VERSION = re.compile(r"[A-Za-z0-9.+-]{1,64}")
-
-Message = TypeVar("Message", bound=msgspec.Struct)
 
 
 def digest(payload: bytes) -> str:
@@ -145,32 +143,3 @@ class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def decode(cls, data: bytes) -> Self:
         """Raises ValueError, one line, on anything that is no Health."""
         return _decode(data, cls, HEALTH_LIMIT_BYTES)
-
-
-def _expect(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)
-
-
-def _encode(message: msgspec.Struct, limit_bytes: int) -> bytes:
-    data = msgspec.json.encode(message)
-    _expect(len(data) <= limit_bytes, f"message is larger than {limit_bytes} bytes")
-    return data
-
-
-def _decode(data: bytes, kind: type[Message], limit_bytes: int) -> Message:
-    name = kind.__name__.lower()
-    _expect(len(data) <= limit_bytes, f"{name} is larger than {limit_bytes} bytes")
-    try:
-        found = msgspec.json.decode(data, type=kind)
-        # msgspec takes the last of several values of one key, and others the first.
-        json.loads(data, object_pairs_hook=_unique)
-        return found
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise ValueError(f"no {name}: {one_line(' '.join(str(error).split())[:200])}") from None
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    _expect(len(found) == len(pairs), "a key comes twice")
-    return found

@@ -28,6 +28,8 @@ CONFIG_TEXTS = (
     ("collector", "http"),
     ("collector", "token"),
     ("collector", "hosts", "*"),
+    ("collector", "audit"),
+    ("collector", "home_assistant", "prefix"),
     ("streams", "*", "window"),
     ("streams", "*", "key"),
     ("streams", "*", "sketch", "memory"),
@@ -108,16 +110,23 @@ class OutboxSection(Section, frozen=True):
 
 
 class CollectorSection(Section, frozen=True):
-    """`token`, `public` and `hosts` are about `http`, and nothing without it."""
+    """`token`, `public`, `hosts` and `audit` are about `http`, and nothing without it."""
 
     database: str | None = None
     http: str | None = None
     token: str | None = None
     public: bool = False
     hosts: list[str] | None = None
+    audit: str | None = None
+    home_assistant: bool | dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         return "CollectorSection(...)"
+
+
+class HomeAssistantSection(Section, frozen=True):
+    prefix: str = "homeassistant"
+    remove: bool = False
 
 
 class StreamSection(Section, frozen=True):

@@ -43,7 +43,12 @@ def read_http(document: Document, given: CollectorSection, *, local: bool) -> Ht
 
 
 def _check_alone(document: Document, given: CollectorSection) -> None:
-    named = {"token": given.token, "public": given.public or None, "hosts": given.hosts}
+    named = {
+        "token": given.token,
+        "public": given.public or None,
+        "hosts": given.hosts,
+        "audit": given.audit,
+    }
     for key, value in named.items():
         if value is not None:
             problem = "has no effect without an address; add collector.http: 127.0.0.1:8080"

@@ -149,11 +149,22 @@ class Http:
 
 
 @dataclass(frozen=True)
+class HomeAssistant:
+    """Devices are announced to Home Assistant below `prefix`. `remove`: what was is taken back."""
+
+    prefix: str = "homeassistant"
+    remove: bool = False
+
+
+@dataclass(frozen=True)
 class CollectorSettings:
-    """`http`: None where it answers on the command line alone."""
+    """`http`: None where it answers on the command line alone; `home_assistant`: None where it
+    announces nothing; `audit`: the file with the record of the last audit."""
 
     database: Path
     http: Http | None = None
+    home_assistant: HomeAssistant | None = None
+    audit: Path | None = None
 
 
 @dataclass(frozen=True)

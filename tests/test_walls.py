@@ -26,6 +26,7 @@ ONLY_IN = {
     "rich": {"collector/", "demo/", "chaos/"},
     "matplotlib": {"demo/"},
     "amqtt": {"demo/"},
+    "websockets": {"demo/"},
     "fastapi": {"collector/web/"},
     "starlette": {"collector/web/"},
     "uvicorn": {"collector/web/"},

@@ -25,30 +25,35 @@ from collector.reader import Selection
 from collector.web import listing, metrics, page
 from collector.web.asking import check_given, choice_of, question_of, selection_of
 from collector.web.assets import add_page
+from collector.web.audit import audit_object
 from collector.web.census import Census
 from collector.web.desk import Desk
 from collector.web.door import Room
 from collector.web.models import Models
 from collector.web.parameters import Asking, Listing, Paging, Sampling
 from collector.web.problems import RESPONSES, of_command, problem
+from collector.web.revalidation import Revalidation
 from collector.web.rows import SHAPES, pieces
+from collector.web.told import Told
 from fleet.config import Config
 from fleet.errors import one_line
 from fleet.settings import Stream
 from pansketch import __version__
+from pansketch.audit.code import sources_digest
 
 DESCRIPTION = (
     "Private telemetry of a fleet: what stands here is made of published releases alone. "
     "Every figure has a standard error and says what it rests on."
 )
 SEED_BYTES = 4
+NO_BROKER = "the collector has no subscription at its broker now: its log says why"
 
 
 class Unknown(Exception):
     """A stream that the configuration does not have."""
 
 
-def application(config: Config, desk: Desk, room: Room) -> FastAPI:
+def application(config: Config, desk: Desk, room: Room, told: Told) -> FastAPI:
     """The application for one configuration."""
     http = config.collector.http
     closed = http is not None and http.closed
@@ -62,8 +67,11 @@ def application(config: Config, desk: Desk, room: Room) -> FastAPI:
         responses=RESPONSES,
         dependencies=[Depends(HTTPBearer(auto_error=False))] if closed else [],
     )
+    app.add_middleware(Revalidation)
     _add_problems(app)
-    _add_health(app, config, desk, Census(desk), room)
+    census = Census(desk)
+    _add_health(app, desk, told)
+    _add_fleet(app, config, census, room, told)
     _add_lists(app, config, desk)
     _add_answers(app, config, desk, Models(desk, config))
     add_page(app)
@@ -108,26 +116,33 @@ def _add_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, failed)
 
 
-def _add_health(app: FastAPI, config: Config, desk: Desk, census: Census, room: Room) -> None:
+def _add_health(app: FastAPI, desk: Desk, told: Told) -> None:
     @app.get("/healthz", summary="Whether this process answers")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz", summary="Whether the database can be read")
+    @app.get("/readyz", summary="Whether the database can be read, and the broker is there")
     async def readyz() -> dict[str, str]:
         try:
             await desk.read(lambda reader: reader.refusals())
         except CommandError as error:
             raise HTTPException(503, str(error)) from error
+        if not told.broker_connected:
+            raise HTTPException(503, NO_BROKER)
         return {"status": "ok"}
 
+
+def _add_fleet(app: FastAPI, config: Config, census: Census, room: Room, told: Told) -> None:
     @app.get(
         "/metrics",
         summary="Ingest, refusals, gaps, lag, backlog and devices, for Prometheus",
         response_class=PlainTextResponse,
     )
     async def measured() -> Response:
-        text = metrics.as_text(await census.count(), clock.now(), room.answered)
+        windows = {stream.name: stream.window_seconds for stream in config.streams}
+        text = metrics.as_text(
+            await census.count(), clock.now(), room.answered, windows, told.broker_connected
+        )
         return Response(text, media_type=metrics.MEDIA_TYPE)
 
     @app.get("/docs", include_in_schema=False)
@@ -140,11 +155,20 @@ def _add_health(app: FastAPI, config: Config, desk: Desk, census: Census, room: 
         return {"streams": [listing.stream_object(stream, count) for stream in config.streams]}
 
     @app.get("/v1/devices", summary="The devices by name, part by part, and what was refused")
-    async def devices(asked: Annotated[Paging, Query()]) -> dict[str, Any]:
-        return listing.device_part(await census.count(), asked.after, asked.limit)
+    async def devices(asked: Annotated[Paging, Query()], response: Response) -> dict[str, Any]:
+        count = await census.count()
+        # Not in the answer, which stays the same as long as the fleet does.
+        response.headers["Age"] = str(max(clock.now() - count.at, 0))
+        return listing.device_part(count, asked.after, asked.limit)
 
 
 def _add_lists(app: FastAPI, config: Config, desk: Desk) -> None:
+    sources = sources_digest()
+
+    @app.get("/v1/audit", summary="What the last audit found, and this collector's own version")
+    async def audit() -> dict[str, Any]:
+        return await desk.run(desk.reads, lambda: audit_object(config.collector.audit, sources))
+
     @app.get("/v1/releases", summary="The stored releases of a stream, part by part")
     async def releases(asked: Annotated[Listing, Query()]) -> dict[str, Any]:
         _stream(config, asked.stream)

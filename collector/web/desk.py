@@ -1,13 +1,16 @@
 """Where blocking work is done, off the event loop: reading, fitting and drawing."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from collector.reader import Reader, reading
+from collector.web.shared import Shared
 
 Result = TypeVar("Result")
 
@@ -35,7 +38,29 @@ class Desk:
             return ask(reader)
 
     async def run(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+        """Cancelled before a thread was free for it, the work is never done; once it has begun it
+        cannot be interrupted."""
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+    def share(
+        self,
+        pool: ThreadPoolExecutor,
+        work: Callable[[], Result],
+        forget: Callable[[], object],
+        turn: asyncio.Lock | None = None,
+    ) -> Shared[Result]:
+        """`run` for several at once, when it is its `turn`."""
+        begun = threading.Event()
+
+        def begin() -> Result:
+            begun.set()
+            return work()
+
+        async def go() -> Result:
+            async with turn or nullcontext():
+                return await self.run(pool, begin)
+
+        return Shared(asyncio.create_task(go()), begun, forget)
 
     def close(self) -> None:
         """Work that has not begun is left undone; what is under way ends with the process."""

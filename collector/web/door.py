@@ -30,7 +30,6 @@ SECURITY = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
 }
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 
@@ -67,7 +66,9 @@ class Door:
 
         async def out(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SECURITY)
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY)
+                headers.setdefault("Cache-Control", "no-store")
                 self.room.answered[message["status"]] += 1
             async with asyncio.timeout(STALL_SECONDS):
                 await send(message)
@@ -89,7 +90,7 @@ class Door:
             await busy(scope, receive, send)
             return
         try:
-            await self.inside(scope, receive, send)
+            await while_read(self.inside, scope, receive, send)
         finally:
             self.room.leave(kind)
 
@@ -115,6 +116,35 @@ class Door:
         # Of equal length or not, the comparison takes the time of the given one.
         same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), wanted)
         return same and scheme.lower() == "bearer"
+
+
+async def while_read(inside: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer, which is given up when its reader goes away: work for it that has not begun is
+    then never done."""
+
+    async def left() -> None:
+        # Requests that are for reading have no body; what comes as one is thrown away.
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def ask() -> Message:
+        await asyncio.wait({watch})
+        return {"type": "http.disconnect"}
+
+    watch = asyncio.create_task(left())
+    answer = asyncio.create_task(_called(inside, scope, ask, send))
+    try:
+        await asyncio.wait({answer, watch}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watch.cancel()
+        answer.cancel()
+        await asyncio.wait({answer, watch})
+    if not answer.cancelled():
+        answer.result()
+
+
+async def _called(inside: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await inside(scope, receive, send)
 
 
 def is_ours(given: list[str], http: Http) -> bool:

@@ -10,6 +10,8 @@ from collector.generators import GENERATORS
 from collector.reader import Holding, Listed, Place, Reader, Selection
 from collector.selection import check_devices, iso
 from collector.web.census import Count
+from fleet.costs import costs, day_micro, times_a_day
+from fleet.privacy import MICRO
 from fleet.settings import Stream
 from pansketch import Attribute, Guarantee, Span
 
@@ -64,20 +66,30 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
 
 
 def guarantee_object(stream: Stream) -> dict[str, Any]:
-    """What every release of the stream promises: epsilon as numbers, the rest in a sentence."""
+    """What every release of the stream promises: epsilon as numbers, the rest in sentences."""
     promise: Guarantee = stream.spec.guarantee
+    prices = costs(promise, stream.window_seconds)
     return {
         "stream": stream.name,
         "unit": _unit(promise),
         "neighbours": "add or remove one unit",
         "intrusion": promise.intrusion,
         "epsilon": promise.epsilon,
-        "epsilon_state": promise.state_micro / 1_000_000,
-        "epsilon_release": promise.release_micro / 1_000_000,
+        "epsilon_state": promise.state_micro / MICRO,
+        "epsilon_release": promise.release_micro / MICRO,
+        "day": _day(promise, stream.window_seconds),
+        "costs": [{"of": of, "says": says} for of, says in prices],
         "delta": promise.delta,
         "window_seconds": stream.window_seconds,
         "sentence": str(promise),
     }
+
+
+def _day(promise: Guarantee, window_seconds: int) -> dict[str, Any] | None:
+    micro = day_micro(promise, window_seconds)
+    if micro is None:
+        return None
+    return {"times": times_a_day(promise, window_seconds), "epsilon": micro / MICRO}
 
 
 def _unit(promise: Guarantee) -> object:
@@ -92,7 +104,6 @@ def device_part(count: Count, after: str | None, limit: int) -> dict[str, Any]:
     names = [name for name in count.found.devices if after is None or name > after]
     part = names[:limit]
     return {
-        "at": iso(count.at),
         "total": len(count.found.devices),
         "devices": [devices.as_object(count.found, name) for name in part],
         "next": part[-1] if len(names) > limit else None,

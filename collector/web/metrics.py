@@ -14,6 +14,13 @@ from collector.web.census import Count
 from pansketch import __version__
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# What a message may be refused for (docs/wire-format.md); a counter that begins above 0 has not
+# grown in the eyes of Prometheus, so each is there from the first.
+REASONS = (
+    *("topic", "fleet", "stream", "devices", "status", "health"),
+    *("size", "magic", "version", "checksum", "malformed", "bounds"),
+    *("identity", "fingerprint", "window", "equivocation"),
+)
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}
 
 Values = Mapping[str, float]
@@ -37,18 +44,34 @@ class Family:
             yield f"{self.name}{label} {number:.15g}"
 
 
-def as_text(count: Count, now: int, answered: Mapping[int, int]) -> str:
-    """All of them; `now` in unix seconds, `answered`: responses by status."""
+def as_text(
+    count: Count,
+    now: int,
+    answered: Mapping[int, int],
+    windows: Mapping[str, int],
+    broker_connected: bool,
+) -> str:
+    """All of them; `now` in unix seconds, `answered`: responses by status, `windows`: seconds of a
+    window by stream."""
     held = [h for found in count.found.held.values() for h in found]
     families = [
         *_stored(held, now),
+        Family(
+            "pansketch_window_seconds", "gauge", "Configured length of a window.", windows, "stream"
+        ),
         *_taken_in(count.found),
         *_devices(count.found),
+        Family(
+            "pansketch_broker_connected",
+            "gauge",
+            "1: the collector has its broker and its subscription there.",
+            {"": broker_connected},
+        ),
         Family(
             "pansketch_http_responses_total",
             "counter",
             "Responses of this server since its start.",
-            {str(status): n for status, n in answered.items()},
+            {"500": 0} | {str(status): n for status, n in answered.items()},
             "status",
         ),
         Family("pansketch_info", "gauge", "The version.", {__version__: 1}, "version"),
@@ -96,7 +119,7 @@ def _taken_in(found: Overview) -> Iterator[Family]:
         "pansketch_refused_total",
         "counter",
         "Messages that went to quarantine.",
-        found.refusals,
+        dict.fromkeys(REASONS, 0) | found.refusals,
         "reason",
     )
     again = {"": sum(found.duplicates.values())}

@@ -17,7 +17,7 @@ def as_html(openapi: Mapping[str, Any]) -> str:
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
         f"<body><h1>{title} {escape(openapi['info']['version'])}</h1>"
         f"<p>{escape(openapi['info']['description'])} "
-        '<a href="/openapi.json">openapi.json</a></p>'
+        '<a href="openapi.json">openapi.json</a></p>'
         f"{body}</body></html>\n"
     )
 

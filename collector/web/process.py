@@ -13,10 +13,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from collector.failure import CommandError
+from collector.web.told import line
 from fleet.settings import Http
 
 NEEDS = ("fastapi", "uvicorn", "pyarrow")
@@ -32,13 +33,14 @@ log = logging.getLogger("collector")
 @contextmanager
 def answering(
     http: Http | None, config: Path, pause: Callable[[float], object]
-) -> Iterator[Callable[[float], object]]:
-    """Gives what has to be called now and then, with the uptime; without `http` it does nothing.
+) -> Iterator[Callable[[float, bool], object]]:
+    """Gives what has to be called now and then, with the uptime and whether the broker is there;
+    without `http` it does nothing.
 
     Raises CommandError as `Web` does.
     """
     if http is None:
-        yield lambda uptime: None
+        yield lambda uptime, broker_connected: None
         return
     web = Web(http, config, pause)
     try:
@@ -62,13 +64,16 @@ class Web:
         self._config = config
         self._socket = _listening(http, pause)
         self._process: subprocess.Popen[bytes] | None = None
+        self._told: bool | None = None  # what the process knows of the broker
         self._next_start = 0.0
         host = f"[{http.host}]" if ":" in http.host else http.host
         self._address = f"{host}:{http.port}"
 
-    def attend(self, uptime: float) -> None:
-        """Starts the process where there is none; cheap. `uptime`: of a clock that only grows."""
+    def attend(self, uptime: float, broker_connected: bool) -> None:
+        """Starts the process where there is none, and tells it of the broker what it does not know;
+        cheap. `uptime`: of a clock that only grows."""
         if self._process is not None and self._process.poll() is None:
+            self._tell(self._process, broker_connected)
             return
         if uptime < self._next_start:
             return
@@ -78,7 +83,8 @@ class Web:
             self._close_input(self._process)
             log.error("what answers http://%s ended by itself; starting it anew", self._address)
         self._next_start = uptime + RESTART_SECONDS
-        self._process = self._start()
+        self._process, self._told = self._start(), None
+        self._tell(self._process, broker_connected)
 
     def stop(self) -> None:
         """Ends the process and gives the address back."""
@@ -95,13 +101,25 @@ class Web:
     def _start(self) -> subprocess.Popen[bytes]:
         number = self._socket.fileno()
         command = [sys.executable, "-m", "collector.web"]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, "--config", str(self._config), "--socket", str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=(number,),
             env=_without_notify(os.environ),
         )
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)  # The taking in never waits for it.
+        return process
+
+    def _tell(self, process: subprocess.Popen[bytes], broker_connected: bool) -> None:
+        if self._told == broker_connected:
+            return
+        assert process.stdin is not None
+        # One that does not read is told at another turn; one that has ended is started anew.
+        with suppress(BlockingIOError, BrokenPipeError):
+            os.write(process.stdin.fileno(), line(broker_connected))
+            self._told = broker_connected
 
     @staticmethod
     def _close_input(process: subprocess.Popen[bytes]) -> None:

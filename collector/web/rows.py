@@ -39,7 +39,9 @@ def pieces(model: Model, shape: Shape, rows: int, seed: int) -> Iterator[bytes]:
 def _csv(model: Model, draw: Draw) -> Iterator[bytes]:
     yield csv_header(domain_of(model.fitted)).encode()
     for texts in draw(quoted):
-        yield "".join(csv_lines(texts)).encode()
+        lines = "".join(csv_lines(texts)).encode()
+        del texts  # One chunk at a time: the next one is drawn without it.
+        yield lines
 
 
 def _json(model: Model, draw: Draw) -> Iterator[bytes]:
@@ -47,8 +49,9 @@ def _json(model: Model, draw: Draw) -> Iterator[bytes]:
     pattern = "{" + ", ".join(f"{key.replace('%', '%%')}: %s" for key in keys) + "}"
     before = "[\n"
     for texts in draw(json.dumps):
-        lines = (pattern % line for line in zip(*texts, strict=True))
-        yield (before + ",\n".join(lines)).encode()
+        lines = (before + ",\n".join(pattern % line for line in zip(*texts, strict=True))).encode()
+        del texts  # As above.
+        yield lines
         before = ",\n"
     yield b"\n]\n"
 
@@ -64,6 +67,7 @@ def _parquet(model: Model, draw: Draw) -> Iterator[bytes]:
     with parquet.ParquetWriter(pa.PythonFile(out, "w"), schema) as writer:
         for texts in draw(str):
             writer.write_table(pa.Table.from_arrays(_arrays(domain, texts), schema=schema))
+            del texts  # One chunk at a time: the next one is drawn without it.
             yield out.take()
     yield out.take()
 

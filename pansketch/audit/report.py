@@ -1,18 +1,17 @@
 """Runs the parts of the audit and says what they found: a table, or JSON."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 
 from pansketch.audit import attacks
+from pansketch.audit.code import code_version
 from pansketch.audit.exact import largest_loss
 from pansketch.audit.exact_keys import TOLERANCE, KeyLosses
 from pansketch.audit.mechanism import PRODUCTION, View, claim, views_of
@@ -21,7 +20,6 @@ from pansketch.audit.seizure import seize
 from pansketch.audit.statistical import ALPHA, Moment, claim_at, lower_bound, moments_of
 from pansketch.audit.subjects import Subject, subjects
 from pansketch.noise import os_entropy
-from pansketch.version import __version__
 
 Part = Literal["exact", "statistical", "attack", "seizure", "planted"]
 WORKERS = 2
@@ -181,15 +179,6 @@ def _seized(quick: bool) -> Finding:
 
 def _named(subject: Subject) -> str:
     return f"{subject.name}, {subject.unit}, {subject.intrusion}"
-
-
-def code_version() -> str:
-    """The version and a digest of the library's sources: what was audited."""
-    root = Path(__file__).parents[1]
-    digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(root.rglob("*.py")):
-        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return f"pansketch {__version__}, sources {digest.hexdigest()}"
 
 
 def _units() -> list[str]:

@@ -49,6 +49,7 @@ function ofReadings(found, ask) {
   const two = picture("Density of two attributes");
   const quantiles = h("div", { class: "quantiles" });
   one.element.append(quantiles);
+  one.element.classList.add("beside");
   if (askable(found).length < 2) two.element.hidden = true;
 
   async function draw(asked, signal) {

@@ -1,6 +1,11 @@
 // Requests to the API of this server, with a token where it wants one.
 
 const KEY = "pansketch-token";
+const MOST_HELD = 64;
+
+// The newest answers by address: [ETag, what was answered]. Here and not in the browser's cache, so
+// that nothing of them outlives this tab or is on a disk.
+const held = new Map();
 
 export class Problem extends Error {
   // What the server said (RFC 9457), or that it did not answer: status 0.
@@ -20,6 +25,7 @@ export function keepToken(text) {
 
 export function forgetToken() {
   sessionStorage.removeItem(KEY);
+  held.clear();
 }
 
 // `parameters`: an object; a list is a parameter several times, and what is empty is left out.
@@ -31,19 +37,20 @@ export function address(path, parameters = {}) {
     }
   }
   const text = query.toString();
-  return `..${path}${text ? `?${text}` : ""}`;
+  return `${path.slice(1)}${text ? `?${text}` : ""}`;
 }
 
-async function answered(url, signal) {
+async function answered(url, signal, known) {
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
+  if (known) headers["If-None-Match"] = known;
   let response;
   try {
-    response = await fetch(url, { headers, signal, redirect: "error" });
+    response = await fetch(url, { headers, signal, redirect: "error", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The collector does not answer. The page tries again by itself.");
   }
-  if (response.ok) return response;
+  if (response.ok || (known && response.status === 304)) return response;
   let sentence = `The collector answered ${response.status}.`;
   try {
     sentence = (await response.json()).detail;
@@ -54,15 +61,39 @@ async function answered(url, signal) {
 }
 
 export async function get(path, parameters, signal) {
-  return (await answered(address(path, parameters), signal)).json();
+  const url = address(path, parameters);
+  const [tag, last] = held.get(url) ?? [];
+  const response = await answered(url, signal, tag);
+  const answer = response.status === 304 ? last : await response.json();
+  hold(url, response.headers.get("ETag"), answer);
+  return answer;
+}
+
+function hold(url, tag, answer) {
+  held.delete(url);
+  if (tag === null) return;
+  held.set(url, [tag, answer]);
+  if (held.size > MOST_HELD) held.delete(held.keys().next().value);
 }
 
 export async function getText(path, signal) {
   return (await answered(address(path), signal)).text();
 }
 
-export async function getFile(url) {
-  return (await answered(url)).blob();
+// Fetches a file and hands it over as a link's click would: a link cannot bear a token. `problem`:
+// the element that says what went wrong.
+export async function hand(url, name, problem) {
+  problem.textContent = "";
+  try {
+    const file = URL.createObjectURL(await (await answered(url)).blob());
+    const link = document.createElement("a");
+    link.href = file;
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(file), 60000);
+  } catch (error) {
+    problem.textContent = error.message;
+  }
 }
 
 export function streamPath(stream, rest) {

@@ -3,10 +3,11 @@
 import * as api from "./api.js";
 import { fleet } from "./fleet.js";
 import { privacy } from "./privacy.js";
+import { reference } from "./reference.js";
 import { stream } from "./stream.js";
 
 const EVERY_MILLISECONDS = 5000;
-const VIEWS = { fleet, stream, privacy };
+const VIEWS = { fleet, stream, privacy, api: reference };
 const at = (id) => document.getElementById(id);
 
 let open = null; // the view: { title, content, refresh(signal) }
@@ -39,7 +40,7 @@ function show() {
   document.title = `${open.title} – pansketch`;
   at("main").replaceChildren(open.content);
   at("main").setAttribute("aria-busy", "true");
-  for (const link of document.querySelectorAll("nav a")) {
+  for (const link of document.querySelectorAll("header nav a, footer a")) {
     if (link.getAttribute("href") === `#${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

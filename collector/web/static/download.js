@@ -1,6 +1,6 @@
 // A file of synthetic readings, made by the server. Made twice with one seed it is the same file.
 
-import { address, getFile, streamPath, token } from "./api.js";
+import { address, hand, streamPath, token } from "./api.js";
 import { selection } from "./answers.js";
 import { choice, field, h } from "./elements.js";
 
@@ -14,7 +14,7 @@ export function download(found) {
   const problem = h("p", { class: "problem", role: "alert" });
   const form = h("form", { class: "asking" },
     field("Rows", rows), field("Format", format),
-    field("Seed", seed, "the same seed makes the same rows"),
+    field("Seed", seed, "same seed, same rows"),
     h("div", { class: "act" }, link));
   let chosen = {};
 
@@ -32,7 +32,6 @@ export function download(found) {
     problem.textContent = "";
     if (!form.reportValidity()) event.preventDefault();
     else if (token() !== null) {
-      // A link cannot bear a token, so the file is fetched and then handed over.
       event.preventDefault();
       hand(link.href, link.download, problem);
     }
@@ -50,14 +49,4 @@ export function download(found) {
       renew();
     },
   };
-}
-
-async function hand(url, name, problem) {
-  try {
-    const file = URL.createObjectURL(await getFile(url));
-    h("a", { href: file, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(file), 60000);
-  } catch (error) {
-    problem.textContent = error.message;
-  }
 }

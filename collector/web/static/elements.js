@@ -38,6 +38,21 @@ export function table(caption, head, rows) {
   );
 }
 
+// The same, and where the window is narrow a block for each row: a name beside every value. In
+// some browsers such a style takes a table's meaning from it, so here each part says what it is.
+export function blocks(caption, head, rows) {
+  const made = table(caption, head, rows);
+  made.classList.add("blocks");
+  const roles = { thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell",
+    "thead th": "columnheader", "tbody th": "rowheader" };
+  made.setAttribute("role", "table");
+  for (const [part, role] of Object.entries(roles)) {
+    for (const each of made.querySelectorAll(part)) each.setAttribute("role", role);
+  }
+  for (const each of made.querySelectorAll("td")) each.dataset.label = head[each.cellIndex][0];
+  return made;
+}
+
 export function scrolling(label, content) {
   return h("div", { class: "scrolling", role: "region", "aria-label": label, tabindex: "0" },
     content);

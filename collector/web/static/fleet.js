@@ -1,8 +1,8 @@
 // Every device: whether it reports, what is stored of it, what is missing, what waits on it.
 
 import { get, getText } from "./api.js";
-import { h, scrolling, table } from "./elements.js";
-import { duration, moment, whole } from "./numbers.js";
+import { blocks, h, scrolling, table } from "./elements.js";
+import { duration, minute, whole } from "./numbers.js";
 
 const PART = 50;
 const HEAD = [
@@ -13,12 +13,14 @@ const HEAD = [
 
 export function fleet(subject, parameters) {
   const figures = h("dl", { class: "figures" });
+  const cut = h("p", { class: "problem", hidden: true }, "The collector has no connection to its " +
+    "broker now: nothing new arrives. Its log says why.");
   const devices = h("div");
   const paging = h("nav", { "aria-label": "Parts of the list", class: "paging" });
   const refused = h("div");
   const after = parameters.get("after");
   const content = h("div", null,
-    h("h1", null, "Fleet"), figures,
+    h("h1", null, "Fleet"), cut, figures,
     h("section", { "aria-labelledby": "devices-title" },
       h("h2", { id: "devices-title" }, "Devices"), scrolling("Devices", devices), paging),
     h("section", { "aria-labelledby": "refused-title" },
@@ -31,11 +33,13 @@ export function fleet(subject, parameters) {
       getText("/metrics", signal),
     ]);
     const now = JSON.stringify([part.devices, part.next, part.quarantine, part.total]);
-    figures.replaceChildren(...totals(part.total, measured(text)));
+    const found = measured(text);
+    figures.replaceChildren(...totals(part.total, found));
+    cut.hidden = total(found.pansketch_broker_connected) > 0;
     if (now === last) return;
     last = now;
     devices.replaceChildren(part.devices.length
-      ? table(caption(part), HEAD, part.devices.map(row))
+      ? blocks(caption(part), HEAD, part.devices.map(row))
       : h("p", null, "No device has reported yet."));
     paging.replaceChildren(...links(after, part.next));
     refused.replaceChildren(...refusals(part.quarantine));
@@ -85,7 +89,7 @@ function row(device) {
   const ends = held.map((each) => each.last_window).sort();
   const said = device.health;
   return [
-    device.device, state(device), moment(ends.at(-1)), sum("windows"), sum("gaps"), sum("late"),
+    device.device, state(device), minute(ends.at(-1)), sum("windows"), sum("gaps"), sum("late"),
     sum("disputed"), ...(said === null ? ["–", "–", "–", "–"] : [
       whole(said.waiting), said.waiting ? duration(said.oldest_waiting_seconds) : "–",
       whole(said.dropped), whole(said.set_aside)]),
@@ -95,13 +99,12 @@ function row(device) {
 // The word says it; the mark is for the eye alone.
 function state(device) {
   const problems = Object.entries(device.reported).filter(([, birth]) => birth.problem);
-  return [
+  return h("div", null,
     h("span", { class: `mark ${device.state}`, "aria-hidden": "true" }),
     h("span", null, device.state),
-    device.since === null ? null : h("small", null, `since ${moment(device.since)}`),
+    device.since === null ? null : h("small", null, `since ${minute(device.since)}`),
     ...problems.map(([name, birth]) =>
-      h("small", { class: "problem" }, `${name} stopped: ${birth.problem}`)),
-  ];
+      h("small", { class: "problem" }, `${name} stopped: ${birth.problem}`)));
 }
 
 function links(after, next) {

@@ -42,3 +42,8 @@ export function duration(seconds) {
 export function moment(text) {
   return text === null || text === undefined ? "–" : text.replace("T", " ").replace(/(:00)?Z$/, "");
 }
+
+// The same without its seconds.
+export function minute(text) {
+  return moment(text).slice(0, 16);
+}

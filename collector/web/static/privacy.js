@@ -1,27 +1,31 @@
 // What every release of each stream promises.
 
 import { get, streamPath } from "./api.js";
+import { audit } from "./audit.js";
 import { h } from "./elements.js";
 import { duration, plain } from "./numbers.js";
 import * as promises from "./promises.js";
 
 export function privacy() {
+  const audited = h("div");
   const cards = h("div", { class: "cards" });
   const content = h("div", null, h("h1", null, "Privacy"),
     h("p", { class: "lead" }, "ε (epsilon) measures what can be learnt: the smaller, the less. " +
       "It is spent on the device, before anything leaves it. Looking at this page, asking and " +
       "downloading cost nothing more."),
-    cards);
+    audited, cards);
   let last = "";
 
   async function refresh(signal) {
-    const { streams } = await get("/v1/streams", {}, signal);
-    const found = await Promise.all(
+    const [{ streams }, found] = await Promise.all([
+      get("/v1/streams", {}, signal), get("/v1/audit", {}, signal)]);
+    const promised = await Promise.all(
       streams.map(({ stream }) => get(streamPath(stream, "guarantee"), {}, signal)));
-    const now = JSON.stringify(found);
+    const now = JSON.stringify([found, promised]);
     if (now === last) return;
     last = now;
-    cards.replaceChildren(...found.map(card));
+    audited.replaceChildren(audit(found));
+    cards.replaceChildren(...promised.map(card));
   }
   return { title: "Privacy", content, refresh };
 }

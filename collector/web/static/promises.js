@@ -2,7 +2,6 @@
 
 import { duration, plain } from "./numbers.js";
 
-const DAY = 86400;
 const NO_PROTECTION = 10; // of epsilon: e to the tenth is 22,026
 
 function factor(epsilon) {
@@ -10,52 +9,16 @@ function factor(epsilon) {
   return found < 1e6 ? plain(found) : found.toExponential(1).replace("e+", " × 10^");
 }
 
-// Windows of a day, as `pansketch-agent validate` counts them; spans likewise.
-function aDay(seconds) {
-  return Math.ceil(DAY / seconds);
-}
-
-function isSpan(promise) {
-  return typeof promise.unit === "object";
-}
-
 export function unit(promise) {
-  if (!isSpan(promise)) return promise.unit === "key" ?
+  if (typeof promise.unit !== "object") return promise.unit === "key" ?
     "all that bears one key in one window" : "any one reading";
   const { seconds, max_readings: readings } = promise.unit.span;
   return `up to ${readings} readings of one source within ${duration(seconds)}`;
 }
 
-// [what, what it costs] for each thing that somebody may ask about.
+// What somebody may ask the price of, and the server's own sentence with it.
 export function costs(promise) {
-  const epsilon = plain(promise.epsilon);
-  if (promise.unit === "key") return keyCosts(promise, epsilon);
-  if (isSpan(promise)) {
-    const { seconds, max_readings: readings } = promise.unit.span;
-    const spans = aDay(seconds);
-    return [
-      ["A reading", `at most ${plain(promise.epsilon / readings)}`],
-      ["A span", `${epsilon}, whichever windows its readings fall into`],
-      ["A day", `at most ${plain(spans * promise.epsilon)}, for a source in every span ` +
-        `(${spans} a day)`],
-    ];
-  }
-  return [
-    ["A reading", `${epsilon}, once: it lies in one window alone`],
-    ["A key", "this stream has no keys"],
-    ["A day", `${epsilon} for each reading that a source has in it: n readings of one source ` +
-      `together pay n × ${epsilon}`],
-  ];
-}
-
-function keyCosts(promise, epsilon) {
-  const windows = aDay(promise.window_seconds);
-  return [
-    ["An appearance", `nothing more: all appearances in a window pay ${epsilon} together`],
-    ["A key", `${epsilon} in each window of each device that it appears in`],
-    ["A day", `at most ${plain(windows * promise.epsilon)}, for a key in every window of a ` +
-      `device (${windows} a day)`],
-  ];
+  return promise.costs.map(({ of: what, says }) => [what[0].toUpperCase() + what.slice(1), says]);
 }
 
 export function meaning(promise) {

@@ -97,3 +97,32 @@ def test_a_device_needs_no_file_with_the_token(read, tmp_path):
         read(*lines)
     (tmp_path / "only-there").write_text(TOKEN + "\n")
     assert read(*lines).collector.http.token == TOKEN
+
+
+def test_the_record_of_the_audit_is_a_file_beside_the_configuration(read, tmp_path):
+    config = read("http: 127.0.0.1:8080", "audit: var/audit.json")
+    assert config.collector.audit == tmp_path / "var" / "audit.json"
+    shown = {setting.path: setting.value_text for setting in describe(config)}
+    assert shown["collector.audit"] == str(tmp_path / "var" / "audit.json")
+    config = read("http: 127.0.0.1:8080")
+    assert config.collector.audit is None
+    shown = {setting.path: setting.value_text for setting in describe(config)}
+    assert shown["collector.audit"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["audit: a.json"], "collector.audit: has no effect without an address"),
+        (["http: 127.0.0.1:80", "audit: [a.json]"], "collector.audit"),
+        (
+            ["http: 127.0.0.1:80", "audits: a.json"],
+            "collector.audits: unknown key; did you mean audit?",
+        ),
+    ],
+)
+def test_the_key_of_the_audit_is_as_strict_as_the_others(read, lines, says):
+    with pytest.raises(ConfigError) as refusal:
+        read(*lines)
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)

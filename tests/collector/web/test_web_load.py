@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,7 @@ PARQUET = "/v1/streams/air/sample?format=parquet&seed=1&rows="
 ENDLESS = "/v1/streams/air/sample?rows=100000000"
 MOST_GROWTH = 24 << 20
 PARALLEL = 250
+ABANDONED = 100
 
 
 def peak_bytes(pid):
@@ -61,6 +63,28 @@ def test_a_reader_that_goes_away_leaves_no_work_behind(shared, until):
                 next(response.iter_raw())
         until(is_idle)
         assert client.get("/v1/streams/air/sample?rows=1").status_code == 200
+
+
+def test_questions_of_readers_who_have_gone_take_no_place_and_no_time(make_site, serve, until):
+    """Each asks for a model of its own, and there are more of them than places."""
+    site = make_site()
+    site.fill()
+    asked = "/v1/streams/air/query?question=mean&attribute=temp&from="
+    with serve(site) as server, server.client() as client:
+        assert client.get(f"{asked}1").status_code == 200
+        before = busy_ticks(server.web_pid)
+        assert client.get(f"{asked}2").status_code == 200
+        one = busy_ticks(server.web_pid) - before
+        before = busy_ticks(server.web_pid)
+        for number in range(ABANDONED):
+            leave_at_once(site.port, f"{asked}{number + 3}")
+        until(lambda: client.get(f"{asked}1").status_code == 200)
+        assert busy_ticks(server.web_pid) - before < ABANDONED * max(one, 1) / 2
+
+
+def leave_at_once(port, path):
+    with socket.create_connection(("127.0.0.1", port)) as reader:
+        reader.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
 
 
 def test_downloads_beyond_the_room_are_refused_and_answers_go_on(shared):
@@ -128,8 +152,12 @@ def test_a_fleet_is_taken_in_while_many_read(broker, make_site, serve, connect, 
         assert set(sent.values()) <= stored
         with server.client() as client:
             asked = {"question": "mean", "attribute": "temp"}
-            answer = client.get("/v1/streams/air/query", params=asked).json()
-        assert answer["releases"] == 6 + len(sent)
+
+            def is_whole():
+                answer = client.get("/v1/streams/air/query", params=asked).json()
+                return answer["releases"] == 6 + len(sent)
+
+            until(is_whole)
         assert server.end() == 0
         assert "locked" not in server.said
         assert "Traceback" not in server.said

@@ -1,6 +1,9 @@
 """The models that are kept: fitted once for all who ask, and anew as soon as releases differ."""
 
 import asyncio
+import gc
+import threading
+import weakref
 from contextlib import closing
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from collector.failure import CommandError
 from collector.generators import Choice
 from collector.reader import Selection
+from collector.web import models as module
 from collector.web.desk import Desk
 from collector.web.models import Models
 from fleet import topics
@@ -42,7 +46,7 @@ def test_who_asks_at_once_gets_one_model(site, desk):
 
 def test_a_new_release_and_a_dispute_each_make_a_new_model(site, desk, arrive):
     async def go():
-        models, config = Models(desk, site.config), []
+        models, config = Models(desk, site.config, share=0), []
         for message in (
             None,
             site.release("one", "air", 5),
@@ -57,6 +61,27 @@ def test_a_new_release_and_a_dispute_each_make_a_new_model(site, desk, arrive):
         return config
 
     assert [len(model.windows) for model in asyncio.run(go())] == [6, 7, 6, 7]
+
+
+def test_a_model_that_was_replaced_is_gone_at_once(site, desk, arrive):
+    """It has some tens of megabytes with its answers; nothing waits for the collector of cycles."""
+
+    async def go():
+        models = Models(desk, site.config, share=0)
+        _, model = await models.ask(AIR, AUTO, "count", lambda model: {"n": len(model.windows)})
+        old = weakref.ref(model)
+        del model
+        site.settle(
+            [arrive(topics.release("testing", "one", "air"), site.release("one", "air", 5))]
+        )
+        await models.model(AIR, AUTO)
+        return old()
+
+    gc.disable()
+    try:
+        assert asyncio.run(go()) is None
+    finally:
+        gc.enable()
 
 
 def test_only_the_models_asked_for_last_are_kept(site, desk):
@@ -97,3 +122,85 @@ def test_who_goes_away_leaves_the_fit_to_the_others(site, desk):
         return await second
 
     assert len(asyncio.run(go()).windows) == 6
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The selections that were fitted."""
+    found, build = [], module.build
+
+    def noted(reader, config, selection, choice):
+        found.append(selection)
+        return build(reader, config, selection, choice)
+
+    monkeypatch.setattr(module, "build", noted)
+    return found
+
+
+def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, desk, fits):
+    """A page that asks again and again and never waits leaves one fit behind, not one a time."""
+
+    async def go():
+        models, free = Models(desk, site.config), threading.Event()
+        for _ in range(2):
+            desk.fits.submit(free.wait, 20)
+        for _ in range(30):
+            asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
+            while not models._kept:
+                await asyncio.sleep(0)
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            assert not models._kept
+        free.set()
+        return await models.model(AIR, AUTO)
+
+    assert len(asyncio.run(go()).windows) == 6
+    assert fits == [AIR]
+
+
+def test_releases_that_keep_coming_do_not_keep_fits_going(site, desk, fits, arrive):
+    """A model answers for some times as long as it took to make, whatever comes; and while it is
+    being made, everybody waits for that one."""
+
+    async def go(share, days):
+        models, found = Models(desk, site.config, share=share), []
+        for day in days:
+            asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
+            await asyncio.sleep(0)
+            for device in ("one", "two"):
+                topic = topics.release("testing", device, "air")
+                site.settle([arrive(topic, site.release(device, "air", day))])
+            found += await asyncio.gather(*asked, models.model(AIR, AUTO))
+        return found
+
+    many = asyncio.run(go(1e6, range(5, 9)))
+    assert len({id(model) for model in many}) == len(fits) == 1
+    fits.clear()
+    # Negative control: without the rule there are about as many as there were moments.
+    asyncio.run(go(0, range(9, 13)))
+    assert len(fits) >= 3
+
+
+def test_answers_are_kept_by_their_question_and_failures_are_not(site, desk):
+    times = []
+
+    def count(model):
+        times.append(len(model.windows))
+        return {"windows": len(model.windows)}
+
+    def fail(model):
+        times.append(None)
+        raise CommandError("no")
+
+    async def go():
+        models = Models(desk, site.config)
+        asked = [models.ask(AIR, AUTO, "count", count) for _ in range(5)]
+        found = [answer for answer, _ in await asyncio.gather(*asked)]
+        for _ in range(2):
+            with pytest.raises(CommandError):
+                await models.ask(AIR, AUTO, "fail", fail)
+        return found
+
+    assert asyncio.run(go()) == [{"windows": 6}] * 5
+    assert times == [6, None, None]

@@ -1,12 +1,19 @@
 """The process that answers: how it begins, how it ends, and that the taking in goes on."""
 
+import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from collector.web.told import Told, line, listen
+from demo.broker import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # As in test_installation.py: a module that is not there.
@@ -20,6 +27,21 @@ sys.meta_path.insert(0, Missing())
 from collector.__main__ import main
 sys.exit(main(["serve", "--config", {config!r}]))
 """
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+
+
+@contextmanager
+def mosquitto(folder, port, more=""):
+    """A real broker on loopback, gone afterwards. `more`: lines of its configuration."""
+    assert MOSQUITTO is not None, "these tests need mosquitto: apt install mosquitto"
+    settings = folder / "mosquitto.conf"
+    settings.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n{more}\n")
+    with subprocess.Popen([MOSQUITTO, "-c", str(settings)], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def is_gone(pid):
@@ -90,3 +112,63 @@ def test_it_ends_while_a_file_is_on_its_way(make_site, serve, until):
             next(response.iter_raw())
             assert server.end() == 0
         assert is_gone(pid)
+
+
+def test_it_is_ready_while_the_collector_has_its_broker(make_site, serve, until, tmp_path):
+    """Also one that was started anew, which knows nothing of what was told before."""
+    port = free_port()
+    site = make_site(url=f"mqtt://127.0.0.1:{port}")
+    site.fill()
+    with serve(site) as server:
+
+        def get(path):
+            with server.client() as client:  # A connection of its own: some end with the process.
+                return client.get(path)
+
+        def is_ready(wanted):
+            line = f"pansketch_broker_connected {wanted:d}"
+            status = get("/readyz").status_code
+            return status == (200 if wanted else 503) and line in get("/metrics").text
+
+        refused = get("/readyz")
+        assert refused.status_code == 503
+        assert "no subscription at its broker" in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) > 0
+        with mosquitto(tmp_path, port):
+            until(lambda: is_ready(True))
+        until(lambda: is_ready(False))
+        assert [get(path).status_code for path in ("/healthz", "/v1/streams")] == [200, 200]
+        with mosquitto(tmp_path, port):
+            until(lambda: is_ready(True))
+            subprocess.run(["kill", "-KILL", str(server.web_pid)], check=True)
+            until(lambda: "starting it anew" in server.said)
+            until(lambda: is_ready(True))
+        assert server.end() == 0
+
+
+def test_it_is_not_ready_where_the_broker_denies_the_subscription(
+    make_site, serve, until, tmp_path
+):
+    port, access = free_port(), tmp_path / "access.json"
+    plugin = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"))
+    access.write_text(json.dumps({"defaultACLAccess": {"subscribe": False}}))
+    denying = f"plugin {plugin}\nplugin_opt_config_file {access}"
+    site = make_site(url=f"mqtt://127.0.0.1:{port}")
+    site.fill()
+    with mosquitto(tmp_path, port, denying), serve(site) as server:
+        until(lambda: "broker denies reading" in server.said)
+        with server.client() as client:
+            assert client.get("/readyz").status_code == 503
+        assert server.end() == 0
+
+
+def test_what_is_told_is_heard_in_whatever_pieces_it_comes():
+    told, (reads, writes) = Told(), os.pipe()
+    with open(reads, "rb", 0) as source, open(writes, "wb", 0) as sink:
+        sink.write(line(False) + b"something else\n\n" + line(True)[:-3])
+        sink.write(line(True)[-3:] + line(False)[:-1])  # the last one is cut short
+        sink.close()
+        listen(source.fileno(), told)
+    assert told.broker_connected
+    told.hear(line(False).rstrip())
+    assert not told.broker_connected

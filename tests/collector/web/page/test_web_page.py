@@ -18,8 +18,14 @@ VIEWS = {
     "keys": ("#stream/doors", ["Different keys over time", "epsilon 100 per key"]),
     "empty": ("#stream/silent", ["Nothing is stored of this stream yet"]),
     "privacy": ("#privacy", ["air", "any one reading", "What it costs", "Not covered"]),
+    "api": ("#api", ["GET /v1/streams/{stream}/sample", "how many (needed)", "csv | json"]),
 }
-LOOKS = {"light": (1100, "light"), "dark": (1100, "dark"), "phone": (390, "light")}
+LOOKS = {
+    "light": (1100, "light"),
+    "dark": (1100, "dark"),
+    "phone": (390, "light"),
+    "phone-dark": (390, "dark"),
+}
 
 
 def found_by_axe(tab):
@@ -39,11 +45,11 @@ def foreign(tab, server):
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_renders(shared, tab, view, look):
+def test_every_view_renders(shared, tab, shoot, view, look):
     width, scheme = LOOKS[look]
     fragment, says = VIEWS[view]
     tab.looks(width, 900, scheme)
-    tab.open(f"{shared.url}/page/{fragment}")
+    tab.open(f"{shared.url}/{fragment}")
     text = tab.text()
     for words in says:
         assert words in text
@@ -52,12 +58,12 @@ def test_every_view_renders(shared, tab, view, look):
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     assert tab.errors == []
     assert foreign(tab, shared) == []
-    assert tab.shoot(f"{view}-{look}").stat().st_size > 5000
+    assert shoot(f"{view}-{look}").stat().st_size > 5000
 
 
 def test_axe_and_the_console_would_notice(shared, tab):
     """Negative control: a field without a label, an inline script, another host."""
-    tab.open(f"{shared.url}/page/#stream/air")
+    tab.open(f"{shared.url}/#stream/air")
     tab.run("document.querySelector('main label').remove()")
     assert "select-name" in [name for name, _ in found_by_axe(tab)]
     tab.run("document.body.append(Object.assign(document.createElement('script'), {text: 'x()'}))")
@@ -68,7 +74,7 @@ def test_axe_and_the_console_would_notice(shared, tab):
 
 
 def test_pictures_say_what_they_show(shared, tab, get):
-    tab.open(f"{shared.url}/page/#stream/air")
+    tab.open(f"{shared.url}/#stream/air")
     labels = tab.run("[...document.querySelectorAll('svg')].map(e => e.getAttribute('aria-label'))")
     assert labels[0].startswith("Histogram of temp (degC), 32 bins, estimated.")
     assert labels[1].startswith("Density of temp (degC) and wind")
@@ -106,7 +112,7 @@ def show(tab):
 
 
 def test_what_is_chosen_changes_the_picture_and_the_address(shared, tab):
-    tab.open(f"{shared.url}/page/#stream/air")
+    tab.open(f"{shared.url}/#stream/air")
     before = tab.run("document.querySelector('svg').outerHTML")
     fill_in(tab, "attribute", "wind")
     show(tab)
@@ -124,7 +130,7 @@ def test_what_is_chosen_changes_the_picture_and_the_address(shared, tab):
 
 
 def test_another_generator_and_another_stream(shared, tab):
-    tab.open(f"{shared.url}/page/#stream/air")
+    tab.open(f"{shared.url}/#stream/air")
     fill_in(tab, "generator", "kdtree")
     show(tab)
     tab.until("document.querySelector('figcaption').textContent.includes('by kdtree')")
@@ -135,16 +141,16 @@ def test_another_generator_and_another_stream(shared, tab):
 
 
 def test_what_cannot_be_answered_is_said(shared, tab):
-    tab.open(f"{shared.url}/page/#stream/air?devices=nine")
+    tab.open(f"{shared.url}/#stream/air?devices=nine")
     assert "no release of air from device 'nine'" in tab.text()
-    tab.open(f"{shared.url}/page/#stream/%3Cimg%20src=x%20onerror=x()%3E")
+    tab.open(f"{shared.url}/#stream/%3Cimg%20src=x%20onerror=x()%3E")
     assert "There is no stream <img src=x onerror=x()>." in tab.text()
     assert tab.run("document.querySelectorAll('main img').length") == 0
 
 
 @pytest.mark.parametrize("shape", ["csv", "json", "parquet"])
 def test_a_download_is_what_the_api_sends(shared, tab, get, tmp_path, soon, shape):
-    tab.open(f"{shared.url}/page/#stream/air?devices=one")
+    tab.open(f"{shared.url}/#stream/air?devices=one")
     tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     fill_in(tab, "format", shape)
     tab.run(
@@ -166,7 +172,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(
     site = make_site(collector=f"token: {token}")
     site.fill()
     with serve(site) as server:
-        tab.open(f"{server.url}/page/#stream/air")
+        tab.open(f"{server.url}/#stream/air")
         tab.until("document.getElementById('asks').open")
         assert found_by_axe(tab) == []
         for given in ("wrong", token):
@@ -197,7 +203,7 @@ def test_it_renews_itself_pauses_when_hidden_and_says_when_nobody_answers(
         serve(filled(make_site(url=broker.url))) as server,
     ):
         until(lambda: "is there" in server.said)
-        tab.open(f"{server.url}/page/#stream/air")
+        tab.open(f"{server.url}/#stream/air")
         tab.run("window.sameDocument = true")
         release = server.site.release("one", "air", 5)
         peer.exchange(topics.release("testing", "one", "air"), release)
@@ -231,7 +237,7 @@ def test_a_large_fleet_has_parts(make_site, serve, tab, arrive):
     status = Status("online", "s1", {}).encode()
     site.fill(*(arrive(topics.status("testing", f"d{n:03}"), status) for n in range(60)))
     with serve(site) as server:
-        tab.open(f"{server.url}/page/")
+        tab.open(f"{server.url}/")
         assert "50 of 62 devices" in tab.text()
         tab.run("[...document.querySelectorAll('.paging a')].at(-1).click()")
         tab.until("document.querySelector('caption')?.textContent.startsWith('12 of 62')")
@@ -241,7 +247,7 @@ def test_a_large_fleet_has_parts(make_site, serve, tab, arrive):
 
 
 def test_the_keyboard_is_enough(shared, tab):
-    tab.open(f"{shared.url}/page/#fleet")
+    tab.open(f"{shared.url}/#fleet")
     tab.press("Tab")
     assert tab.run("document.activeElement.id") == "skip"
     tab.press("Enter")

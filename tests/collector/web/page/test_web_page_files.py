@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "collector" / "web" / "static"
 NAMES = sorted(file.name for file in FOLDER.iterdir())
+PATHS = {"/": "index.html"} | {f"/page/{n}": n for n in NAMES if n != "index.html"}
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # What the policy forbids, what reads a text as markup, and every other host.
 FORBIDDEN = (
@@ -28,10 +29,10 @@ def forbidden(text):
     return [pattern for pattern in FORBIDDEN if re.search(pattern, text)]
 
 
-@pytest.mark.parametrize("name", ["", *NAMES])
-def test_every_file_is_served_with_its_type_and_the_policy(get, name):
-    response = get(f"/page/{name}")
-    file = FOLDER / (name or "index.html")
+@pytest.mark.parametrize("path", PATHS)
+def test_every_file_is_served_with_its_type_and_the_policy(get, path):
+    response = get(path)
+    file = FOLDER / PATHS[path]
     assert (response.status_code, response.content) == (200, file.read_bytes())
     kind = response.headers["content-type"].split(";")[0]
     assert kind == TYPES[file.suffix.removeprefix(".")]
@@ -41,14 +42,30 @@ def test_every_file_is_served_with_its_type_and_the_policy(get, name):
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_without_its_slash_it_leads_on(get):
-    response = get("/page")
-    assert (response.status_code, response.headers["location"]) == (307, "page/")
+@pytest.mark.parametrize("path", PATHS)
+def test_a_file_that_somebody_has_is_not_sent_again(shared, path):
+    with shared.client() as client:
+        whole = client.get(path)
+        assert whole.headers["cache-control"] == "no-cache"
+        same = client.get(path, headers={"If-None-Match": whole.headers["etag"]})
+        other = client.get(path, headers={"If-None-Match": '"0"'})
+    assert (same.status_code, same.content) == (304, b"")
+    assert same.headers["etag"] == whole.headers["etag"]
+    assert (other.status_code, other.content) == (200, whole.content)
+
+
+def test_no_two_files_have_one_tag(get):
+    assert len({get(path).headers["etag"] for path in PATHS}) == len(PATHS)
 
 
 @pytest.mark.parametrize(
     "path",
     [
+        "/page",
+        "/page/",
+        "/page/index.html",
+        "/index.html",
+        "/app.js",
         "/page/..",
         "/page/../app.py",
         "/page/../../../../../../etc/passwd",
@@ -82,9 +99,15 @@ def test_nothing_else_can_be_had_that_way(shared, path):
 
 def test_a_token_closes_the_figures_and_not_the_page(make_site, serve, token):
     with serve(make_site(collector=f"token: {token}")) as server, server.client() as client:
-        for path in ("/page", "/page/", "/page/app.js"):
-            assert client.get(path).status_code in (200, 307)
-        for path in ("/pages", "/pagev1/streams", "/page/../v1/streams", "/v1/streams"):
+        for path in PATHS:
+            assert client.get(path).status_code == 200
+        for path in (
+            "/page",
+            "/pagev1/streams",
+            "/page/../v1/streams",
+            "//v1/streams",
+            "/v1/streams",
+        ):
             url = httpx.URL(server.url).copy_with(raw_path=path.encode())
             assert client.get(url).status_code == 401, path
         assert client.get("/page/nothing.js").status_code == 404

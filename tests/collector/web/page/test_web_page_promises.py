@@ -12,32 +12,32 @@ KEY = {**READING, "unit": "key", "epsilon": 2, "window_seconds": 21_600}
 @pytest.fixture
 def say(shared, tab):
     """Calls a function of promises.js in the page."""
-    tab.open(f"{shared.url}/page/#privacy")
+    tab.open(f"{shared.url}/#privacy")
 
     def call(name, promise):
-        return tab.run(f"import('./promises.js').then(m => m.{name}({json.dumps(promise)}))")
+        return tab.run(f"import('./page/promises.js').then(m => m.{name}({json.dumps(promise)}))")
 
     return call
 
 
-def test_what_a_reading_costs(say):
-    costs = dict(say("costs", READING))
-    assert costs["A reading"].startswith("1, once")
-    assert "n × 1" in costs["A day"]
+def test_what_it_costs_is_the_servers_own_sentence(shared, tab, get):
+    """The same that `pansketch-agent validate` prints."""
+    tab.open(f"{shared.url}/#privacy")
+    text = tab.text()
+    for stream in ("air", "doors", "silent"):
+        found = get(f"/v1/streams/{stream}/guarantee").json()
+        assert {"a day", "a key" if found["unit"] == "key" else "a reading"} <= {
+            row["of"] for row in found["costs"]
+        }
+        for row in found["costs"]:
+            assert row["of"].capitalize() in text
+            assert row["says"] in text
 
 
-def test_what_a_span_costs(say):
-    """A reading its share; a day all the spans that fit into it, 24 of an hour."""
-    costs = dict(say("costs", SPAN))
-    assert costs["A reading"] == "at most 0.05"
-    assert costs["A day"].startswith("at most 72, ")
+def test_what_is_protected(say):
+    assert say("unit", READING) == "any one reading"
     assert say("unit", SPAN) == "up to 60 readings of one source within 1 h"
-
-
-def test_what_a_key_costs(say):
-    costs = dict(say("costs", KEY))
-    assert costs["A key"] == "2 in each window of each device that it appears in"
-    assert costs["A day"].startswith("at most 8, ")
+    assert say("unit", KEY) == "all that bears one key in one window"
 
 
 def test_the_factor_is_said_and_so_is_one_that_protects_nobody(say):

@@ -1,0 +1,149 @@
+"""The API and its page as people meet them: the real collector behind a mosquitto, in Chromium.
+
+    python -m benchmarks.web [--quick] [--out FOLDER]
+
+How long the page takes from the navigation to what was asked for, in a browser that has nothing of
+it yet; what files, readers who leave and a thousand requests cost the server; and what readers
+cost the taking in. Everything stays on loopback.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks import alone, web_beside, web_load
+from benchmarks.footprint import MeasurementFailed
+from benchmarks.ingest import Messages, broker, publish
+from benchmarks.row import Row, at_most
+from benchmarks.web_page import (
+    CARDS,
+    PART,
+    PICTURE,
+    PICTURES,
+    ROWS,
+    cold_tab,
+    longest_task,
+    part_seconds,
+    view_seconds,
+)
+from benchmarks.web_site import STREAMS, Site, of_devices, of_fleet, serving
+from demo.browser import BrowserError, Tab, browser
+
+FIRST_VIEW_SECONDS = 1.0
+DEVICES, WINDOWS = 12, 49
+MANY_DEVICES, QUICK_DEVICES, FEW_WINDOWS = 1_000, 200, 4
+RUNS, QUICK_RUNS = 7, 3
+BURST_WINDOWS = 40  # of each device, that arrive while a thousand ask
+PAUSE_SECONDS = 1.5  # The last count of the fleet is old by then.
+FIRST = "first view (Fleet)"
+Measure = Callable[[Path, int, bool], list[Row]]
+
+
+def run(quick: bool, watch: alone.Watch = iter) -> list[Row]:
+    """Raises MeasurementFailed."""
+    found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is None:
+        return [Row("not measured", 0.0, "", note="there is no mosquitto on this machine")]
+    try:
+        browser()
+    except BrowserError as error:
+        return [Row("not measured", 0.0, "", note=str(error))]
+    rows = []
+    pieces: list[Measure] = [_twelve, _many, _load, web_beside.run]
+    for measure in watch(pieces):
+        with tempfile.TemporaryDirectory() as folder, broker(found, Path(folder)) as port:
+            try:
+                rows += measure(Path(folder), port, quick)
+            except BrowserError as error:
+                raise MeasurementFailed(f"web: {error}") from error
+    return rows
+
+
+def _twelve(folder: Path, port: int, quick: bool) -> list[Row]:
+    """The page of the demo's fleet."""
+    runs = QUICK_RUNS if quick else RUNS
+    air = of_fleet(DEVICES, WINDOWS + runs, ["air"])
+    first, news = air[: DEVICES * WINDOWS], air[DEVICES * WINDOWS :]
+    with serving(folder / "twelve", port) as site:
+        publish(port, of_devices(DEVICES))
+        site.fill([*first, *of_fleet(DEVICES, WINDOWS, STREAMS[1:])])
+        return _views(site, DEVICES, [news[n * DEVICES :][:DEVICES] for n in range(runs)])
+
+
+def _load(folder: Path, port: int, quick: bool) -> list[Row]:
+    """Files, readers who leave, and a thousand requests, of a server that has shown no page."""
+    air = of_fleet(DEVICES, WINDOWS + BURST_WINDOWS, ["air"])
+    first, burst = air[: DEVICES * WINDOWS], air[DEVICES * WINDOWS :]
+    with serving(folder / "load", port) as site:
+        site.fill(first)
+        rows = [*web_load.files(site), *web_load.cancelled(site)]
+        return rows + web_load.at_once_and_taking_in(site, burst)
+
+
+def _many(folder: Path, port: int, quick: bool) -> list[Row]:
+    """The page of a large fleet, and its list of devices from the first part to the last."""
+    devices = QUICK_DEVICES if quick else MANY_DEVICES
+    with serving(folder / "many", port) as site:
+        publish(port, of_devices(devices))
+        site.fill(of_fleet(devices, FEW_WINDOWS))
+        return [*_views(site, devices, [[]] * QUICK_RUNS), _parts(site, devices)]
+
+
+def _views(site: Site, devices: int, news: Sequence[Messages]) -> list[Row]:
+    """Each view, as often as there is something new to be told, in a new browser each time."""
+    found: dict[str, list[float]] = {}
+    longest = 0.0
+    for messages in news:
+        site.fill(messages)
+        time.sleep(PAUSE_SECONDS)
+        with cold_tab() as tab:
+            for name, seconds in _visits(tab, site, devices):
+                found.setdefault(name, []).append(seconds)
+                longest = max(longest, longest_task(tab))
+    label = f"{devices:,} devices"
+    rows = [row for name, times in found.items() for row in _timed(f"{label}, {name}", times)]
+    note = "longest that the page gives no answer to a click; 0.05: none was longer"
+    return [*rows, Row(f"{label}, longest task", longest, "s", note=note)]
+
+
+def _visits(tab: Tab, site: Site, devices: int) -> Iterator[tuple[str, float]]:
+    """The views in turn; the models are those of releases that came just before."""
+    yield FIRST, view_seconds(tab, site, "fleet", ROWS.format(rows=min(PART, devices)))[0]
+    picture, all_pictures = view_seconds(tab, site, "stream/air", PICTURE, PICTURES)
+    yield "Stream view, first picture", picture
+    yield "Stream view, all pictures", all_pictures
+    yield "Stream view again", view_seconds(tab, site, "stream/air", PICTURES)[0]
+    yield "Privacy view", view_seconds(tab, site, "privacy", CARDS)[0]
+
+
+def _timed(name: str, times: Sequence[float]) -> list[Row]:
+    note = f"median of {len(times)}; worst {max(times):.2f} s"
+    detail = {str(number): seconds for number, seconds in enumerate(times)}
+    if FIRST not in name:
+        return [Row(name, median(times), "s", note=note, detail=detail)]
+    return [
+        at_most(name, median(times), "s", FIRST_VIEW_SECONDS, note, detail),
+        at_most(f"{name}, worst", max(times), "s", FIRST_VIEW_SECONDS),
+    ]
+
+
+def _parts(site: Site, devices: int) -> Row:
+    """Every further part of the list, by clicks."""
+    with cold_tab() as tab:
+        view_seconds(tab, site, "fleet", ROWS.format(rows=PART))
+        times = part_seconds(tab, devices)
+        longest = longest_task(tab)
+    note = (
+        f"worst of {len(times)} parts, median {median(times):.2f} s; longest task {longest:.2f} s"
+    )
+    name = f"{devices:,} devices, next part of the list"
+    return at_most(name, max(times), "s", FIRST_VIEW_SECONDS, note)
+
+
+if __name__ == "__main__":
+    sys.exit(alone.main("web", __doc__, run, lambda folder, rows: [], None))

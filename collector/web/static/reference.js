@@ -1,0 +1,53 @@
+// The API, from its own description: for people who have given the token, which a link cannot bear.
+
+import { address, get, hand, token } from "./api.js";
+import { blocks, h } from "./elements.js";
+
+const FILE = "/openapi.json";
+const HEAD = [["Parameter", false], ["Type", false], ["Meaning", false]];
+
+export function reference() {
+  const problem = h("p", { class: "problem", role: "alert" });
+  const link = h("a", { href: address(FILE), download: "openapi.json" }, "openapi.json");
+  link.addEventListener("click", (event) => {
+    if (token() === null) return;
+    event.preventDefault();
+    hand(link.href, link.download, problem);
+  });
+  const operations = h("div");
+  const content = h("div", null, h("h1", null, "The API"),
+    h("p", { class: "lead" }, "All that this page shows can be had from these addresses of this " +
+      "server. Nothing can be changed through them. The same for programs: ", link, "."),
+    problem, operations);
+  let shown = false;
+
+  async function refresh(signal) {
+    if (shown) return;
+    const { paths } = await get(FILE, {}, signal);
+    operations.replaceChildren(...Object.entries(paths).map(([path, { get: about }]) =>
+      operation(path, about)));
+    shown = true;
+  }
+  return { title: "The API", content, refresh };
+}
+
+function operation(path, about) {
+  const rows = (about.parameters ?? []).map((each) => [
+    h("code", null, each.name), types(each.schema).join(", "),
+    [each.description ?? "", each.required ? " (needed)" : ""].join("")]);
+  return h("section", { class: "card reference" },
+    h("h2", null, h("code", null, `GET ${path}`)),
+    h("p", null, `${about.description ?? about.summary}.`),
+    rows.length ? blocks("What it may be asked with", HEAD, rows) : null);
+}
+
+function types(schema) {
+  return (schema.anyOf ?? [schema]).filter((each) => each.type !== "null").map((each) => {
+    if (each.enum) return each.enum.join(" | ");
+    if (each.const !== undefined) return String(each.const);
+    if (each.type === "array") return `several of ${types(each.items).join(" or ")}`;
+    const { minimum: low, maximum: high } = each;
+    return each.type + (low === undefined ? "" : ` from ${low}`) +
+      (high === undefined ? "" : ` to ${high}`);
+  });
+}
