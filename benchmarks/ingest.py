@@ -102,6 +102,7 @@ if expected:
     with store.opened(Path(name)) as opened:
         link.start()
         watch = service.Clock(clock.now, clock.uptime)
+        service.spare_collections()
         service.serve(Counted(link), opened, rules, watch, stop, lambda: None)
         link.stop()
     print(time.perf_counter(), flush=True)

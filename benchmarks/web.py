@@ -112,7 +112,8 @@ def _views(site: Site, devices: int, news: Sequence[Messages]) -> list[Row]:
 
 
 def _visits(tab: Tab, site: Site, devices: int) -> Iterator[tuple[str, float]]:
-    """The views in turn; the models are those of releases that came just before."""
+    """The views in turn. Releases came just before: the server fits a model anew now and then, so
+    the worst of the pictures has a fit in it and the median mostly has none."""
     yield FIRST, view_seconds(tab, site, "fleet", ROWS.format(rows=min(PART, devices)))[0]
     picture, all_pictures = view_seconds(tab, site, "stream/air", PICTURE, PICTURES)
     yield "Stream view, first picture", picture

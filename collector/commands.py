@@ -68,6 +68,7 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
         log.info(serving)
         link.start()
         notifier.ready()
+        service.spare_collections()
         try:
             watch = service.Clock(clock.now, clock.uptime)
             heard = None if discovery is None else discovery.heard

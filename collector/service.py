@@ -4,6 +4,7 @@ One batch is one transaction. Only after its commit are the broker and the devic
 at any point costs a repetition and never a release.
 """
 
+import gc
 import logging
 import sqlite3
 import threading
@@ -36,6 +37,7 @@ IDLE_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 REPORT_SECONDS = 10.0
 MOST_REASON = 300
+MOST_NEW_OBJECTS = 20_000  # before the next look for cycles; a few MiB
 
 log = logging.getLogger("collector")
 
@@ -71,6 +73,15 @@ class Refusals:
             log.warning("refused into quarantine: %s; see `pansketch-collector devices`", reasons)
             self.counts.clear()
             self.said_at = uptime
+
+
+def spare_collections() -> None:
+    """Has Python look for garbage in cycles less often, from the end of the start on: it took a
+    third of the time, for a release is many small objects for a moment, and none of them a cycle.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(MOST_NEW_OBJECTS, 20, 20)
 
 
 def serve(

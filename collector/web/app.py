@@ -6,13 +6,11 @@ Blocking work is done at the desk (desk.py), so that a fit does not hold up a lo
 import os
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query
-from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from collector import clock, distinct, figures
@@ -31,12 +29,11 @@ from collector.web.desk import Desk
 from collector.web.door import Room
 from collector.web.models import Models
 from collector.web.parameters import Asking, Listing, Paging, Sampling
-from collector.web.problems import RESPONSES, of_command, problem
+from collector.web.problems import RESPONSES, Unknown, add_problems
 from collector.web.revalidation import Revalidation
 from collector.web.rows import SHAPES, pieces
 from collector.web.told import Told
 from fleet.config import Config
-from fleet.errors import one_line
 from fleet.settings import Stream
 from pansketch import __version__
 from pansketch.audit.code import sources_digest
@@ -47,10 +44,6 @@ DESCRIPTION = (
 )
 SEED_BYTES = 4
 NO_BROKER = "the collector has no subscription at its broker now: its log says why"
-
-
-class Unknown(Exception):
-    """A stream that the configuration does not have."""
 
 
 def application(config: Config, desk: Desk, room: Room, told: Told) -> FastAPI:
@@ -68,7 +61,7 @@ def application(config: Config, desk: Desk, room: Room, told: Told) -> FastAPI:
         dependencies=[Depends(HTTPBearer(auto_error=False))] if closed else [],
     )
     app.add_middleware(Revalidation)
-    _add_problems(app)
+    add_problems(app)
     census = Census(desk)
     _add_health(app, desk, told)
     _add_fleet(app, config, census, room, told)
@@ -85,35 +78,6 @@ def _name_streams(description: dict[str, Any], names: list[str]) -> None:
         for parameter in operations["get"].get("parameters", ()):
             if parameter["name"] == "stream":
                 parameter["schema"]["enum"] = names
-
-
-def _add_problems(app: FastAPI) -> None:
-    async def command(request: Request, error: Exception) -> Response:
-        return of_command(cast(CommandError, error))
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        first = cast(RequestValidationError, error).errors()[0]
-        place = ".".join(str(step) for step in first["loc"][1:])
-        return problem(422, one_line(f"{place}: {first['msg']}")[:400])
-
-    async def refused(request: Request, error: Exception) -> Response:
-        found = cast(HTTPException, error)
-        sentence = {404: "there is nothing here: see /docs", 405: "this server only reads: use GET"}
-        return problem(
-            found.status_code, sentence.get(found.status_code, str(found.detail)), found.headers
-        )
-
-    async def unknown(request: Request, error: Exception) -> Response:
-        return problem(404, str(error))
-
-    async def failed(request: Request, error: Exception) -> Response:
-        return problem(500, "the collector failed here: its log says why")
-
-    app.add_exception_handler(CommandError, command)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(Unknown, unknown)
-    app.add_exception_handler(Exception, failed)
 
 
 def _add_health(app: FastAPI, desk: Desk, told: Told) -> None:

@@ -61,32 +61,41 @@ def partition_shares(model: Partition, conditions: list[list[str]]) -> tuple[Flo
             around = inside if same else _inside(other, conditions)
             squares += (_shares(other, around) - value) ** 2
             models += 1
-    doubt = _doubt(model, inside) / model.total
-    return value, np.sqrt(squares / max(models, 1) + doubt**2)
+    doubt, unresolved = _doubt(model, inside), _unresolved(model, inside)
+    return value, np.sqrt(squares / max(models, 1) + (doubt**2 + unresolved**2) / model.total**2)
 
 
-def _inside(model: Partition, conditions: list[list[str]]) -> list[Floats]:
-    """For each axis the fraction of every box in each of its bins: float64[bins, n]."""
-    found = []
+def _inside(model: Partition, conditions: list[list[str]]) -> dict[int, Floats]:
+    """For each axis, by the place of its attribute, the fraction of every box in each of its bins:
+    float64[bins, n]."""
+    found = {}
     for texts in conditions:
         bins = [parse(text, model.domain).intervals(model.domain) for text in texts]
         (place,) = bins[0]
         ends = model.domain.attributes[place].intervals(model.low[:, place], model.high[:, place])
         low, high = (end[:, None] for end in ends)
-        found.append(np.stack([overlap(low, high, {0: each[place]}) for each in bins]))
+        found[place] = np.stack([overlap(low, high, {0: each[place]}) for each in bins])
     return found
 
 
-def _shares(model: Partition, inside: list[Floats]) -> Floats:
-    weighted = inside[0] * (model.mass / model.total)
-    if len(inside) == 1:
+def _shares(model: Partition, inside: dict[int, Floats]) -> Floats:
+    first, *rest = inside.values()
+    weighted = first * (model.mass / model.total)
+    if not rest:
         return np.asarray(weighted.sum(axis=1))
-    return np.asarray(weighted @ inside[1].T)
+    return np.asarray(weighted @ rest[0].T)
 
 
-def _doubt(model: Partition, inside: list[Floats]) -> Floats:
+def _unresolved(model: Partition, inside: dict[int, Floats]) -> Floats:
+    """As many errors as bins, or one for all of them."""
+    found = model.unresolved(inside)
+    in_order = list(inside) == sorted(inside)
+    return found if in_order else found.T
+
+
+def _doubt(model: Partition, inside: dict[int, Floats]) -> Floats:
     """Readings of boxes that a bin cuts, bin by bin, as `Partition` counts them."""
-    first, rest = inside[0], inside[1:]
+    first, *rest = inside.values()
     rows = []
     for fractions in first:
         boxes = np.flatnonzero(fractions)

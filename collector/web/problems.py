@@ -4,11 +4,16 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
-from starlette.responses import JSONResponse
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from collector.failure import CommandError
+from fleet.errors import one_line
 from pansketch import MergeError, WireError
 
 MEDIA_TYPE = "application/problem+json"
@@ -33,6 +38,10 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     }
     for status in (400, 401, 404, 405, 409, 421, 422, 500, 503)
 }
+
+
+class Unknown(Exception):
+    """A stream that the configuration does not have."""
 
 
 def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -65,3 +74,34 @@ def of_command(error: CommandError) -> JSONResponse:
         case OSError() | sqlite3.Error():
             return problem(503, sentence)
     return problem(409, sentence)
+
+
+def add_problems(app: FastAPI) -> None:
+    """Has all that goes wrong in an application said in this way."""
+
+    async def command(request: Request, error: Exception) -> Response:
+        return of_command(cast(CommandError, error))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        first = cast(RequestValidationError, error).errors()[0]
+        place = ".".join(str(step) for step in first["loc"][1:])
+        return problem(422, one_line(f"{place}: {first['msg']}")[:400])
+
+    async def refused(request: Request, error: Exception) -> Response:
+        found = cast(HTTPException, error)
+        sentence = {404: "there is nothing here: see /docs", 405: "this server only reads: use GET"}
+        return problem(
+            found.status_code, sentence.get(found.status_code, str(found.detail)), found.headers
+        )
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        return problem(404, str(error))
+
+    async def failed(request: Request, error: Exception) -> Response:
+        return problem(500, "the collector failed here: its log says why")
+
+    app.add_exception_handler(CommandError, command)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Unknown, unknown)
+    app.add_exception_handler(Exception, failed)

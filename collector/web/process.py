@@ -2,7 +2,7 @@
 
 A process of its own, and one of lower priority: in a thread of the collector, or with an equal
 share of the processor, fitting and drawing for readers takes most of the rate at which releases are
-taken in (docs/api.md).
+taken in (benchmarks/web_beside.py).
 """
 
 import errno

@@ -1,21 +1,23 @@
 """What tables do not tell of several attributes at once: an error of questions about all of them.
 
 A table of two attributes tells how they hang together cell by cell. Inside a cell the records made
-of it are as if the attributes were independent there, however fine their own margins are.
+of it are as if the attributes were independent there, however fine their own margins are. How far
+from it the readings may be is judged by the cells beside it: where the dependence changes much from
+one cell to the next, it does so inside of them as well.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from math import sqrt
 
 import numpy as np
-import numpy.typing as npt
 
 from pansketch.domain import FloatArray
 from pansketch.generators.tables import Table
 
-Cells = npt.NDArray[np.intp]
+STEEPEST = 2.0  # A share that changes from one side of a cell to the other, from twice it to none.
+BENT = (1 + 1 / 3) / 2  # see `_error`
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,55 +29,86 @@ class Dependence:
     mass: FloatArray
     tables: Sequence[Table]
 
-    def doubt(self, inside: Mapping[int, FloatArray]) -> float:
-        """An error of the number of readings that fulfil a condition on each of some attributes.
+    def doubt(self, inside: Mapping[int, FloatArray]) -> FloatArray:
+        """An error of the numbers of readings that are in one bin of each of some attributes:
+        float64, an axis for each attribute in their order.
 
-        `inside`: by attribute the fraction of each box that fulfils its condition, float64[n]. Two
+        `inside`: by attribute the fraction of each box that is in each bin, float64[bins, n]. Two
         by two; that three may hang together otherwise than their pairs is in no table of two.
         """
-        pairs = combinations(sorted(inside), 2)
-        return sqrt(sum(self._of_pair(pair, inside) ** 2 for pair in pairs))
+        axes = sorted(inside)
+        squares = np.zeros([len(inside[axis]) for axis in axes])
+        for pair in combinations(axes, 2):
+            first, second = (inside[axis] for axis in pair)
+            others = tuple(place for place, axis in enumerate(axes) if axis not in pair)
+            squares += np.expand_dims(self._of_pair(pair, first, second) ** 2, others)
+        return np.asarray(np.sqrt(squares))
 
-    def _of_pair(self, pair: tuple[int, int], inside: Mapping[int, FloatArray]) -> float:
-        """The least error of the four parts into which two conditions divide the readings.
-
-        What one of them has too much, its neighbours have too little, because each condition by
-        itself is known from the margins; so all four err alike.
-        """
-        first, second = (self.mass * inside[axis] for axis in pair)
-        both = first * inside[pair[1]]
-        cells = self._cells(pair)
-        if cells is None:  # Nothing is known of the two together but what their margins allow.
-            return self._allowed(first.sum(), second.sum())
-        neither = self.mass - first - second + both
-        parts = both, first - both, second - both, neither
-        held = _sums(cells, self.mass)
-        return min(_unknown(_sums(cells, part), held) for part in parts)
-
-    def _cells(self, pair: tuple[int, int]) -> Cells | None:
-        """The cell of each box in the finest table of both attributes."""
-        tables = [table for table in self.tables if set(pair) <= set(table.axes)]
-        if not tables:
-            return None
-        bits = max(([table.bits_of(axis) for axis in pair] for table in tables), key=sum)
-        first, second = (
-            (self.low[:, axis] * (1 << b)).astype(np.intp)
-            for axis, b in zip(pair, bits, strict=True)
+    def _of_pair(self, pair: tuple[int, int], first: FloatArray, second: FloatArray) -> FloatArray:
+        bits = self._bits(pair)
+        if bits is None:  # Nothing is known of the two together but what their margins allow.
+            return self._allowed((first @ self.mass)[:, None], second @ self.mass)
+        held = self._in_cells(pair, bits, np.ones_like(self.mass))
+        ones, others = (
+            [
+                self._in_cells(pair, bits, part) / np.maximum(held, np.finfo(float).tiny)
+                for part in each
+            ]
+            for each in (first, second)
         )
-        return np.asarray((first << bits[1]) | second)
+        tilts = [tilt(held, axis) for axis in (0, 1)]
+        found = [_error(held, one, other, *tilts) for one, other in product(ones, others)]
+        return np.asarray(found).reshape(len(first), len(second))
 
-    def _allowed(self, first: float, second: float) -> float:
-        """The standard deviation of a number that may be anything its margins allow."""
-        total = float(self.mass.sum())
-        return float(min(first, second) - max(0.0, first + second - total)) / sqrt(12)
+    def _bits(self, pair: tuple[int, int]) -> list[int] | None:
+        """Of the finest table of both attributes."""
+        tables = (table for table in self.tables if set(pair) <= set(table.axes))
+        return max(
+            ([table.bits_of(axis) for axis in pair] for table in tables), key=sum, default=None
+        )
+
+    def _in_cells(self, pair: tuple[int, int], bits: list[int], part: FloatArray) -> FloatArray:
+        """Readings in parts of boxes, by cell of a table: float64[2**bits, 2**bits]."""
+        columns = zip(pair, bits, strict=True)
+        places = [(self.low[:, axis] * (1 << b)).astype(np.intp) for axis, b in columns]
+        shape = (1 << bits[0], 1 << bits[1])
+        cells = np.ravel_multi_index(places, shape)
+        found = np.bincount(cells, self.mass * part, shape[0] * shape[1])
+        return np.asarray(found.reshape(shape), np.float64)
+
+    def _allowed(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The standard deviation of numbers that may be anything their margins allow."""
+        surplus = first + second - self.mass.sum()
+        return np.asarray((np.minimum(first, second) - np.maximum(surplus, 0.0)) / sqrt(12))
 
 
-def _sums(cells: Cells, of: FloatArray) -> FloatArray:
-    return np.asarray(np.bincount(cells, of), np.float64)
+def tilt(held: FloatArray, axis: int) -> FloatArray:
+    """By how much, of itself, the dependence of two attributes changes along one of them inside
+    each cell of a table, as far as the cells beside it tell: float64, as `held`, 0 to STEEPEST."""
+    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
+    ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    steps = np.abs(np.diff(ratio, axis=axis))
+    ends = [(0, 0), (0, 0)]
+    ends[axis] = (1, 1)
+    steps = np.pad(steps, ends)
+    before, after = (np.delete(steps, place, axis) for place in (-1, 0))
+    change = np.maximum(before, after)
+    found = np.divide(change, ratio, out=np.zeros_like(held), where=ratio > 0)
+    return np.asarray(np.minimum(found, STEEPEST))
 
 
-def _unknown(part: FloatArray, held: FloatArray) -> float:
-    """Readings of cells of which a part is in question: of each as `Partition` counts those of a
-    box, and what one cell hides says nothing of the next."""
-    fraction = np.clip(part / np.maximum(held, np.finfo(float).tiny), 0.0, 1.0)
-    return float(np.linalg.norm(held * np.sqrt(fraction * (1 - fraction) / 3)))
+def _error(
+    held: FloatArray, one: FloatArray, other: FloatArray, along: FloatArray, across: FloatArray
+) -> float:
+    """Of the readings in two bins, of which shares `one` and `other` of each cell are: the least
+    error of the four parts into which the bins divide the readings.
+
+    A density that is tilted by t, of itself, has a share x + t x (1 - x) / 2 where an even one has
+    x; a third more stands for bends. What one part has too much its neighbours have too little, because each bin by itself is
+    known from the margins; so all four err alike.
+    """
+    first, second = BENT * along * one * (1 - one), BENT * across * other * (1 - other)
+    parts = product((one, 1 - one), (other, 1 - other))
+    return min(
+        float(np.linalg.norm(held * np.hypot(rest * first, part * second))) for part, rest in parts
+    )

@@ -32,8 +32,8 @@ class Partition:
 
     Inside a box readings are taken to be spread evenly. `replicate` makes models of the same
     releases with their declared noise drawn anew; standard errors are the spread of a statistic
-    over them. `unresolved`: where boxes claim more than was released, the error of that, in
-    readings; of conditions on several attributes, given as fractions of boxes (dependence.py).
+    over them. `unresolved`: where boxes claim more than was released of several attributes
+    together, the error of that in readings, as `Dependence.doubt` gives it.
     """
 
     domain: Domain
@@ -41,7 +41,7 @@ class Partition:
     high: FloatArray
     mass: FloatArray
     replicate: Callable[[], "Sequence[Partition]"] = tuple
-    unresolved: Callable[[Mapping[int, FloatArray]], float] = lambda inside: 0.0
+    unresolved: Callable[[Mapping[int, FloatArray]], FloatArray] = lambda inside: np.zeros(1)
 
     @property
     def total(self) -> float:
@@ -224,8 +224,8 @@ class Partition:
         """
         fraction = self._overlap(intervals)
         cut = float(self.mass @ np.sqrt(fraction * (1 - fraction) / 3))
-        inside = {axis: self._overlap({axis: each}) for axis, each in intervals.items()}
-        return hypot(cut, self.unresolved(inside))
+        inside = {axis: self._overlap({axis: each})[None] for axis, each in intervals.items()}
+        return hypot(cut, self.unresolved(inside).item())
 
 
 def combine(models: Sequence[Partition]) -> Partition:
@@ -243,12 +243,12 @@ def combine(models: Sequence[Partition]) -> Partition:
     def replicate() -> list[Partition]:
         return [combine(each) for each in zip(*(m.replicates for m in models), strict=True)]
 
-    def unresolved(inside: Mapping[int, FloatArray]) -> float:
-        found, start = 0.0, 0
+    def unresolved(inside: Mapping[int, FloatArray]) -> FloatArray:
+        found, start = np.zeros(1), 0
         for model in models:
             end = start + len(model.mass)
-            found += model.unresolved({axis: part[start:end] for axis, part in inside.items()})
-            start = end
+            part = {axis: fractions[:, start:end] for axis, fractions in inside.items()}
+            found, start = found + model.unresolved(part), end
         return found
 
     return Partition(

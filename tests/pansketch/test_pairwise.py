@@ -240,8 +240,9 @@ def corners(generator, number):
 
 def test_error_bars_know_that_cells_of_pairs_are_coarse():
     """90 corners of records with fine attributes and coarse pairs, nearly without noise, so that
-    nothing but the cells errs: 88 to 90 of them are within two standard errors. Without the error
-    of what pairs hide (the control) it is 64 to 72."""
+    nothing but the cells errs: about 85 of them are within two standard errors, and 66 without
+    the error of what pairs hide (the control). The corners and the readings are the same in every
+    run; noise at epsilon 50 moves few of them over the edge."""
     sets, truth = all_pairs(), rows(20_000)
     fine, coarse = {**BITS, "x": 8, "y": 7, "z": 8}, {**BITS, "x": 3, "y": 3, "z": 3}
     spec = spec_of(sets, epsilon=50)
@@ -250,7 +251,7 @@ def test_error_bars_know_that_cells_of_pairs_are_coarse():
         for view, names in zip(spec.views, sets, strict=True)
     ]
     model = pairwise(release_of(replace(spec, views=tuple(views)), truth), particles=1 << 14)
-    sure = replace(model, unresolved=lambda inside: 0.0)
+    sure = replace(model, unresolved=lambda inside: np.zeros(1))
     generator, hits, short = np.random.default_rng(5), 0, 0
     for number in range(90):
         wanted, holds = corners(generator, number)
@@ -258,8 +259,8 @@ def test_error_bars_know_that_cells_of_pairs_are_coarse():
         off = abs(found.value - off)
         hits += off <= 2 * found.standard_error
         short += off <= 2 * sure.count(wanted).standard_error
-    assert hits >= 80, hits
-    assert short < 80, short
+    assert hits >= 77, hits
+    assert short < 77, short
 
 
 def test_what_no_table_joins_may_be_anything_that_margins_allow():
