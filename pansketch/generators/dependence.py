@@ -104,8 +104,8 @@ def _error(
     error of the four parts into which the bins divide the readings.
 
     A density that is tilted by t, of itself, has a share x + t x (1 - x) / 2 where an even one has
-    x; a third more stands for bends. What one part has too much its neighbours have too little, because each bin by itself is
-    known from the margins; so all four err alike.
+    x; a third more stands for bends. What one part has too much its neighbours have too little,
+    because each bin by itself is known from the margins; so all four err alike.
     """
     first, second = BENT * along * one * (1 - one), BENT * across * other * (1 - other)
     parts = product((one, 1 - one), (other, 1 - other))
