@@ -152,7 +152,9 @@ def browsing(profile: Path) -> Iterator[Tab]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        with connect(_address(profile, process), max_size=None) as connection:
+        # No pings: their answers queue behind events, which nobody reads between two tests.
+        address = _address(profile, process)
+        with connect(address, max_size=None, ping_interval=None) as connection:
             yield Tab(connection)
     finally:
         process.terminate()
