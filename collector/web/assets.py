@@ -1,5 +1,6 @@
 """The page: its files, read once. A request names one of them or nothing; no path is made of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -9,11 +10,13 @@ from starlette.responses import Response
 FOLDER = Path(__file__).with_name("static")
 FIRST = "index.html"
 PREFIX = "/page/"  # of its other files
+VENDOR = "vendor"  # a folder of files that others wrote
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
 }
 
 
@@ -38,9 +41,14 @@ def add_page(app: FastAPI) -> None:
     async def page() -> Response:
         return first
 
-    @app.get(PREFIX + "{name}", include_in_schema=False)
+    _add_files(app, PREFIX, files)
+    _add_files(app, f"{PREFIX}{VENDOR}/", read_files(FOLDER / VENDOR))
+
+
+def _add_files(app: FastAPI, prefix: str, files: Mapping[str, Response]) -> None:
+    @app.get(prefix + "{name}", include_in_schema=False)
     async def file(name: str) -> Response:
-        # The route takes no slash, decoded or not, and a name is looked up, never opened.
+        # A name holds no slash, decoded or not, and is looked up, never opened.
         if name not in files:
             raise HTTPException(404)
         return files[name]

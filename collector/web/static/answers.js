@@ -1,6 +1,7 @@
 // The pictures of a stream: which there are, what each asks, and what stands where an answer fails.
 
 import { Problem, get, streamPath } from "./api.js";
+import { askable, chosenAttributes, selection } from "./asked.js";
 import { showDensity } from "./density.js";
 import { showDistinct } from "./distinct.js";
 import { h, table } from "./elements.js";
@@ -9,24 +10,6 @@ import { withError } from "./numbers.js";
 import { picture } from "./picture.js";
 
 const QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95];
-const SELECTING = ["from", "to", "devices", "generator", "keys"];
-
-export function askable(found) {
-  return found.attributes.filter((each) => each.constant === undefined).map((each) => each.name);
-}
-
-// The two attributes that are shown; the second differs from the first wherever there are two.
-export function chosenAttributes(found, asked) {
-  const names = askable(found);
-  const first = asked.get("attribute") ?? names[0];
-  const second = asked.get("second");
-  const other = names.find((each) => each !== first);
-  return [first, second === first ? other : second ?? other];
-}
-
-export function selection(asked) {
-  return Object.fromEntries(SELECTING.map((name) => [name, asked.get(name)]));
-}
 
 // { elements, draw(asked, signal) } for a stream.
 export function frames(found) {

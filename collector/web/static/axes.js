@@ -1,127 +1,131 @@
-// The bins of one attribute: what they are called, and the texts along an axis of them.
+// Scales and the texts along them. A label is [pixel, text]; none may cover another.
 
+import { format, max, scaleBand, scaleLinear, scaleLog, scaleSymlog } from "./d3.js";
 import { s } from "./elements.js";
-import { plain } from "./numbers.js";
 
 const LETTER = 7; // pixels of one, about
 const LINE = 22; // pixels between texts above each other
-const ROUND = [1, 2, 5];
-
-export function count(axis) {
-  return axis.categories ? axis.categories.length : axis.edges.length - 1;
-}
-
-export function named(axis) {
-  return axis.unit ? `${axis.attribute} (${axis.unit})` : axis.attribute;
-}
-
-export function binName(axis, place) {
-  if (axis.categories) return axis.categories[place];
-  return `${plain(axis.edges[place])} to ${plain(axis.edges[place + 1])}`;
-}
+const MOST = 20; // values along an axis, about
+const LINES = 5; // across a picture, about
+const ROUNDEST = ["0", "1", "5", "2"]; // digits of a value, the most telling first
+const EVEN = 1e-6; // of the whole: a difference of bins that are equally wide
 
 function width(text) {
   return (text.length + 2) * LETTER;
 }
 
-function isEven(edges) {
-  const [low, high] = [edges[0], edges.at(-1)];
-  return Math.abs(high - edges.at(-2) - (edges[1] - low)) < 1e-6 * (high - low);
+export function longest(labels) {
+  return max(labels, ([, text]) => text.length) * LETTER;
 }
 
-// Where a value lies, in bins from the first edge on. Of a logarithmic scale only the edges are
-// known: between two it is taken for one without an offset, as it is but near zero.
-function place(edges, value) {
-  const next = edges.findIndex((edge) => edge > value);
-  const bin = next < 0 ? edges.length - 2 : Math.max(next - 1, 0);
-  const scale = isEven(edges) || edges[bin] <= 0 ? (each) => each : Math.log;
-  const [at, low, high] = [value, edges[bin], edges[bin + 1]].map(scale);
-  return bin + (at - low) / (high - low);
-}
-
-// Round values that an axis may have texts at, the most telling first: of bins that are equally
-// wide a few steps to choose from, of others powers of ten, then their halves and fifths.
-function* choices(edges) {
-  const [low, high] = [edges[0], edges.at(-1)];
-  const power = 10 ** Math.floor(Math.log10(high - low));
-  if (isEven(edges)) {
-    for (const step of [power / 10, power].flatMap((each) => ROUND.map((by) => by * each))) {
-      yield multiples(low, high, step);
-    }
-    return;
-  }
-  const powers = Array.from({ length: 12 }, (_, i) => power * 10 ** (1 - i));
-  const signed = (by) => powers.flatMap((each) => [by * each, -by * each]).filter((each) =>
-    each >= low && each <= high);
-  yield [0, ...signed(1), ...signed(5), ...signed(2)].filter((each) => each >= low);
-}
-
-function multiples(low, high, step) {
-  const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) =>
-    Number(((first + i) * step).toPrecision(12)));
-}
-
-// [place in bins, text], so far apart that none covers another. `size(text)`: pixels it takes;
-// `bin`: pixels of one.
-function labels(axis, bin, size) {
-  const { edges, categories } = axis;
-  if (categories) return thinned(categories.map((text, i) => [i + 0.5, text]), bin, size);
-  const sets = [...choices(edges)].map((values) =>
-    values.map((value) => [place(edges, value), plain(value)]));
-  const kept = sets.map((each) => spread(each, bin, size));
-  return kept.find((each, i) => each.length > 1 && each.length === sets[i].length) ?? kept[0];
-}
-
-function fits([one, text], [other, next], bin, size) {
-  return Math.abs(one - other) * bin >= (size(text) + size(next)) / 2;
+function fit([one, text], [other, next], size) {
+  return Math.abs(one - other) >= (size(text) + size(next)) / 2;
 }
 
 // As many of them as there is room for, the first ones first.
-function spread(found, bin, size) {
+function spread(labels, size) {
   const kept = [];
-  for (const each of found) {
-    if (kept.every((other) => fits(each, other, bin, size))) kept.push(each);
+  for (const each of labels) {
+    if (kept.every((other) => fit(each, other, size))) kept.push(each);
   }
   return kept;
 }
 
-function thinned(found, bin, size) {
-  const room = Math.max(...found.map(([, text]) => size(text)));
-  const step = Math.max(1, Math.ceil(room / bin));
-  return found.filter((_, i) => i % step === 0);
+// The most of a scale's round values that have room beside each other. `text(value, count)`.
+export function fitting(scale, text, most = MOST, size = width) {
+  let labels = [];
+  for (let count = Math.min(most, MOST); count > 0; count -= 1) {
+    labels = scale.ticks(count).map((value) => [scale(value), text(value, count)]);
+    const all = spread(labels, size).length === labels.length;
+    if (all && labels.length > 1 && labels.length <= most) return labels;
+  }
+  return spread(labels, size);
 }
 
-export function along(axis, left, right, y) {
-  const bin = (right - left) / count(axis);
-  return [
-    labels(axis, bin, width).map(([at, text]) => {
-      // A text at an end keeps within the picture.
-      const half = (text.length * LETTER) / 2;
-      const x = Math.min(left + at * bin, right + 14 - half);
-      return [
-        axis.categories ? [] :
-          s("line", { class: "tick", x1: left + at * bin, x2: left + at * bin, y1: y, y2: y + 5 }),
-        s("text", { x, y: y + 20, "text-anchor": "middle" }, text),
-      ];
-    }),
-    s("text", { class: "axis", x: (left + right) / 2, y: y + 40, "text-anchor": "middle" },
-      named(axis)),
-  ];
+// Those of an attribute's bins, which fill a range of pixels.
+function labelsOf({ categories, edges }, pixels, size) {
+  if (categories) return thinned(categories, scaleBand(categories, pixels), size);
+  const bend = bendOf(edges);
+  if (bend !== null) return spread(logarithmic(edges, bend, pixels), size);
+  const scale = scaleLinear([edges[0], edges.at(-1)], pixels);
+  return fitting(scale, (value, count) => scale.tickFormat(count, "f")(value), MOST, size);
+}
+
+function thinned(categories, scale, size) {
+  const step = Math.ceil(max(categories, size) / scale.bandwidth());
+  return categories.filter((_, i) => i % step === 0).map((text) =>
+    [scale(text) + scale.bandwidth() / 2, text]);
+}
+
+// Where a scale turns from linear to logarithmic, in its unit above its low end; null of a linear
+// one. Of log(1 + (x - low) / bend) each bin is wider than the one before by the same factor.
+function bendOf(edges) {
+  const [first, last] = [edges[1] - edges[0], edges.at(-1) - edges.at(-2)];
+  if (Math.abs(last - first) < EVEN * (edges.at(-1) - edges[0])) return null;
+  return first / ((last / first) ** (1 / (edges.length - 2)) - 1);
+}
+
+function logarithmic(edges, bend, pixels) {
+  const [low, high] = [edges[0], edges.at(-1)];
+  const scale = scaleSymlog([0, high - low], pixels).constant(bend);
+  const text = format(".12~r");
+  return roundest(low, high, Math.min(bend, high - low) / 10).map((value) =>
+    [scale(value - low), text(value)]);
+}
+
+// Round values, the most telling first: powers of ten, then their halves and fifths. What is nearer
+// to 0 than `finest` lies beside it.
+function roundest(low, high, finest) {
+  const between = (from, to) => (from < to ? scaleLog().domain([from, to]).ticks() : []);
+  const found = [...(low <= 0 && high >= 0 ? [0] : []), ...between(Math.max(low, finest), high),
+    ...between(low, Math.min(high, -finest))];
+  const rank = (value) => ROUNDEST.indexOf(Math.abs(value).toExponential().split("e")[0]);
+  const round = found.filter((value) => rank(value) >= 0).sort((a, b) => rank(a) - rank(b));
+  if (round.length > 2 || low === 0) return round;
+  // Less than a power of ten holds few of them: round steps from the low end on, then.
+  return roundest(0, high - low, finest).map((value) => low + value);
+}
+
+export function across(axis, left, right) {
+  return labelsOf(axis, [left, right], width);
 }
 
 // From the bottom up.
-export function upwards(axis, top, bottom, x) {
-  const bin = (bottom - top) / count(axis);
-  return labels(axis, bin, () => LINE).map(([at, text]) => [
-    axis.categories ? [] :
-      s("line", { class: "tick", x1: x - 5, x2: x, y1: bottom - at * bin, y2: bottom - at * bin }),
-    s("text", { x: x - 8, y: bottom - at * bin + 4, "text-anchor": "end" }, text),
+export function upwards(axis, bottom, top) {
+  return labelsOf(axis, [bottom, top], () => LINE);
+}
+
+// Labels under a picture; `edge`: its right end, which no text crosses. Names have no tick: they
+// stand for the whole of a bin.
+export function below(labels, y, edge, names = false) {
+  return labels.map(([x, text]) => [
+    names ? [] : s("line", { class: "tick", x1: x, x2: x, y1: y, y2: y + 5 }),
+    s("text", { x: Math.min(x, edge - (text.length * LETTER) / 2), y: y + 20,
+      "text-anchor": "middle" }, text),
   ]);
 }
 
-// Pixels that the longest text of an upward axis takes.
-export function widest(axis) {
-  const texts = axis.categories ?? [...choices(axis.edges)].flat().map(plain);
-  return Math.max(...texts.map((text) => text.length)) * LETTER;
+export function beside(labels, x, names = false) {
+  return labels.map(([y, text]) => [
+    names ? [] : s("line", { class: "tick", x1: x - 5, x2: x, y1: y, y2: y }),
+    s("text", { x: x - 8, y: y + 4, "text-anchor": "end" }, text),
+  ]);
+}
+
+// Heights from zero to a round value that is not below `highest`. What is below zero lies at zero.
+export function fromZero(highest, bottom, top) {
+  return scaleLinear([0, highest > 0 ? highest : 1], [bottom, top]).nice(LINES).clamp(true);
+}
+
+export function heights(y, after = "") {
+  const text = y.tickFormat(LINES);
+  return y.ticks(LINES).map((value) => [y(value), text(value) + after]);
+}
+
+// A line across the picture for each label.
+export function grid(labels, left, right) {
+  return labels.map(([y, text]) => [
+    s("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
+    s("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, text),
+  ]);
 }

@@ -1,11 +1,17 @@
 // Different keys, window by window: points, whiskers of one standard error, a band between them.
 
+import * as axes from "./axes.js";
+import { area, line, max, scaleUtc, utcDay, utcFormat, utcMinute } from "./d3.js";
 import { s, table } from "./elements.js";
-import { moment, withError, whole } from "./numbers.js";
-import { leftAxis, ticks } from "./picture.js";
+import { moment, withError } from "./numbers.js";
+import { whisker } from "./whisker.js";
 
 const HEIGHT = 300;
-const [LEFT, RIGHT, TOP, BOTTOM] = [60, 20, 12, 34];
+const [RIGHT, TOP, BOTTOM] = [20, 12, 34];
+const INSET = 16; // pixels from an end of the axis to the first and the last point
+const DAY = utcFormat("%Y-%m-%d");
+const MINUTE = utcFormat("%m-%d %H:%M");
+const SECOND = utcFormat("%H:%M:%S");
 
 export function showDistinct(frame, answer) {
   const { figures } = answer;
@@ -36,25 +42,22 @@ function remark(figure) {
 
 function drawn(figures, seconds, width) {
   const points = figures.map((each) => ({
-    at: Date.parse(each.from) / 1000, value: each.value, error: each.standard_error ?? 0,
+    at: Date.parse(each.from), value: each.value, error: each.standard_error ?? 0,
     frozen: each.frozen.length > 0,
   })).filter((each) => each.value !== null);
   if (!points.length) {
-    return [s("text", { x: LEFT, y: HEIGHT / 2 }, "No window has an estimate: see the table.")];
+    return [s("text", { x: INSET, y: HEIGHT / 2 }, "No window has an estimate: see the table.")];
   }
-  const starts = points.map((each) => each.at);
-  const [first, last] = [Math.min(...starts), Math.max(...starts)];
-  const values = ticks(Math.max(...points.map((each) => each.value + each.error)), 5);
-  const [right, bottom] = [width - RIGHT, HEIGHT - BOTTOM];
-  const inner = LEFT + 16;
-  const x = (at) => (last === first ? (inner + right) / 2 :
-    inner + ((at - first) / (last - first)) * (right - inner - 16));
-  const y = (value) => bottom - (Math.max(value, 0) / (values.at(-1) || 1)) * (bottom - TOP);
+  const bottom = HEIGHT - BOTTOM;
+  const y = axes.fromZero(max(points, (each) => each.value + each.error), bottom, TOP);
+  const heights = axes.heights(y);
+  const [left, right] = [Math.max(axes.longest(heights) + 14, 44), width - RIGHT];
+  const x = scaleUtc([points[0].at, points.at(-1).at], [left + INSET, right - INSET]);
   return [
-    leftAxis(values, y, LEFT, right, whole),
-    runs(points, seconds).map((run) => [band(run, x, y), line(run, x, y)]),
+    axes.grid(heights, left, right),
+    runs(points, seconds).map((run) => [band(run, x, y), connected(run, x, y)]),
     points.map((each) => mark(each, x(each.at), y)),
-    times(points, x, bottom, right - inner),
+    axes.below(times(x, seconds), bottom, width),
   ];
 }
 
@@ -63,41 +66,40 @@ function runs(points, seconds) {
   const found = [];
   for (const each of points) {
     const run = found.at(-1);
-    if (run && each.at - run.at(-1).at <= 1.5 * seconds) run.push(each);
+    if (run && each.at - run.at(-1).at <= 1500 * seconds) run.push(each);
     else found.push([each]);
   }
   return found;
 }
 
-function path(points) {
-  return points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-}
-
 function band(run, x, y) {
-  const above = run.map((each) => [x(each.at), y(each.value + each.error)]);
-  const below = run.map((each) => [x(each.at), y(each.value - each.error)]).reverse();
-  return s("path", { class: "band", d: `${path([...above, ...below])}Z` });
+  const shape = area((each) => x(each.at), (each) => y(each.value - each.error),
+    (each) => y(each.value + each.error));
+  return s("path", { class: "band", d: shape(run) });
 }
 
-function line(run, x, y) {
-  return s("path", { class: "line", d: path(run.map((each) => [x(each.at), y(each.value)])) });
+function connected(run, x, y) {
+  const shape = line((each) => x(each.at), (each) => y(each.value));
+  return s("path", { class: "line", d: shape(run) });
 }
 
-function mark(each, x, y) {
-  const [low, high] = [y(each.value - each.error), y(each.value + each.error)];
+function mark({ value, error, frozen }, x, y) {
   return [
-    s("path", { class: "whisker", d: `M${x} ${low}V${high}M${x - 4} ${high}h8M${x - 4} ${low}h8` }),
-    s("circle", { class: each.frozen ? "point frozen" : "point", cx: x, cy: y(each.value), r: 4 }),
+    whisker(x, y(value - error), y(value + error), 4),
+    s("circle", { class: frozen ? "point frozen" : "point", cx: x, cy: y(value), r: 4 }),
   ];
 }
 
-function times(points, x, bottom, room) {
-  const step = Math.ceil(points.length / Math.max(1, Math.floor(room / 110)));
-  return points.filter((_, i) => i % step === 0).map((each) =>
-    s("text", { x: x(each.at), y: bottom + 20, "text-anchor": "middle" }, short(each.at)));
+// Not more of them than windows. Where fewer than two round ones have room, the first and the last.
+function times(x, seconds) {
+  const [first, last] = x.domain();
+  const found = axes.fitting(x, written, Math.round((last - first) / (1000 * seconds)) + 1);
+  if (found.length > 1) return found;
+  const text = seconds >= 86400 ? DAY : seconds >= 60 ? MINUTE : SECOND;
+  return (last > first ? [first, last] : [first]).map((time) => [x(time), text(time)]);
 }
 
-function short(at) {
-  const text = new Date(at * 1000).toISOString();
-  return at % 86400 === 0 ? text.slice(0, 10) : text.slice(5, 16).replace("T", " ");
+function written(time) {
+  if (utcMinute(time) < time) return SECOND(time);
+  return (utcDay(time) < time ? MINUTE : DAY)(time);
 }

@@ -1,7 +1,7 @@
 // A file of synthetic readings, made by the server. Made twice with one seed it is the same file.
 
 import { address, hand, streamPath, token } from "./api.js";
-import { selection } from "./answers.js";
+import { selection } from "./asked.js";
 import { choice, field, h } from "./elements.js";
 
 const FORMATS = [["csv", "CSV"], ["parquet", "Parquet"], ["json", "JSON"]];

@@ -1,54 +1,52 @@
 // Shares of an attribute's bins: bars, and whiskers of one standard error.
 
 import * as axes from "./axes.js";
+import { binName, named } from "./bins.js";
+import { max, maxIndex, range, scaleBand } from "./d3.js";
 import { s, table } from "./elements.js";
 import { percent } from "./numbers.js";
-import { leftAxis, restsOn, ticks } from "./picture.js";
+import { restsOn } from "./picture.js";
+import { whisker } from "./whisker.js";
 
 const HEIGHT = 300;
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 12, 48];
+const GAP = 2; // pixels between bars
 
 export function showHistogram(frame, answer) {
   const [axis] = answer.axes;
   const { share, standard_error: error } = answer;
-  const most = share.indexOf(Math.max(...share));
+  const most = Math.max(maxIndex(share), 0);
   frame.show(
-    (width) => ({ height: HEIGHT, children: bars(axis, share, error, width) }),
-    `Histogram of ${axes.named(axis)}, ${share.length} bins, estimated. The largest share is ` +
-      `${percent(share[most], error[most])}, in ${axes.binName(axis, most)}.`,
+    (width) => ({ height: HEIGHT, children: drawn(axis, share, error, width) }),
+    `Histogram of ${named(axis)}, ${share.length} bins, estimated. The largest share is ` +
+      `${percent(share[most], error[most])}, in ${binName(axis, most)}.`,
     `Bars: estimated share of all readings. Whiskers: one standard error. ${restsOn(answer)}`,
-    table(`Shares of ${axes.named(axis)}, ± one standard error`,
+    table(`Shares of ${named(axis)}, ± one standard error`,
       [["Bin", false], ["Share", true]],
-      share.map((value, i) => [axes.binName(axis, i), percent(value, error[i])])),
+      share.map((value, i) => [binName(axis, i), percent(value, error[i])])),
   );
 }
 
-function bars(axis, share, error, width) {
-  const tops = share.map((value, i) => (value ?? 0) + (error[i] ?? 0));
-  const values = ticks(100 * Math.max(...tops), 5);
-  const highest = values.at(-1) || 1;
+function drawn(axis, share, error, width) {
   const [right, bottom] = [width - RIGHT, HEIGHT - BOTTOM];
-  const y = (value) => bottom - (value / highest) * (bottom - TOP);
-  const each = (right - LEFT) / share.length;
-  const gap = Math.min(2, each / 5);
+  const x = scaleBand(range(share.length), [LEFT, right]);
+  const gap = Math.min(GAP / x.step(), 0.2);
+  x.paddingInner(gap).paddingOuter(gap / 2);
+  const y = axes.fromZero(100 * max(share, (value, i) => value + error[i]), bottom, TOP);
+  const known = range(share.length).filter((i) => share[i] !== null);
   return [
-    leftAxis(values, y, LEFT, right, (value) => `${value} %`),
-    share.map((value, i) => {
-      if (value === null) return [];
-      const [low, high] = [y(0), y(100 * Math.max(value, 0))];
-      const x = LEFT + i * each;
-      return s("rect", { class: "bar", x: x + gap / 2, y: high, width: each - gap,
-        height: low - high });
-    }),
-    share.map((value, i) => whisker(LEFT + (i + 0.5) * each, value, error[i], y, each)),
-    axes.along(axis, LEFT, right, bottom),
+    axes.grid(axes.heights(y, " %"), LEFT, right),
+    known.map((i) => bar(x(i), x.bandwidth(), share[i], y)),
+    known.filter((i) => error[i] > 0).map((i) =>
+      whisker(x(i) + x.bandwidth() / 2, y(100 * (share[i] - error[i])),
+        y(100 * (share[i] + error[i])), Math.min(4, x.step() / 3))),
+    axes.below(axes.across(axis, LEFT, right), bottom, width, axis.categories),
+    s("text", { class: "axis", x: (LEFT + right) / 2, y: bottom + 40, "text-anchor": "middle" },
+      named(axis)),
   ];
 }
 
-function whisker(x, value, error, y, room) {
-  if (value === null || !(error > 0)) return [];
-  const [low, high] = [y(100 * Math.max(value - error, 0)), y(100 * (value + error))];
-  const half = Math.min(4, room / 3);
-  return s("path", { class: "whisker",
-    d: `M${x} ${low}V${high}M${x - half} ${high}h${2 * half}M${x - half} ${low}h${2 * half}` });
+function bar(x, width, share, y) {
+  const top = y(100 * share);
+  return s("rect", { class: "bar", x, y: top, width, height: y(0) - top });
 }

@@ -7,8 +7,13 @@ function decimals(error) {
   return Math.min(Math.max(0, SHOWN - 1 - Math.floor(Math.log10(error))), 12);
 }
 
+// As axes have it, and as it is read aloud.
+function minus(text) {
+  return text.replace(/^-/, "−");
+}
+
 export function plain(value) {
-  return value === null ? "unknown" : String(Number(value.toPrecision(4)));
+  return value === null ? "unknown" : minus(String(Number(value.toPrecision(4))));
 }
 
 export function withError(value, error, unit = "") {
@@ -16,7 +21,7 @@ export function withError(value, error, unit = "") {
   const digits = decimals(error);
   const after = unit ? ` ${unit}` : "";
   if (digits === null) return `${plain(value)}${after}${error === null ? " ± unknown" : ""}`;
-  return `${value.toFixed(digits)} ± ${error.toFixed(digits)}${after}`;
+  return `${minus(value.toFixed(digits))} ± ${error.toFixed(digits)}${after}`;
 }
 
 export function percent(share, error) {

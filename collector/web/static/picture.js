@@ -61,21 +61,3 @@ export function restsOn(answer) {
     `device${devices === 1 ? "" : "s"}, ${moment(windows.from)} to ${moment(windows.to)} UTC, by ` +
     `${answer.generator}; no reading is in it. Promise: ${answer.guarantee}.${left}`;
 }
-
-// At most `most` steps of 1, 2 or 5 from zero to at least `top`.
-export function ticks(top, most) {
-  if (!(top > 0)) return [0];
-  const raw = top / most;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw);
-  const count = Math.ceil(top / step - 1e-9);
-  return Array.from({ length: count + 1 }, (_, i) => Number((i * step).toPrecision(12)));
-}
-
-// The left axis: lines and their texts. `y(value)` is a height.
-export function leftAxis(values, y, left, right, text) {
-  return values.map((value) => [
-    s("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
-    s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, text(value)),
-  ]);
-}

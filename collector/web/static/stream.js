@@ -1,7 +1,7 @@
 // One stream: pictures of what was asked for, and a file of synthetic readings.
 
 import { get } from "./api.js";
-import * as answers from "./answers.js";
+import { askable, chosenAttributes } from "./asked.js";
 import { download } from "./download.js";
 import { choice, field, h } from "./elements.js";
 import { moment, whole } from "./numbers.js";
@@ -62,7 +62,9 @@ function storedText(found) {
 }
 
 async function built(found, streams, asked, apply, signal) {
-  const { devices } = await get("/v1/devices", { limit: 1000 }, signal);
+  // What draws is loaded where there is something to draw.
+  const [{ devices }, answers] = await Promise.all([
+    get("/v1/devices", { limit: 1000 }, signal), import("./answers.js")]);
   const stored = h("p", { class: "lead" });
   const results = h("div");
   const holdsKeys = found.holds === "keys";
@@ -127,9 +129,9 @@ function chosenIn(form) {
 }
 
 function readingFields(found, asked) {
-  const names = answers.askable(found).map((each) => [each, each]);
+  const names = askable(found).map((each) => [each, each]);
   const generators = ["auto", ...found.generators].map((each) => [each, GENERATORS[each] ?? each]);
-  const [first, second] = answers.chosenAttributes(found, asked);
+  const [first, second] = chosenAttributes(found, asked);
   return [
     field("Attribute", choice("attribute", names, first)),
     names.length > 1 ? field("Together with", choice("second", names, second)) : [],
