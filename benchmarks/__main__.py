@@ -1,7 +1,11 @@
-"""`python -m benchmarks`: measures, prints a table, and writes report.md, report.json, pictures."""
+"""`python -m benchmarks`: measures, prints a table, and writes report.md, report.json, pictures.
+
+One that fails has a row that says so, and the others go on.
+"""
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +38,7 @@ from benchmarks import (
 )
 from benchmarks.row import Row
 
+FAILED = "failed"
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "update": update.run,
     "noise": noise.run,
@@ -65,8 +70,8 @@ def main(argv: list[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         results = _measured(options.only or list(BENCHMARKS), options.quick)
         report.write(options.out, results, options.quick)
-        pictures = picture.draw(options.out, results)
-    except (OSError, footprint.MeasurementFailed) as error:
+        pictures = picture.draw(options.out, {n: r for n, r in results.items() if not _failed(r)})
+    except OSError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -74,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     print(report.table(results))
     print(*[options.out / "report.md", options.out / "report.json", *pictures], sep="\n")
-    return 0
+    return int(any(map(_failed, results.values())))
 
 
 def _measured(names: list[str], quick: bool) -> report.Results:
@@ -94,9 +99,26 @@ def _measured(names: list[str], quick: bool) -> report.Results:
         task = progress.add_task("", total=len(names))
         for name in names:
             progress.update(task, description=name)
-            results[name] = BENCHMARKS[name](quick)
+            results[name] = _rows(name, quick)
             progress.advance(task)
     return results
+
+
+def _failed(rows: list[Row]) -> bool:
+    return [row.name for row in rows] == [FAILED]
+
+
+def _rows(name: str, quick: bool) -> list[Row]:
+    """Those of one benchmark, or the one that says why there are none."""
+    try:
+        return BENCHMARKS[name](quick)
+    except footprint.MeasurementFailed as error:
+        why = str(error)
+    except Exception as error:  # half an hour of others' figures must not be lost with it
+        traceback.print_exc()
+        why = f"{type(error).__name__}: {error}"
+    print(f"benchmarks: {why}", file=sys.stderr)
+    return [Row(FAILED, 0.0, "", note=why)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -33,7 +33,8 @@ GROWTH = 1.5  # A figure of ten times the devices may be so much more than ten t
 RESIDENT_GROWTH_MIB = 32.0
 POLL_SECONDS, MOST_SECONDS = 0.02, 120.0
 SAMPLED_ROWS = 10_000
-READINGS = [(temp, 10.0 * temp) for temp in range(30)] * 24  # of a window: one each hour
+# Of a window, one each hour: the stream's six attributes in their order.
+READINGS = [(t, t - 5, 1000 + t, 10 * t, 2 * t, t / 10) for t in map(float, range(30))] * 24
 COMMANDS = {
     "devices": ["devices"],
     "query": ["query", "--stream", STREAM, "mean", "temp"],
