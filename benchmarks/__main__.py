@@ -36,9 +36,8 @@ from benchmarks import (
     web,
     wire,
 )
-from benchmarks.row import Row
+from benchmarks.row import FAILED, Row, failed
 
-FAILED = "failed"
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "update": update.run,
     "noise": noise.run,
@@ -70,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         results = _measured(options.only or list(BENCHMARKS), options.quick)
         report.write(options.out, results, options.quick)
-        pictures = picture.draw(options.out, {n: r for n, r in results.items() if not _failed(r)})
+        pictures = picture.draw(options.out, {n: r for n, r in results.items() if not failed(r)})
     except OSError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1
@@ -79,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     print(report.table(results))
     print(*[options.out / "report.md", options.out / "report.json", *pictures], sep="\n")
-    return int(any(map(_failed, results.values())))
+    return int(any(map(failed, results.values())))
 
 
 def _measured(names: list[str], quick: bool) -> report.Results:
@@ -104,10 +103,6 @@ def _measured(names: list[str], quick: bool) -> report.Results:
     return results
 
 
-def _failed(rows: list[Row]) -> bool:
-    return [row.name for row in rows] == [FAILED]
-
-
 def _rows(name: str, quick: bool) -> list[Row]:
     """Those of one benchmark, or the one that says why there are none."""
     try:
@@ -123,7 +118,7 @@ def _rows(name: str, quick: bool) -> list[Row]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats: about a minute")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats: some minutes")
     parser.add_argument(
         "--only", nargs="+", choices=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS)
     )

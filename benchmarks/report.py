@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.row import Row
+from benchmarks.row import Row, failed
 
 Results = dict[str, list[Row]]
 
@@ -38,8 +38,10 @@ def verdict(results: Results) -> str:
     """How many bars are met, and the names of those that are not."""
     barred = [(name, row) for name, rows in results.items() for row in rows if row.bar]
     missed = [f"{name}: {row.name}" for name, row in barred if not row.meets]
+    broken = [name for name, rows in results.items() if failed(rows)]
     met = f"{len(barred) - len(missed)} of {len(barred)} bars met"
-    return met + (f"; missed: {'; '.join(missed)}" if missed else "")
+    met += f"; missed: {'; '.join(missed)}" if missed else ""
+    return met + (f"; failed: {', '.join(broken)}" if broken else "")
 
 
 def write(folder: Path, results: Results, quick: bool) -> None:

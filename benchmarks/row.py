@@ -1,7 +1,9 @@
 """One line of the report: a figure, the bar it is held against, and whether it meets it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,8 @@ def at_most(
     detail: Mapping[str, float] | None = None,
 ) -> Row:
     return Row(name, value, unit, f"<= {bar:g}", value <= bar, note, detail or {})
+
+
+def failed(rows: Sequence[Row]) -> bool:
+    """Whether they only say that the benchmark failed."""
+    return [row.name for row in rows] == [FAILED]
