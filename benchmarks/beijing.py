@@ -1,7 +1,6 @@
 """The twelve bundled stations as a fleet, and how far a generator is from their raw readings."""
 
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -22,6 +21,7 @@ from pansketch import (
     merge,
     os_entropy,
 )
+from pansketch.audit.no_noise import NoNoise
 
 WINDOWS = 49  # of 720 hours: what a station's four years fill
 RELEASES = 12 * WINDOWS
@@ -29,16 +29,6 @@ DRAWS_AT_ONCE = 1 << 20
 
 Counts = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
-
-
-class NoNoise:
-    """An `Entropy` that adds nothing: the exact counts, which only a benchmark may see."""
-
-    def add_discrete_laplace(self, scale: Fraction, counters: Counts) -> None:
-        pass
-
-    def identifier(self) -> int:
-        return 0
 
 
 DOMAIN = Domain(

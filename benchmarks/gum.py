@@ -110,7 +110,8 @@ class Shelf:
 
     def some_of(self, cells: Cells, generator: np.random.Generator) -> Cells:
         """For each of some cells, which hold records, a random one of them."""
-        return self.records[self.starts[cells] + generator.integers(self.held[cells])]
+        places = self.starts[cells] + generator.integers(self.held[cells])
+        return np.asarray(self.records[places])
 
 
 def _moves(
@@ -138,7 +139,9 @@ def _share(spare: FloatArray, held: Cells, arriving: float) -> float:
     return high
 
 
-def _whole(values: FloatArray, gaps: FloatArray, generator: np.random.Generator) -> Cells:
+def _whole(
+    values: npt.NDArray[np.floating], gaps: FloatArray, generator: np.random.Generator
+) -> Cells:
     """Up or down to a whole number, at random, so that the expectation is the value; never more
     than fits into the gap."""
     whole = np.floor(values + generator.random(len(values)))

@@ -242,6 +242,10 @@ def publish(port: int, messages: Messages) -> None:
 
 def _forget(port: int, name: str) -> None:
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=True)
-    client.on_connect = lambda *_: client.disconnect()
+    client.on_connect = lambda *_: _leave(client)
     client.connect("127.0.0.1", port)
     client.loop_forever()
+
+
+def _leave(client: paho.Client) -> None:
+    client.disconnect()

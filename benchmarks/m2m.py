@@ -15,10 +15,11 @@ import numpy as np
 
 from benchmarks import alone, m2m_picture, occupied
 from benchmarks.alone import Watch
+from benchmarks.beijing import FloatArray
 from benchmarks.random10 import DOMAIN, EPSILONS, FIGURES, Experiment, Way, ways
 from benchmarks.row import Row, at_least, at_most
 from benchmarks.timing import fastest
-from pansketch import MomentsSpec, Privacy, os_entropy
+from pansketch import MomentsSketch, MomentsSpec, Privacy, os_entropy
 
 READINGS_PER_SECOND = 200_000
 FIXED_EPSILON = 1.0
@@ -56,7 +57,7 @@ def _speed(repeats: int) -> Iterator[Row]:
     yield Row("one reading at a time", raw[0], "readings/s")
 
 
-def _singly(sketch, rows) -> None:
+def _singly(sketch: MomentsSketch, rows: FloatArray) -> None:
     for place in range(2000):
         sketch.update_many(rows[place : place + 1])
 

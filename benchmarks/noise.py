@@ -64,13 +64,18 @@ def _tables(repeats: int) -> Row:
     return at_most("tables of the largest scale, 2**48", seconds, "s", TABLES_BAR, note)
 
 
+def _filled(words: OsWords) -> None:
+    for _ in range(BITS // len(WORDS)):
+        words.fill(WORDS)
+
+
 def _bernoulli(repeats: int) -> list[Row]:
     rng, words, bits = os_entropy(), OsWords(), np.empty(BITS, np.uint8)
     chance, generator = LogOdds(Fraction(1)), np.random.default_rng(1)
     runs: list[Callable[[], object]] = [
         partial(rng.fill_bernoulli, chance, bits),
         lambda: generator.random(BITS) < chance.probability,
-        lambda: [words.fill(WORDS) for _ in range(BITS // len(WORDS))],
+        lambda: _filled(words),
     ]
     ours, theirs, bare = (BITS / seconds / 1e6 for seconds in fastest(runs, repeats))
     return [

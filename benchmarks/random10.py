@@ -4,7 +4,7 @@ A trial draws readings and sums their features; the noise of every epsilon is ad
 sums. Functions are compared with a map's features once, for all trials.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -146,11 +146,11 @@ class Experiment:
         model = m2m(release, self._training, as_published=self.way.as_published)
         found = {name: model.fit.means_along(each).value for name, each in self._along.items()}
         if model._marginals:
-            found |= _direct(model._marginals)
+            found |= _direct([*model._marginals.values()])
         return found
 
 
-def _direct(marginals: tuple[Marginal, ...]) -> Answers:
+def _direct(marginals: Sequence[Marginal]) -> Answers:
     """What histograms answer without training."""
 
     def all_of(function: Column) -> FloatArray:

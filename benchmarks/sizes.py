@@ -136,7 +136,8 @@ def _views(count: int) -> ViewsSpec:
 def _readings(domain: Domain, count: int) -> FloatArray:
     low = np.array([attribute.origin for attribute in domain.attributes])
     high = np.array([attribute.highest for attribute in domain.attributes])
-    return np.random.default_rng(1).random((count, domain.dimension)) * (high - low) + low
+    shares: FloatArray = np.random.default_rng(1).random((count, domain.dimension))
+    return np.asarray(shares * (high - low) + low)
 
 
 def draw(folder: Path, rows: list[Row]) -> list[Path]:

@@ -21,15 +21,8 @@ from benchmarks.row import Row, at_most
 from benchmarks.six import PILED_UP, STREAMS, UNSEEN, FloatArray, Stream
 from benchmarks.twelve_fleet import MEMORY, RECORDS, planned, released, sampled
 from demo.distances import Distances, distances
-from pansketch import (
-    HierarchySpec,
-    Privacy,
-    fidelity,
-    pairwise,
-    privhp,
-)
+from pansketch import Expected, HierarchySpec, Privacy, fidelity, pairwise, plan_views, privhp
 from pansketch.privacy import Intrusion
-from pansketch.view_planning import Expected, plan_views
 
 WINDOWS = 49  # of 30 days
 REPEATS = 3

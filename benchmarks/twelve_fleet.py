@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks.six import STREAMS, FloatArray, Stream
 from pansketch import (
+    Expected,
     Partition,
     Privacy,
     Release,
@@ -15,8 +16,8 @@ from pansketch import (
     merge,
     os_entropy,
     pairwise,
+    plan_views,
 )
-from pansketch.view_planning import Expected, plan_views
 
 RECORDS = 100_000
 MEMORY = 1 << 20

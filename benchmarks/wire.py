@@ -18,9 +18,10 @@ SCALES_OF_TAIL = 60
 
 def run(quick: bool) -> list[Row]:
     views = load(CONFIG, "agent", {}).streams[0].spec
+    assert isinstance(views, ViewsSpec)
     two = readings()[0][:READINGS]
     six = read_station(STATIONS / f"{stations()[0]}.csv.gz", views.domain.names)[1][:READINGS]
-    specs = {
+    specs: dict[str, tuple[HierarchySpec | ViewsSpec, FloatArray]] = {
         "hierarchy, default sizes": (default_spec(), two),
         "hierarchy, planned sizes": (TWO, two),
         "views of config.yaml": (views, six),
