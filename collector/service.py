@@ -76,8 +76,8 @@ class Refusals:
 
 
 def spare_collections() -> None:
-    """Has Python look for garbage in cycles less often, from the end of the start on: it took a
-    third of the time, for a release is many small objects for a moment, and none of them a cycle.
+    """Has Python look for garbage in cycles less often, from the end of the start on: a release is
+    many small objects for a moment, and none of them a cycle.
     """
     gc.collect()
     gc.freeze()
