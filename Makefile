@@ -1,42 +1,60 @@
 # Every target sets up what it needs; all that must be there is python3 (3.11 or later) and make.
+# Debian packages beside Python's are in tests/packages.py.
 PYTHON ?= python3
 VENV ?= .venv
 HTTP ?= 127.0.0.1:8080
+# Two for each core: most of the time a test waits for the programs that it has started.
+TEST_PROCESSES ?= $(shell expr 2 \* `nproc`)
 BIN := $(VENV)/bin
+# Tests start thousands of programs. None of them is to compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test lint audit bench chaos fuzz clean
+.PHONY: help demo dashboard notebook test test-32bit lint docs reference audit bench chaos fuzz clean
 
-help: ## say what the targets do
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+help: ## list the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two minutes
-	$(BIN)/pansketch-demo $(DEMO_OPTIONS)
+	$(BIN)/python -m demo $(DEMO_OPTIONS)
 
 dashboard: $(VENV)/.dashboard ## the demo, and its page in a browser until Ctrl-C; HTTP=host:port
-	$(BIN)/pansketch-demo --keep --http $(HTTP) --out out/dashboard $(DEMO_OPTIONS)
+	$(BIN)/python -m demo --keep --http $(HTTP) --out out/dashboard $(DEMO_OPTIONS)
 
-notebook: $(VENV)/.notebook ## runs notebooks/quickstart.ipynb against a fleet, and stores what it shows
-	$(BIN)/python -m notebooks.execute $(NOTEBOOK_OPTIONS)
+notebook: $(VENV)/.notebook ## run docs/notebooks/quickstart.ipynb against a fleet, and store its output
+	$(BIN)/python -m testbed.notebook_runner $(NOTEBOOK_OPTIONS)
 
 test: $(VENV)/.test ## all tests, on all cores
-	$(BIN)/pytest -n auto --dist loadfile $(TEST_OPTIONS)
+	@$(BIN)/python tests/packages.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile $(TEST_OPTIONS)
+
+test-32bit: ## the tests of library and agent on a 32-bit Debian, as root; needs debootstrap
+	.ci/test-32bit out/i386
 
 lint: $(VENV)/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs ## the documentation as a site, into out/site; checks its generated pages
+	$(BIN)/python -m testbed.reference --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+reference: $(VENV)/.docs ## write the pages of docs/reference that are generated from the code
+	$(BIN)/python -m testbed.reference
+
 audit: $(VENV)/.demo ## test the privacy promise on this machine
 	$(BIN)/pansketch audit $(AUDIT_OPTIONS)
 
 bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
+	@$(BIN)/python tests/packages.py mosquitto chromium
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 
-chaos: $(VENV)/.demo ## 500 faults in a fleet of twelve devices, and an account of every release
-	$(BIN)/python -m chaos $(CHAOS_OPTIONS)
+chaos: $(VENV)/.demo ## 500 faults in a fleet of twelve devices, and a reconciliation of every release
+	@$(BIN)/python tests/packages.py mosquitto openssl libfaketime
+	$(BIN)/python -m testbed.chaos $(CHAOS_OPTIONS)
 
-fuzz: $(VENV)/.fuzz ## made-up bytes into everything that reads bytes, a minute for each reader
-	$(BIN)/python -m fuzz $(FUZZ_OPTIONS)
+fuzz: $(VENV)/.fuzz ## generated inputs into every parser, a minute for each
+	$(BIN)/python -m testbed.fuzz $(FUZZ_OPTIONS)
 
 clean: ## remove the environment and everything that was produced
 	rm -rf $(VENV) out var build *.egg-info

@@ -12,44 +12,47 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import (
-    coverage,
-    density,
-    estimators,
+from benchmarks import pictures as picture
+from benchmarks.density import density
+from benchmarks.distinct import papers as ppds
+from benchmarks.error_bars import coverage, few_readings
+from benchmarks.harness import report
+from benchmarks.harness.result import FAILED, MeasurementFailed, Row, failed
+from benchmarks.hierarchy import estimators, growth, one_attribute
+from benchmarks.http import http as web
+from benchmarks.kdtree import kdtree
+from benchmarks.moments import m2m
+from benchmarks.performance import (
+    duplicates,
     footprint,
     garbage,
-    growth,
     ingest,
-    kdtree,
-    m2m,
-    noise,
-    one_attribute,
+    inner_loops,
+    outbox_formats,
     peers,
-    picture,
-    plans,
-    ppds,
-    report,
     scale,
     sizes,
-    twelve,
-    update,
-    web,
-    wire,
 )
-from benchmarks.row import FAILED, Row, failed
+from benchmarks.streams import streams
+from benchmarks.views import plans
+from benchmarks.views import stations as twelve
+from pansketch_fleet.child_process import end_in_order
 
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
-    "update": update.run,
-    "noise": noise.run,
-    "wire": wire.run,
+    "update": inner_loops.run_update,
+    "noise": inner_loops.run_noise,
+    "wire": sizes.run_wire,
     "footprint": footprint.run,
     "growth": growth.run,
     "ingest": ingest.run,
+    "duplicates": duplicates.run,
     "scale": scale.run,
+    "outbox": outbox_formats.run,
     "web": web.run,
     "garbage": garbage.run,
     "estimators": estimators.run,
     "coverage": coverage.run,
+    "young": few_readings.run,
     "density": density.run,
     "ppds": ppds.run,
     "m2m": m2m.run,
@@ -57,8 +60,9 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "twelve": twelve.run,
     "one-attribute": one_attribute.run,
     "peers": peers.run,
-    "sizes": sizes.run,
+    "sizes": sizes.run_sizes,
     "plans": plans.run,
+    "streams": streams.run,
 }
 
 
@@ -107,7 +111,7 @@ def _rows(name: str, quick: bool) -> list[Row]:
     """Those of one benchmark, or the one that says why there are none."""
     try:
         return BENCHMARKS[name](quick)
-    except footprint.MeasurementFailed as error:
+    except MeasurementFailed as error:
         why = str(error)
     except Exception as error:  # half an hour of others' figures must not be lost with it
         traceback.print_exc()
@@ -129,4 +133,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

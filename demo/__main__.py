@@ -1,35 +1,36 @@
-"""`pansketch-demo`: a fleet of devices on this machine, from raw readings to synthetic records."""
+"""`make demo`: a fleet of devices on this machine, from raw readings to synthetic records."""
 
 import argparse
 import shutil
-import signal
 import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from collector import model as fleet_model
-from collector.devices import as_table, overview
-from collector.distinct import count_keys
-from collector.failure import CommandError
-from collector.reader import Selection, reading
 from demo import picture, tables
-from demo.broker import EmbeddedBroker
-from demo.distances import distances
-from demo.fidelity import compare
-from demo.fleet import CONFIG, POLL_SECONDS, DemoFailed, LocalFleet, stations
-from demo.keycount import KeyComparison, compare_keys
-from demo.raw import Raw, read_raw
-from fleet.config import Config, ConfigError, load
-from pansketch import fidelity
+from demo.comparison import KeyComparison, Raw, compare, compare_keys, read_raw
+from pansketch.generators import Partition, fidelity
+from pansketch_collector.errors import CommandError
+from pansketch_collector.queries import fleet_model
+from pansketch_collector.queries.distinct import count_keys
+from pansketch_collector.reports.devices import as_table, overview
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_fleet.child_process import end_in_order
+from pansketch_fleet.config.loader import Config, ConfigError, load_collector
+from pansketch_fleet.config.privacy_cost import all_costs
+from pansketch_fleet.settings.settings import KeyStream
+from testbed.embedded_broker import broker_process
+from testbed.local_fleet import CONFIG, POLL_SECONDS, DemoFailed, LocalFleet, stations
+from testbed.metrics import distances
 
 STREAM = "air"
-LONGEST_SECONDS = 110.0
+MAX_SECONDS = 110.0
 CSV_ROWS = 10_000
 COMPARED_ROWS = 400_000
 SHORT_STATIONS = 3
@@ -38,21 +39,22 @@ SHORT_STATIONS = 3
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0: done; 1: a program of the fleet failed; 2: wrong input."""
     options = _parser().parse_args(argv)
+    end_in_order()
     console = Console(stderr=False, highlight=False)
     try:
         _run(options, console)
     except (DemoFailed, CommandError, ConfigError, OSError) as error:
-        print(f"pansketch-demo: {error}", file=sys.stderr)
+        print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("pansketch-demo: interrupted", file=sys.stderr)
+        print("demo: interrupted", file=sys.stderr)
         return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "pansketch-demo",
+        "demo",
         description="Twelve devices replay four years of hourly air quality, and a week of badges "
         "at their doors, through the real agent, a broker and the real collector, which makes "
         "synthetic records for the fleet and counts its keys.",
@@ -78,22 +80,23 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     started = time.monotonic()
     folder = _fresh(options.out)
     devices = stations()[: SHORT_STATIONS if options.short else None]
-    with EmbeddedBroker() as broker:
-        address = broker.url.removeprefix("mqtt://")
-        with LocalFleet(address, folder, options.http) as fleet:
-            config = load(CONFIG, "collector", fleet.environment(devices[0]))
-            console.print(f"broker on {address}; {len(devices)} devices and a collector start")
-            fleet.start_collector(started + LONGEST_SECONDS)
-            raw = _replay(fleet, config, devices, started + LONGEST_SECONDS, console)
-            _report(fleet, config, folder, raw, console)
-            console.print(f"done in {time.monotonic() - started:.0f} s")
-            if options.keep:
-                _keep(console, address, folder)
-                if options.http is None:
-                    console.print("`make dashboard` has a page in the browser as well.")
-                else:
-                    console.print(f"The page: http://{options.http}/", soft_wrap=True)
-                _wait()
+    with (
+        broker_process() as (port, _),
+        LocalFleet(address := f"127.0.0.1:{port}", folder, options.http) as fleet,
+    ):
+        config = load_collector(CONFIG, fleet.environment(devices[0]))
+        console.print(f"broker on {address}; {len(devices)} devices and a collector start")
+        fleet.start_collector(started + MAX_SECONDS)
+        raw = _replay(fleet, config, devices, started + MAX_SECONDS, console)
+        _report(fleet, config, folder, raw, console)
+        console.print(f"done in {time.monotonic() - started:.0f} s")
+        if options.keep:
+            _keep(console, address, folder)
+            if options.http is None:
+                console.print("`make dashboard` has a page in the browser as well.")
+            else:
+                console.print(f"The page: http://{options.http}/", soft_wrap=True)
+            _wait()
 
 
 def _fresh(out: Path) -> Path:
@@ -128,7 +131,7 @@ def _replay(
         task = progress.add_task("", total=None)
         while not fleet.finished(devices):
             if time.monotonic() > deadline:
-                raise DemoFailed(f"not finished after {LONGEST_SECONDS:.0f} s; see the logs")
+                raise DemoFailed(f"not finished after {MAX_SECONDS:.0f} s; see the logs")
             progress.update(task, completed=_stored(config), total=_expected(config, files))
             time.sleep(POLL_SECONDS)
         raw = [file.result() for file in files]
@@ -157,18 +160,18 @@ def _report(
     )
     with reading(config.collector.database) as store:
         console.print(f"{_stored(config)} releases stored")
-        console.print(as_table(overview(store)), soft_wrap=True)
+        console.print(as_table(overview(store, config)), soft_wrap=True)
         found = fleet_model.build(store, config, Selection(STREAM))
     console.print(f"{STREAM}: {found.guarantee}", soft_wrap=True)
     keys = _keys(config, raw, console)
     truth = np.concatenate([device.readings for device in raw])
-    sample = found.partition.sample(COMPARED_ROWS, np.random.default_rng())
-    comparisons = compare(found.partition, sample, truth)
-    measured = distances(found.partition.domain, truth, sample)
+    boxes = found.fitted
+    assert isinstance(boxes, Partition)
+    sample = boxes.sample(COMPARED_ROWS, np.random.default_rng())
+    comparisons = compare(boxes, sample, truth)
+    measured = distances(boxes.domain, truth, sample)
     predicted = fidelity(found.releases, len(sample))
-    console.print(
-        tables.fidelity(comparisons, measured, predicted, found.partition.total, len(truth))
-    )
+    console.print(tables.fidelity(comparisons, measured, predicted, boxes.total, len(truth)))
     console.print(tables.keys(keys))
     caption = f"{STREAM}: {len(found.windows)} releases of {len(found.devices)} devices\n" + str(
         found.guarantee
@@ -181,10 +184,13 @@ def _keys(config: Config, raw: list[Raw], console: Console) -> list[KeyCompariso
     """The streams of keys beside the truth, each with its guarantee said."""
     found = []
     for stream in config.streams:
-        if stream.key is not None:
+        if isinstance(stream, KeyStream):
             with reading(config.collector.database) as store:
                 counted = count_keys(store, config, Selection(stream.name), "window", None)
             console.print(f"{stream.name}: {counted.guarantee}", soft_wrap=True)
+            for of, says in all_costs(stream, config.streams):
+                if of.startswith("at "):
+                    console.print(f"{stream.name}, {of}: {says}", soft_wrap=True)
             found.append(compare_keys(stream, counted, raw))
     return found
 
@@ -205,10 +211,8 @@ def _keep(console: Console, address: str, folder: Path) -> None:
 
 
 def _wait() -> None:
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    stop.wait()
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 
-from collector.figures import MERGES
-from collector.selection import iso
-from demo.fidelity import Comparison, attribute_label
-from demo.keycount import KeyComparison
+from demo.comparison import Comparison, KeyComparison, attribute_label
 from pansketch import Attribute
+from pansketch_collector.queries.distinct import MERGES
+from pansketch_fleet.units import utc_text
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -98,6 +97,14 @@ def _scale(axis: Axes, across: Attribute, up: Attribute) -> None:
         axis.set_yscale("symlog", linthresh=up.resolution)
 
 
+def _price(comparison: KeyComparison) -> str:
+    """What a key pays in a window, also one that all devices see."""
+    price = f"epsilon {comparison.epsilon:g} per key and device"
+    if comparison.keys == "disjoint" or comparison.devices == 1:
+        return price
+    return f"{price}, {comparison.devices * comparison.epsilon:g} at {comparison.devices} devices"
+
+
 def _key_counts(axis: Axes, comparison: KeyComparison) -> None:
     windows = comparison.windows
     places = np.arange(len(windows))
@@ -111,11 +118,11 @@ def _key_counts(axis: Axes, comparison: KeyComparison) -> None:
         capsize=4,
         label="estimate ± 2 standard errors",
     )
-    axis.set_xticks(places, [iso(w.start)[5:] for w in windows])
+    axis.set_xticks(places, [utc_text(w.start)[5:] for w in windows])
     axis.set_xlabel("window")
-    axis.set_ylabel("different keys")
+    axis.set_ylabel("distinct keys")
     merge = f"{MERGES[comparison.keys]} of {comparison.devices} devices"
-    axis.set_title(f"{comparison.stream}: {merge}, epsilon {comparison.epsilon:g} per key")
+    axis.set_title(f"{comparison.stream}: {merge}\n{_price(comparison)}")
     axis.set_ylim(0, ROOM_ABOVE * axis.get_ylim()[1])
     axis.legend(frameon=False, loc="upper center", ncols=2)
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from collector.figures import MERGES
-from collector.selection import iso
-from demo.distances import Distances
-from demo.fidelity import Comparison, attribute_label
-from demo.keycount import KeyComparison
-from pansketch import Fidelity
+from demo.comparison import Comparison, KeyComparison, attribute_label
+from pansketch.generators import Fidelity
+from pansketch_collector.queries.distinct import MERGES
+from pansketch_fleet.units import utc_text
+from testbed.metrics import Distances
 
 
 def fidelity(
@@ -50,8 +49,8 @@ def fidelity(
 
 
 def keys(comparisons: Sequence[KeyComparison]) -> Table:
-    """Every window's number of different keys beside the truth that only the demo knows."""
-    table = Table(title="different keys against the raw events", title_justify="left")
+    """Every window's number of distinct keys beside the truth that only the demo knows."""
+    table = Table(title="distinct keys against the raw events", title_justify="left")
     for header in ("stream", "window"):
         table.add_column(header)
     for header in ("truth", "estimate", "standard error", "error"):
@@ -61,7 +60,7 @@ def keys(comparisons: Sequence[KeyComparison]) -> Table:
         for window in comparison.windows:
             table.add_row(
                 label,
-                iso(window.start),
+                utc_text(window.start),
                 f"{window.truth}",
                 f"{window.estimate.value:.0f}",
                 f"{window.estimate.standard_error:.0f}",

@@ -1,6 +1,9 @@
-"""An answer with its error bar."""
+"""Answers with their error bars."""
 
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -12,3 +15,27 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.value:.6g} ± {self.standard_error:.2g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Estimated numbers and their standard errors, as two arrays of one shape.
+
+    Indexing gives an `Estimate`, or `Estimates` of what is left of the shape.
+    """
+
+    value: npt.NDArray[np.float64]
+    standard_error: npt.NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, place: int | slice | tuple[int | slice, ...]) -> "Estimate | Estimates":
+        value, error = self.value[place], self.standard_error[place]
+        if np.ndim(value):
+            return Estimates(value, error)
+        return Estimate(float(value), float(error))

@@ -9,19 +9,36 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal, get_args
 
+__all__ = [
+    "MAX_EPSILON",
+    "MICRO",
+    "Guarantee",
+    "Intrusion",
+    "Privacy",
+    "Span",
+    "Unit",
+    "readings_of",
+    "split_budget",
+]
+
 Intrusion = Literal["silent", "announced"]
 
 MICRO = 1_000_000
 # Shares of a budget are whole pico-epsilon: fine enough for any level, exact in every sum.
 PICO_PER_MICRO = 1_000_000
-HIGHEST_EPSILON = 100
+MAX_EPSILON = 100
 
 
 @dataclass(frozen=True)
 class Span:
-    """A unit of up to `max_readings` readings that fall into `seconds` in a row.
+    """A unit of several readings. The caller passes no more readings of one span to a sketch.
 
-    Whoever feeds a sketch of this unit must let no more than that through. Raises ValueError.
+    Args:
+        seconds: length of the span.
+        max_readings: maximum number of readings in any `seconds` in a row.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     seconds: int
@@ -42,13 +59,21 @@ Unit = Literal["reading", "key"] | Span
 
 @dataclass(frozen=True)
 class Privacy:
-    """What a configuration asks for.
+    """The privacy guarantee that a configuration asks for.
 
-    `epsilon`: the joint loss of one unit, whatever is seized or published. `unit`: what
-    neighbouring streams differ in: one "reading", a `Span` of readings, or all that bear one "key"
-    in one window. `intrusion`: "silent" covers one snapshot that the device never notices while it
-    goes on publishing; "announced" covers a device that is taken and publishes no more, and
-    snapshots it knows of. Raises ValueError on anything else.
+    Args:
+        epsilon: the joint loss of one unit, whatever is seized or published: 0.000001 to 100.
+        unit: what neighbouring streams differ in: one "reading", a `Span` of readings, or all that
+            bear one "key" in one window on one device.
+        intrusion: "silent" covers one snapshot that the device never notices while it goes on
+            publishing; "announced" covers a seized device that publishes no more, and snapshots
+            that it knows of.
+
+    Raises:
+        ValueError: any other value.
+
+    Reference:
+        Dwork, Naor, Pitassi, Rothblum, Yekhanin, "Pan-private streaming algorithms", ICS 2010.
     """
 
     epsilon: float
@@ -58,9 +83,9 @@ class Privacy:
     def __post_init__(self) -> None:
         if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float):
             raise ValueError(f"epsilon must be a number, not {type(self.epsilon).__name__}")
-        if not 1 / MICRO <= self.epsilon <= HIGHEST_EPSILON:
+        if not 1 / MICRO <= self.epsilon <= MAX_EPSILON:
             raise ValueError(
-                f"epsilon must lie between 0.000001 and {HIGHEST_EPSILON}, not {self.epsilon:g}"
+                f"epsilon must lie between 0.000001 and {MAX_EPSILON}, not {self.epsilon:g}"
             )
         if not isinstance(self.unit, Span) and self.unit not in ("reading", "key"):
             raise ValueError(f"unit must be reading, key or a span, not {self.unit!r}")
@@ -76,13 +101,15 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for one unit of one stream.
+    """What holds for one unit of one stream of one device. In other streams, and on other devices,
+    a unit pays again: their releases have noise of their own, and the losses add up.
 
     `state_micro` is what a snapshot of the state alone costs the unit, `release_micro` what the
     release costs by its fresh noise alone (0: none is added). `epsilon_micro` bounds snapshot and
     releases jointly: for linear counters a reading arrives either before or after the snapshot, so
     it is their maximum; a key may appear before and after it, so it is their sum. A span pays for
-    each of its readings, whichever windows they fall into, a key once in each of its windows.
+    each of its readings, whichever windows they fall into, a key once in each of its windows on
+    each device.
     """
 
     unit: Unit
@@ -151,11 +178,11 @@ class Guarantee:
         if self.unit == "key":
             parts = f"state {self.state_micro / MICRO:g} + output {self.release_micro / MICRO:g}"
             return (
-                f"epsilon {self.epsilon:g} per key per window ({parts}; add or remove all its "
-                "appearances), a key in w windows pays w times"
+                f"epsilon {self.epsilon:g} per key per window per device ({parts}; add or remove "
+                "all its appearances), in w windows on d devices w x d times"
             )
         each = f" ({self.reading_micro / MICRO:g} each)" if isinstance(self.unit, Span) else ""
-        return f"epsilon {self.epsilon:g} per {self.unit}{each} (add or remove one)"
+        return f"epsilon {self.epsilon:g} per {self.unit}{each} per stream (add or remove one)"
 
 
 def readings_of(unit: Unit) -> int:

@@ -1,1 +1,51 @@
 """What merged releases become: generators of synthetic records that also answer queries."""
+
+from pansketch.estimate import Estimates
+from pansketch.generators.density.generator import density
+from pansketch.generators.density.model import DensityModel, ImseTerms, imse_terms
+from pansketch.generators.fidelity.fidelity import Fidelity, fidelity
+from pansketch.generators.hierarchy.kdtree import kdtree
+from pansketch.generators.hierarchy.privhp import privhp
+from pansketch.generators.kdtree_points.generator import kdtree_points
+from pansketch.generators.kdtree_points.least_squares import KdTree
+from pansketch.generators.model import FittedModel, Sampler
+from pansketch.generators.moments.generator import m2m
+from pansketch.generators.moments.mmd import median_bandwidth, mmd
+from pansketch.generators.moments.model import M2MModel
+from pansketch.generators.moments.training_points import Training
+from pansketch.generators.pairwise.generator import pairwise
+from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.partition import Partition
+from pansketch.generators.partition.predicate import parse_predicate
+from pansketch.generators.partition.rebasing import combine, common_domain, rebased
+from pansketch.generators.significance import EmptyModel, TooFewReadings
+
+__all__ = [
+    "DensityModel",
+    "EmptyModel",
+    "Estimates",
+    "Fidelity",
+    "FittedModel",
+    "ImseTerms",
+    "KdTree",
+    "M2MModel",
+    "Partition",
+    "Sampler",
+    "TooFewReadings",
+    "Training",
+    "combine",
+    "common_domain",
+    "density",
+    "fidelity",
+    "imse_terms",
+    "kdtree",
+    "kdtree_points",
+    "m2m",
+    "median_bandwidth",
+    "mmd",
+    "overlap",
+    "pairwise",
+    "parse_predicate",
+    "privhp",
+    "rebased",
+]

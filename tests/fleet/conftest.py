@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config import Config, ConfigError, Program, load
+from pansketch_fleet.config.loader import Config, ConfigError
+from tests.configurations import LOADERS
 
 # Line numbers in the tests are those of this text.
 VALID = """\
@@ -50,12 +51,12 @@ def load_text(tmp_path: Path) -> Loader:
     """Loads a text as `config.yaml` of a folder that has an `air.csv`."""
 
     def load_it(
-        text: str = VALID, program: Program = "agent", environ: Mapping[str, str] | None = None
+        text: str = VALID, program: str = "agent", environ: Mapping[str, str] | None = None
     ) -> Config:
         (tmp_path / "air.csv").write_text("time,temp\n")
         path = tmp_path / "config.yaml"
         path.write_text(text, encoding="utf-8")
-        return load(path, program, environ or {})
+        return LOADERS[program](path, environ or {})
 
     return load_it
 
@@ -64,7 +65,7 @@ def load_text(tmp_path: Path) -> Loader:
 def refusal(load_text: Loader) -> Refusal:
     """The ConfigError of VALID with one piece of its text replaced."""
 
-    def of(old: str, new: str, program: Program = "agent", environ: object = None) -> ConfigError:
+    def of(old: str, new: str, program: str = "agent", environ: object = None) -> ConfigError:
         assert VALID.count(old) == 1, f"{old!r} must stand once in the valid configuration"
         with pytest.raises(ConfigError) as caught:
             load_text(VALID.replace(old, new), program, environ)

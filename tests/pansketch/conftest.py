@@ -2,14 +2,12 @@
 
 from fractions import Fraction
 
-import msgpack
 import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, decode, encode, peek
-from pansketch.hashing import digest
-from pansketch.noise import Chance
-from pansketch.words import OsWords
+from pansketch.randomness.exact_noise import Chance
+from pansketch.randomness.random_words import OsWords
 
 
 class NoNoise:
@@ -135,43 +133,31 @@ def readings():
 
 @pytest.fixture
 def windows_of():
-    """The windows of a golden vector, whose clocks are numbers as on the wire."""
+    """The windows of a golden vector: clocks are numbers as on the wire, incarnations hex."""
+
+    def window(device, stream, sequence, start, end, clock, incarnation):
+        known = [None, True, False][clock]
+        return WindowId(device, stream, sequence, start, end, known, bytes.fromhex(incarnation))
 
     def windows(vector):
-        clocks = [entry[5] if len(entry) > 5 else 0 for entry in vector["windows"]]
-        entries = zip(vector["windows"], clocks, strict=True)
-        return tuple(WindowId(*entry[:5], [None, True, False][clock]) for entry, clock in entries)
+        return tuple(window(*entry) for entry in vector["windows"])
 
     return windows
 
 
 @pytest.fixture
-def as_version_1():
-    """The bytes that version 1 of the wire gave a release: its windows have no clock."""
-
-    def version_1(data):
-        fields = msgpack.unpackb(data[13:])
-        fields[2] = [entry[:5] for entry in fields[2]]
-        body = msgpack.packb(fields)
-        return b"PANS\1" + digest(body, 8) + body
-
-    return version_1
-
-
-@pytest.fixture
-def has_golden_bytes(as_version_1):
-    """Checks that a vector's bytes are those of its version for a release, and say all of it."""
+def has_golden_bytes():
+    """Checks that a vector's bytes are those of a release, and say all of it."""
 
     def check(vector, release):
         golden = bytes.fromhex(vector["bytes"])
-        written = encode(release)
-        assert golden == (written if golden[4] == 2 else as_version_1(written))
-        assert peek(golden).version == golden[4]
+        assert golden == encode(release)
+        assert golden[4] == peek(golden).version == 3
         again = decode(golden, release.spec)
         assert again.counters.tolist() == vector["counters"]
         assert (again.windows, again.draws) == (release.windows, vector["draws"])
         clocks = [window.clock_synchronised for window in again.windows]
         assert clocks == [window.clock_synchronised for window in release.windows]
-        assert encode(again) == written
+        assert encode(again) == golden
 
     return check

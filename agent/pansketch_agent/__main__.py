@@ -1,0 +1,181 @@
+"""pansketch-agent: turns a device's readings into private releases for its fleet's collector."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from pansketch import os_entropy
+from pansketch_agent.commands import list_outbox, list_sensors
+from pansketch_agent.commands import show_ledger as spending
+from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
+from pansketch_agent.control import intrusion_signal as intrusion
+from pansketch_agent.control import outbox_query
+from pansketch_agent.diagnostics import check, preflight, validate_report
+from pansketch_agent.host import check_result, hardening
+from pansketch_agent.host.clock import system_clock
+from pansketch_agent.host.hardening import ExposedMemoryError, MemoryProtection
+from pansketch_agent.ledger.ledger import LedgerError
+from pansketch_agent.ledger.state_folder import check_own
+from pansketch_agent.outbox.dead_letters import dropped_in, refused_dropped_in, refused_in
+from pansketch_agent.runtime import agent_loop
+from pansketch_agent.runtime.control import Signals
+from pansketch_agent.runtime.exit_status import RunOptions
+from pansketch_agent.runtime.stream_worker import explain
+from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
+from pansketch_fleet.systemd import Notifier
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program; returns its exit code."""
+    try:
+        arguments = parser().parse_args(argv)
+    except SystemExit as leaving:
+        return int(leaving.code or DONE)
+    hardening.tune_allocator()
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="pansketch-agent: %(message)s", force=True
+    )
+    try:
+        if arguments.command == "sources":
+            return _sources(arguments)
+        config = load_agent(arguments.config, os.environ)
+        if arguments.command in ("run", "once", "validate"):
+            preflight.check(config)
+        return _execute(config, arguments)
+    except ConfigError as error:
+        return _say(str(error), WRONG_INPUT)
+    except (LedgerError, OSError, ExposedMemoryError) as error:
+        return _say(str(error), FAILED)
+    except (intrusion.NotAnnouncedError, outbox_query.NoAnswerError) as error:
+        return _say(str(error), FAILED)
+    except Exception as error:
+        return _say(explain(error, "agent"), FAILED)
+
+
+def _execute(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    if arguments.command in ("ledger", "rerandomise", "outbox"):
+        check_own(config.agent.state)
+    match arguments.command:
+        case "validate":
+            return _print(validate_report.validation(config, hardening.lock_memory(arguments.root)))
+        case "print-config":
+            return _print(validate_report.settings_table(config))
+        case "check":
+            return _check(config, arguments)
+        case "ledger":
+            return _ledger(config, arguments)
+        case "rerandomise":
+            return _rerandomise(config)
+        case "outbox":
+            return _outbox(config, arguments)
+        case _:
+            return _run(config, arguments)
+
+
+def _sources(arguments: argparse.Namespace) -> int:
+    found = list_sensors.sensors(arguments.root)
+    rows = list_sensors.as_rows(found)
+    return _print(list_sensors.as_json(found) if arguments.json else validate_report.aligned(rows))
+
+
+def _check(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    found = check.check(config, arguments.root, system_clock())
+    rows = check_result.as_rows(found)
+    _print(check_result.as_json(found) if arguments.json else validate_report.aligned(rows))
+    return DONE if check_result.all_well(found) else FAILED
+
+
+def _ledger(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    path, book, found = spending.spending(config, system_clock().now())
+    if arguments.json:
+        return _print(spending.as_json(path, book, found))
+    table = validate_report.aligned(spending.as_rows(found))
+    return _print(f"{table}\n\n{spending.as_notes(path, book, found)}")
+
+
+def _outbox(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    state, clock = config.agent.state, system_clock()
+    if arguments.action == "export":
+        return _export(config, state / "outbox", arguments.file)
+    if arguments.file is not None:
+        return _say(f"outbox {arguments.action} takes no file; leave it out", WRONG_INPUT)
+    folder = state / "outbox"
+    if arguments.action == "retry":
+        answer = outbox_query.ask(state, clock, outbox_query.REFUSED if arguments.refused else b"")
+        refused = len(refused_in(folder)) if arguments.refused else None
+        return _print(outbox_query.told_to_retry(answer, refused))
+    if arguments.refused:
+        return _say("--refused is for outbox retry; leave it out", WRONG_INPUT)
+    answer = outbox_query.ask(state, clock)
+    rows = list_outbox.as_rows(folder, clock.now(), answer)
+    counts = dropped_in(folder), len(refused_in(folder)), refused_dropped_in(folder)
+    notes = outbox_query.notes(answer, *counts)
+    return _print("\n".join((validate_report.aligned(rows), *notes)))
+
+
+def _export(config: AgentConfig, folder: Path, file: Path | None) -> int:
+    lines = list_outbox.as_jsonl(config.fleet, config.agent.device, folder)
+    if file is None:
+        for line in lines:
+            _print(line)
+        return DONE
+    count = list_outbox.write(lines, file)
+    return _print(f"{file}: {count} release{'s' * (count != 1)}")
+
+
+def _rerandomise(config: AgentConfig) -> int:
+    intrusion.announce(config.agent.state, system_clock())
+    return _print(f"the running agent has answered: {intrusion.told(config.streams)}")
+
+
+def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    signals = Signals()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: signals.stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: signals.intruded.set())
+    signal.signal(signal.SIGUSR2, lambda *_: signals.asked.set())
+    # A warning is a line in the log, and a reading might bring it about.
+    warnings.simplefilter("ignore")
+    protection = _harden(config, arguments.root)
+    entropy = {stream.name: os_entropy() for stream in config.streams}
+    session = f"{os_entropy().identifier():016x}"
+    options = RunOptions(arguments.command == "once", arguments.drain, arguments.root)
+    notifier = Notifier(os.environ)
+    clock = system_clock()
+    return agent_loop.run(config, options, clock, entropy, session, signals, notifier, protection)
+
+
+def _harden(config: AgentConfig, root: Path) -> MemoryProtection:
+    """Before any sketch exists; what the system refuses is said once. Raises ExposedMemoryError."""
+    required = config.agent.require_locked_memory
+    locked = hardening.lock_memory(root)
+    if required:
+        locked.demand()
+    found = [*hardening.forbid_dumps(), locked.finding(required)]
+    refused = [each for each in found if each.state != "ok"]
+    if refused:
+        what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
+        logging.getLogger(__name__).warning("running without protection of %s", what)
+    return locked
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def _say(line: str, code: int) -> int:
+    print(f"pansketch-agent: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

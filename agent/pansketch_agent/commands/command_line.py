@@ -1,0 +1,161 @@
+"""The command line of `pansketch-agent`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from pansketch_fleet.errors import one_line
+
+DONE, FAILED, WRONG_INPUT = 0, 1, 2
+PROGRAM = "Turns a device's readings into private releases for its fleet's collector."
+ONCE_DRAIN_SECONDS = 60.0
+MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+
+EPILOG = """\
+exit codes: 0 done, 1 failed at run time, 2 wrong input.
+The agent publishes noisy counters only; no reading leaves the device, its logs or its disk.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        "pansketch-agent",
+        description=PROGRAM,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = _command(
+        commands,
+        "run",
+        "absorb readings and publish releases until stopped",
+        "A replay ends when every release is acknowledged.",
+    )
+    once = _command(
+        commands, "once", "publish one window of each stream, wait for the acknowledgements, exit"
+    )
+    valid = _command(
+        commands,
+        "validate",
+        "check the configuration and the sources",
+        "It shows the bytes and the guarantee of each stream.",
+    )
+    _command(
+        commands,
+        "print-config",
+        "print every setting, its value and its origin",
+        "Secrets are hidden.",
+    )
+    _command(
+        commands,
+        "rerandomise",
+        "announce an intrusion to the running agent",
+        "Every open sketch draws fresh noise, or accepts no more keys, before the command returns.",
+    )
+    looked = _command(
+        commands,
+        "check",
+        "test hardening, clock, disk, ledger, broker and sensors",
+        "Each result is ok, note, refused or wrong, with its fix. "
+        "The exit code is 1 if a result is wrong.",
+    )
+    told = _command(
+        commands,
+        "ledger",
+        "show the epsilon spent",
+        "It is that of a reading, a span, a key, the busiest day, today and the lifetime. "
+        "The agent may run meanwhile.",
+    )
+    boxed = _command(
+        commands,
+        "outbox",
+        "list, export or retransmit queued releases",
+        "The agent may run meanwhile; retry needs it.",
+    )
+    boxed.add_argument(
+        "action",
+        choices=("list", "export", "retry"),
+        help="list: number, window, bytes, age and attempts; export: JSON lines for "
+        "pansketch-collector replay, with dead-lettered releases; retry: retransmit at once, as "
+        "after a start",
+    )
+    boxed.add_argument(
+        "--refused", action="store_true", help="retry: requeue dead-lettered releases as well"
+    )
+    boxed.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="export: the file (default: stdout)"
+    )
+    listed = _command(
+        commands,
+        "sources",
+        "list the sensors of this host",
+        "Each has the line of configuration that reads it. No value is shown.",
+    )
+    for command in (looked, told, listed):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    _root_option(valid)
+    _root_option(looked)
+    _root_option(listed)
+    _run_options(run, None, "for ever")
+    _run_options(once, ONCE_DRAIN_SECONDS, f"{ONCE_DRAIN_SECONDS:g}")
+    found.error = _usage_error  # type: ignore[method-assign, assignment]
+    return found
+
+
+def _usage_error(problem: str) -> NoReturn:
+    """One line, like every other error."""
+    problem = one_line(problem)[:MAX_USAGE]
+    print(f"pansketch-agent: {problem}; see pansketch-agent --help", file=sys.stderr)
+    sys.exit(WRONG_INPUT)
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    what: str,
+    more: str = "",
+) -> argparse.ArgumentParser:
+    description = f"{what[0].upper()}{what[1:]}. {more}".strip()
+    command = commands.add_parser(name, help=what, description=description)
+    command.error = _usage_error  # type: ignore[method-assign, assignment]
+    command.add_argument(
+        "--config",
+        type=Path,
+        default=Path("config.yaml"),
+        metavar="FILE",
+        help="the fleet's configuration (default: config.yaml)",
+    )
+    return command
+
+
+def _run_options(
+    command: argparse.ArgumentParser, drain_seconds: float | None, default: str
+) -> None:
+    command.add_argument(
+        "--drain",
+        type=_seconds,
+        default=drain_seconds,
+        metavar="SECONDS",
+        help="how long to wait for acknowledgements after the last release "
+        f"(default: {default}); other releases stay in the outbox",
+    )
+    _root_option(command)
+
+
+def _root_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--root",
+        type=Path,
+        default=Path("/"),
+        metavar="FOLDER",
+        help="the folder of proc/ and sys/, for sensors and swap (default: /)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e9:
+        raise ValueError
+    return seconds

@@ -1,0 +1,73 @@
+"""`pansketch-agent sources`: the sensors that this host has, and the line to paste for each.
+
+It says whether a sensor can be read, never what it reads.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
+from pathlib import Path
+
+from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
+from pansketch_agent.sources.sensors.registry import MEASURES
+from pansketch_fleet.settings.settings import SensorKind
+
+NOTHING = "this host has no sensor that can be listed"
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """`kind`: the type of a source. `unit`: that of its values, empty where it is not known."""
+
+    kind: str
+    place: str
+    unit: str
+    readable: bool
+    yaml: str
+
+
+def sensors(root: Path) -> list[Sensor]:
+    """All sensors, by kind and place. `root`: the folder with proc/ and sys/."""
+    return [
+        *(_sensor("iio", f"{dev}/{name}", name, unit, root) for dev, name, unit in _iio(root)),
+        *(
+            _sensor("hwmon", f"{chip}/{name}", name, unit, root)
+            for chip, name, unit in _chips(root)
+        ),
+        *(_sensor("w1", place, "temp", onewire.UNIT, root) for place in onewire.devices(root)),
+        *_system(root),
+    ]
+
+
+def as_rows(found: Sequence[Sensor]) -> list[tuple[str, str, str, str]]:
+    return [
+        (sensor.place, sensor.unit or "-", "ok" if sensor.readable else "no data", sensor.yaml)
+        for sensor in found
+    ] or [(NOTHING, "", "", "")]
+
+
+def as_json(found: Sequence[Sensor]) -> str:
+    return json.dumps([asdict(sensor) for sensor in found], ensure_ascii=False)
+
+
+def _iio(root: Path) -> Iterator[tuple[str, str, str]]:
+    yield from dict.fromkeys(iio.channels(root))
+
+
+def _chips(root: Path) -> Iterator[tuple[str, str, str]]:
+    yield from dict.fromkeys(hwmon.inputs(root))
+
+
+def _sensor(kind: SensorKind, place: str, name: str, unit: str, root: Path) -> Sensor:
+    attribute = re.sub(r"\W", "_", name)
+    line = f"source: {{type: {kind}, interval: 10s, sensors: {{{attribute}: {place}}}}}"
+    return Sensor(kind, place, unit, not isnan(MEASURES[kind](place, root)), line)
+
+
+def _system(root: Path) -> Iterator[Sensor]:
+    for name in host_metrics.SENSORS:
+        if not isnan(host_metrics.measure(name, root)):
+            line = f"source: {{type: system, interval: 10s}}  # attribute {name}"
+            yield Sensor("system", name, host_metrics.UNITS[name], True, line)

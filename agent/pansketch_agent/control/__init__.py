@@ -1,0 +1,1 @@
+"""Requests of the command line to a running agent."""

@@ -1,0 +1,1 @@
+"""Which release is sent when: in-flight window, retries, deferrals."""

@@ -1,0 +1,1 @@
+"""`validate`, `check` and what runs before an agent starts."""

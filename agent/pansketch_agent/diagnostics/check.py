@@ -1,0 +1,155 @@
+"""`pansketch-agent check`: everything the agent needs of this device, each with its fix."""
+
+import os
+import tempfile
+from math import isnan
+from pathlib import Path
+
+from pansketch_agent.diagnostics import preflight
+from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.validate_report import key_finding
+from pansketch_agent.host import hardening
+from pansketch_agent.host.check_result import CheckResult
+from pansketch_agent.host.clock import FIRST_YEAR, Clock, clock_is_synchronised, year
+from pansketch_agent.host.durable_files import names_in
+from pansketch_agent.ledger.accounts import LedgerError, read_book
+from pansketch_agent.ledger.state_folder import check_own, holder
+from pansketch_agent.sources import mqtt_topic
+from pansketch_agent.sources.sensors import host_metrics
+from pansketch_agent.sources.sensors import registry as sensors
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.settings.settings import (
+    AgentConfig,
+    ExecSource,
+    KeyStream,
+    MqttSource,
+    ReplaySource,
+    SensorSource,
+    Stream,
+    SystemSource,
+)
+from pansketch_fleet.units import size_text
+
+YEARS = range(FIRST_YEAR, 2100)
+
+
+def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
+    """All findings, in at most a few seconds. `root`: the folder with proc/ and sys/."""
+    device, state = config.agent.device, config.agent.state
+    return [
+        *hardening.forbid_dumps(),
+        hardening.lock_memory(root).finding(config.agent.require_locked_memory),
+        _clock(clock),
+        _disk(state, config.profile.outbox_bytes),
+        _ledger(state),
+        reach(config.mqtt, config.fleet, device, clock),
+        *(_source(config, stream, root) for stream in config.streams),
+        *(key_finding(each) for each in config.streams if isinstance(each, KeyStream)),
+    ]
+
+
+def _clock(clock: Clock) -> CheckResult:
+    if (now := year(clock.now())) not in YEARS:
+        return CheckResult(
+            "clock", "wrong", f"shows the year {now}; set it, windows are labelled by it"
+        )
+    match clock_is_synchronised():
+        case True:
+            return CheckResult("clock", "ok", "plausible and synchronised")
+        case False:
+            fix = "turn on systemd-timesyncd or chrony"
+            return CheckResult("clock", "note", f"plausible, not synchronised; {fix}")
+        case None:
+            return CheckResult(
+                "clock", "note", "plausible; the system does not report whether it is synchronised"
+            )
+
+
+def _disk(state: Path, outbox_bytes: int) -> CheckResult:
+    folder = next((path for path in (state, *state.absolute().parents) if path.exists()), Path("/"))
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        place = os.statvfs(folder)
+        outbox = state / "outbox"
+        segments = [name for name in names_in(outbox) if name.endswith(".segment")]
+        waiting = sum((outbox / name).stat().st_size for name in segments)
+    except OSError as error:
+        fix = "let the agent write there, or change agent.state"
+        return CheckResult("disk", "wrong", f"{state}: cannot be written ({error.strerror}); {fix}")
+    free, wanted = place.f_bavail * place.f_frsize, outbox_bytes - waiting
+    if free < wanted:
+        short = f"{free >> 20} MiB free, the outbox may take {max(wanted >> 20, 1)} MiB more"
+        return CheckResult("disk", "wrong", f"{state}: {short}; free the disk or move agent.state")
+    return CheckResult(
+        "disk", "ok", f"{state}: writable, room for an outbox of {size_text(outbox_bytes)}"
+    )
+
+
+def _ledger(state: Path) -> CheckResult:
+    path = state / "ledger"
+    try:
+        check_own(state)
+        agent = holder(state)
+        read_book(path)
+    except FileNotFoundError:
+        return CheckResult("ledger", "ok", f"{path}: none yet, nothing was ever released")
+    except OSError as error:
+        fix = "let the agent read it"
+        return CheckResult("ledger", "wrong", f"{path}: cannot be read ({error.strerror}); {fix}")
+    except LedgerError as error:
+        return CheckResult("ledger", "wrong", str(error))
+    beside = f", held by the running agent (process {agent})" if agent else ""
+    return CheckResult("ledger", "ok", f"{path}: sound{beside}")
+
+
+def _source(config: AgentConfig, stream: Stream, root: Path) -> CheckResult:
+    subject = f"source {stream.name}"
+    try:
+        preflight.check_stream(config, stream)
+    except ConfigError as error:
+        return CheckResult(subject, "wrong", str(error))
+    match stream.source:
+        case SystemSource():
+            return _system(subject, stream, root)
+        case SensorSource():
+            return _sensors(subject, stream, stream.source, root)
+        case ReplaySource(path=path):
+            has = f"the key {stream.key}" if isinstance(stream, KeyStream) else "every attribute"
+            return CheckResult(subject, "ok", f"{path}: has {has}")
+        case MqttSource():
+            return _topic(subject, stream, stream.source)
+        case ExecSource(command=command):
+            return CheckResult(subject, "ok", f"{command[0]}: can be started")
+        case _:
+            return CheckResult(subject, "ok", "standard input, to be read by the agent")
+
+
+def _topic(subject: str, stream: Stream, source: MqttSource) -> CheckResult:
+    place = f"{source.broker.host}:{source.broker.port}"
+    if why := mqtt_topic.absent(source):
+        fix = f"start that broker, or correct streams.{stream.name}.source.url"
+        return CheckResult(subject, "wrong", f"no connection to {place} ({why}); {fix}")
+    return CheckResult(subject, "ok", f"{place} takes connections for {source.topic}")
+
+
+def _sensors(subject: str, stream: Stream, source: SensorSource, root: Path) -> CheckResult:
+    silent = sensors.silent(source, stream.names, root)
+    if silent:
+        places = ", ".join(f"{source.sensors[name]} ({name})" for name in silent)
+        fix = f"correct streams.{stream.name}.source.sensors (pansketch-agent sources lists them)"
+        return CheckResult(
+            subject, "wrong", f"no data from {places}; {fix}, or its wiring or driver"
+        )
+    places = ", ".join(source.sensors[name] for name in stream.names)
+    return CheckResult(subject, "ok", f"readable: {places}")
+
+
+def _system(subject: str, stream: Stream, root: Path) -> CheckResult:
+    silent = [name for name in stream.names if isnan(host_metrics.measure(name, root))]
+    if silent:
+        why = f"no data for {', '.join(silent)} on this host, every reading would be dropped"
+        return CheckResult(
+            subject, "wrong", f"{why}; take it out of streams.{stream.name}.attributes"
+        )
+    return CheckResult(subject, "ok", f"readable: {', '.join(stream.names)}")

@@ -1,0 +1,208 @@
+"""What `validate` and `print-config` print: aligned text, numbers that a person can check."""
+
+from collections.abc import Iterator, Sequence
+
+from pansketch import Attribute, DistinctSpec, NoEstimate, Span
+from pansketch_agent.host.check_result import CheckResult
+from pansketch_agent.host.hardening import MemoryProtection
+from pansketch_agent.status import disk_writes as wear
+from pansketch_agent.windows.window import schedule_for
+from pansketch_fleet.config.loader import Profile, describe
+from pansketch_fleet.config.privacy_cost import (
+    DAY_SECONDS,
+    all_costs,
+    day_micro,
+    epsilon_text,
+    sharing,
+)
+from pansketch_fleet.settings.settings import (
+    AgentConfig,
+    Config,
+    ExecSource,
+    KeyStream,
+    MqttSource,
+    ReplaySource,
+    SensorSource,
+    Source,
+    Stream,
+    SystemSource,
+)
+from pansketch_fleet.units import duration_text, rounded_size_text
+
+
+def key_sizes(stream: KeyStream) -> Iterator[tuple[str, str]]:
+    """What is tracked, and how good the answers of one device will be."""
+    spec = stream.spec
+    known = "any text" if spec.universe is None else f"the numbers 0 to {spec.universe - 1}"
+    yield "key", f"{stream.key} ({known})"
+    yield "tracked", f"{spec.tracked} of {spec.slots} slots, a bit each (level {spec.level})"
+    yield "planned error", _planned_error(spec)
+
+
+def _planned_error(spec: DistinctSpec) -> str:
+    """At the expected number of keys; of a universe, at half of it, where it is largest."""
+    keys = spec.expected_keys or (spec.universe or 0) // 2
+    try:
+        return f"± {spec.planned_error(keys):.2g} keys (standard error) for {keys} on one device"
+    except NoEstimate as error:
+        return f"none can be given for {keys} keys: {error}"
+
+
+def key_promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
+    """What a key pays: state and output add up, and so do windows, devices and streams."""
+    guarantee = stream.spec.guarantee
+    each = epsilon_text(guarantee.epsilon_micro)
+    yield "unit", "one key: all that bears it in a window on this device, added or removed"
+    yield "epsilon", f"{each} per key per window per device: {_shares(stream)}"
+    if guarantee.intrusion == "silent":
+        yield "a silent snapshot", f"is covered: snapshot and release jointly cost {each}"
+    else:
+        yield "a silent snapshot", "is not covered when the device publishes again afterwards"
+    yield from all_costs(stream, streams)
+    yield "an announced intrusion", "freezes the sketch: no more keys until its window ends"
+
+
+def key_finding(stream: KeyStream) -> CheckResult:
+    """What a key pays, in one line of `check`."""
+    guarantee = stream.spec.guarantee
+    each = epsilon_text(guarantee.epsilon_micro)
+    devices = stream.devices_per_key or 1
+    whole = epsilon_text(day_micro(guarantee, stream.window_seconds, devices) or 0)
+    where = "on one device" if devices == 1 else f"at {devices} devices"
+    text = (
+        f"epsilon {each} per key per window per device ({_shares(stream)}), {whole} for a key all "
+        f"day long {where}"
+    )
+    return CheckResult(f"keys {stream.name}", "note", text)
+
+
+def _shares(stream: Stream) -> str:
+    guarantee = stream.spec.guarantee
+    state, output = epsilon_text(guarantee.state_micro), epsilon_text(guarantee.release_micro)
+    return f"state {state} + output {output}"
+
+
+def settings_table(config: Config) -> str:
+    """Every setting in force, with where it came from."""
+    return aligned([(s.path, s.value_text, s.origin) for s in describe(config)])
+
+
+def validation(config: AgentConfig, memory: MemoryProtection) -> str:
+    """One table a stream: what it reads, what it costs, what it promises on this device."""
+    device = config.agent.device
+    rules = config.agent.outbox
+    outbox = wear.outbox_text(config.streams, config.profile.outbox_bytes, rules)
+    parts = [f"device {device}, profile {config.profile.name}, fleet {config.fleet}"]
+    parts[0] += f"\n  outbox  {outbox}\n  memory  {memory}"
+    for stream in config.streams:
+        rows = [(f"  {name}", text) for name, text in _facts(stream, device, config)]
+        if not memory.protected:
+            rows.append(("  not covered", "memory that was written to swap: see memory above"))
+        parts.append(f"stream {stream.name}\n{aligned(rows)}")
+    return "\n\n".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text in columns, the last one ragged."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[str, str]]:
+    spec = stream.spec
+    schedule = schedule_for(device, stream.window_seconds)
+    daily = DAY_SECONDS / stream.window_seconds
+    yield "source", _source_text(stream.source)
+    yield from _subject(stream, config.profile)
+    yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
+    yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
+    expected, most = spec.release_nbytes, spec.max_release_nbytes
+    yield "release", f"about {expected} bytes, never more than {most}"
+    yield "network", f"about {rounded_size_text(daily * expected)} a day"
+    written = rounded_size_text(wear.written_daily(stream, config.agent.outbox))
+    yield "disk", f"about {written} written a day, in whole blocks of {wear.BLOCK_BYTES} bytes"
+    streams = config.streams
+    keyed = isinstance(stream, KeyStream)
+    yield from (key_promises if keyed else _promises)(stream, streams)
+    yield "daily cap", _cap_text(stream, streams)
+    yield "intrusion", spec.guarantee.intrusion
+    yield "delta", f"{spec.guarantee.delta:g}"
+    yield "fingerprint", spec.fingerprint.hex()
+
+
+def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
+    if isinstance(stream, KeyStream):
+        yield from key_sizes(stream)
+        return
+    # Not needed by an agent at work, and not loaded there.
+    from pansketch_fleet.config import sketch_summary as outlook
+
+    yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
+    sizes = ", ".join(f"{name} {text}" for name, text, _ in stream.plan.shown(profile))
+    yield "sketch", outlook.sizes_text(stream.spec) or f"{stream.spec.family}: {sizes}"
+    if outlook.is_planned(stream.plan):
+        yield "planned", f"for {profile.name}, {outlook.expected_text(stream)}"
+        yield "predicted error", outlook.errors_text(stream.plan.choices(profile)[0].errors)
+
+
+def _promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
+    guarantee = stream.spec.guarantee
+    epsilon = epsilon_text(guarantee.epsilon_micro)
+    span = guarantee.unit if isinstance(guarantee.unit, Span) else None
+    yield "unit", f"one {guarantee.unit}, added or removed"
+    per = "span, over all windows it touches" if span else "reading per stream"
+    yield "epsilon", f"{epsilon} per {per}"
+    if guarantee.intrusion == "silent":
+        yield "a silent snapshot", f"adds nothing: snapshot and releases jointly cost {epsilon}"
+    else:
+        yield "a silent snapshot", "is not covered when the device publishes again afterwards"
+    yield from all_costs(stream, streams)
+
+
+def _cap_text(stream: Stream, streams: Sequence[Stream]) -> str:
+    """A cap is of one stream on one device: what else takes its records is not counted in it."""
+    cap, others = stream.daily_cap_micro, sharing(stream, streams)
+    names = " and ".join(each.name for each in others)
+    if cap is None:
+        return "none"
+    windows = cap // stream.spec.guarantee.epsilon_micro
+    text = f"{epsilon_text(cap)}: at most {windows} windows a day of this stream on this device"
+    caps = [each.daily_cap_micro for each in others]
+    if None in caps:
+        text += f"; {names} of the same source: not counted in it, not capped"
+    elif caps:
+        together = cap + sum(each for each in caps if each is not None)
+        text += f" ({epsilon_text(together)} together with {names} of the same source)"
+    return f"{text}, then the stream stops"
+
+
+def _source_text(source: Source) -> str:
+    match source:
+        case ReplaySource(path, speed):
+            pace = "as fast as possible" if speed is None else f"at {speed:g} times its speed"
+            return f"replay of {path}, {pace}"
+        case SystemSource(interval_seconds):
+            return f"this system, every {duration_text(interval_seconds)}"
+        case ExecSource(command):
+            return f"JSON lines that {command[0]} prints"  # What follows may hold a secret.
+        case MqttSource(topic, broker):
+            return f"messages of {topic} at {broker.host}:{broker.port}"
+        case SensorSource(kind, sensors, interval_seconds):
+            places = ", ".join(sensors.values())
+            return f"{kind} {places}, every {duration_text(interval_seconds)}"
+        case _:
+            return "standard input, one JSON object a line"
+
+
+def _attribute_text(attribute: Attribute) -> str:
+    if attribute.categories is not None:
+        return f"{attribute.name} (one of {', '.join(attribute.categories)})"
+    unit = f" {attribute.unit}" if attribute.unit else ""
+    if attribute.constant is not None:
+        return f"{attribute.name} (always {attribute.constant:g}{unit})"
+    scale = ", log" if attribute.scale == "log" else ", cyclic" if attribute.cyclic else ""
+    steps = "" if attribute.step is None else f" in steps of {attribute.step:g}"
+    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{steps}{scale})"

@@ -1,0 +1,1 @@
+"""The append-only privacy ledger, and the state folder that holds it."""

@@ -1,0 +1,1 @@
+"""The durable queue of releases that are not acknowledged."""

@@ -1,0 +1,144 @@
+"""Releases that leave the outbox without being stored: dead-lettered ones are kept, dropped ones
+counted. Dead-lettered releases, a file each, can be requeued."""
+
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from pansketch import WireError, peek
+from pansketch_agent.host.durable_files import names_in, replace_file, sync_folder
+from pansketch_agent.outbox.records import Key
+
+LOG = logging.getLogger(__name__)
+
+BLOCK_BYTES = 4096  # A file costs whole blocks of its disk.
+MIN_ROOM_BYTES = 16 * BLOCK_BYTES
+_COUNT = re.compile(rb"[0-9]{1,15}\n?")  # Far more than there can be, and no more than JSON holds.
+
+
+def room_for_refused(capacity_bytes: int) -> int:
+    """How much the files in `refused` may take, in whole blocks, beside an outbox of this size."""
+    return max(capacity_bytes // 4, MIN_ROOM_BYTES)
+
+
+def keep_refused(folder: Path, name: str, payload: bytes, max_bytes: int) -> None:
+    """Keeps the bytes in `refused`, for people and for `outbox retry --refused`.
+
+    Beyond `max_bytes` the oldest are removed: each is counted and said. Raises OSError.
+    """
+    refused = folder / "refused"
+    refused.mkdir(exist_ok=True, mode=0o700)
+    replace_file(refused / name, payload)
+    files = sorted(path for path in refused.iterdir() if path.is_file())
+    taken = sum(_blocks(path) for path in files)
+    for old in files:
+        if taken <= max_bytes:
+            break
+        taken -= _blocks(old)
+        note_count(folder / "refused-dropped", refused_dropped_in(folder) + 1)
+        old.unlink()
+        LOG.error("%s is removed: refused releases take more than %d bytes", old, max_bytes)
+    sync_folder(refused)
+
+
+def _blocks(path: Path) -> int:
+    return -(-path.stat().st_size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def refused_in(folder: Path) -> list[Path]:
+    """The refused releases that an outbox keeps, oldest first."""
+    return sorted((folder / "refused").glob("*.release"))
+
+
+def set_aside_in(folder: Path) -> int:
+    """How many files of an outbox lie there for somebody to look at, and to remove then: refused
+    releases, damaged ones among them, and damaged segments. Raises OSError."""
+    segments = [name for name in names_in(folder) if name.endswith(".segment.bad")]
+    refused = [name for name in names_in(folder / "refused") if name != "damaged"]
+    return sum(map(len, (segments, refused, names_in(folder / "refused" / "damaged"))))
+
+
+def dropped_in(folder: Path) -> int:
+    """How many releases an outbox has ever dropped, as far as its disk knows: a damaged file knows
+    nothing."""
+    return _count_in(folder / "dropped")
+
+
+def refused_dropped_in(folder: Path) -> int:
+    """How many refused releases were ever removed for lack of room, as `dropped_in` knows it."""
+    return _count_in(folder / "refused-dropped")
+
+
+def _count_in(path: Path) -> int:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return 0
+    return int(content) if _COUNT.fullmatch(content) else 0
+
+
+class DropCounter:
+    """Counts the releases that an outbox drops, in memory and on its disk.
+
+    `count`: those of this outbox so far, also before a restart.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.count, self._noted = folder, dropped_in(folder), True
+
+    def add(self) -> None:
+        self.count += 1
+        self._noted = note_count(self._folder / "dropped", self.count)
+
+    def flush(self) -> None:
+        """Writes a count that a full disk has refused."""
+        if not self._noted:
+            self._noted = note_count(self._folder / "dropped", self.count)
+
+
+def note_count(path: Path, count: int) -> bool:
+    """Whether the disk has the count now. A full one cannot take it."""
+    with suppress(OSError):
+        replace_file(path, b"%d\n" % count)
+        return True
+    return False
+
+
+_NAME = re.compile(r"(\d{12,18})\.([a-z0-9-]{1,64})\.release")
+
+
+def adopt(folder: Path, append: Callable[[Key, bytes], None]) -> None:
+    """Appends every `SEQUENCE.STREAM.release` of the folder, in this order, and removes its file.
+
+    One that is no such release is moved to `damaged`. Raises OSError, and what `append` raises;
+    what is left then stays where it is.
+    """
+    found = (named(path.name) for path in sorted(folder.iterdir()))
+    for key in [key for key in found if key is not None]:
+        path = folder / key.filename
+        payload = path.read_bytes()
+        if _is_release(payload, key):
+            append(key, payload)
+            path.unlink()
+        else:
+            (folder / "damaged").mkdir(exist_ok=True, mode=0o700)
+            path.replace(folder / "damaged" / path.name)
+            LOG.warning("%s is damaged; moved to %s/damaged", path.name, folder)
+        sync_folder(folder)
+
+
+def named(filename: str) -> Key | None:
+    """The release that a file `SEQUENCE.STREAM.release` holds, None for another name."""
+    match = _NAME.fullmatch(filename)
+    return None if match is None else Key(int(match[1]), match[2])
+
+
+def _is_release(payload: bytes, key: Key) -> bool:
+    """Whether the bytes pass the wire's checksum and are the release that the file's name says."""
+    try:
+        windows = peek(payload).windows
+    except WireError:
+        return False
+    return [(window.sequence, window.stream) for window in windows] == [(key.sequence, key.stream)]

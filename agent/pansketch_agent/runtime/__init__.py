@@ -1,0 +1,1 @@
+"""The main loop, and one worker for each stream."""

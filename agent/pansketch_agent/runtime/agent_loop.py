@@ -1,0 +1,289 @@
+"""The main loop of the agent: sources in their threads, windows by the clock, then delivery."""
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from pansketch import Entropy
+from pansketch_agent.delivery.delivery import Delivery
+from pansketch_agent.host.clock import Clock
+from pansketch_agent.host.hardening import MemoryProtection
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.mqtt.connection import DeviceClient
+from pansketch_agent.mqtt.events import (
+    AckArrived,
+    Connected,
+    Disconnected,
+    Event,
+    MarkArrived,
+    PublishAcknowledged,
+    Subscribed,
+)
+from pansketch_agent.mqtt.problem_log import AclErrors, OutageLog
+from pansketch_agent.outbox.outbox import Outbox
+from pansketch_agent.runtime.control import Control, MemoryCheck, Signals
+from pansketch_agent.runtime.exit_status import ExitStatus, RunOptions
+from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_same_age
+from pansketch_agent.runtime.mark_check import CONNECT_SECONDS, MarkCheck
+from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, open_source
+from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_agent.status.health import HealthCollector, HealthSchedule, farewell, statuses
+from pansketch_fleet.backoff import system_chance
+from pansketch_fleet.protocol.messages import Ack, Status
+from pansketch_fleet.protocol.topics import is_mark
+from pansketch_fleet.settings.settings import AgentConfig
+from pansketch_fleet.systemd import Notifier
+
+LOG = logging.getLogger(__name__)
+
+JOIN_SECONDS = 10.0
+
+
+def run(
+    config: AgentConfig,
+    options: RunOptions,
+    clock: Clock,
+    entropy: Mapping[str, Entropy],
+    session: str,
+    signals: Signals,
+    notifier: Notifier,
+    memory: MemoryProtection,
+) -> int:
+    """Runs until the sources are done and acknowledged, or `signals.stop`: 0, or 1 on a failure.
+
+    `entropy`: secret randomness for each stream. `memory`: this process's own. Raises LedgerError,
+    OSError when the state folder cannot be used, TlsFilesError, ExposedMemoryError.
+    """
+    with Ledger(config.agent.state) as ledger:
+        outbox = Outbox(
+            config.agent.state / "outbox", config.profile.outbox_bytes, config.agent.outbox
+        )
+        check_same_age(ledger, outbox)
+        online, offline = statuses(config, session, {}, memory.protected)
+        link = DeviceClient(config.mqtt, config.fleet, config.agent.device, online, offline)
+        delivery = Delivery(outbox, link.send, system_chance, link.room, clock.now)
+        collector = HealthCollector(
+            config, session, clock, ledger, outbox, memory, delivery.deferred, link.name_conflicts
+        )
+        agent = _Agent(
+            config,
+            session,
+            clock,
+            signals,
+            notifier,
+            link,
+            delivery,
+            HealthSchedule(config.agent.device, collector, link.report),
+            LedgerReconciliation(config, ledger, outbox, clock, outbox.put_so_far),
+            memory,
+            options.drain_seconds,
+        )
+        try:
+            link.start()
+            agent.await_mark()
+            agent.start(ledger, entropy, options)
+            notifier.ready()
+            return agent.serve()
+        finally:
+            notifier.stopping()
+            # The ledger stays open until no thread can debit any more.
+            signals.stop.set()
+            agent.join()
+            try:
+                link.stop(agent.farewell())
+            finally:
+                notifier.connected(False)
+                # Releases in memory have to reach the disk even if the last status does not.
+                outbox.close()
+
+
+class _Agent:
+    """The main thread's part: ticks, events of the broker, deliveries and the status."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        session: str,
+        clock: Clock,
+        signals: Signals,
+        notifier: Notifier,
+        link: DeviceClient,
+        delivery: Delivery,
+        health: HealthSchedule,
+        high_water: LedgerReconciliation,
+        memory: MemoryProtection,
+        drain_seconds: float | None,
+    ) -> None:
+        self._config, self._session, self._clock, self._signals = config, session, clock, signals
+        self._notifier, self._link, self._delivery, self._health = notifier, link, delivery, health
+        self._outbox = delivery.outbox
+        self._workers: list[StreamWorker] = []
+        self._threads: list[threading.Thread] = []
+        self._mark_check = MarkCheck(high_water, self._workers)
+        self._control = Control(config.agent.state, signals, config.streams, delivery)
+        self._memory_check = MemoryCheck(
+            memory, config.agent.require_locked_memory, clock.monotonic()
+        )
+        self._exit_status = ExitStatus(delivery, drain_seconds)
+        self._problems: dict[str, str] = {}
+        self._broker = f"{config.mqtt.host}:{config.mqtt.port}"
+        self._outages, self._acl = OutageLog(self._broker), AclErrors(config.agent.device)
+        self._connected, self._unsubscribed = False, set(link.subscriptions)
+
+    def await_mark(self) -> None:
+        """Before the first debit, where one could be a second one: waits a little for the broker,
+        and for the collector's mark of this device."""
+        check = self._mark_check
+        if not check.awaited():
+            return
+        until, absent = self._clock.monotonic() + CONNECT_SECONDS, False
+        while not (absent or self._signals.stop.is_set()):
+            event = self._link.next_event(TICK_SECONDS)
+            while event is not None:
+                self._handle(event)
+                absent = isinstance(event, Disconnected)
+                event = self._link.next_event(0)
+            if check.done or check.step_before_debit(self._clock.monotonic(), until):
+                break
+        check.debit()
+
+    def start(self, ledger: Ledger, entropy: Mapping[str, Entropy], options: RunOptions) -> None:
+        """Opens every stream's window and starts its source."""
+        stop, stopped = self._signals.stop, self._mark_check.stopped
+        builder = StreamBuilder(
+            self._config.agent.device,
+            ledger,
+            self._outbox,
+            self._clock,
+            stop,
+            options.once,
+            options.drain_seconds,
+        )
+        for stream in self._config.streams:
+            worker = builder.assemble(stream, entropy[stream.name])
+            source = open_source(stream, self._clock, stop, options.root, system_chance, worker.say)
+            self._workers.append(worker)
+            if stream.name in stopped:
+                worker.stop(stopped[stream.name])
+                continue
+            arguments = (source, self._clock, stop)
+            self._threads.append(
+                threading.Thread(target=worker.run, args=arguments, name=stream.name, daemon=True)
+            )
+        self._control.retry_if_requested()
+        self._tick()
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(JOIN_SECONDS)
+
+    def serve(self) -> int:
+        """The main loop; returns the exit status. Each turn pings the watchdog."""
+        while not self._signals.stop.is_set():
+            self._notifier.alive(self._clock.monotonic(), self._state())
+            event = self._link.next_event(TICK_SECONDS)
+            while event is not None:
+                self._handle(event)
+                event = self._link.next_event(0)
+            self._tick()
+            self._control.answer_intrusion(self._workers)
+            self._control.answer_question()
+            if self._memory_check.step(self._clock.monotonic()):
+                self._publish_status()
+            self._report_problems()
+            now = self._clock.monotonic()
+            self._deliver(now)
+            if (code := self._exit_status.of(self._workers, now)) is not None:
+                return code
+        return 0
+
+    def farewell(self) -> Status:
+        """The last status, of a clean stop, after the health that stays known from then on."""
+        if self._connected:
+            self._health.connected(self._clock.monotonic())
+        return farewell(self._config, self._session, self._problems, self._memory_check.protected)
+
+    def _deliver(self, now: float) -> None:
+        self._outbox.persist_overdue(now)
+        if not self._connected:
+            return
+        self._health.step(now)
+        self._mark_check.step(now)
+        if not self._mark_check.done:
+            return
+        self._mark_check.sent = True
+        self._delivery.step(now)
+        if self._delivery.stalled(now):
+            self._set_disconnected()
+            LOG.warning("the broker at %s does not answer; reconnecting", self._broker)
+            self._link.reopen()
+
+    def _state(self) -> str:
+        """For `systemctl status`; depends on the schedule and the network only."""
+        broker = "connected" if self._connected else "not connected"
+        dropped = f", dropped ever: {self._outbox.dropped}" if self._outbox.dropped else ""
+        waiting = f"releases waiting: {len(self._outbox)}{dropped}"
+        return f"{broker} to the broker at {self._broker}, {waiting}"
+
+    def _tick(self) -> None:
+        for worker in self._workers:
+            worker.tick(self._clock)
+
+    def _report_problems(self) -> None:
+        """A stream that has stopped shows in the device's status."""
+        problems = {worker.name: worker.failure for worker in self._workers if worker.failure}
+        if problems != self._problems:
+            self._problems = problems
+            self._publish_status()
+
+    def _publish_status(self) -> None:
+        protected = self._memory_check.protected
+        self._link.change(*statuses(self._config, self._session, self._problems, protected))
+
+    def _set_disconnected(self) -> None:
+        self._connected = False
+        self._mark_check.disconnected()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Connected(version):
+                self._set_connected(version)
+            case Disconnected():
+                if self._connected:
+                    self._delivery.disconnected()
+                self._set_disconnected()
+                self._notifier.connected(False)
+                self._outages.say(event)
+            case Subscribed(topic, failure):
+                self._acl.answered("hear", topic, failure)
+                (self._unsubscribed.add if failure else self._unsubscribed.discard)(topic)
+                self._notifier.connected(not self._unsubscribed)
+                if failure and is_mark(topic):
+                    self._mark_check.denied()
+            case PublishAcknowledged(publication, failure):
+                self._acl.answered("write", publication.topic, failure)
+                self._delivery.publish_acknowledged(publication, failure)
+            case MarkArrived():
+                self._mark_check.arrived(event, self._clock.monotonic())
+            case AckArrived(payload):
+                self._acknowledge(payload)
+
+    def _set_connected(self, version: str) -> None:
+        now = self._clock.monotonic()
+        self._connected, self._unsubscribed = True, set(self._link.subscriptions)
+        self._mark_check.connected(now)
+        self._outages.over()
+        LOG.info("connected to the broker at %s (MQTT %s)", self._broker, version)
+        self._link.announce()
+        self._health.connected(now)
+        self._delivery.connected(now)
+
+    def _acknowledge(self, payload: bytes) -> None:
+        try:
+            ack = Ack.decode(payload)
+        except ValueError:
+            return  # The release is still in the outbox, and is retransmitted.
+        self._delivery.acknowledged(ack)

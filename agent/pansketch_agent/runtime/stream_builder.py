@@ -1,0 +1,150 @@
+"""Builds a worker from a configured stream: its windows, rate limiter, publisher and source."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pansketch import Entropy
+from pansketch_agent.host.clock import Clock, utc_text
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.outbox.outbox import Outbox
+from pansketch_agent.runtime.stream_worker import StreamWorker, WaitForRoom
+from pansketch_agent.sources import exec as child
+from pansketch_agent.sources import mqtt_topic, replay, stdin
+from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.readings import Readings, SourceError
+from pansketch_agent.sources.sensors import host_metrics
+from pansketch_agent.sources.sensors import registry as sensors
+from pansketch_agent.windows.rate_limiter import SpanLimiter
+from pansketch_agent.windows.release_writer import ReleaseWriter
+from pansketch_agent.windows.window import ClosedWindow, Schedule, Windows, schedule_for
+from pansketch_agent.windows.window_clock import far_behind
+from pansketch_fleet.settings.settings import (
+    ExecSource,
+    KeyStream,
+    MqttSource,
+    ReplaySource,
+    SensorSource,
+    Stream,
+    SystemSource,
+)
+from pansketch_fleet.settings.time_slots import comes, slots_of
+
+LOG = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class StreamBuilder:
+    """What all streams of a device share. `drain_seconds`: the longest wait for the collector, None
+    for ever.
+    """
+
+    device: str
+    ledger: Ledger
+    outbox: Outbox
+    clock: Clock
+    stop: threading.Event
+    once: bool
+    drain_seconds: float | None
+
+    def assemble(self, stream: Stream, rng: Entropy) -> StreamWorker:
+        """The stream, ready to run; nothing of it has begun."""
+        live = not isinstance(stream.source, ReplaySource)
+        patient = isinstance(stream.source, ReplaySource) and stream.source.speed is None
+        schedule = schedule_for(self.device, stream.window_seconds)
+        until = self.ledger.spent(stream.name).until
+        if live and isinstance(stream, KeyStream) and stream.plan.privacy.intrusion == "announced":
+            until = max(until, self._end_of_window(stream.name, schedule))
+        windows = Windows(stream.spec, schedule, rng, until, live)
+        publisher = ReleaseWriter(
+            self.device, stream.name, rng, self.ledger, self.outbox, stream.daily_cap_micro
+        )
+
+        def publish(closed: ClosedWindow, synchronised: bool | None) -> None:
+            publisher.publish(closed, stream.spec.guarantee.epsilon_micro, synchronised)
+
+        now, spent = self.clock.now(), self.ledger.spent(stream.name).until
+        if live and now < spent and not far_behind(now, spent, stream.window_seconds):
+            LOG.warning(
+                "%s: released already up to %s; waiting until then", stream.name, utc_text(until)
+            )
+        room = self._wait_for_room(stream.spec.max_release_nbytes) if patient else None
+        limiter = self._limiter(stream, live)
+        return StreamWorker(stream.name, schedule, windows, publish, live, self.once, limiter, room)
+
+    def _end_of_window(self, name: str, schedule: Schedule) -> int:
+        """When the window of now is over; it is left out.
+
+        An agent before this one may have had it, and been looked into: a key that came then and
+        comes again would pay twice. In silent mode the output's share of epsilon pays for that.
+        """
+        end = schedule.span(schedule.index(self.clock.now())).end
+        LOG.info("%s: begins with the next window, at %s", name, utc_text(end))
+        return end
+
+    def _limiter(self, stream: Stream, live: bool) -> SpanLimiter | None:
+        """None for a source that is polled: it asks once a slot."""
+        slots = slots_of(stream)
+        if slots is None or comes(stream.source) == "poll":
+            return None
+        return SpanLimiter(slots, self.clock.monotonic() if live else None)
+
+    def _wait_for_room(self, size_bytes: int) -> WaitForRoom:
+        """A replay at full speed waits while the outbox is full; False when the agent stops.
+
+        Raises SourceError when that takes longer than the agent may wait.
+        """
+
+        def wait() -> bool:
+            since = self.clock.monotonic()
+            if not self.outbox.has_room(size_bytes):
+                LOG.info("the outbox is full: the replay waits until the collector has caught up")
+            while not self.outbox.has_room(size_bytes):
+                if self.clock.wait(self.stop, TICK_SECONDS):
+                    return False
+                limit = self.drain_seconds
+                if limit is not None and self.clock.monotonic() - since > limit:
+                    raise SourceError("the outbox is full; check the collector")
+            return not self.stop.is_set()
+
+        return wait
+
+
+STDIN = 0
+
+
+def open_source(
+    stream: Stream,
+    clock: Clock,
+    stop: threading.Event,
+    root: Path,
+    chance: Callable[[], float],
+    say: Callable[[str], None],
+) -> Iterator[Readings]:
+    """The stream's readings, from now on.
+
+    `root`: the folder with proc/ and sys/. `chance`: uniform in [0, 1), for jitter.
+    `say`: takes a line about the source itself, for the log.
+    """
+    source = stream.source
+    if isinstance(source, SystemSource):
+        slots = slots_of(stream)
+        return host_metrics.readings(
+            stream.names, source.interval_seconds, clock, stop, root, slots
+        )
+    if isinstance(source, SensorSource):
+        return sensors.readings(source, stream.names, clock, stop, root, slots_of(stream))
+    form = form_of(stream)
+    if isinstance(source, ExecSource):
+        return child.lines(source.command, form, clock, stop, chance, say)
+    if isinstance(source, MqttSource):
+        return mqtt_topic.messages(stream.name, source, form, clock, stop, chance)
+    if isinstance(source, ReplaySource):
+        if source.speed is None:
+            return replay.blocks(source.path, form)
+        return replay.paced(source.path, form, source.speed, clock, stop)
+    return stdin.lines(STDIN, form, clock, stop)

@@ -1,0 +1,1 @@
+"""Sensors that are polled."""

@@ -1,0 +1,1 @@
+"""Birth message, last will and health messages."""

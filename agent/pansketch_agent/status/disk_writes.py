@@ -1,0 +1,74 @@
+"""What releases cost the device's card, and how long the outbox lasts: told by `validate`."""
+
+from collections.abc import Sequence
+
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.outbox.backlog import capacity_for_releases
+from pansketch_agent.outbox.records import cost
+from pansketch_fleet.settings.profiles import OutboxRules
+from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.units import size_text
+
+BLOCK_BYTES = 4096  # The least that a file system writes.
+DAY_SECONDS = 86400
+
+
+def written_each(stream: Stream, rules: OutboxRules) -> int:
+    """Bytes a window, in whole blocks: the ledger's line, the release, and the note that it is
+    acknowledged. What the file system writes for itself is not in it.
+    """
+    blocks = 1
+    if rules.persist == "always":
+        # A release seldom begins with a block: one more than it fills, and one for the note.
+        blocks += 2 - (-cost(stream.spec.release_nbytes) // BLOCK_BYTES)
+    return blocks * BLOCK_BYTES
+
+
+def written_daily(stream: Stream, rules: OutboxRules) -> float:
+    """Bytes a day: see `written_each`."""
+    return written_each(stream, rules) * DAY_SECONDS / stream.window_seconds
+
+
+class DiskWrites:
+    """What an agent has written on the UTC day of now, or since its start on that day.
+
+    From how many windows were debited and the size that a release is expected to have: the
+    releases themselves are not looked at.
+    """
+
+    def __init__(
+        self, streams: Sequence[Stream], rules: OutboxRules, ledger: Ledger, now: float
+    ) -> None:
+        self._each = {stream.name: written_each(stream, rules) for stream in streams}
+        self._ledger = ledger
+        self._begin(now)
+
+    def written_today(self, now: float) -> int:
+        """About so many bytes. `now` in unix seconds; a clock that is set begins another day."""
+        if int(now // DAY_SECONDS) != self._day:
+            self._begin(now)
+        since = self._since
+        return sum(
+            (released - since[name]) * self._each[name]
+            for name, released in self._released().items()
+        )
+
+    def _begin(self, now: float) -> None:
+        self._day, self._since = int(now // DAY_SECONDS), self._released()
+
+    def _released(self) -> dict[str, int]:
+        return {name: self._ledger.spent(name).releases for name in self._each}
+
+
+def outbox_text(streams: Sequence[Stream], outbox_bytes: int, rules: OutboxRules) -> str:
+    """How long the collector may be away, what happens then, and what is written when."""
+    daily = sum(DAY_SECONDS / s.window_seconds * cost(s.spec.release_nbytes) for s in streams)
+    days = capacity_for_releases(outbox_bytes) / daily
+    lasts = f"{days:.0f} days" if days >= 2 else f"{24 * days:.1f} hours"
+    then = {"reject_new": "new releases are dropped", "drop_oldest": "the oldest are dropped"}
+    when = {
+        "always": "written before it is sent",
+        "when_unacknowledged": "written after seconds without an ack; a crash before loses it",
+    }
+    full = f"about {lasts} without the collector, then {then[rules.policy]}"
+    return f"{size_text(outbox_bytes)}, {full}; a release is {when[rules.persist]}"

@@ -1,0 +1,170 @@
+"""Status and health messages of a device.
+
+The status is retained: the streams, their guarantees on this device, and which have stopped. The
+health is published on each connection, then every minute, and at a clean stop.
+
+Every figure follows from the schedule, the network, the disk or the clock. None follows from a
+reading, and neither does the moment at which it is said.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+
+from pansketch import WireError, __version__, peek
+from pansketch_agent.host.clock import Clock
+from pansketch_agent.host.hardening import MemoryProtection
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.outbox.dead_letters import refused_dropped_in, set_aside_in
+from pansketch_agent.outbox.outbox import Key, Outbox
+from pansketch_agent.status.disk_writes import DiskWrites
+from pansketch_fleet.errors import one_line
+from pansketch_fleet.protocol.messages import Health, Status, StreamBirth
+from pansketch_fleet.protocol.strict_json import MAX_LINE
+from pansketch_fleet.settings.settings import AgentConfig, ReplaySource
+
+LOG = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 60
+
+
+class HealthCollector:
+    """Takes a running agent's figures. `clock` also says how long it runs: since this was made.
+
+    `deferred`: how many releases the collector does not take yet, by the class of its reason.
+    `name_conflicts`: how often another client with the device's name took its place.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        session: str,
+        clock: Clock,
+        ledger: Ledger,
+        outbox: Outbox,
+        memory: MemoryProtection,
+        deferred: Callable[[], dict[str, int]] = dict,
+        name_conflicts: Callable[[], int] = int,
+    ) -> None:
+        self._memory, self._deferred = memory, deferred
+        self._name_conflicts = name_conflicts
+        self._session, self._clock, self._outbox = session, clock, outbox
+        self._wear = DiskWrites(config.streams, config.agent.outbox, ledger, clock.now())
+        # Their windows bear the times of their files.
+        self._replayed = {s.name for s in config.streams if isinstance(s.source, ReplaySource)}
+        self._begun = clock.monotonic()
+        self._ends: dict[Key, int] = {}  # of the windows of each stream's oldest release
+
+    def snapshot(self) -> Health:
+        """The figures of this moment. Raises OSError when the outbox's folder cannot be read."""
+        now, counts = self._clock.now(), self._outbox.counts()
+        return Health(
+            session=self._session,
+            version=__version__,
+            uptime_seconds=int(self._clock.monotonic() - self._begun),
+            clock_synchronised=self._clock.synchronised(),
+            waiting=sum(counts.values()),
+            oldest_waiting_seconds=self._oldest_waiting(now, counts.keys() - self._replayed),
+            dropped=self._outbox.dropped,
+            set_aside=set_aside_in(self._outbox.folder),
+            written_today_bytes=self._wear.written_today(now),
+            deferred=self._deferred(),
+            refused_dropped=refused_dropped_in(self._outbox.folder),
+            memory_protected=self._memory.protected,
+            name_conflicts=self._name_conflicts(),
+        )
+
+    def _oldest_waiting(self, now: float, streams: set[str]) -> int | None:
+        oldest = [key for stream in streams for key in self._outbox.oldest(stream, 1, ())]
+        known, self._ends = self._ends, {}
+        for key in oldest:
+            end = known.get(key) or self._end(key)
+            if end is not None:
+                self._ends[key] = end
+        age = int(now - min(self._ends.values(), default=now))
+        return age if self._ends and age >= 0 else None
+
+    def _end(self, key: Key) -> int | None:
+        """The end of a release's window; None when it is gone by now, or of a later version."""
+        payload = self._outbox.read(key)
+        with suppress(WireError):
+            return None if payload is None else peek(payload).windows[0].end
+        return None
+
+
+class HealthSchedule:
+    """When the health is said. `say` publishes it. A health
+    that cannot be taken is left out, and the reason is said once until one can be.
+
+    Times are monotonic seconds. The second of the minute follows from the device's name, so that a
+    fleet that gets its power back together does not speak together.
+    """
+
+    def __init__(
+        self, device: str, collector: HealthCollector, say: Callable[[Health], None]
+    ) -> None:
+        name = blake2b(device.encode(), digest_size=8, person=b"pansketch-health").digest()
+        self._offset = int.from_bytes(name, "big") % INTERVAL_SECONDS
+        self._collector, self._say = collector, say
+        self._minute: int | None = None
+        self._unknown = False
+
+    def connected(self, now: float) -> None:
+        """There is a connection, new or about to end: the health is said at once."""
+        self._minute = self._minute_of(now)
+        try:
+            health = self._collector.snapshot()
+        except OSError as error:
+            self._leave_out(error)
+            return
+        self._unknown = False
+        self._say(health)
+
+    def step(self, now: float) -> None:
+        """Says it when its second has come. Call it only while the broker is there."""
+        if self._minute_of(now) != self._minute:
+            self.connected(now)
+
+    def _leave_out(self, error: OSError) -> None:
+        """A figure that is made up would be worse than none."""
+        if not self._unknown:
+            why = error.strerror
+            LOG.error("the health is left out while the outbox cannot be read (%s)", why)
+        self._unknown = True
+
+    def _minute_of(self, now: float) -> int:
+        return int((now - self._offset) // INTERVAL_SECONDS)
+
+
+EXCEPT = "; except for memory written to swap"
+
+
+def statuses(
+    config: AgentConfig, session: str, problems: Mapping[str, str], protected: bool | None
+) -> tuple[Status, Status]:
+    """The online status, and the offline one that is the will; `problems`: why a stream has
+    stopped, by its name; `protected`: whether no swap can hold this agent's memory."""
+    streams = _births(config, problems, protected)
+    return Status("online", session, streams), Status("offline", session, streams)
+
+
+def farewell(
+    config: AgentConfig, session: str, problems: Mapping[str, str], protected: bool | None
+) -> Status:
+    """What a device says last when it stops by itself, or is told to."""
+    return Status("stopped", session, _births(config, problems, protected))
+
+
+def _births(
+    config: AgentConfig, problems: Mapping[str, str], protected: bool | None
+) -> dict[str, StreamBirth]:
+    return {
+        stream.name: StreamBirth(
+            stream.spec.fingerprint.hex(),
+            f"{stream.spec.guarantee}{'' if protected else EXCEPT}",
+            stream.window_seconds,
+            one_line(problems.get(stream.name, ""))[:MAX_LINE],
+        )
+        for stream in config.streams
+    }

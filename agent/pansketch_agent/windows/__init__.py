@@ -1,0 +1,1 @@
+"""Windows: schedule, clock, rate limit, and the release at their end."""

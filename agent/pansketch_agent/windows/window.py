@@ -1,0 +1,176 @@
+"""Windows: public slices of time, one sketch in each, every one released, also the empty ones.
+
+The schedule comes from the device's name and the configuration, never from a reading. Time comes
+in as an argument: of a live stream the clock's, of a replay each row's own. All devices of a fleet
+give a window the same number, from which a sketch of keys has its public hash key.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import Entropy, Sketch, Spec
+from pansketch_agent.sources.readings import FloatArray, Rows, drop, to_absorb
+from pansketch_fleet.settings.device_spec import schedule_offset, window_index
+
+MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
+
+
+class GapError(Exception):
+    """A replay jumps over more than MAX_EMPTY windows; `start` is the last one before."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        super().__init__(f"more than {MAX_EMPTY} windows without a row")
+
+
+@dataclass(frozen=True)
+class WindowBounds:
+    """The window [start, end) in unix seconds."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Numbered windows of `window_seconds` that begin `offset` seconds after its multiples."""
+
+    window_seconds: int
+    offset: int
+
+    def index(self, at: float) -> int:
+        """The window that holds a moment, in unix seconds."""
+        return int((at // 1 - self.offset) // self.window_seconds)
+
+    def first_from(self, at: int) -> int:
+        """The first window that begins at `at` or later."""
+        return -((self.offset - at) // self.window_seconds)
+
+    def span(self, index: int) -> WindowBounds:
+        start = self.offset + index * self.window_seconds
+        return WindowBounds(start, start + self.window_seconds)
+
+    def split(self, at: FloatArray, rows: Rows) -> Iterator[tuple[int, Rows]]:
+        """Cuts rows with their times float64[n] at the bounds of windows: (index, rows) in order.
+
+        A row of an earlier window than a row before it comes too late and is left out.
+        """
+        index = (np.floor(at).astype(np.int64) - self.offset) // self.window_seconds
+        newest = np.maximum.accumulate(index)
+        for begin, end in _runs(newest):
+            late = index[begin:end] != newest[begin:end]
+            part = rows[begin:end]
+            if late.any():
+                drop(part, late)
+            yield int(newest[begin]), part
+
+
+def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Begin and end of every stretch of equal numbers."""
+    if not len(numbers):
+        return []
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    return list(pairwise(cuts))
+
+
+def schedule_for(device: str, window_seconds: int) -> Schedule:
+    """The device's schedule, which the collector knows too."""
+    return Schedule(window_seconds, schedule_offset(device, window_seconds))
+
+
+@dataclass(frozen=True)
+class ClosedWindow:
+    """A window that is over, with its sketch, still secret."""
+
+    span: WindowBounds
+    sketch: Sketch
+
+
+class Windows:
+    """The windows of one stream, one open at a time.
+
+    `released_until`: end of the last window that was ever debited; windows before it are closed for
+    good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
+    are left out; without it, it raises GapError.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        schedule: Schedule,
+        rng: Entropy,
+        released_until: int = 0,
+        live: bool = True,
+    ) -> None:
+        self._spec, self._schedule, self._rng, self._live = spec, schedule, rng, live
+        # A clock that wakes in 1970 has no window that began before.
+        self._floor = schedule.first_from(released_until) if released_until or live else None
+        self._next: int | None = None
+        self._sketch: Sketch | None = None
+
+    @property
+    def begun(self) -> int | None:
+        """Start of the window that is open, or of the first that may be; None: any may."""
+        number = self._floor if self._next is None else self._next
+        return None if number is None else self._schedule.span(number).start
+
+    def reach(self, index: int) -> Iterator[ClosedWindow]:
+        """Time has come to the window `index`: yields each window before it, then opens it.
+
+        Must be exhausted. Going back in time closes and opens nothing.
+        """
+        if self._next is None:
+            self._next = index if self._floor is None else max(index, self._floor)
+        if index - self._next > MAX_EMPTY:
+            if not self._live:
+                raise GapError(self._schedule.span(self._next).start)
+            if self._sketch is not None:
+                yield self._close()
+            self._next = index
+        while self._next < index:
+            yield self._close()
+        if self._sketch is None and self._next == index:
+            self._sketch = self._start(index)
+
+    def skip_until(self, until: int) -> None:
+        """No window that begins before `until` is closed any more; one that is open is dropped."""
+        first = self._schedule.first_from(until)
+        if self._next is None:
+            self._floor = first if self._floor is None else max(first, self._floor)
+        elif self._next < first:
+            self._next, self._sketch = first, None
+
+    def absorb(self, index: int | None, rows: Rows) -> None:
+        """Adds rows to the window `index`, None: to the open one. A window that is over takes no
+        more, and before the first one rows are left out.
+        """
+        if self._sketch is not None and index in (None, self._next):
+            self._sketch.update_many(to_absorb(rows))
+
+    def rerandomise(self, waiting: ClosedWindow | None = None) -> None:
+        """An announced intrusion: the open sketch, and one that waits for its release, draw fresh
+        noise; those of keys take no more in instead."""
+        for sketch in (self._sketch, waiting.sketch if waiting else None):
+            if sketch is not None:
+                sketch.rerandomise(self._rng)
+
+    def finish(self) -> Iterator[ClosedWindow]:
+        """No more time will come: yields the open window, if one is."""
+        if self._sketch is not None:
+            yield self._close()
+
+    def _close(self) -> ClosedWindow:
+        assert self._next is not None
+        sketch = self._sketch or self._start(self._next)
+        self._sketch = None
+        self._next += 1
+        return ClosedWindow(self._schedule.span(self._next - 1), sketch)
+
+    def _start(self, index: int) -> Sketch:
+        start = self._schedule.span(index).start
+        spec = self._spec.for_window(window_index(start, self._schedule.window_seconds))
+        return spec.start(self._rng)

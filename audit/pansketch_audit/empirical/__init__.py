@@ -1,0 +1,1 @@
+"""Statistical lower bounds of a loss, and attacks."""

@@ -1,0 +1,136 @@
+"""A mechanism as an intruder meets it: what its memory shows at one moment, and what it publishes.
+
+The production mechanism calls the production classes. A planted bug replaces one of its two steps.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from pansketch import Entropy, Sketch, Spec, WindowId, encode
+from pansketch.privacy import MICRO
+from pansketch_audit.mechanisms.subjects import Stream, Subject
+
+WINDOW = WindowId("device", "stream", 1, 0, 60)
+
+# Who sees what: `joint`, an unnoticed snapshot and the release; `terminal`, the snapshot alone,
+# of a device that publishes no more; `published`, the release alone; `known`, a snapshot that the
+# device answers with fresh noise, or by taking no more keys, and the release; `release`, what the
+# release's own noise leaves to be told of two memories that one key sets apart.
+View = Literal["joint", "terminal", "published", "known", "release"]
+VIEWS: dict[str, tuple[View, ...]] = {
+    "silent": ("joint",),
+    "announced": ("terminal", "published", "known"),
+}
+# A key may come before and after the snapshot: the claim is a sum, and each summand is looked at.
+KEY_VIEWS: dict[str, tuple[View, ...]] = VIEWS | {
+    "silent": ("terminal", "release", "joint", "known")
+}
+
+PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(None))
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """How a window begins, and how it is published as bytes. `readings`: how many there were."""
+
+    start: Callable[[Spec, Entropy], Sketch]
+    publish: Callable[[Any, Entropy, int], bytes]
+
+
+def start(spec: Spec, rng: Entropy) -> Sketch:
+    return spec.start(rng)
+
+
+def publish(sketch: Sketch, rng: Entropy, readings: int) -> bytes:
+    return encode(sketch.release(rng, WINDOW))
+
+
+PRODUCTION = Mechanism(start, publish)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one run shows: memory, or nothing; bytes on the wire, or nothing."""
+
+    memory: bytes
+    wire: bytes
+
+
+def observe(
+    mechanism: Mechanism,
+    subject: Subject,
+    stream: Stream,
+    snapshot_at: int,
+    view: View,
+    rng: Entropy,
+    at_snapshot: Callable[[], None] = lambda: None,
+) -> Observation:
+    """One run of a mechanism over a stream. `at_snapshot` is called when the snapshot is taken."""
+    sketch = mechanism.start(subject.spec, rng)
+    memory = b""
+    for arrived in range(len(stream) + 1):
+        if arrived == snapshot_at and view != "published":
+            memory = memory_of(sketch, rng)
+            at_snapshot()
+            if view == "terminal":
+                return Observation(memory, b"")
+            if view == "known":
+                sketch.rerandomise(rng)
+        if arrived < len(stream):
+            sketch.update_many(subject.reading(stream[arrived]))
+    return Observation(memory, mechanism.publish(sketch, rng, len(stream)))
+
+
+def views_of(subject: Subject) -> tuple[View, ...]:
+    """What the subject's intrusion mode must withstand."""
+    return (KEY_VIEWS if subject.unit == "key" else VIEWS)[subject.intrusion]
+
+
+def claim(subject: Subject, view: View) -> Fraction:
+    """The loss that the subject's guarantee allows in a view."""
+    promised = subject.spec.guarantee
+    parts = {"terminal": promised.state_micro, "release": promised.release_micro}
+    return Fraction(parts.get(view, promised.epsilon_micro), MICRO)
+
+
+def memory_of(sketch: Sketch, rng: object = None) -> bytes:
+    """All values that an object holds, at any depth: arrays (of one that is all zero its shape),
+    numbers, texts. Not the public spec, and not the source of randomness."""
+    return b"|".join(_held(sketch, {id(rng), id(getattr(sketch, "_spec", None))}))
+
+
+def _held(thing: Any, seen: set[int]) -> Iterator[bytes]:
+    if isinstance(thing, PLAIN):
+        yield repr(thing).encode()
+        return
+    if id(thing) in seen or isinstance(thing, type):
+        return
+    seen.add(id(thing))
+    if isinstance(thing, np.ndarray):
+        yield thing.tobytes() if thing.any() else repr(thing.shape).encode()
+    elif isinstance(thing, list | tuple | set | frozenset):
+        for each in thing:
+            yield from _held(each, seen)
+    elif isinstance(thing, dict):
+        for name, value in thing.items():
+            yield from _held(name, seen)
+            yield from _held(value, seen)
+    else:
+        for name in _attributes(thing):
+            yield from _held(getattr(thing, name, None), seen)
+
+
+def _attributes(thing: Any) -> Iterator[str]:
+    yield from getattr(thing, "__dict__", ())
+    kind: Any = type(thing)
+    yield from _slots(kind)
+
+
+@lru_cache(maxsize=512)
+def _slots(kind: Any) -> tuple[str, ...]:
+    return tuple(name for each in kind.__mro__ for name in getattr(each, "__slots__", ()))

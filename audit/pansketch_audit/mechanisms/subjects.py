@@ -1,0 +1,202 @@
+"""What is audited. A sketch joins every part of the audit by an entry in `subjects()`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import (
+    Attribute,
+    CellsSpec,
+    DistinctSpec,
+    Domain,
+    HierarchySpec,
+    MomentsSpec,
+    Privacy,
+    Span,
+    Spec,
+    View,
+    ViewsSpec,
+)
+from pansketch.privacy import Intrusion, Unit
+from pansketch_audit.mechanisms.zero_noise import NoNoise
+
+Stream = tuple[int, ...]
+MANY_KEYS = 64  # Of an open universe: enough for two to meet in one of eight slots.
+SAMPLED = ("sample counted", "hashed, bitmap")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A spec over a universe small enough to enumerate.
+
+    `universe`: every reading there is, float64[n, d], or every key, int64[n]. Streams are tuples of
+    indices into it. `counts`: what an intruder computes from a sketch's memory: counters in the
+    layout of a release, or a bit for each slot. `sampled`: whether the statistical part runs it;
+    one that differs from another in its universe alone is left out there.
+    """
+
+    name: str
+    spec: Spec
+    universe: npt.NDArray[np.float64] | npt.NDArray[np.int64]
+    counts: Callable[[Any], npt.NDArray[np.int64]]
+    sampled: bool = True
+
+    @property
+    def epsilon_micro(self) -> int:
+        return self.spec.guarantee.epsilon_micro
+
+    @property
+    def intrusion(self) -> Intrusion:
+        return self.spec.guarantee.intrusion
+
+    @property
+    def unit(self) -> Unit:
+        return self.spec.guarantee.unit
+
+    @property
+    def removes(self) -> bool:
+        """Whether a key can be taken out again."""
+        return bool(getattr(self.spec, "turnstile", False))
+
+    @property
+    def draws(self) -> int:
+        """How many draws a state begins with."""
+        return len(self.counts(self.spec.start(NoNoise())))
+
+    def reading(self, index: int) -> npt.NDArray[Any]:
+        return self.universe[index : index + 1]
+
+
+def subjects() -> list[Subject]:
+    """All sketches of the product, in every mode."""
+    return [*_hierarchies(), *_cells(), *_moments(), *_views(), *_key_counters()]
+
+
+def _hierarchies() -> list[Subject]:
+    half_line = Domain([Attribute("x", low=0, high=1)])
+    universe = np.array([[0.25], [0.75]])
+    found = []
+    for intrusion in ("silent", "announced"):
+        privacy = Privacy(epsilon=1.0, intrusion=intrusion)
+        shapes = {
+            "exact levels": {"k": 2, "width": 2, "rows": 1},
+            "sketched level": {"k": 1, "width": 2, "rows": 1},
+            "two rows": {"k": 1, "width": 2, "rows": 2},
+        }
+        for shape, sizes in shapes.items():
+            spec = HierarchySpec(half_line, privacy, depth=1, fanout=2, **sizes)
+            found.append(Subject(f"hierarchy, {shape}", spec, universe, hierarchy_counts))
+    span = Privacy(epsilon=1.0, unit=Span(60, 2))
+    spec = HierarchySpec(half_line, span, depth=1, fanout=2, k=2, width=2, rows=1)
+    return [*found, Subject("hierarchy, exact levels", spec, universe, hierarchy_counts, False)]
+
+
+def hierarchy_counts(sketch: Any) -> npt.NDArray[np.int64]:
+    """The noisy counts of a hierarchy in memory: each exact level's differences added up again."""
+    held = sketch._counters.astype(np.int64)
+    exact = sketch._spec.exact_levels
+    for parent, child in reversed([*pairwise(exact)]):
+        children = held[child.offset : child.offset + child.size]
+        held[parent.offset : parent.offset + parent.size] += children.reshape(parent.size, -1).sum(
+            1
+        )
+    return np.asarray(held)
+
+
+def _cells() -> list[Subject]:
+    half_line = Domain([Attribute("x", low=0, high=1)])
+    universe = np.array([[0.25], [0.75]])
+    return [
+        Subject("density sketch", spec, universe, lambda sketch: sketch._counters.copy())
+        for intrusion in get_args(Intrusion)
+        for spec in [
+            CellsSpec(half_line, Privacy(1.0, "reading", intrusion), depth=1, width=2, rows=1)
+        ]
+    ]
+
+
+def _moments() -> list[Subject]:
+    """Fourier features differ by too many steps to be enumerated; histograms share their code."""
+    half_line = Domain([Attribute("x", low=0, high=1)])
+    universe = np.array([[0.25], [0.75]])
+    return [
+        Subject("moments, histogram", spec, universe, lambda sketch: sketch._counters.copy())
+        for intrusion in get_args(Intrusion)
+        for spec in [MomentsSpec(half_line, Privacy(1.0, "reading", intrusion), "hist", bins=2)]
+    ]
+
+
+def _views() -> list[Subject]:
+    """Two views of one attribute: a reading pays for both of them together."""
+    half_line = Domain([Attribute("x", low=0, high=1)])
+    universe = np.array([[0.25], [0.75]])
+    views = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
+    return [
+        Subject("two views", spec, universe, lambda sketch: sketch._counters.copy())
+        for intrusion in get_args(Intrusion)
+        for spec in [ViewsSpec(half_line, Privacy(1.0, "reading", intrusion), views)]
+    ]
+
+
+def _key_counters() -> list[Subject]:
+    """Universes of a few keys, and a few keys of larger ones: see `_telling`."""
+    shapes: dict[str, dict[str, Any]] = {
+        "counted": {"universe": 3},
+        "four counted": {"universe": 4},
+        "bitmap": {"universe": 3, "release": "bitmap"},
+        "sample counted": {"universe": 64, "memory": 1},
+        "hashed, counted": {"expected_keys": 2},
+        "hashed, bitmap": {"expected_keys": 2, "release": "bitmap"},
+        "hashed, sample counted": {"expected_keys": 12, "memory": 1},
+        "removable": {"universe": 3, "turnstile": True},
+        "optbern": {"universe": 2, "variant": "optbern"},
+        "dwork": {"universe": 2, "variant": "dwork", "release": "bitmap"},
+    }
+    return [
+        key_subject(f"distinct, {name}", intrusion, name in SAMPLED, **sizes)
+        for intrusion in get_args(Intrusion)
+        for name, sizes in shapes.items()
+    ]
+
+
+def key_subject(
+    name: str, intrusion: Intrusion = "silent", sampled: bool = False, **sizes: Any
+) -> Subject:
+    """A counter of distinct keys with epsilon 1: in silent mode a half for the state and a half for
+    the release."""
+    share = Fraction(1, 2) if intrusion == "silent" else None
+    privacy = Privacy(epsilon=1.0, unit="key", intrusion=intrusion)
+    spec = DistinctSpec(privacy=privacy, output_share=share, **sizes)
+    universe = np.arange(spec.universe or MANY_KEYS)
+    if len(universe) > spec.tracked:
+        universe = _telling(spec, universe)
+    return Subject(name, spec, universe, key_bits, sampled)
+
+
+def key_bits(sketch: Any) -> npt.NDArray[np.int64]:
+    """The bit of every slot of a counter of distinct keys."""
+    return np.unpackbits(sketch._bits, count=sketch._spec.tracked).astype(np.int64)
+
+
+def slot_of(spec: Spec, key: int) -> int | None:
+    """Where a key's bit is in memory; None if it is not tracked."""
+    sketch = spec.start(NoNoise())
+    sketch.update_many(np.array([key]))
+    set_bits = np.flatnonzero(key_bits(sketch))
+    return int(set_bits[0]) if len(set_bits) else None
+
+
+def _telling(spec: Spec, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of many keys the few that can differ: two of one slot, if any share one, a key of another
+    slot, and one that is not tracked."""
+    by_slot: dict[int | None, list[int]] = {}
+    for key in keys.tolist():
+        by_slot.setdefault(slot_of(spec, key), []).append(key)
+    untracked = by_slot.pop(None, [])
+    fullest, other, *_ = sorted(by_slot.values(), key=len, reverse=True)
+    return np.array([*fullest[:2], other[0], *untracked[:1]])

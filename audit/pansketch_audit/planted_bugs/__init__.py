@@ -1,0 +1,1 @@
+"""Faulty mechanisms that an audit must find."""

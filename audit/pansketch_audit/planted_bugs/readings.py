@@ -1,0 +1,100 @@
+"""Bugs planted on purpose, each of a kind that has shipped somewhere. The audit must catch them
+all.
+
+They exist here and in tests only: no configuration reaches them. An audit that cannot fail is not
+evidence.
+"""
+
+from functools import partial
+from typing import Any
+
+from pansketch import Entropy, Sketch, Spec, WindowId, encode
+from pansketch_audit.empirical import attacks
+from pansketch_audit.exact.readings import largest_loss
+from pansketch_audit.mechanisms.mechanism import WINDOW, Mechanism, claim, publish, start, views_of
+from pansketch_audit.mechanisms.subjects import Subject, subjects
+from pansketch_audit.mechanisms.zero_noise import NoNoise
+from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
+from pansketch_audit.planted_bugs.keys import key_bugs
+
+
+def _start_halved(spec: Spec, rng: Entropy) -> Sketch:
+    return spec.start(halved(rng))
+
+
+def _publish_halved(sketch: Any, rng: Entropy, readings: int) -> bytes:
+    return encode(sketch.release(halved(rng), WINDOW))
+
+
+def _start_bare(spec: Spec, rng: Entropy) -> Sketch:
+    return spec.start(NoNoise())
+
+
+def _publish_bare(sketch: Any, rng: Entropy, readings: int) -> bytes:
+    return encode(sketch.release(NoNoise(), WINDOW))
+
+
+def _publish_twice(sketch: Any, rng: Entropy, readings: int) -> bytes:
+    """Retries a lost release by making it again."""
+    kept = sketch._counters.copy()
+    first = publish(sketch, rng, readings)
+    sketch._counters[:], sketch._closed = kept, False
+    return first + publish(sketch, rng, readings)
+
+
+def _publish_count(sketch: Any, rng: Entropy, readings: int) -> bytes:
+    """Numbers its releases by the readings so far."""
+    window = WindowId(WINDOW.device, WINDOW.stream, readings + 1, WINDOW.start, WINDOW.end)
+    return encode(sketch.release(rng, window))
+
+
+def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
+    """Enumerates the mechanism: caught when its loss is above the claim."""
+    ratios = []
+    for view in views_of(subject):
+        allowed = float(claim(subject, view))
+        ratios.append(largest_loss(mechanism, subject, view, 0, allowed).value / allowed)
+    return times_the_claim(ratios)
+
+
+def bugs() -> list[Bug]:
+    """All planted bugs."""
+    return [*_reading_bugs(subjects()[0]), *key_bugs()]
+
+
+def _reading_bugs(subject: Subject) -> list[Bug]:
+    half = Mechanism(_start_halved, _publish_halved)
+    mechanisms = {
+        "half-scale": ("noise of half the scale", half),
+        "init-only": ("no fresh noise at the release", Mechanism(start, _publish_bare)),
+        "output-only": ("noise at the release only", Mechanism(_start_bare, publish)),
+        "re-noise-on-retry": (
+            "a lost release made again with fresh noise",
+            Mechanism(start, _publish_twice),
+        ),
+        "exact-count": (
+            "the number of readings in a release's label",
+            Mechanism(start, _publish_count),
+        ),
+    }
+    return [
+        *(
+            Bug(name, what, partial(enumerated, mechanism, subject))
+            for name, (what, mechanism) in mechanisms.items()
+        ),
+        Bug(
+            "half-scale-sampled",
+            "half the scale, seen through wire bytes only",
+            partial(sampled, half, subject),
+        ),
+        Bug(
+            "pcg64",
+            "a user-space generator whose state is in memory",
+            partial(attacks.rewound, attacks.Pcg64Entropy, subject),
+        ),
+        Bug(
+            "float-laplace",
+            "floating-point Laplace noise",
+            partial(attacks.floats_betray, subject),
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""A running agent is seized and its memory searched."""

@@ -1,0 +1,1 @@
+"""Data, bundled or drawn."""

@@ -1,0 +1,1 @@
+"""Distinct counting, as published and as it is here."""

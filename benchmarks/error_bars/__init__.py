@@ -1,0 +1,1 @@
+"""Whether error bars hold."""

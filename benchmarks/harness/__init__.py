@@ -1,0 +1,1 @@
+"""Rows of results, reports, timing, and one benchmark as a command."""

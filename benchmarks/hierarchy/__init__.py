@@ -1,0 +1,1 @@
+"""Hierarchies beside other methods."""

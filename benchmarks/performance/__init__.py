@@ -1,0 +1,1 @@
+"""Speed, memory, sizes, ingestion."""

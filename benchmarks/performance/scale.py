@@ -1,0 +1,155 @@
+"""One collector and a fleet of 10, 100 and 1,000 devices, on one machine: what grows, and how.
+
+The devices are one client that speaks for all of them with the bytes that they would send, through
+a mosquitto: a birth each, then a window of each in turn. The collector and the commands that read
+its database are the programs that users run.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.harness import report
+from benchmarks.harness.result import MeasurementFailed, Row, at_most
+from benchmarks.performance.ingest import Messages, broker, publish, releases
+from pansketch_collector.errors import CommandError
+from pansketch_collector.storage.reader import Reader, Selection, reading
+from pansketch_fleet.child_process import run_child
+from pansketch_fleet.config.loader import load_agent
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Status, StreamBirth
+from testbed.local_fleet import CONFIG
+from testbed.mosquitto import executable
+from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.program import ROOT, Program
+
+FLEET, STREAM = "beijing-air", "air"
+SIZES, QUICK_SIZES = (10, 100, 1_000), (10, 100, 300)
+WINDOWS, QUICK_WINDOWS = 10, 4
+GROWTH = 1.5  # A figure of ten times the devices may be so much more than ten times as large.
+RESIDENT_GROWTH_MIB = 32.0
+MAX_SECONDS = 120.0
+SAMPLED_ROWS = 10_000
+# Of a window, one each hour: the stream's six attributes in their order.
+READINGS = [(t, t - 5, 1000 + t, 10 * t, 2 * t, t / 10) for t in map(float, range(30))] * 24
+COMMANDS = {
+    "devices": ["devices"],
+    "query": ["query", "--stream", STREAM, "mean", "temp"],
+    "sample": ["sample", "--stream", STREAM, "--rows", str(SAMPLED_ROWS), "--out", os.devnull],
+}
+
+
+def run(quick: bool, watch: report.Watch = iter) -> list[Row]:
+    if executable() is None:
+        return [Row("not measured", 0.0, "", note="there is no mosquitto on this machine")]
+    sizes, windows = (QUICK_SIZES, QUICK_WINDOWS) if quick else (SIZES, WINDOWS)
+    measured = {}
+    for size in watch(sizes):
+        with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as port:
+            measured[size] = Fleet(Path(folder), port, size, windows).measured()
+    rows = [row for size in sizes for row in _rows(size, windows, measured[size])]
+    return rows + _growth(sizes[-2], sizes[-1], measured)
+
+
+def _rows(devices: int, windows: int, found: dict[str, float]) -> list[Row]:
+    label, many = f"{devices:,} devices", devices * windows
+    note = f"{many:,} releases"
+    return [
+        Row(f"{label}, ingest", many / found["ingest"], "releases/s", note=note),
+        Row(f"{label}, collector", found["resident"], "MiB"),
+        Row(f"{label}, database", found["database"] / 2**20, "MiB", note=note),
+        *(Row(f"{label}, {name}", found[name], "s", note="whole command") for name in COMMANDS),
+    ]
+
+
+def _growth(smaller: int, larger: int, measured: dict[int, dict[str, float]]) -> list[Row]:
+    """How much faster than the number of devices each figure has grown, at the last step."""
+    before, after = measured[smaller], measured[larger]
+    times = larger / smaller
+    rows = [
+        at_most(
+            f"{name} at {larger:,} over {smaller:,} devices",
+            after[name] / before[name] / times,
+            "x their number",
+            GROWTH,
+        )
+        for name in ("ingest", "database", *COMMANDS)
+    ]
+    grown = after["resident"] - before["resident"]
+    return [*rows, at_most("collector, growth", grown, "MiB", RESIDENT_GROWTH_MIB)]
+
+
+class Fleet:
+    """A collector of its own, and so many devices with so many windows each."""
+
+    def __init__(self, folder: Path, port: int, devices: int, windows: int) -> None:
+        self._folder, self._port = folder, port
+        self._devices, self._windows = devices, windows
+        self._environment = {"BROKER": f"127.0.0.1:{port}", "VAR": str(folder)}
+        self._database = folder / "collector.sqlite"
+
+    def measured(self) -> dict[str, float]:
+        """Seconds of "ingest" and of each command, "resident" MiB, bytes of the "database"."""
+        words = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(CONFIG)]
+        log = self._folder / "log"
+        with Program(words, log, environment=self._environment) as collector:
+            try:
+                collector.connects(seconds=MAX_SECONDS)
+                publish(self._port, births(self._devices))
+                ingest, pid = self._ingested(collector), collector.process.pid
+                return {"ingest": ingest, "resident": resident(pid)} | self._read()
+            except (NotSaid, ProgramEnded) as error:
+                raise MeasurementFailed(f"scale: the collector: {error}") from error
+
+    def _ingested(self, collector: Program) -> float:
+        """Seconds from the first release to the commit of the last one."""
+        messages = releases(self._devices * self._windows, STREAM, self._devices, READINGS)
+        started = time.perf_counter()
+        publish(self._port, messages)
+        collector.until(lambda: self._stored() == len(messages), "its last commit", MAX_SECONDS)
+        return time.perf_counter() - started
+
+    def _stored(self) -> int:
+        with suppress(CommandError), reading(self._database) as reader:
+            return _count(reader)
+        return 0
+
+    def _read(self) -> dict[str, float]:
+        files = self._folder.glob(f"{self._database.name}*")
+        found: dict[str, float] = {"database": sum(file.stat().st_size for file in files)}
+        return found | {name: self._seconds(words) for name, words in COMMANDS.items()}
+
+    def _seconds(self, words: Sequence[str]) -> float:
+        command = [sys.executable, "-m", "pansketch_collector", *words, "--config", str(CONFIG)]
+        started = time.perf_counter()
+        done = run_child(command, cwd=ROOT, env={**os.environ, **self._environment})
+        if done.returncode:
+            raise MeasurementFailed(f"scale: {words[0]} failed: {done.stderr.decode().strip()}")
+        return time.perf_counter() - started
+
+
+def births(devices: int) -> Messages:
+    """What each device says of itself when it connects."""
+    stream = next(s for s in load_agent(CONFIG, {}).streams if s.name == STREAM)
+    birth = StreamBirth(stream.spec.fingerprint.hex(), "epsilon 1", stream.window_seconds)
+    status = Status("online", "a-session", {STREAM: birth}).encode()
+    return [(topics.status(FLEET, f"device-{n}"), status) for n in range(devices)]
+
+
+def resident(pid: int) -> float:
+    """MiB of a process that are in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def _count(reader: Reader) -> int:
+    selection = Selection(STREAM)
+    return sum(reader.count(selection, each) for each in reader.fingerprints(selection))
+
+
+if __name__ == "__main__":
+    sys.exit(report.main("performance.scale", __doc__, run, lambda folder, rows: [], None))

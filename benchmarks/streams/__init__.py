@@ -1,0 +1,1 @@
+"""Streams that nobody tuned for: made-up data of every kind that fleets have, and their errors."""

@@ -1,0 +1,85 @@
+"""`pansketch`: inspects releases, plans sketches and audits the privacy guarantee."""
+
+import argparse
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pansketch import WindowId, WireError, __version__, peek
+from pansketch_cli.audit import add_audit
+from pansketch_cli.plan import add_plan
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0: done; 1: the audit found something; 2: wrong input."""
+    options = parser().parse_args(argv)
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("pansketch: interrupted", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="pansketch",
+        description="Inspects releases, plans sketches and audits the privacy guarantee.",
+    )
+    found.add_argument("--version", action="version", version=f"pansketch {__version__}")
+    commands = found.add_subparsers(dest="command", required=True)
+    inspect = commands.add_parser(
+        "inspect",
+        help="show the header of a release file",
+        description="Shows the header of a release file: family, wire format, fingerprint, "
+        "windows. The exit code is 2 if the file is damaged.",
+    )
+    inspect.add_argument(
+        "file", type=Path, metavar="FILE", help="the bytes of a release, such as a dead letter"
+    )
+    inspect.set_defaults(run=lambda options: _inspect(options.file))
+    add_audit(commands)
+    add_plan(commands)
+    return found
+
+
+def _inspect(file: Path) -> int:
+    try:
+        data = file.read_bytes()
+        header = peek(data)
+    except OSError as error:
+        print(f"pansketch: {file}: {error.strerror}", file=sys.stderr)
+        return 2
+    except WireError as error:
+        print(f"pansketch: {file}: {error}", file=sys.stderr)
+        return 2
+    print(f"family       {header.family}")
+    print(f"wire format  {header.version}")
+    print(f"fingerprint  {header.fingerprint.hex()}")
+    print(f"bytes        {len(data)}")
+    print(f"draws        {header.draws}")
+    for window in header.windows:
+        print(f"window       {_described(window)}")
+    return 0
+
+
+def _described(window: WindowId) -> str:
+    name = f"{window.device}/{window.stream} {window.sequence}"
+    if window.incarnation:
+        name += f" of {window.incarnation.hex()}"
+    if window.end <= window.start:
+        return name
+    start, end = (datetime.fromtimestamp(t, UTC).isoformat() for t in (window.start, window.end))
+    clock = {None: "", True: ", clock synchronised", False: ", clock not synchronised"}
+    known = clock[window.clock_synchronised]
+    return f"{name}: {start} to {end}{known}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

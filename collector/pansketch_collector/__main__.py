@@ -1,0 +1,97 @@
+"""pansketch-collector: runs one command of the command line."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.commands.backup import run_backup
+from pansketch_collector.commands.command_line import parser
+from pansketch_collector.commands.disputed import run_disputed
+from pansketch_collector.commands.exclude import run_exclude, run_forget
+from pansketch_collector.commands.quarantine import run_quarantine
+from pansketch_collector.commands.query import run_query, run_sample
+from pansketch_collector.commands.release_files import run_export, run_replay
+from pansketch_collector.commands.retention import run_retention
+from pansketch_collector.commands.serve import run_serve
+from pansketch_collector.commands.verification import run_verify
+from pansketch_collector.errors import CommandError
+from pansketch_collector.reports import broker_acl, devices, stream_settings
+from pansketch_collector.storage.reader import reading
+from pansketch_fleet.config.loader import Config, ConfigError, load_collector
+
+
+def run_acl(config: Config, options: argparse.Namespace) -> int:
+    """Prints the broker's access rules for this fleet."""
+    names = [] if options.devices is None else options.devices.split(",")
+    with writing(options.out) as out:
+        out.write(broker_acl.as_text(config, names))
+    return 0
+
+
+def run_devices(config: Config, options: argparse.Namespace) -> int:
+    """Prints the table of devices, or one JSON object."""
+    with reading(config.collector.database) as reader:
+        found = devices.overview(reader, config)
+    with writing("-") as out:
+        out.write((devices.as_json(found) if options.json else devices.as_table(found)) + "\n")
+    return 0
+
+
+def run_settings(config: Config, options: argparse.Namespace) -> int:
+    """Prints the settings that the database holds releases of, and since when."""
+    with reading(config.collector.database) as reader:
+        found = list(stream_settings.rows(reader, config))
+    with writing("-") as out:
+        out.write(
+            (stream_settings.as_json if options.json else stream_settings.as_table)(found) + "\n"
+        )
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
+    "serve": run_serve,
+    "devices": run_devices,
+    "acl": run_acl,
+    "sample": run_sample,
+    "query": run_query,
+    "export": run_export,
+    "disputed": run_disputed,
+    "replay": run_replay,
+    "quarantine": run_quarantine,
+    "exclude": run_exclude,
+    "forget": run_forget,
+    "backup": run_backup,
+    "verify": run_verify,
+    "retention": run_retention,
+    "settings": run_settings,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; never raises for what a user or a disk did."""
+    try:
+        options = parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        config = load_collector(options.config, os.environ)
+        return COMMANDS[options.command](config, options)
+    except ConfigError as error:
+        return _say(str(error), 2)
+    except CommandError as failure:
+        return _say(str(failure), failure.code)
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return _say("interrupted", 1)
+
+
+def _say(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

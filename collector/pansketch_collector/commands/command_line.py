@@ -1,0 +1,274 @@
+"""The command line of `pansketch-collector`."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import fill
+from typing import NoReturn
+
+from pansketch_collector.queries.generator_registry import AUTO, DISTINCT, GENERATORS
+from pansketch_collector.queries.questions import QUESTIONS
+from pansketch_fleet.errors import one_line
+
+DEFAULT_CONFIG = "config.yaml"
+MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+EPILOG = "Exit codes: 0 done, 1 failed at run time, 2 wrong input (a single line on stderr)."
+DISPUTED = (
+    "list them; keep: count these instead of the stored ones, which become disputed; "
+    "drop: delete these"
+)
+QUERIES = """questions:
+  quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
+  mean ATTRIBUTE          the mean
+  cdf ATTRIBUTE X         the share of readings that are at most X
+  range ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]
+                          how many readings lie in all of these ranges, and which share;
+                          for an attribute with categories: range ATTRIBUTE CATEGORY
+  count "ATTRIBUTE > X & ATTRIBUTE = CATEGORY"
+                          how many readings meet all conditions (<, <=, >, >=, =), and which share
+  covariance [ATTRIBUTE ...]
+                          the covariances of these attributes, or of all that are numbers
+  distinct                of a stream with a key: how many distinct keys each window had. The keys
+                          of different windows cannot be matched, so there is no total over them
+A sketch of type moments answers mean, cdf, count and covariance.
+
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        problem = one_line(message)[:MAX_USAGE]
+        self.exit(2, f"{self.prog}: {problem}; see {self.prog} --help\n")
+
+
+def parser() -> Parser:
+    """The command line."""
+    found = Parser(
+        prog="pansketch-collector",
+        description="Ingests the releases of a fleet of devices, and answers queries from them.",
+        epilog=EPILOG,
+    )
+    _config(found, DEFAULT_CONFIG)
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add(
+        commands,
+        "serve",
+        "ingest releases from the broker until stopped",
+        "One process serves a database. It serves HTTP as well if collector.http is set.",
+    )
+    _json(
+        _add(
+            commands,
+            "devices",
+            "show devices, windows, gaps, refusals and health",
+            "Late and disputed windows, duplicates, lag, estimated totals, settings and excluded "
+            "ranges are shown as well.",
+        )
+    )
+    acl = _add(
+        commands,
+        "acl",
+        "write the broker's access rules for the configured streams",
+        "The rules are mosquitto's. The size of the largest message is printed as well.",
+    )
+    says = "rules for these devices only (default: for each user, below the user's own name)"
+    acl.add_argument("--devices", metavar="A,B", help=says)
+    acl.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
+    _sample(commands)
+    _query(commands)
+    export = _add(commands, "export", "write the stored releases as JSON lines")
+    _selecting(export)
+    _out(export, "FILE.jsonl")
+    disputed = _add(commands, "disputed", "list, keep or drop other releases of stored windows")
+    disputed.add_argument("what", choices=("list", "keep", "drop"), help=DISPUTED)
+    disputed.add_argument("ids", nargs="*", type=_whole(1), metavar="ID", help="as list prints it")
+    _json(disputed)
+    replay = _add(
+        commands,
+        "replay",
+        "ingest an exported file",
+        "No serve may run on the database. The file may be that of an outbox. The exit code is 1 "
+        "if a release was refused.",
+    )
+    replay.add_argument("file", type=Path, metavar="FILE.jsonl", help="the output of an export")
+    _maintenance(commands)
+    return found
+
+
+def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
+    sample = _add(commands, "sample", "write synthetic records of a stream of readings as CSV")
+    _selecting(sample)
+    _generating(sample)
+    sample.add_argument("--rows", type=_whole(1), required=True, metavar="N", help="how many")
+    _out(sample, "FILE.csv")
+    sample.add_argument("--seed", type=_whole(0), metavar="N", help="repeat the same rows")
+    says = "print on stderr the predicted distance of the rows from the readings (type views)"
+    # Refused with the reason: there is no median of models.
+    sample.add_argument("--robust", action="store_true", help=argparse.SUPPRESS)
+    sample.add_argument("--report", action="store_true", help=says)
+
+
+def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
+    query = _add(commands, "query", "answer one question with its standard error", epilog=QUERIES)
+    _selecting(query)
+    _generating(query)
+    _json(query)
+    says = "the median over groups of devices, which a few hostile devices cannot move far"
+    query.add_argument("--robust", action="store_true", help=says)
+    query.add_argument(
+        "--by",
+        choices=("window", "device"),
+        help="distinct: a line for each window (default), or for each device",
+    )
+    query.add_argument(
+        "--keys",
+        choices=("shared", "disjoint"),
+        help="distinct: whether devices see the same keys (default: shared if they release "
+        "bitmaps)",
+    )
+    questions = sorted([*QUESTIONS, DISTINCT])
+    query.add_argument("question", choices=questions, help="the question, as listed below")
+    query.add_argument("words", nargs="*", metavar="WORD", help="attribute, numbers, categories")
+
+
+def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
+    kept = _add(
+        commands,
+        "backup",
+        "copy the database to a file",
+        "A serve may run meanwhile. The copy is verified, and readable for its owner only.",
+    )
+    kept.add_argument("file", type=Path, metavar="FILE", help="a new file; none is overwritten")
+    looked = _add(
+        commands,
+        "verify",
+        "check every stored release and the file of the database",
+        "Damaged releases are named: checksum, form, label or digest. The exit code is 1 if there "
+        "is one.",
+    )
+    looked.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="a backup (default: the database)"
+    )
+    _json(looked)
+    aged = _add(
+        commands,
+        "retention",
+        "remove releases older than their stream's retention",
+        "No serve may run on the database; serve does the same daily.",
+    )
+    aged.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
+    _json(aged)
+    epochs = _add(
+        commands,
+        "settings",
+        "list the settings of each stream that were ever served",
+        "Each has its start, its stored releases, and its difference from the configuration.",
+    )
+    _json(epochs)
+    held = _add(
+        commands,
+        "quarantine",
+        "list refused messages, or ingest those that this configuration accepts",
+        "The list has device, stream, sequence, reason, count, time and bytes. A retry ingests "
+        "complete releases while no serve runs on the database; serve does the same at its start.",
+    )
+    held.add_argument("action", choices=("list", "retry"), help="what to do")
+    _json(held)
+    held.add_argument("--device", metavar="NAME", help="list: of this device only")
+    held.add_argument("--stream", metavar="NAME", help="list: of this stream only")
+    out = _add(
+        commands,
+        "exclude",
+        "leave a device's releases out of every answer",
+        "Nothing is deleted.",
+    )
+    out.add_argument("device", nargs="?", metavar="DEVICE", help="the device")
+    _range(out)
+    out.add_argument("--list", action="store_true", help="list the excluded ranges")
+    out.add_argument("--undo", action="store_true", help="count this range again (default: all)")
+    _json(out)
+    gone = _add(
+        commands,
+        "forget",
+        "delete the reports of a device, to make room for another device",
+    )
+    gone.add_argument("device", metavar="DEVICE", help="the device")
+    gone.add_argument(
+        "--releases", action="store_true", help="delete its releases as well, permanently"
+    )
+    gone.add_argument("--yes", action="store_true", help="do not ask before deleting releases")
+
+
+def _json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add(
+    commands: "argparse._SubParsersAction[Parser]",
+    name: str,
+    says: str,
+    more: str = "",
+    epilog: str = "",
+) -> Parser:
+    command = commands.add_parser(
+        name,
+        help=says,
+        description=fill(f"{says[0].upper()}{says[1:]}. {more}", 80).strip(),
+        epilog=epilog + EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # Without a default here, or it would hide a --config that stands before the command.
+    _config(command, argparse.SUPPRESS)
+    return command
+
+
+def _config(parser: argparse.ArgumentParser, default: str) -> None:
+    says = f"the fleet's configuration (default {DEFAULT_CONFIG})"
+    parser.add_argument("--config", default=default, metavar="FILE", help=says)
+
+
+def _selecting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stream", required=True, metavar="NAME", help="the stream")
+    _range(parser)
+    parser.add_argument("--devices", metavar="A,B", help="only these devices")
+
+
+def _range(parser: argparse.ArgumentParser) -> None:
+    when = "(ISO date or time in UTC, or unix seconds)"
+    parser.add_argument(
+        "--from", dest="since", metavar="WHEN", help=f"windows that start at or after this {when}"
+    )
+    parser.add_argument(
+        "--to", dest="until", metavar="WHEN", help=f"windows that start before this {when}"
+    )
+
+
+def _generating(parser: argparse.ArgumentParser) -> None:
+    reads = ", ".join(f"{name} ({each.family})" for name, each in GENERATORS.items())
+    parser.add_argument(
+        "--generator",
+        choices=[AUTO, *GENERATORS],
+        default=AUTO,
+        help=f"the generator of the model, by the type of the stream's sketch: {reads}",
+    )
+    says = "density: the maximum number of heavy cells"
+    parser.add_argument("--cells", type=_whole(1), metavar="H", help=says)
+    says = "m2m: the number of points at which questions and features are compared"
+    parser.add_argument("--points", type=_whole(1), metavar="N", help=says)
+
+
+def _out(parser: argparse.ArgumentParser, metavar: str) -> None:
+    parser.add_argument("--out", required=True, metavar=metavar, help="the file, or - for stdout")
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    """What reads a whole number of at least `least`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}")
+        return int(text)
+
+    return read

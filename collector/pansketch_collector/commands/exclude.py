@@ -1,0 +1,69 @@
+"""`exclude` and `forget`: leave a device out of every answer, or delete its reports."""
+
+import argparse
+import sys
+
+from pansketch_collector import clock
+from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.errors import wrong
+from pansketch_collector.queries.selection import when
+from pansketch_collector.storage import exclusions
+from pansketch_collector.storage.database import changing, transaction
+from pansketch_collector.storage.reader import reading
+from pansketch_fleet.config.loader import Config
+
+
+def run_exclude(config: Config, options: argparse.Namespace) -> int:
+    """Leaves releases of a device out of every answer, takes that back, or lists it."""
+    path, device = config.collector.database, options.device
+    if options.list:
+        if device or options.undo or options.since or options.until:
+            raise wrong("--list lists everything: leave out the device, --from, --to and --undo")
+        with reading(path) as reader:
+            found = exclusions.listed(reader.connection)
+        with writing("-") as out:
+            out.write((exclusions.as_json if options.json else exclusions.as_table)(found) + "\n")
+        return 0
+    if device is None or options.json:
+        raise wrong("write: exclude DEVICE [--from WHEN] [--to WHEN] [--undo], or exclude --list")
+    since = None if options.since is None else when(options.since)
+    until = None if options.until is None else when(options.until)
+    if since is not None and until is not None and since >= until:
+        raise wrong("--from must be before --to")
+    with changing(path) as db, transaction(db):
+        if options.undo:
+            undone = exclusions.undo(db, device, since, until)
+            said = f"{device}: {undone} exclusion{'s' * (undone != 1)} undone"
+        else:
+            stored = exclusions.exclude(db, device, since, until, clock.now())
+            said = (
+                f"{device}: {stored} release{'s' * (stored != 1)} excluded from every answer, and "
+                "what comes of these windows; `exclude --undo` counts them again"
+            )
+    with writing("-") as out:
+        out.write(said + "\n")
+    return 0
+
+
+def run_forget(config: Config, options: argparse.Namespace) -> int:
+    """Deletes what a device reported, and where asked for all that is stored of it."""
+    if options.yes and not options.releases:
+        raise wrong("--yes is for --releases: leave it out")
+    if options.releases and not options.yes and not _confirmed(options.device):
+        raise wrong("nothing was deleted: answer with the device's name, or add --yes")
+    with changing(config.collector.database) as db, transaction(db):
+        gone = exclusions.forget(db, options.device, options.releases)
+    reported = "its reports are deleted" if gone.reported else "it had reported nothing"
+    with writing("-") as out:
+        out.write(
+            f"{options.device}: {reported}, {gone.releases} releases deleted, {gone.kept} kept\n"
+        )
+    return 0
+
+
+def _confirmed(device: str) -> bool:
+    """Whether somebody at a terminal writes the device's name."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"delete all releases of {device} for good? write its name: ", end="", file=sys.stderr)
+    return sys.stdin.readline().strip() == device

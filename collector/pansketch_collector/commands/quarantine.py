@@ -1,0 +1,96 @@
+"""`quarantine`: refused messages, listed, and ingested once this configuration accepts them."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from pansketch_collector import clock
+from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.errors import wrong
+from pansketch_collector.ingest.ingest_loop import BATCH, settle
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.quarantine import QuarantineRow, rows
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.writer import Store
+from pansketch_collector.validation.validation import Rules, validate
+from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.text_table import aligned
+from pansketch_fleet.units import utc_text
+
+HEADER = ("device", "stream", "sequence", "reason", "times", "first", "last", "bytes", "whole")
+NUMBERS = frozenset({"sequence", "times", "bytes"})
+
+
+def as_table(found: Sequence[QuarantineRow]) -> str:
+    """An aligned table, and below it each reason in words."""
+    if not found:
+        return "nothing is in quarantine"
+    lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
+    words = {row.reason: row.text for row in found}
+    return "\n".join([*lines, "", *(f"{reason}: {text}" for reason, text in words.items())])
+
+
+def _cells(row: QuarantineRow) -> tuple[str, ...]:
+    return (
+        row.device or "-",
+        row.stream or "-",
+        str(row.sequence) if row.whole else "-",
+        row.reason,
+        str(row.times),
+        utc_text(row.first_received_at),
+        utc_text(row.received_at),
+        str(row.size),
+        "yes" if row.whole else "no",
+    )
+
+
+def as_json(found: Sequence[QuarantineRow]) -> str:
+    """One object: `quarantine`, a list."""
+    return json.dumps({"quarantine": [_object(row) for row in found]})
+
+
+def _object(row: QuarantineRow) -> Mapping[str, object]:
+    times = {name: utc_text(getattr(row, name)) for name in ("first_received_at", "received_at")}
+    return {**asdict(row), **times, "device": row.device or None, "stream": row.stream or None}
+
+
+def retry(store: Store, rules: Rules, at: int) -> int:
+    """Ingests the whole releases that this configuration accepts, and returns how many were new.
+    The others stay. Raises sqlite3.Error."""
+    new = after = 0
+    while found := store.quarantined(after, BATCH):
+        after = found[-1][0]
+        judged = validate([message for _, message in found], rules)
+        fit = [row for row, one in zip(found, judged, strict=True) if not isinstance(one, Refused)]
+        verdicts = settle(store, [message for _, message in fit], rules, at)
+        new += sum(isinstance(verdict, Accepted) for verdict in verdicts)
+        # What the stored state refuses stays, unless it is kept as disputed.
+        settled = zip(fit, verdicts, strict=True)
+        store.leave_quarantine(
+            [
+                number
+                for (number, _), verdict in settled
+                if not isinstance(verdict, Refused) or verdict.reason == "equivocation"
+            ]
+        )
+    return new
+
+
+def run_quarantine(config: Config, options: argparse.Namespace) -> int:
+    """Prints what lies in quarantine, or takes in what this configuration accepts."""
+    if options.action == "list":
+        with reading(config.collector.database) as reader:
+            found = list(rows(reader.connection, options.device, options.stream))
+        with writing("-") as out:
+            out.write((as_json if options.json else as_table)(found) + "\n")
+        return 0
+    if options.json or options.device or options.stream:
+        raise wrong("--json, --device and --stream are for quarantine list: leave them out")
+    with store.opened(config.collector.database) as opened:
+        rules = Rules.of(config, opened.serve_settings(config, clock.now()))
+        new = retry(opened, rules, clock.now())
+    with writing("-") as out:
+        out.write(f"ingested from quarantine: {new}\n")
+    return 0

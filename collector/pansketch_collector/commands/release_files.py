@@ -1,0 +1,180 @@
+"""`replay`: exported releases once more through the judgement, as if they came from the broker.
+
+The file is what `pansketch-collector export` or `pansketch-agent outbox` writes. Nothing in it is
+believed: a release is stored, a duplicate or refused for the same reasons as on the way in.
+"""
+
+import argparse
+import base64
+import json
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from pansketch_collector import clock
+from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.commands.query import note_left_out
+from pansketch_collector.errors import CommandError, wrong
+from pansketch_collector.ingest.ingest_loop import BATCH, settle
+from pansketch_collector.mqtt.connection import Incoming
+from pansketch_collector.queries.basis import set_aside
+from pansketch_collector.queries.selection import check_devices, nothing_selected, select
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.corruption import Damage, changed
+from pansketch_collector.storage.reader import Reader, Selection, Stored, reading
+from pansketch_collector.storage.writer import Store
+from pansketch_collector.validation.validation import Rules
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import digest
+
+MAX_AROUND = 4096  # bytes of a line beside its payload
+UNREADABLE = "unreadable"
+
+
+def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Counter[str]:
+    """How many lines were "stored", "duplicate", UNREADABLE, or refused, by reason.
+
+    What is refused goes to quarantine; a line that holds no message is only counted. Raises
+    CommandError when the file cannot be read or the database not written; replaying it all again
+    repeats nothing.
+    """
+    counts: Counter[str] = Counter()
+    try:
+        with path.open("rb") as file:
+            found = _messages(file, _longest(rules))
+            while lines := list(islice(found, BATCH)):
+                batch = [message for message in lines if message is not None]
+                counts[UNREADABLE] += len(lines) - len(batch)
+                counts.update(map(_outcome, settle(store, batch, rules, now())))
+    except OSError as error:
+        raise wrong(f"cannot read {path}: {error.strerror or error}") from error
+    except sqlite3.Error as error:
+        raise CommandError(f"cannot write the database ({error}): free its disk, again") from error
+    return counts
+
+
+def summary(path: Path, counts: Counter[str]) -> str:
+    """One line: what became of the lines of a file."""
+    stored, again = counts["stored"], counts["duplicate"]
+    refused = sorted((reason, n) for reason, n in _problems(counts).items() if n)
+    text = ", ".join(f"{reason} {n}" for reason, n in refused)
+    return f"{path}: {stored} stored, {again} duplicates, " + (
+        f"not taken: {text}" if text else "none refused"
+    )
+
+
+def is_whole(counts: Counter[str]) -> bool:
+    """Whether every line is in the database now."""
+    return not any(_problems(counts).values())
+
+
+def _problems(counts: Counter[str]) -> dict[str, int]:
+    return {what: n for what, n in counts.items() if what not in ("stored", "duplicate")}
+
+
+def _outcome(verdict: Verdict) -> str:
+    match verdict:
+        case Accepted():
+            return "stored"
+        case Duplicate():
+            return "duplicate"
+        case Refused(reason):
+            return reason
+    return UNREADABLE
+
+
+def _longest(rules: Rules) -> int:
+    return MAX_AROUND + 4 * (rules.largest // 3 + 1)
+
+
+def _messages(file: BinaryIO, longest: int) -> Iterator[Incoming | None]:
+    """The releases of a file; None for a line that holds none."""
+    for line in _lines(file, longest):
+        if line.strip():
+            yield _message(line) if len(line) <= longest else None
+
+
+def _lines(file: BinaryIO, longest: int) -> Iterable[bytes]:
+    """Lines, of which one that is too long is cut: a file may be one endless line."""
+    while line := file.readline(longest + 1):
+        rest = line
+        while len(rest) > longest and not rest.endswith(b"\n"):
+            rest = file.readline(longest + 1)
+        yield line
+
+
+def _message(line: bytes) -> Incoming | None:
+    try:
+        found = json.loads(line)
+        topic, payload = found["topic"], base64.b64decode(found["payload"], validate=True)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    # A status of long ago would say of a device that it is there now.
+    place = topics.parse(topic) if isinstance(topic, str) else None
+    if place is None or place.kind != "release":
+        return None
+    return Incoming(topic, payload, len(payload), digest(payload), 0, 0, 0)
+
+
+def write_jsonl(
+    reader: Reader, fleet: str, selection: Selection, out: TextIO
+) -> tuple[int, list[Damage]]:
+    """One object a line, by window and device; returns how many, and what is damaged and therefore
+    left out."""
+    lines, bad = 0, list[Damage]()
+    for stored in reader.releases(selection):
+        if hurt := changed(stored):
+            bad.append(hurt)
+            continue
+        out.write(json.dumps(as_object(stored, fleet)) + "\n")
+        lines += 1
+    return lines, bad
+
+
+def as_object(stored: Stored, fleet: str) -> dict[str, object]:
+    """What was received and when: times in unix seconds, `payload` base64 of the exact bytes."""
+    return {
+        "topic": topics.release(fleet, stored.device, stored.stream),
+        "received_at": stored.received_at,
+        "device": stored.device,
+        "stream": stored.stream,
+        "sequence": stored.sequence,
+        "window": {"start": stored.start, "end": stored.end},
+        "clock_synchronised": stored.clock_synchronised,
+        "incarnation": stored.incarnation.hex(),
+        "fingerprint": stored.fingerprint.hex(),
+        "digest": stored.digest,
+        "payload": base64.b64encode(stored.payload).decode("ascii"),
+    }
+
+
+def run_export(config: Config, options: argparse.Namespace) -> int:
+    """Writes the stored releases."""
+    selection = select(config, options.stream, options.since, options.until, options.devices)
+    with reading(config.collector.database) as reader:
+        check_devices(reader, selection)
+        if not reader.fingerprints(selection):
+            raise nothing_selected(reader, selection)
+        with writing(options.out) as out:
+            lines, bad = write_jsonl(reader, config.fleet, selection, out)
+        left = set_aside(bad, reader, selection)
+    note_left_out(left)
+    if options.out != "-":
+        print(f"{options.out}: {lines} release{'s' * (lines != 1)}", file=sys.stderr)
+    return 0
+
+
+def run_replay(config: Config, options: argparse.Namespace) -> int:
+    """Takes in the releases of an exported file; 1 when some of them were refused."""
+    with store.opened(config.collector.database) as opened:
+        rules = Rules.of(config, opened.serve_settings(config, clock.now()))
+        counts = replay(options.file, opened, rules, clock.now)
+    with writing("-") as out:
+        out.write(summary(options.file, counts) + "\n")
+    return 0 if is_whole(counts) else 1

@@ -1,0 +1,156 @@
+"""`verify`: every stored release looked at, and the same little by little while `serve` runs.
+
+What has changed on the disk is named. `serve`, the one process that writes, moves it out of the
+releases; a release that comes again then takes its place.
+"""
+
+import argparse
+import json
+import logging
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.storage.corruption import Damage, changed, sound
+from pansketch_collector.storage.reader import Reader, Stored, reading
+from pansketch_collector.storage.totals import total_of
+from pansketch_collector.storage.writer import Store
+from pansketch_collector.validation.validation import Rules
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol.messages import digest
+
+PORTION = 64  # releases in one turn of `serve`
+PAUSE_SECONDS = 86_400.0  # between one look at all of them and the next
+
+log = logging.getLogger("collector")
+
+
+def problem_of(stored: Stored, rules: Rules) -> Damage | None:
+    """The damage of one stored release: of its payload, its label, or its digest."""
+    known = rules.specs.get(stored.stream)
+    spec = None if known is None else known.at(stored.start).get(stored.fingerprint)
+    if spec is None:
+        found = changed(stored)
+    else:
+        bad: list[Damage] = []
+        sound([stored], spec, bad)
+        found = bad[0] if bad else None
+    if found is None and digest(stored.payload) != stored.digest:
+        return Damage.of(stored, "the digest beside it is another one")
+    return found
+
+
+@dataclass(frozen=True)
+class VerificationResult:
+    """How many releases were looked at, which of them are damaged, and what SQLite says of the
+    file, a line each; nothing where it is well."""
+
+    releases: int
+    damaged: tuple[Damage, ...]
+    file: tuple[str, ...]
+
+    @property
+    def well(self) -> bool:
+        return not (self.damaged or self.file)
+
+
+def verify(reader: Reader, rules: Rules) -> VerificationResult:
+    """Looks at every release, those that do not count as well. Raises sqlite3.Error."""
+    releases, damaged = 0, list[Damage]()
+    for stored in everything(reader):
+        releases += 1
+        if found := problem_of(stored, rules):
+            damaged.append(found)
+    said = [str(row[0]) for row in reader.connection.execute("PRAGMA integrity_check(20)")]
+    return VerificationResult(
+        releases, tuple(damaged), tuple(line for line in said if line != "ok")
+    )
+
+
+def as_lines(found: VerificationResult, path: Path) -> list[str]:
+    """A line for each fault, and one that counts."""
+    lines = [f"damaged: {each}" for each in found.damaged]
+    lines += [f"{path}: {line}" for line in found.file]
+    count = f"{found.releases} release{'s' * (found.releases != 1)}"
+    return [*lines, f"{path}: {count} verified, damaged: {len(found.damaged) or 'none'}"]
+
+
+def as_json(found: VerificationResult) -> str:
+    """One object: `releases`, `damaged` with the name and problem of each, `file`."""
+    damaged = [
+        {
+            "device": each.device,
+            "stream": each.stream,
+            "sequence": each.sequence,
+            "window": {"start": each.start, "end": each.end},
+            "problem": each.problem,
+        }
+        for each in found.damaged
+    ]
+    return json.dumps({"releases": found.releases, "damaged": damaged, "file": list(found.file)})
+
+
+def everything(reader: Reader) -> Iterator[Stored]:
+    """All releases, stored and disputed."""
+    for table in ("releases", "disputed"):
+        after = 0
+        while found := reader.portion(table, after, PORTION):
+            after = found[-1][0]
+            yield from (stored for _, stored in found)
+
+
+class BackgroundVerification:
+    """Looks at a few stored releases at each turn, at all of them once a day. One that was stored
+    without an estimate of its total gets it then."""
+
+    def __init__(self, store: Store, rules: Rules) -> None:
+        self._store, self._rules = store, rules
+        self._after = 0
+        self._due = 0.0
+
+    def step(self, uptime: float, now: int) -> None:
+        """Moves what is damaged out of the releases. A database that cannot be read or written now
+        is left for a later turn."""
+        if uptime < self._due:
+            return
+        try:
+            found = self._store.portion(self._after, PORTION)
+            last = found[-1][0] if found else self._after
+            lacking, totals = self._store.without_total(self._after, last), []
+            for number, stored in found:
+                if damage := problem_of(stored, self._rules):
+                    self._store.set_aside(number, damage, now)
+                    log.error(
+                        "moved to the table `damaged`, because its bytes have changed: %s", damage
+                    )
+                elif number in lacking and (total := total_of(stored, self._rules)):
+                    totals.append((stored, total))
+            self._store.add_totals(totals)
+        except sqlite3.Error as error:
+            log.warning("stored releases cannot be looked at now (%s)", error)
+            self._due = uptime + PAUSE_SECONDS / 24
+            return
+        self._after = found[-1][0] if found else 0
+        if not found:
+            self._due = uptime + PAUSE_SECONDS
+
+
+def run_verify(config: Config, options: argparse.Namespace) -> int:
+    """Prints what is damaged; 1 when something is."""
+    path = options.file or config.collector.database
+    found = verified(config, path)
+    with writing("-") as out:
+        if options.json:
+            out.write(as_json(found) + "\n")
+        else:
+            out.writelines(f"{line}\n" for line in as_lines(found, path))
+    return 0 if found.well else 1
+
+
+def verified(config: Config, path: Path) -> VerificationResult:
+    """The verification of a database, its releases under the settings that it was served."""
+    with reading(path) as reader:
+        epochs = {stream.name: reader.epochs(stream.name) for stream in config.streams}
+        return verify(reader, Rules.of(config, epochs))

@@ -1,0 +1,1 @@
+"""MQTT discovery for Home Assistant."""

@@ -1,0 +1,118 @@
+"""When devices are announced to Home Assistant, or taken back: each once on a connection, some at a
+time, and again when its version has changed.
+
+A broker sends the retained status of every device at each subscription. So what is announced
+follows from the statuses alone: new devices, a new start and a broker that has forgotten.
+"""
+
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from typing import Protocol
+
+from pansketch_collector.home_assistant import payloads
+from pansketch_collector.mqtt.connection import Incoming
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.validation.verdicts import HealthReport, Presence, Verdict
+from pansketch_fleet.settings.settings import Config, HomeAssistant
+
+# A fleet of a thousand takes about two minutes, and who listens keeps up.
+MAX_AT_ONCE = 10
+PAUSE_SECONDS = 1.0
+# A device that says another version every time is followed no faster than this.
+AGAIN_SECONDS = 600.0
+
+log = logging.getLogger("collector")
+
+
+class RetainedPublisher(Protocol):
+    """Publishes retained messages.
+
+    The collector's is `pansketch_collector.mqtt.connection.CollectorClient`.
+    """
+
+    @property
+    def connected(self) -> bool: ...
+    def announce(self, topic: str, payload: bytes) -> None: ...
+
+
+class Discovery:
+    """The announcements of one serving process, for one thread.
+
+    `versions`: of the agents of all devices known before, None where nobody knows. They are what
+    may have been announced and is to be taken back.
+    """
+
+    def __init__(
+        self,
+        settings: HomeAssistant,
+        fleet: str,
+        versions: Mapping[str, str | None],
+        outlet: RetainedPublisher,
+    ) -> None:
+        self._settings, self._fleet, self._outlet = settings, fleet, outlet
+        self._versions = dict(versions)
+        self._noted_on: dict[str, int] = {}  # the connection on which each had its turn
+        self._said_at: dict[str, float] = {}
+        self._due = dict.fromkeys(versions, 0.0) if settings.remove else {}
+        self._next = 0.0
+        self._finished = False
+
+    def heard(self, message: Incoming, verdict: Verdict) -> None:
+        """Notes whose turn it is. Only of devices that the store has room for, so it is bounded."""
+        match verdict:
+            case Presence(device):
+                if self._noted_on.get(device) != message.connection:
+                    self._noted_on[device] = message.connection
+                    self._due[device] = 0.0
+            case HealthReport(device, health):
+                self._note_version(device, health.version)
+            case _:
+                pass
+
+    def step(self, uptime: float) -> None:
+        """Announces the next few, at most once in PAUSE_SECONDS. Call it at every turn."""
+        if not self._due or uptime < self._next or not self._outlet.connected:
+            return
+        self._next = uptime + PAUSE_SECONDS
+        ready = (device for device, at in self._due.items() if at <= uptime)
+        for device in list(islice(ready, MAX_AT_ONCE)):
+            del self._due[device]
+            self._said_at[device] = uptime
+            self._outlet.announce(*self._said(device))
+        if self._settings.remove and not self._due and not self._finished:
+            self._finished = True
+            taken = f"{len(self._said_at)} devices are taken back from Home Assistant"
+            log.info("%s; now leave collector.home_assistant out of the configuration", taken)
+
+    def _note_version(self, device: str, version: str) -> None:
+        if self._versions.get(device) == version:
+            return
+        self._versions[device] = version
+        if device in self._noted_on and not self._settings.remove:
+            said_at = self._said_at.get(device)
+            self._due.setdefault(device, 0.0 if said_at is None else said_at + AGAIN_SECONDS)
+
+    def _said(self, device: str) -> tuple[str, bytes]:
+        """Topic and payload of what is announced of a device."""
+        place = payloads.topic(self._settings.prefix, self._fleet, device)
+        if self._settings.remove:
+            return place, b""
+        return place, payloads.message(self._fleet, device, self._versions.get(device))
+
+
+def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
+    """The announcements that a configuration wants; None where it wants none. Raises CommandError.
+
+    The database must be there.
+    """
+    wanted = config.collector.home_assistant
+    if wanted is None:
+        return None
+    with reading(config.collector.database) as reader:
+        healths = reader.healths()
+        names = [device.device for device in reader.devices()]
+    versions = {name: healths[name].health.version if name in healths else None for name in names}
+    what = "taking devices back from" if wanted.remove else "announcing devices to"
+    log.info("%s Home Assistant, below %s/device", what, wanted.prefix)
+    return Discovery(wanted, config.fleet, versions, outlet)

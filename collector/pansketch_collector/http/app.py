@@ -1,0 +1,249 @@
+"""The endpoints. Each reads; none changes anything.
+
+Blocking work runs in thread pools, so that a fit delays no other request:
+collector/pansketch_collector/http/server/executors.py.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Query
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+
+from pansketch import __version__
+from pansketch.source_digest import sources_digest
+from pansketch_collector import clock
+from pansketch_collector.errors import CommandError
+from pansketch_collector.http.endpoints import listing, metrics
+from pansketch_collector.http.endpoints.caches import CachedCount, Models
+from pansketch_collector.http.endpoints.listing import audit_object
+from pansketch_collector.http.endpoints.parameters import (
+    ListParameters,
+    Paging,
+    QuestionParameters,
+    SampleParameters,
+    check_given,
+    choice_of,
+    question_of,
+    selection_of,
+)
+from pansketch_collector.http.endpoints.row_formats import SHAPES, pieces
+from pansketch_collector.http.server import pages
+from pansketch_collector.http.server.access_control import ResponseLimits
+from pansketch_collector.http.server.etag import Revalidation
+from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.http.server.pages import add_page
+from pansketch_collector.http.server.problem_details import RESPONSES, Unknown, add_problems
+from pansketch_collector.http.supervisor import BrokerState
+from pansketch_collector.queries import distinct
+from pansketch_collector.queries.answers import source
+from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, check_answers
+from pansketch_collector.storage.reader import Selection
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.settings import KeyStream, Stream
+
+DESCRIPTION = (
+    "Private telemetry of a fleet: every answer comes from published releases alone. "
+    "Every figure has a standard error and names its releases."
+)
+SEED_BYTES = 4
+NO_BROKER = "the collector has no subscription at its broker now: its log has the reason"
+
+
+def application(
+    config: Config, desk: Executors, room: ResponseLimits, broker: BrokerState
+) -> FastAPI:
+    """The application for one configuration."""
+    http = config.collector.http
+    closed = http is not None and http.closed
+    app = FastAPI(
+        title="pansketch collector",
+        description=DESCRIPTION,
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=RESPONSES,
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if closed else [],
+    )
+    app.add_middleware(Revalidation)
+    add_problems(app)
+    census = CachedCount(desk, config)
+    _add_health(app, desk, broker)
+    _add_fleet(app, config, census, room, broker)
+    _add_lists(app, config, desk)
+    _add_answers(app, config, desk, Models(desk, config))
+    add_page(app)
+    _name_streams(app.openapi(), [stream.name for stream in config.streams])
+    return app
+
+
+def _name_streams(description: dict[str, Any], names: list[str]) -> None:
+    """Says in the description which streams there are; another one is not found."""
+    for operations in description["paths"].values():
+        for parameter in operations["get"].get("parameters", ()):
+            if parameter["name"] == "stream":
+                parameter["schema"]["enum"] = names
+
+
+def _add_health(app: FastAPI, desk: Executors, broker: BrokerState) -> None:
+    @app.get("/healthz", summary="Whether this process answers")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", summary="Whether the database can be read, and the broker is connected")
+    async def readyz() -> dict[str, str]:
+        try:
+            await desk.read(lambda reader: reader.refusals())
+        except CommandError as error:
+            raise HTTPException(503, str(error)) from error
+        if not broker.connected:
+            raise HTTPException(503, NO_BROKER)
+        return {"status": "ok"}
+
+
+def _add_fleet(
+    app: FastAPI, config: Config, census: CachedCount, room: ResponseLimits, broker: BrokerState
+) -> None:
+    @app.get(
+        "/metrics",
+        summary="Ingest, refusals, gaps, lag, backlog and devices, for Prometheus",
+        response_class=PlainTextResponse,
+    )
+    async def measured() -> Response:
+        windows = {stream.name: stream.window_seconds for stream in config.streams}
+        text = metrics.as_text(
+            await census.count(), clock.now(), room.answered, windows, broker.connected
+        )
+        return Response(text, media_type=metrics.MEDIA_TYPE)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(pages.as_html(app.openapi()))
+
+    @app.get("/v1/streams", summary="The streams, their attributes, and what is stored of each")
+    async def streams() -> dict[str, Any]:
+        count = await census.count()
+        return {"streams": [listing.stream_object(stream, count) for stream in config.streams]}
+
+    @app.get("/v1/devices", summary="The devices by name, part by part, and what was refused")
+    async def devices(asked: Annotated[Paging, Query()], response: Response) -> dict[str, Any]:
+        count = await census.count()
+        # Not in the answer, which stays the same as long as the fleet does.
+        response.headers["Age"] = str(max(clock.now() - count.at, 0))
+        return listing.device_part(count, asked.after, asked.limit)
+
+    @app.get(
+        "/v1/streams/{stream}/guarantee",
+        summary="The privacy guarantee of a stream's releases",
+    )
+    async def guarantee(stream: str) -> dict[str, Any]:
+        found, count = _stream(config, stream), await census.count()
+        held = [h for each in count.found.held.values() for h in each if h.stream == stream]
+        return listing.guarantee_object(config, found, len(held))
+
+
+def _add_lists(app: FastAPI, config: Config, desk: Executors) -> None:
+    sources = sources_digest()
+
+    @app.get("/v1/audit", summary="What the last audit found, and this collector's own version")
+    async def audit() -> dict[str, Any]:
+        return await desk.run(desk.reads, lambda: audit_object(config.collector.audit, sources))
+
+    @app.get("/v1/releases", summary="The stored releases of a stream, part by part")
+    async def releases(asked: Annotated[ListParameters, Query()]) -> dict[str, Any]:
+        _stream(config, asked.stream)
+        selection = selection_of(config, asked.stream, asked)
+        return await desk.read(
+            lambda reader: listing.release_part(reader, selection, asked.after, asked.limit)
+        )
+
+
+def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) -> None:
+    @app.get(
+        "/v1/streams/{stream}/query",
+        summary="One question, answered with its standard error and its sources",
+    )
+    async def query(stream: str, asked: Annotated[QuestionParameters, Query()]) -> dict[str, Any]:
+        found = _stream(config, stream)
+        check_given(asked)
+        selection, choice = selection_of(config, stream, asked), choice_of(asked)
+        check_answers(found, _capability(asked.question), choice)
+        if isinstance(found, KeyStream):
+            return await _count_keys(config, desk, selection, asked)
+        answer, _ = await models.ask(
+            selection, choice, asked.model_dump_json(), question_of(found, asked)
+        )
+        return {"question": asked.question, **answer}
+
+    @app.get(
+        "/v1/streams/{stream}/sample",
+        summary="A file of synthetic readings",
+        response_class=StreamingResponse,
+        responses={
+            200: {
+                "content": {shape.media_type.split(";")[0]: {} for shape in SHAPES.values()},
+                "description": "The file, as it is drawn",
+            }
+        },
+    )
+    async def sample(stream: str, asked: Annotated[SampleParameters, Query()]) -> Response:
+        selection, choice = (
+            selection_of(config, _stream(config, stream).name, asked),
+            choice_of(asked),
+        )
+        check_answers(_stream(config, stream), SAMPLE, choice)
+        model = await models.model(selection, choice)
+        return await _file(desk, model, stream, asked)
+
+
+def _capability(question: str) -> str:
+    """The question of the command line that a sketch must answer for this one."""
+    return "count" if question in ("histogram", "density") else question
+
+
+async def _count_keys(
+    config: Config, desk: Executors, selection: Selection, asked: QuestionParameters
+) -> dict[str, Any]:
+    by: distinct.By = asked.by or "window"
+    counted = await desk.read(
+        lambda reader: distinct.count_keys(reader, config, selection, by, asked.keys)
+    )
+    return {
+        "question": DISTINCT,
+        **distinct.as_object(counted),
+        "fleet": counted.fleet,
+    }
+
+
+async def _file(desk: Executors, model: Model, stream: str, asked: SampleParameters) -> Response:
+    shape = SHAPES[asked.format]
+    seed = asked.seed
+    if seed is None:
+        seed = int.from_bytes(os.urandom(SEED_BYTES), "big")
+    found = await desk.run(desk.draws, partial(pieces, model, shape, asked.rows, seed))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{stream}.{asked.format}"',
+        "Pansketch-Seed": str(seed),
+        "Pansketch-Source": source(model).encode("ascii", "replace").decode(),
+    }
+    return StreamingResponse(_drawn(desk, found), headers=headers, media_type=shape.media_type)
+
+
+async def _drawn(desk: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Draws the next piece when the last one is sent: who reads slowly is drawn for slowly."""
+    while (piece := await desk.run(desk.draws, lambda: next(found, None))) is not None:
+        yield piece
+
+
+def _stream(config: Config, name: str) -> Stream:
+    for stream in config.streams:
+        if stream.name == name:
+            return stream
+    known = ", ".join(stream.name for stream in config.streams)
+    raise Unknown(f"unknown stream {name[:60]!r}; there is {known}")

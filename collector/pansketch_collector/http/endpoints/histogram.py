@@ -1,0 +1,72 @@
+"""Histograms of one attribute and densities of two: shares of bins, each with its error."""
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import Attribute
+from pansketch.generators import FittedModel
+from pansketch_collector.errors import wrong
+from pansketch_collector.queries.answers import known
+from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.queries.questions import attribute_of
+
+IN_CONDITIONS = "&<>="  # have a meaning there, so a category that holds one cannot be asked for
+
+
+def histogram(model: Model, names: list[str], bins: int) -> dict[str, object]:
+    """Shares of the bins of one attribute, or of the bins of two: [bins of the first][of the
+    second]. Bins are equally wide in the attribute's scale, or its categories.
+
+    Raises CommandError for an attribute that there is not, or that has no bins.
+    """
+    axes = [_attribute(model.fitted, name) for name in names]
+    if len(axes) == 2 and axes[0] == axes[1]:
+        raise wrong(f"{names[0]} is given twice: a density has two attributes")
+    conditions = [_conditions(attribute, bins) for attribute in axes]
+    try:
+        with model.refusing():
+            found = model.fitted.bin_shares(conditions)
+    except ValueError as error:
+        raise wrong(str(error)) from error
+    return {
+        "axes": [_axis(attribute, bins) for attribute in axes],
+        "share": _nested(found.value),
+        "standard_error": _nested(found.standard_error),
+    }
+
+
+def _attribute(fitted: FittedModel, name: str) -> Attribute:
+    attribute = attribute_of(fitted.domain, name)
+    if attribute.constant is not None:
+        raise wrong(f"{name} is constant, and has no bins")
+    for category in attribute.categories or ():
+        if set(category) & set(IN_CONDITIONS):
+            raise wrong(f"the category {category!r} of {name} holds one of {IN_CONDITIONS}")
+    return attribute
+
+
+def _edges(attribute: Attribute, bins: int) -> list[float]:
+    return list(map(float, attribute.from_unit(np.linspace(0.0, 1.0, bins + 1))))
+
+
+def _conditions(attribute: Attribute, bins: int) -> list[str]:
+    """One for each bin. The highest value belongs to the last one."""
+    name = attribute.name
+    if attribute.categories is not None:
+        return [f"{name} = {category}" for category in attribute.categories]
+    edges = _edges(attribute, bins)
+    inner = [f"{name} < {edge!r}" for edge in edges[1:-1]] + [f"{name} <= {edges[-1]!r}"]
+    return [f"{name} >= {low!r} & {end}" for low, end in zip(edges[:-1], inner, strict=True)]
+
+
+def _axis(attribute: Attribute, bins: int) -> dict[str, object]:
+    found: dict[str, object] = {"attribute": attribute.name, "unit": attribute.unit}
+    if attribute.categories is not None:
+        return found | {"categories": list(attribute.categories)}
+    return found | {"edges": _edges(attribute, bins)}
+
+
+def _nested(values: npt.NDArray[np.float64]) -> list[object]:
+    if values.ndim == 1:
+        return [known(value) for value in values.tolist()]
+    return [_nested(row) for row in values]

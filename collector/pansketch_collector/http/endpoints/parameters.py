@@ -1,0 +1,247 @@
+"""Query parameters: names, types and ranges, and the selection and question that they state.
+
+An unknown parameter is refused. Questions are those of the command line.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pansketch import Domain
+from pansketch_collector.errors import wrong
+from pansketch_collector.http.endpoints.histogram import histogram
+from pansketch_collector.queries import robust_merge as robust
+from pansketch_collector.queries.answers import as_object, basis
+from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.queries.generator_registry import MAX_POINTS, MIN_POINTS, GeneratorChoice
+from pansketch_collector.queries.questions import QUESTIONS, answer, attribute_of
+from pansketch_collector.queries.robust_merge import Groups
+from pansketch_collector.queries.selection import select
+from pansketch_collector.storage.reader import Selection
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.settings import ReadingStream
+
+MAX_ROWS = 100_000_000
+MAX_SEED = 2**53 - 1  # what every reader of JSON holds exactly
+MAX_BINS = 64
+MAX_CELLS = 1 << 20
+
+Question = Literal[
+    "quantile",
+    "mean",
+    "cdf",
+    "range",
+    "count",
+    "covariance",
+    "histogram",
+    "density",
+    "distinct",
+]
+GeneratorName = Literal["auto", "privhp", "kdtree", "density", "pairwise", "m2m"]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Moment = Annotated[str, Field(max_length=40)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class StrictParameters(BaseModel):
+    """What all requests share: a parameter that does not exist is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SelectionParameters(StrictParameters):
+    """Which releases; all of them unless told."""
+
+    since: Moment | None = Field(
+        None,
+        alias="from",
+        description="windows that start at or after this: an ISO date or time in UTC, or unix "
+        "seconds",
+    )
+    to: Moment | None = Field(None, description="windows that start before this")
+    devices: Annotated[str, Field(max_length=20_000, pattern="^[a-z0-9,-]*$")] | None = Field(
+        None, description="only these devices, with commas between"
+    )
+
+
+class ModelParameters(SelectionParameters):
+    """And what reads them."""
+
+    generator: GeneratorName = Field("auto", description="what reads the releases")
+    cells: int | None = Field(
+        None, ge=1, le=MAX_CELLS, description="density: read off at most so many heavy cells"
+    )
+    points: int | None = Field(
+        None,
+        ge=MIN_POINTS,
+        le=MAX_POINTS,
+        description="m2m: compare questions with features at so many points",
+    )
+
+
+class SampleParameters(ModelParameters):
+    """A file of synthetic readings."""
+
+    rows: int = Field(ge=1, le=MAX_ROWS, description="how many")
+    format: Literal["csv", "json", "parquet"] = Field("csv", description="of the file")
+    seed: int | None = Field(
+        None, ge=0, le=MAX_SEED, description="make the same rows again; a new one by default"
+    )
+
+
+class QuestionParameters(ModelParameters):
+    """One question. `attribute`, `low`, `high` and `category` may be given several times."""
+
+    question: Question = Field(description="what to ask")
+    robust: bool = Field(
+        False,
+        description="the median over groups of devices; not for histogram, density and distinct",
+    )
+    attribute: list[Name] = Field([], max_length=32, description="of which attribute, or several")
+    q: Number | None = Field(None, ge=0, le=1, description="quantile: a share of the readings")
+    x: Number | None = Field(None, description="cdf: the share of readings that are at most this")
+    low: list[Number] = Field([], max_length=32, description="range: of each number, in order")
+    high: list[Number] = Field([], max_length=32, description="range: of each number, in order")
+    category: list[Name] = Field(
+        [], max_length=32, description="range: of each attribute with categories, in order"
+    )
+    where: Annotated[str, Field(max_length=2000)] | None = Field(
+        None, description="count: conditions joined by &, as in `temp > 20 & wind = NE`"
+    )
+    bins: int | None = Field(
+        None, ge=1, le=MAX_BINS, description="histogram (32), density (12 of each attribute)"
+    )
+    by: Literal["window", "device"] | None = Field(
+        None, description="distinct: a figure for each window, or for each of its devices as well"
+    )
+    keys: Literal["shared", "disjoint"] | None = Field(
+        None, description="distinct: whether devices may see the same keys"
+    )
+
+
+class Paging(StrictParameters):
+    """A part of a list."""
+
+    limit: int = Field(100, ge=1, le=1000, description="at most so many")
+    after: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="go on behind this: `next` of the part before"
+    )
+
+
+class ListParameters(SelectionParameters):
+    """Stored releases of one stream, by window, device and sequence."""
+
+    stream: Name = Field(description="of which stream")
+    limit: int = Field(100, ge=1, le=1000, description="at most so many")
+    after: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="go on behind this: `next` of the part before"
+    )
+
+
+# What each question may be given, and, of these, what it must be.
+GIVEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "quantile": (("attribute", "q"), ("attribute", "q")),
+    "mean": (("attribute",), ("attribute",)),
+    "cdf": (("attribute", "x"), ("attribute", "x")),
+    "range": (("attribute", "low", "high", "category"), ("attribute",)),
+    "count": (("where",), ("where",)),
+    "covariance": (("attribute",), ()),
+    "histogram": (("attribute", "bins"), ("attribute",)),
+    "density": (("attribute", "bins"), ("attribute",)),
+    "distinct": (("by", "keys"), ()),
+}
+BINS = {"histogram": (1, 32), "density": (2, 12)}  # attributes, and bins of each unless told
+MAX_DENSITY_BINS = 16
+PARTICULAR = sorted({name for may, _ in GIVEN.values() for name in may})
+
+
+def selection_of(config: Config, stream: str, asked: SelectionParameters) -> Selection:
+    """Raises CommandError for times that are none, and an empty list of devices."""
+    return select(config, stream, asked.since, asked.to, asked.devices)
+
+
+def choice_of(asked: ModelParameters) -> GeneratorChoice:
+    robust = isinstance(asked, QuestionParameters) and asked.robust
+    return GeneratorChoice(asked.generator, asked.cells, asked.points, robust)
+
+
+def check_given(asked: QuestionParameters) -> None:
+    """Raises CommandError for a parameter that is missing, or means nothing to this question."""
+    may, must = GIVEN[asked.question]
+    given = {name for name in PARTICULAR if getattr(asked, name) not in (None, [])}
+    for name in must:
+        if name not in given:
+            raise wrong(f"{asked.question} needs {name}: add it")
+    for name in sorted(given.difference(may)):
+        raise wrong(f"{name} is not for the question {asked.question}: leave it out")
+    if asked.robust and asked.question not in QUESTIONS:
+        raise wrong(f"robust is not for the question {asked.question}: leave it out")
+    attributes = BINS.get(asked.question, (1, 0))[0]
+    several = asked.question in ("range", "covariance") or not must or "attribute" not in must
+    if not several and len(asked.attribute) != attributes:
+        raise wrong(
+            f"{asked.question} is of {attributes} attribute{'s' * (attributes > 1)}, "
+            f"and {len(asked.attribute)} are given"
+        )
+
+
+def question_of(
+    stream: ReadingStream, asked: QuestionParameters
+) -> Callable[[Model | Groups], dict[str, Any]]:
+    """What answers it from a model, or from groups. Raises CommandError, as the answer does."""
+    if asked.question in BINS:
+        bins = asked.bins or BINS[asked.question][1]
+        if asked.question == "density" and bins > MAX_DENSITY_BINS:
+            raise wrong(f"a density has at most {MAX_DENSITY_BINS} bins of each attribute")
+        return lambda model: histogram(_whole(model), asked.attribute, bins) | basis(model)
+    words = list(_words(stream.domain, asked))
+
+    def ask(model: Model | Groups) -> dict[str, Any]:
+        if isinstance(model, Groups):
+            return as_object(*robust.answer(model, asked.question, words))
+        return as_object(answer(model, asked.question, words), model)
+
+    return ask
+
+
+def _whole(model: Model | Groups) -> Model:
+    """For a question that is refused of groups."""
+    assert isinstance(model, Model)
+    return model
+
+
+def _words(domain: Domain, asked: QuestionParameters) -> Iterator[str]:
+    """The question as the command line has it."""
+    if asked.question == "range":
+        yield from _limits(domain, asked)
+        return
+    yield from asked.attribute
+    for number in (asked.q, asked.x):
+        if number is not None:
+            yield repr(number)
+    if asked.where is not None:
+        yield asked.where
+
+
+def _limits(domain: Domain, asked: QuestionParameters) -> Iterator[str]:
+    limits = iter(zip(asked.low, asked.high, strict=False))
+    categories = iter(asked.category)
+    for name in asked.attribute:
+        yield name
+        if attribute_of(domain, name).categories is not None:
+            yield _next(categories, f"range: a category is missing for {name}: add category")
+        else:
+            yield from map(
+                repr, _next(limits, f"range: limits are missing for {name}: add low and high")
+            )
+    unused = next(categories, None) is not None or next(limits, None) is not None
+    if unused or len(asked.low) != len(asked.high):
+        raise wrong("range: give one low and one high for each number, one category for the others")
+
+
+def _next(given: Iterator[Any], otherwise: str) -> Any:
+    found = next(given, None)
+    if found is None:
+        raise wrong(otherwise)
+    return found

@@ -1,0 +1,128 @@
+"""Synthetic readings as CSV, JSON or Parquet, piece by piece: memory does not grow with the rows.
+
+All three hold the same texts of the same draws, so one seed gives the same rows in each.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pansketch import Attribute, Domain
+from pansketch_collector.queries.answers import basis
+from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.queries.sample import (
+    chunk_sizes,
+    csv_header,
+    csv_lines,
+    drawn,
+    quoted,
+)
+
+Format = Literal["csv", "json", "parquet"]
+Draw = Callable[[Callable[[str], str]], Iterator[Sequence[Sequence[str]]]]
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """`write`: the pieces of a file, from the model and what draws columns of texts."""
+
+    media_type: str
+    write: Callable[[Model, Draw], Iterator[bytes]]
+
+
+def pieces(model: Model, shape: RowFormat, rows: int, seed: int) -> Iterator[bytes]:
+    """The file, drawn while it is read. Raises NotYet before the first piece where the noise
+    outweighs the readings."""
+    model.check_sample()
+    domain, sampler = model.fitted.domain, model.fitted.sampler()
+    rng = np.random.default_rng(seed)
+    return shape.write(model, lambda named: drawn(domain, sampler, chunk_sizes(rows), rng, named))
+
+
+def _csv(model: Model, draw: Draw) -> Iterator[bytes]:
+    yield csv_header(model.fitted.domain).encode()
+    for texts in draw(quoted):
+        lines = "".join(csv_lines(texts)).encode()
+        del texts  # One chunk at a time: the next one is drawn without it.
+        yield lines
+
+
+def _json(model: Model, draw: Draw) -> Iterator[bytes]:
+    keys = [json.dumps(name) for name in model.fitted.domain.names]
+    pattern = "{" + ", ".join(f"{key.replace('%', '%%')}: %s" for key in keys) + "}"
+    before = "[\n"
+    for texts in draw(json.dumps):
+        lines = (before + ",\n".join(pattern % line for line in zip(*texts, strict=True))).encode()
+        del texts  # As above.
+        yield lines
+        before = ",\n"
+    yield b"\n]\n"
+
+
+def _parquet(model: Model, draw: Draw) -> Iterator[bytes]:
+    """A row group for each chunk. What figures rest on stands in the file's metadata."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    domain, out = model.fitted.domain, Taken()
+    fields = [pa.field(a.name, _arrow_type(a), nullable=False) for a in domain.attributes]
+    schema = pa.schema(fields, {"pansketch": json.dumps(basis(model))})
+    with parquet.ParquetWriter(pa.PythonFile(out, "w"), schema) as writer:
+        for texts in draw(str):
+            writer.write_table(pa.Table.from_arrays(_arrays(domain, texts), schema=schema))
+            del texts  # One chunk at a time: the next one is drawn without it.
+            yield out.take()
+    yield out.take()
+
+
+def _arrow_type(attribute: Attribute) -> object:
+    import pyarrow as pa
+
+    return pa.float64() if attribute.categories is None else pa.string()
+
+
+def _arrays(domain: Domain, texts: Sequence[Sequence[str]]) -> list[object]:
+    import pyarrow as pa
+
+    return [
+        pa.array(column if a.categories is not None else np.array(column, dtype=np.float64))
+        for a, column in zip(domain.attributes, texts, strict=True)
+    ]
+
+
+class Taken:
+    """A file that holds what was written since somebody last took it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._written, self._position = bytearray(), 0
+
+    def write(self, data: bytes) -> int:
+        self._written += data
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """All is there already."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def take(self) -> bytes:
+        found = bytes(self._written)
+        self._written.clear()
+        return found
+
+
+SHAPES: dict[Format, RowFormat] = {
+    "csv": RowFormat("text/csv; charset=utf-8", _csv),
+    "json": RowFormat("application/json", _json),
+    "parquet": RowFormat("application/vnd.apache.parquet", _parquet),
+}

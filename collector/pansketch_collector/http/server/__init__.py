@@ -1,0 +1,1 @@
+"""Access, limits, thread pools, ETags, problem details."""

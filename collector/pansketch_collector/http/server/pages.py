@@ -1,0 +1,119 @@
+"""The page's files, read once, and `/docs`, the interface as a page without scripts.
+
+A request names one of the files or nothing; no path is made of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+FOLDER = Path(__file__).parents[1] / "static"
+FIRST = "index.html"
+PREFIX = "/page/"  # of its other files
+VENDOR = "vendor"  # a folder of files that others wrote
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+def read_files(folder: Path = FOLDER) -> dict[str, Response]:
+    """An answer for each file that the page is made of, by name."""
+    return {
+        file.name: Response(file.read_bytes(), media_type=MEDIA_TYPES[file.suffix])
+        for file in sorted(folder.iterdir())
+        if file.suffix in MEDIA_TYPES
+    }
+
+
+def add_page(app: FastAPI) -> None:
+    """The page at `/`, its files below. It holds no figure of the fleet, so it needs no token.
+
+    Its links are relative, so that it also works behind a proxy that adds a prefix.
+    """
+    files = read_files()
+    first = files.pop(FIRST)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return first
+
+    _add_files(app, PREFIX, files)
+    _add_files(app, f"{PREFIX}{VENDOR}/", read_files(FOLDER / VENDOR))
+
+
+def _add_files(app: FastAPI, prefix: str, files: Mapping[str, Response]) -> None:
+    @app.get(prefix + "{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
+        # A name holds no slash, decoded or not, and is looked up, never opened.
+        if name not in files:
+            raise HTTPException(404)
+        return files[name]
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is the page's own: the same for everybody, with a token or without."""
+    return path == "/" or path.startswith(PREFIX)
+
+
+def as_html(openapi: Mapping[str, Any]) -> str:
+    """A plain page from an OpenAPI description."""
+    title = escape(openapi["info"]["title"])
+    body = "".join(
+        _operation(path, operation)
+        for path, operations in openapi["paths"].items()
+        for operation in operations.values()
+    )
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
+        f"<body><h1>{title} {escape(openapi['info']['version'])}</h1>"
+        f"<p>{escape(openapi['info']['description'])} "
+        '<a href="openapi.json">openapi.json</a></p>'
+        f"{body}</body></html>\n"
+    )
+
+
+def _operation(path: str, operation: Mapping[str, Any]) -> str:
+    rows = "".join(_row(parameter) for parameter in operation.get("parameters", ()))
+    table = (
+        f"<table><tr><th>parameter</th><th>type</th><th>meaning</th></tr>{rows}</table>"
+        if rows
+        else ""
+    )
+    says = escape(operation.get("description") or operation.get("summary", ""))
+    return f"<h2>GET {escape(path)}</h2><p>{says}</p>{table}"
+
+
+def _row(parameter: Mapping[str, Any]) -> str:
+    cells = (
+        parameter["name"] + (" (needed)" if parameter.get("required") else ""),
+        ", ".join(_types(parameter["schema"])),
+        parameter.get("description", ""),
+    )
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _types(schema: Mapping[str, Any]) -> Iterator[str]:
+    for each in schema.get("anyOf", [schema]):
+        kind = each.get("type")
+        if kind == "null":
+            continue
+        if "enum" in each:
+            yield " | ".join(map(str, each["enum"]))
+        elif kind == "array":
+            yield f"several of {' or '.join(_types(each['items']))}"
+        else:
+            yield str(kind) + _bounds(each)
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    return "" if low is None else f" from {low}" + ("" if high is None else f" to {high}")

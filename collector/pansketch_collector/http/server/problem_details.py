@@ -1,0 +1,118 @@
+"""Refusals and failures as problem details (RFC 9457): one sentence that says what to do."""
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from pansketch import MergeError, WireError
+from pansketch_collector.errors import CommandError
+from pansketch_collector.queries.fleet_model import NotYet
+from pansketch_fleet.errors import one_line
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 2
+# The command line's options have the parameters' names, behind two dashes.
+_OPTION = re.compile(r"--(?=[a-z])")
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        # Where the noise outweighs the readings: how many more windows an answer needs.
+        "more_windows": {"type": ["integer", "null"]},
+    },
+}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": SCHEMA}},
+    }
+    for status in (400, 401, 404, 405, 409, 421, 422, 500, 503)
+}
+
+
+class Unknown(Exception):
+    """A stream that the configuration does not have."""
+
+
+def problem(
+    status: int,
+    sentence: str,
+    headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> JSONResponse:
+    """A response that says in `detail` what is wrong and what to do, and `more` of it."""
+    added = dict(headers or {})
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        added.setdefault("Retry-After", str(RETRY_SECONDS))
+    return JSONResponse(
+        {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": sentence,
+            **(more or {}),
+        },
+        status,
+        added,
+        MEDIA_TYPE,
+    )
+
+
+def of_command(error: CommandError) -> JSONResponse:
+    """A failure of what the command line does as well: wrong input 422; a database that cannot be
+    read now 503; damage 500; what the stored releases do not bear 409."""
+    sentence = _OPTION.sub("", str(error))
+    if error.code == 2:
+        return problem(422, sentence)
+    if isinstance(error, NotYet):
+        return problem(409, sentence, more={"more_windows": error.more_windows})
+    match error.__cause__:
+        case WireError() | MergeError():
+            return problem(500, sentence)
+        case OSError() | sqlite3.Error():
+            return problem(503, sentence)
+    return problem(409, sentence)
+
+
+def add_problems(app: FastAPI) -> None:
+    """Has all that goes wrong in an application said in this way."""
+
+    async def command(request: Request, error: Exception) -> Response:
+        return of_command(cast(CommandError, error))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        first = cast(RequestValidationError, error).errors()[0]
+        place = ".".join(str(step) for step in first["loc"][1:])
+        return problem(422, one_line(f"{place}: {first['msg']}")[:400])
+
+    async def refused(request: Request, error: Exception) -> Response:
+        found = cast(HTTPException, error)
+        sentence = {404: "there is nothing here: see /docs", 405: "this server only reads: use GET"}
+        return problem(
+            found.status_code, sentence.get(found.status_code, str(found.detail)), found.headers
+        )
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        return problem(404, str(error))
+
+    async def failed(request: Request, error: Exception) -> Response:
+        return problem(500, "the collector failed here: its log has the reason")
+
+    app.add_exception_handler(CommandError, command)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Unknown, unknown)
+    app.add_exception_handler(Exception, failed)

@@ -1,0 +1,105 @@
+// Different keys, window by window: points, whiskers of one standard error, a band between them.
+
+import * as axes from "./axes.js";
+import { area, line, max, scaleUtc, utcDay, utcFormat, utcMinute } from "./d3.js";
+import { s, table } from "./elements.js";
+import { moment, withError } from "./numbers.js";
+import { leftOut } from "./picture.js";
+import { whisker } from "./whisker.js";
+
+const HEIGHT = 300;
+const [RIGHT, TOP, BOTTOM] = [20, 12, 34];
+const INSET = 16; // pixels from an end of the axis to the first and the last point
+const DAY = utcFormat("%Y-%m-%d");
+const MINUTE = utcFormat("%m-%d %H:%M");
+const SECOND = utcFormat("%H:%M:%S");
+
+export function showDistinct(frame, answer) {
+  const { figures } = answer;
+  const last = figures.at(-1);
+  const merged = answer.keys === "shared" ? "devices may share keys: their union" :
+    "each device has keys of its own: their sum";
+  const left = leftOut(answer);
+  frame.show(
+    (width) => ({ height: HEIGHT, children: drawn(figures, answer.window_seconds, width) }),
+    `Different keys in each of ${figures.length} windows, estimated. In the newest, from ` +
+      `${moment(last.from)}: ${withError(last.value, last.standard_error)}.`,
+    `Points: estimated number of distinct keys in a window. Whiskers and band: one standard ` +
+      `error. Of ${answer.fleet} device${answer.fleet === 1 ? "" : "s"}; ${merged}. No key is ` +
+      `in it, and keys cannot be followed from one window to another. Promise: ` +
+      `${answer.guarantee}.${left}`,
+    table("Different keys by window, ± one standard error. Times are UTC.",
+      [["Window from", false], ["Devices", true], ["Keys", true], ["Remark", false]],
+      figures.map((each) => [moment(each.from), `${each.devices.length} of ${answer.fleet}`,
+        withError(each.value, each.standard_error), remark(each)])),
+  );
+}
+
+function remark(figure) {
+  if (figure.problem) return figure.problem;
+  return figure.frozen.length ? `incomplete: ${figure.frozen.join(", ")} froze` : "";
+}
+
+function drawn(figures, seconds, width) {
+  const points = figures.map((each) => ({
+    at: Date.parse(each.from), value: each.value, error: each.standard_error ?? 0,
+    frozen: each.frozen.length > 0,
+  })).filter((each) => each.value !== null);
+  if (!points.length) {
+    return [s("text", { x: INSET, y: HEIGHT / 2 }, "No window has an estimate: see the table.")];
+  }
+  const bottom = HEIGHT - BOTTOM;
+  const y = axes.fromZero(max(points, (each) => each.value + each.error), bottom, TOP);
+  const heights = axes.heights(y);
+  const [left, right] = [Math.max(axes.longest(heights) + 14, 44), width - RIGHT];
+  const x = scaleUtc([points[0].at, points.at(-1).at], [left + INSET, right - INSET]);
+  return [
+    axes.grid(heights, left, right),
+    runs(points, seconds).map((run) => [band(run, x, y), connected(run, x, y)]),
+    points.map((each) => mark(each, x(each.at), y)),
+    axes.below(times(x, seconds), bottom, width),
+  ];
+}
+
+// Points of windows that follow each other; a missing window parts them.
+function runs(points, seconds) {
+  const found = [];
+  for (const each of points) {
+    const run = found.at(-1);
+    if (run && each.at - run.at(-1).at <= 1500 * seconds) run.push(each);
+    else found.push([each]);
+  }
+  return found;
+}
+
+function band(run, x, y) {
+  const shape = area((each) => x(each.at), (each) => y(each.value - each.error),
+    (each) => y(each.value + each.error));
+  return s("path", { class: "band", d: shape(run) });
+}
+
+function connected(run, x, y) {
+  const shape = line((each) => x(each.at), (each) => y(each.value));
+  return s("path", { class: "line", d: shape(run) });
+}
+
+function mark({ value, error, frozen }, x, y) {
+  return [
+    whisker(x, y(value - error), y(value + error), 4),
+    s("circle", { class: frozen ? "point frozen" : "point", cx: x, cy: y(value), r: 4 }),
+  ];
+}
+
+// Not more of them than windows. Where fewer than two round ones have room, the first and the last.
+function times(x, seconds) {
+  const [first, last] = x.domain();
+  const found = axes.fitting(x, written, Math.round((last - first) / (1000 * seconds)) + 1);
+  if (found.length > 1) return found;
+  const text = seconds >= 86400 ? DAY : seconds >= 60 ? MINUTE : SECOND;
+  return (last > first ? [first, last] : [first]).map((time) => [x(time), text(time)]);
+}
+
+function written(time) {
+  if (utcMinute(time) < time) return SECOND(time);
+  return (utcDay(time) < time ? MINUTE : DAY)(time);
+}

@@ -1,0 +1,1 @@
+"""Validate, commit, acknowledge; and what was refused."""

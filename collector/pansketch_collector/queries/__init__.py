@@ -1,0 +1,1 @@
+"""From selected releases to answers."""

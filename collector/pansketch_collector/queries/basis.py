@@ -1,0 +1,100 @@
+"""The basis of an answer: the releases in it, their guarantees, and the releases left out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pansketch import Guarantee, WindowId
+from pansketch_collector.errors import CommandError
+from pansketch_collector.storage.corruption import Damage
+from pansketch_collector.storage.reader import Reader, Selection
+
+MAX_NAMED = 20  # damaged releases, one by one
+EXCLUDED = "excluded by the operator: see `pansketch-collector exclude --list`"
+SETTINGS = "made with other settings than any that this collector served"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """So many releases, for one reason."""
+
+    releases: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class EpochShare:
+    """How many releases of one epoch are in an answer, and what each of them promised. `since`:
+    when the epoch was first served, in unix seconds; None for settings that never were."""
+
+    releases: int
+    guarantee: Guarantee
+    since: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What an answer rests on.
+
+    `generator`: the name of what read the releases. `windows` in order; `guarantee` is what each of
+    them promised under the configuration's own settings, `parts` what those of each epoch did, the
+    newest first. `left`: what is not in it. `groups`: how many groups of devices were asked apart,
+    0 where all devices were asked together.
+    """
+
+    generator: str
+    windows: tuple[WindowId, ...]
+    guarantee: Guarantee
+    left: tuple[LeftOut, ...] = ()
+    parts: tuple[EpochShare, ...] = ()
+    groups: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """How many releases are not in it."""
+        return total(self.left)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(sorted({window.device for window in self.windows}))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First start and last end, unix seconds."""
+        return min(w.start for w in self.windows), max(w.end for w in self.windows)
+
+
+def set_aside(found: Sequence[Damage], reader: Reader, selection: Selection) -> list[LeftOut]:
+    """Releases that the operator excludes; and damaged ones, each named: those just found, and
+    those that were set aside before."""
+    before = (Damage(*row) for row in reader.damaged(selection))
+    names = [f"damaged: {each}" for each in (*found, *before)]
+    listed = [LeftOut(1, name) for name in names[:MAX_NAMED]]
+    if more := len(names) - len(listed):
+        listed.append(LeftOut(more, "damaged: see `pansketch-collector verify`"))
+    if excluded := reader.excluded(selection):
+        listed.append(LeftOut(excluded, EXCLUDED))
+    return listed
+
+
+def nothing_usable(left: Sequence[LeftOut]) -> CommandError:
+    """The failure to raise where nothing that was selected can be used: why not."""
+    reasons = "; ".join(f"{each.releases}: {each.reason}" for each in left[:3])
+    return CommandError(f"none of the selected releases can be used ({reasons})")
+
+
+def total(left: Iterable[LeftOut]) -> int:
+    return sum(each.releases for each in left)
+
+
+def omission_lines(left: Iterable[LeftOut]) -> list[str]:
+    """`note: left out: 2 releases, made with ...`, a line for each reason."""
+    return [
+        f"note: left out: {each.releases} release{'s' * (each.releases != 1)}, {each.reason}"
+        for each in left
+    ]
+
+
+def omissions_object(left: Sequence[LeftOut]) -> Mapping[str, object]:
+    """`left_out`, how many, and why."""
+    because = [{"releases": each.releases, "reason": each.reason} for each in left]
+    return {"left_out": total(left), "left_out_because": because}

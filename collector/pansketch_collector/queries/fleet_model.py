@@ -1,0 +1,240 @@
+"""From stored releases of readings to one generator for the fleet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import groupby, islice
+from math import ceil
+
+from pansketch import (
+    DistinctSpec,
+    Guarantee,
+    MergeError,
+    MomentsSpec,
+    Release,
+    Spec,
+    merge,
+)
+from pansketch.generators import FittedModel, TooFewReadings, common_domain
+from pansketch_collector.errors import CommandError, wrong
+from pansketch_collector.queries.basis import (
+    SETTINGS,
+    Basis,
+    EpochShare,
+    LeftOut,
+    nothing_usable,
+    set_aside,
+)
+from pansketch_collector.queries.generator_registry import GENERATORS, GeneratorChoice, choose
+from pansketch_collector.queries.selection import check_devices, nothing_selected
+from pansketch_collector.storage.corruption import Damage, changed, sound
+from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.validation.accepted_specs import Epoch, spec_in
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.settings import ReadingStream, Stream
+
+
+class NotYet(CommandError):
+    """`more_windows`: about how many more windows of all devices an answer needs, None where that
+    cannot be told yet."""
+
+    def __init__(self, text: str, more_windows: int | None) -> None:
+        super().__init__(text)
+        self.more_windows = more_windows
+
+    def as_object(self) -> dict[str, object]:
+        """For programs."""
+        return {"refused": str(self), "more_windows": self.more_windows}
+
+
+@contextmanager
+def refusing(devices: int, expected_readings: float) -> Iterator[None]:
+    """Raises NotYet where the noise outweighs the readings that are asked for, of so many devices
+    whose windows are expected to have so many readings; 0 where nobody knows."""
+    try:
+        yield
+    except TooFewReadings as error:
+        raise not_yet(error, devices, expected_readings) from error
+
+
+def not_yet(error: TooFewReadings, devices: int, expected_readings: float) -> NotYet:
+    """The refusal in windows: releases of all of so many devices."""
+    of = f" of {devices} devices" if devices > 1 else ""
+    if error.more is not None:
+        more = ceil(error.more / devices)
+        windows = f"about {more:,} more window{'s' * (more != 1)}{of}"
+        return NotYet(f"the noise outweighs the readings: {windows} are needed", more)
+    told = "how many more windows are needed is not known yet"
+    if expected_readings:
+        whole = ceil(error.wanted(expected_readings) / devices)
+        told += (
+            f"; at the expected {expected_readings:,g} readings a window it takes about "
+            f"{whole:,} windows{of}"
+        )
+    return NotYet(f"the noise outweighs the readings: {told}", None)
+
+
+ANY_GENERATOR = GeneratorChoice()
+TOGETHER = 16  # releases that are decoded together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Basis):
+    """What the selected releases say together, and what they are.
+
+    `fitted`: what the generator made of them. `releases` are merged, one for each spec.
+    `expected_readings`: of a window, as the configuration has it.
+    """
+
+    fitted: FittedModel
+    releases: tuple[Release, ...] = ()
+    expected_readings: float = 0.0
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """Where questions are asked of it: what noise outweighs raises NotYet."""
+        return refusing(len(self.devices), self.expected_readings)
+
+    def check_sample(self) -> None:
+        """Raises NotYet where synthetic readings would follow the noise."""
+        with self.refusing():
+            self.fitted.check()
+
+
+def build(
+    reader: Reader, config: Config, selection: Selection, choice: GeneratorChoice = ANY_GENERATOR
+) -> Model:
+    """Decodes, merges per device class and epoch, grows a generator of each and adds them up.
+
+    Raises CommandError: for an empty selection, for one of which nothing can be used, for one whose
+    number of readings the noise outweighs, and for a generator or a size that does not suit the
+    sketch.
+    """
+    stream = next(s for s in config.streams if s.name == selection.stream)
+    name = choose(stream.name, stream.spec.family, choice)
+    check_devices(reader, selection)
+    fingerprints, epochs = reader.fingerprints(selection), reader.epochs(stream.name)
+    specs, apart = _usable(stream, config.specs(stream), epochs, fingerprints)
+    bad: list[Damage] = []
+    merged = [r for spec in specs.values() for r in _merged(reader, selection, spec, bad)]
+    out = [*_unusable(reader, selection, fingerprints, specs, apart, bad)]
+    out += set_aside(bad, reader, selection)
+    if not merged:
+        raise nothing_usable(out) if out else nothing_selected(reader, selection)
+    windows = tuple(sorted(w for release in merged for w in release.windows))
+    fitted = _fitted(name, merged, choice)
+    parts = tuple(_parts(merged, epochs))
+    expected = float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
+    with refusing(len({window.device for window in windows}), expected):
+        fitted.check(())
+    return Model(
+        generator=name,
+        windows=windows,
+        guarantee=promise(stream, parts),
+        left=tuple(out),
+        parts=parts,
+        fitted=fitted,
+        releases=tuple(merged),
+        expected_readings=expected,
+    )
+
+
+def promise(stream: Stream, parts: Sequence[EpochShare]) -> Guarantee:
+    """Of several epochs, what the configuration's own settings promise."""
+    return stream.spec.guarantee if len(parts) != 1 else parts[0].guarantee
+
+
+def _usable(
+    stream: Stream, own: Mapping[bytes, Spec], epochs: Sequence[Epoch], wanted: Sequence[bytes]
+) -> tuple[dict[bytes, Spec], dict[bytes, str]]:
+    """The wanted specs whose estimates can be added, the configuration's own first, and why others
+    cannot."""
+    usable = {name: own[name] for name in wanted if name in own}
+    why: dict[bytes, str] = {}
+    for fingerprint in wanted:
+        spec = None if fingerprint in own else spec_in(epochs, fingerprint)
+        if spec is None:
+            continue
+        if problem := _apart(stream.spec, spec):
+            why[fingerprint] = problem
+        else:
+            usable[fingerprint] = spec
+    return usable, why
+
+
+def _apart(own: Spec, other: Spec) -> str:
+    """Why estimates of these two cannot be added; "" where they can."""
+    if other.family != own.family:
+        return f"a sketch of type {other.family}, and now it is {own.family}"
+    if isinstance(own, MomentsSpec | DistinctSpec):
+        return "feature sums of earlier settings, which do not add up"
+    try:
+        common_domain([own.domain, other.domain])  # type: ignore[attr-defined]
+    except ValueError as error:
+        return f"{error} under earlier settings"
+    return ""
+
+
+def _unusable(
+    reader: Reader,
+    selection: Selection,
+    fingerprints: Sequence[bytes],
+    specs: Mapping[bytes, Spec],
+    why: Mapping[bytes, str],
+    bad: list[Damage],
+) -> Iterator[LeftOut]:
+    """What is left out for its settings. Of settings that nobody knows each release is looked at:
+    their name may be what has changed on the disk, and then it is damage."""
+    counts: dict[str, int] = {}
+    for fingerprint in fingerprints:
+        if fingerprint in specs:
+            continue
+        reason, releases = why.get(fingerprint, ""), reader.count(selection, fingerprint)
+        if not reason:
+            found = [changed(each) for each in reader.releases(selection, fingerprint)]
+            hurt = [damage for damage in found if damage is not None]
+            bad.extend(hurt)
+            reason, releases = SETTINGS, releases - len(hurt)
+        counts[reason] = counts.get(reason, 0) + releases
+    yield from (LeftOut(releases, reason) for reason, releases in counts.items() if releases)
+
+
+def _fitted(name: str, merged: list[Release], choice: GeneratorChoice) -> FittedModel:
+    try:
+        return GENERATORS[name].fit(merged, choice)
+    except ValueError as error:
+        raise wrong(f"{name}: {error}") from error
+
+
+def _merged(
+    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage]
+) -> Iterator[Release]:
+    """The sum of the selected releases of one spec; nothing where all of them are damaged."""
+    before = len(bad)
+    try:
+        yield merge(_decoded(reader, selection, spec, bad))
+    except MergeError as error:
+        if len(bad) == before:
+            raise CommandError(f"stored releases of {selection.stream}: {error}") from error
+
+
+def _decoded(
+    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage]
+) -> Iterator[Release]:
+    # A few at a time: a fleet's releases together need not fit in memory.
+    found = reader.releases(selection, spec.fingerprint)
+    while portion := list(islice(found, TOGETHER)):
+        yield from sound(portion, spec, bad)
+
+
+def _parts(merged: Sequence[Release], epochs: Sequence[Epoch]) -> Iterator[EpochShare]:
+    """The releases by epoch, the newest first. One of several epochs is of the newest of them."""
+
+    def place(release: Release) -> int:
+        fingerprint = release.spec.fingerprint
+        there = (n for n, epoch in enumerate(epochs) if fingerprint in epoch.forms)
+        return next(there, -1)
+
+    for at, releases in groupby(sorted(merged, key=place), place):
+        found = list(releases)
+        since = None if at < 0 else epochs[at].first_served
+        yield EpochShare(sum(len(r.windows) for r in found), found[0].spec.guarantee, since)

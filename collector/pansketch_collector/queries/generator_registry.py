@@ -1,0 +1,161 @@
+"""The generators: what reads the releases of which sketch, and which questions it then answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pansketch import Release
+from pansketch.generators import (
+    FittedModel,
+    M2MModel,
+    Partition,
+    combine,
+    common_domain,
+    density,
+    kdtree,
+    m2m,
+    pairwise,
+    privhp,
+    rebased,
+)
+from pansketch_collector.errors import wrong
+from pansketch_fleet.settings.settings import KeyStream, Stream
+
+AUTO = "auto"
+SAMPLE = "sample"
+OF_BOXES = ("quantile", "mean", "cdf", "range", "count", "covariance", SAMPLE)
+OF_MOMENTS = ("mean", "cdf", "count", "covariance", SAMPLE)
+SIZES = ("cells", "points")
+MIN_POINTS, MAX_POINTS = 1_000, 200_000
+
+
+@dataclass(frozen=True)
+class GeneratorChoice:
+    """What a person asks for: a generator's name, "auto" for the one that suits the sketch best,
+    and its sizes, None for its own. `robust`: the median over groups of devices."""
+
+    name: str = AUTO
+    cells: int | None = None
+    points: int | None = None
+    robust: bool = False
+
+
+@dataclass(frozen=True)
+class Generator:
+    """`fit`: from merged releases, one for each spec there is, to one model of all; raises
+    CommandError for a size that cannot be, ValueError for one that the library refuses."""
+
+    family: str
+    questions: tuple[str, ...]
+    fit: Callable[[Sequence[Release], GeneratorChoice], FittedModel]
+    sizes: tuple[str, ...] = ()
+
+
+def _added(models: Sequence[Partition]) -> Partition:
+    """One model of several, whose bounds may differ. Raises ValueError where more does."""
+    domain = common_domain([model.domain for model in models])
+    return combine([rebased(model, domain) for model in models])
+
+
+def _privhp(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+    return _added([privhp(release) for release in releases])
+
+
+def _kdtree(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+    return _added([kdtree(release).partition for release in releases])
+
+
+def _density(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+    if choice.cells is None:
+        return _added([density(release).partition for release in releases])
+    return _added([density(release, cells=choice.cells).partition for release in releases])
+
+
+def _pairwise(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+    return _added([pairwise(release) for release in releases])
+
+
+def _m2m(releases: Sequence[Release], choice: GeneratorChoice) -> M2MModel:
+    if len(releases) > 1:
+        raise wrong(
+            "feature sums of different sketches do not add up: select windows of one of them "
+            "with --from and --to, or --devices"
+        )
+    if choice.points is None:
+        return m2m(releases[0])
+    if not MIN_POINTS <= choice.points <= MAX_POINTS:
+        raise wrong(f"--points must lie between {MIN_POINTS} and {MAX_POINTS}")
+    return m2m(releases[0], points=choice.points)
+
+
+# Of those that read one family, the first is the one that suits it best.
+GENERATORS: Mapping[str, Generator] = {
+    "privhp": Generator("hierarchy", OF_BOXES, _privhp),
+    "kdtree": Generator("hierarchy", OF_BOXES, _kdtree),
+    "density": Generator("cells", OF_BOXES, _density, ("cells",)),
+    "pairwise": Generator("views", OF_BOXES, _pairwise),
+    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",)),
+}
+
+
+def choose(stream: str, family: str, choice: GeneratorChoice) -> str:
+    """The name of the generator for a stream whose sketch is of that family.
+
+    Raises CommandError, which says what suits, for one that reads other sketches, and for a size
+    that it does not have.
+    """
+    suited = [name for name, each in GENERATORS.items() if each.family == family]
+    name = suited[0] if choice.name == AUTO else choice.name
+    if name not in suited:
+        wanted = GENERATORS[name].family
+        raise wrong(
+            f"{name} reads sketches of type {wanted}, and the sketch of stream {stream} is of type "
+            f"{family}: use --generator {' or '.join(suited)}"
+        )
+    for size in SIZES:
+        if getattr(choice, size) is not None and size not in GENERATORS[name].sizes:
+            raise wrong(f"--{size} is no size of {name}, which reads stream {stream}: leave it out")
+    return name
+
+
+DISTINCT = "distinct"
+
+
+def check_answers(stream: Stream, question: str, choice: GeneratorChoice) -> None:
+    """Raises CommandError, which says what the stream answers, when this is no question for it."""
+    if isinstance(stream, KeyStream):
+        _check_keys(stream.name, question, choice)
+        return
+    if choice.robust and question == SAMPLE:
+        raise wrong(
+            "a median is made of answers, and there is none of synthetic readings: leave out "
+            "--robust, and exclude what you do not trust with `exclude DEVICE`"
+        )
+    family = stream.spec.family
+    name = choose(stream.name, family, choice)
+    answers = GENERATORS[name].questions
+    if question in answers:
+        return
+    if question == DISTINCT:
+        raise wrong(
+            f"stream {stream.name} has readings and no keys: it answers {', '.join(answers)}; "
+            f"{question} is for a stream with a key"
+        )
+    able = sorted({each.family for each in GENERATORS.values() if question in each.questions})
+    raise wrong(
+        f"stream {stream.name} has a sketch of type {family}, which answers {', '.join(answers)}; "
+        f"{question} needs one of type {' or '.join(able)}"
+    )
+
+
+def _check_keys(name: str, question: str, choice: GeneratorChoice) -> None:
+    if question != DISTINCT:
+        instead = f"ask `query --stream {name} {DISTINCT}`"
+        raise wrong(f"stream {name} counts distinct keys, and has no {question}: {instead}")
+    if choice.robust:
+        raise wrong(
+            f"--robust is for a stream of readings, and {name} counts distinct keys: leave it "
+            "out, and compare devices by `distinct --by device`"
+        )
+    if choice != GeneratorChoice():
+        given = "--generator" if choice.name != AUTO else "a generator's size"
+        raise wrong(f"{given} is for a stream of readings, and {name} has a key: leave it out")

@@ -1,0 +1,145 @@
+"""`query`: one question to the fleet's generator, answered with its standard error."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from pansketch import Attribute, Domain
+from pansketch.generators import FittedModel
+from pansketch_collector.errors import wrong
+from pansketch_collector.queries.answers import Answer, Matrix
+from pansketch_collector.queries.fleet_model import Model
+
+
+def quantile(fitted: FittedModel, words: Sequence[str]) -> Answer:
+    """`ATTRIBUTE Q`: the value that a share Q of the readings does not exceed."""
+    attribute = _number_attribute(fitted.domain, words[0])
+    q = _number(words[1])
+    if not 0 <= q <= 1:
+        raise wrong(f"a quantile lies between 0 and 1, as in `quantile {words[0]} 0.5`")
+    estimate = fitted.quantile(attribute.name, q)
+    return Answer(estimate.value, estimate.standard_error, attribute.unit)
+
+
+def mean(fitted: FittedModel, words: Sequence[str]) -> Answer:
+    """`ATTRIBUTE`: its mean."""
+    attribute = _number_attribute(fitted.domain, words[0])
+    estimate = fitted.mean(attribute.name)
+    return Answer(estimate.value, estimate.standard_error, attribute.unit)
+
+
+def cdf(fitted: FittedModel, words: Sequence[str]) -> Answer:
+    """`ATTRIBUTE X`: the share of readings that are at most X."""
+    attribute = _number_attribute(fitted.domain, words[0])
+    estimate = fitted.cdf(attribute.name, _number(words[1]))
+    return Answer(estimate.value, estimate.standard_error, "of the readings")
+
+
+def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
+    """`[ATTRIBUTE ...]`: how numbers vary together, of all of them unless told."""
+    domain = fitted.domain
+    numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
+    if not numbers:
+        raise wrong("all attributes have categories or are cyclic, and these have no covariance")
+    attributes = [_number_attribute(domain, name) for name in words or numbers]
+    names = tuple(attribute.name for attribute in attributes)
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise wrong(f"{name} is given twice: name each attribute once")
+    units = tuple(attribute.unit for attribute in attributes)
+    return Matrix(names, units, fitted.covariance(names))
+
+
+def count(fitted: FittedModel, words: Sequence[str]) -> Answer:
+    """`"ATTRIBUTE > X & ATTRIBUTE = CATEGORY"`: readings for which all of that holds."""
+    condition = " ".join(words)
+    estimate, share = fitted.count(condition), fitted.share(condition)
+    return Answer(estimate.value, estimate.standard_error, "readings", share.value)
+
+
+def count_range(fitted: FittedModel, words: Sequence[str]) -> Answer:
+    """`ATTRIBUTE LOW HIGH ...` or `ATTRIBUTE CATEGORY ...`: readings with all of that."""
+    wanted: dict[str, tuple[float, float] | str] = {}
+    rest = list(words)
+    while rest:
+        attribute = attribute_of(fitted.domain, rest.pop(0))
+        if attribute.name in wanted:
+            raise wrong(f"{attribute.name} is given twice in the range")
+        wanted[attribute.name] = _limits(attribute, rest)
+    estimate, share = fitted.count(wanted), fitted.share(wanted)
+    return Answer(estimate.value, estimate.standard_error, "readings", share.value)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What can be asked: `words` as a person writes them, from `least` to `most` (None: any)."""
+
+    ask: Callable[[FittedModel, Sequence[str]], Answer | Matrix]
+    words: str
+    least: int
+    most: int | None
+
+
+QUESTIONS = {
+    "quantile": Question(quantile, "ATTRIBUTE Q", 2, 2),
+    "mean": Question(mean, "ATTRIBUTE", 1, 1),
+    "cdf": Question(cdf, "ATTRIBUTE X", 2, 2),
+    "range": Question(count_range, "ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]", 2, None),
+    "count": Question(count, '"ATTRIBUTE > X & ATTRIBUTE = CATEGORY"', 1, None),
+    "covariance": Question(covariance, "[ATTRIBUTE ...]", 0, None),
+}
+
+
+def check_words(name: str, words: Sequence[str]) -> None:
+    """Raises CommandError for too few or too many words, before anything is read or grown."""
+    question = QUESTIONS[name]
+    if len(words) < question.least or (question.most is not None and len(words) > question.most):
+        raise wrong(f"write: query --stream STREAM {name} {question.words}")
+
+
+def answer(model: Model, name: str, words: Sequence[str]) -> Answer | Matrix:
+    """Asks the model. Raises CommandError for an attribute or category it cannot have, and for a
+    condition that does not parse; NotYet where the noise outweighs the readings."""
+    try:
+        with model.refusing():
+            return QUESTIONS[name].ask(model.fitted, words)
+    except ValueError as error:
+        raise wrong(str(error)) from error
+
+
+def attribute_of(domain: Domain, name: str) -> Attribute:
+    """Raises CommandError, which says which attributes there are."""
+    if name not in domain.names:
+        raise wrong(f"unknown attribute {name!r}; the stream has {', '.join(domain.names)}")
+    return domain.attributes[domain.names.index(name)]
+
+
+def _number_attribute(domain: Domain, name: str) -> Attribute:
+    attribute = attribute_of(domain, name)
+    if attribute.categories is not None:
+        raise wrong(f"{name} has categories: ask `count '{name} = {attribute.categories[0]}'`")
+    return attribute
+
+
+def _limits(attribute: Attribute, rest: list[str]) -> tuple[float, float] | str:
+    """Takes the words that belong to one attribute off the front of `rest`."""
+    if attribute.categories is not None:
+        if not rest:
+            raise wrong(f"range {attribute.name}: name one of {', '.join(attribute.categories)}")
+        return rest.pop(0)
+    if len(rest) < 2:
+        raise wrong(f"range {attribute.name}: give LOW and HIGH")
+    low, high = _number(rest.pop(0)), _number(rest.pop(0))
+    if low > high and not attribute.cyclic:
+        raise wrong(f"range {attribute.name}: LOW must not exceed HIGH")
+    return low, high
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise wrong(f"{text!r} is not a number")
+    return number

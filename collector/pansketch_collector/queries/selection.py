@@ -1,0 +1,85 @@
+"""What a person asks for on the command line, as a selection of stored releases."""
+
+import re
+from datetime import UTC, datetime
+
+from pansketch_collector.errors import CommandError, wrong
+from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.validation.verdicts import LATEST_SECOND
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.units import utc_text
+
+MAX_LISTED = 12
+
+
+def when(text: str) -> int:
+    """An ISO 8601 date or time (UTC unless it says otherwise), or unix seconds, as unix seconds.
+
+    Raises CommandError. Four to eight digits are refused: they are more likely a date than seconds.
+    """
+    if re.fullmatch(r"[0-9]{1,3}|[0-9]{9,12}", text):
+        seconds = int(text)
+    else:
+        try:
+            moment = datetime.fromisoformat(text if not text.isdigit() else "")
+        except ValueError:
+            raise wrong(
+                f"{text!r} is no date: write 2016-01-31, 2016-01-31T12:00 or unix seconds"
+            ) from None
+        seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    if not 0 <= seconds <= LATEST_SECOND:
+        raise wrong(f"{text!r} is not between 1970 and 9999")
+    return seconds
+
+
+def select(
+    config: Config, stream: str, since: str | None, until: str | None, devices: str | None
+) -> Selection:
+    """A selection from the options' text. Raises CommandError that says what there is."""
+    known = [s.name for s in config.streams]
+    if stream not in known:
+        raise wrong(f"unknown stream {stream!r}; the configuration has {', '.join(known)}")
+    names = None if devices is None else frozenset(filter(None, devices.split(",")))
+    if names is not None and not names:
+        raise wrong("--devices is empty: write names with commas between, as in a,b")
+    selection = Selection(
+        stream,
+        None if since is None else when(since),
+        None if until is None else when(until),
+        names,
+    )
+    if None not in (selection.since, selection.until) and not _grows(selection):
+        raise wrong("--from must be before --to")
+    return selection
+
+
+def _grows(selection: Selection) -> bool:
+    return (selection.since or 0) < (selection.until or 0)
+
+
+def check_devices(reader: Reader, selection: Selection) -> None:
+    """Raises CommandError for a device of the selection that has released nothing of the stream."""
+    if selection.devices is None:
+        return
+    there = [h.device for h in reader.holdings() if h.stream == selection.stream]
+    absent = sorted(selection.devices.difference(there))
+    if there and absent:
+        listed = ", ".join(there[:MAX_LISTED]) + (", ..." if len(there) > MAX_LISTED else "")
+        raise wrong(
+            f"no release of {selection.stream} from device {absent[0]!r}; there are {listed}"
+        )
+
+
+def nothing_selected(reader: Reader, selection: Selection) -> CommandError:
+    """The failure to raise for an empty selection: what there is instead."""
+    held = [h for h in reader.holdings() if h.stream == selection.stream]
+    if not held:
+        return CommandError(
+            f"nothing stored yet of stream {selection.stream}: start `pansketch-collector serve` "
+            "and the devices' agents, and wait until a window has ended"
+        )
+    first, last = min(h.first_start for h in held), max(h.last_end for h in held)
+    return wrong(
+        f"no window of {selection.stream} starts in that range; "
+        f"there are windows from {utc_text(first)} to {utc_text(last)}"
+    )

@@ -1,0 +1,1 @@
+"""Tables and JSON for people."""

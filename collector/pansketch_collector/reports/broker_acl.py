@@ -1,0 +1,98 @@
+"""The broker's access rules for one fleet, as mosquitto reads them: what no line allows is denied.
+
+Each stream of the configuration has its own line, so that a device cannot leave messages under
+names that nobody knows.
+"""
+
+from collections.abc import Sequence
+
+from pansketch_collector.errors import wrong
+from pansketch_collector.home_assistant import payloads
+from pansketch_collector.validation.validation import Rules
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Status, StreamBirth
+from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
+
+COLLECTOR, HOME_ASSISTANT = "pansketch.collector", "home.assistant"
+EACH = "%u"  # the user's own name, in a line that is for all users
+MAX_NAME = "x" * 64
+MAX_TEXT = "\N{GRINNING FACE}" * 300
+# Of a packet, beside its topic and payload: lengths, properties, and who connects.
+AROUND_BYTES, UNIT_BYTES = 1024, 1024
+HEAD = """\
+# Permissions of the fleet {fleet}. `pansketch-collector acl` writes this file: run it again
+# when the streams change. A user is a certificate's common name, or who gave the password; %u is
+# their name. A client id (%c) is chosen by the client and proves nothing, so no line has it.
+# The broker rejects everything else. The largest message, for mosquitto.conf:
+# max_packet_size {packet}
+
+# A device writes below its own name, the releases of these streams only, and reads its own
+# acknowledgements and mark. Its probe is an empty message to itself (`pansketch-agent check`).
+"""
+OF_COLLECTOR = """\
+
+# The collector. No device can have its name: a device's name holds no dot. On a release's topic it
+# writes only to clear what was retained there.
+user {collector}
+topic read {root}/+/status
+topic read {root}/+/health
+topic readwrite {root}/+/release/+
+topic write {root}/+/ack
+topic write {root}/+/mark
+"""
+OF_HOME_ASSISTANT = """\
+topic write {prefix}/device/+/config
+
+# Home Assistant, or the bridge of its own broker: how devices are, not what they release.
+user {home_assistant}
+topic read {prefix}/device/+/config
+topic read {root}/+/status
+topic read {root}/+/health
+"""
+
+
+def as_text(config: Config, devices: Sequence[str]) -> str:
+    """The rules; `devices`: those that there are, or none for whoever the broker lets in. Raises
+    CommandError for a name that no device can have."""
+    for device in devices:
+        if not is_id(device):
+            raise wrong(f"{device[:64]!r} is no device's name: use {ID_RULE}")
+    root = f"{PREFIX}/{config.fleet}"
+    parts = [HEAD.format(fleet=config.fleet, packet=largest_packet(config))]
+    for device in devices or [EACH]:
+        word = "pattern" if device == EACH else "topic"
+        lines = [] if device == EACH else [f"user {device}"]
+        lines += [f"{word} {access} {root}/{device}/{kind}" for access, kind in _own(config)]
+        parts.append("".join(f"{line}\n" for line in lines))
+    parts.append(OF_COLLECTOR.format(root=root, collector=COLLECTOR))
+    home = config.collector.home_assistant
+    if home is not None:
+        parts.append(
+            OF_HOME_ASSISTANT.format(root=root, prefix=home.prefix, home_assistant=HOME_ASSISTANT)
+        )
+    return "".join(parts)
+
+
+def largest_packet(config: Config) -> int:
+    """Bytes of the fleet's largest MQTT packet, rounded up: a release, a status in which every
+    stream has the longest texts, or the announcement of a device to Home Assistant."""
+    birth = StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT)
+    births = {stream.name: birth for stream in config.streams}
+    try:
+        status = len(Status("online", MAX_NAME, births).encode())
+    except ValueError:  # longer than any may be
+        status = STATUS_LIMIT_BYTES
+    topic = len(f"{PREFIX}/{config.fleet}/{MAX_NAME}/release/{MAX_NAME}")
+    most = max(Rules.of(config).largest, status) + topic + AROUND_BYTES
+    if (home := config.collector.home_assistant) is not None:
+        announced = payloads.message(config.fleet, MAX_NAME, MAX_NAME)
+        place = payloads.topic(home.prefix, config.fleet, MAX_NAME)
+        most = max(most, len(announced) + len(place) + AROUND_BYTES)
+    return -(-most // UNIT_BYTES) * UNIT_BYTES
+
+
+def _own(config: Config) -> list[tuple[str, str]]:
+    """What a device may do below its name."""
+    releases = [("write", f"release/{stream.name}") for stream in config.streams]
+    heard = [("read", "ack"), ("read", "mark"), ("readwrite", "probe")]
+    return [("write", "status"), ("write", "health"), *releases, *heard]

@@ -1,0 +1,269 @@
+"""`devices`: who reports, what is stored of each, what is missing, how much each says that it
+counted, which settings it runs, how it says that it is, and what was refused."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pansketch_collector import clock
+from pansketch_collector.reports import device_health as healths
+from pansketch_collector.reports.device_comparison import (
+    DeviceTotal,
+    NewestWindows,
+    ends_object,
+    ends_of,
+    judged,
+    lag_lines,
+)
+from pansketch_collector.reports.stream_settings import ServedEpoch, differing, running
+from pansketch_collector.storage import exclusions
+from pansketch_collector.storage.exclusions import Exclusion
+from pansketch_collector.storage.holdings import Holding
+from pansketch_collector.storage.reader import Device, QuarantineCount, Reader, ReceivedHealth
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.text_table import aligned
+from pansketch_fleet.units import lag_text, utc_text
+
+HEADER = (
+    *("device", "state", "stream", "windows", "first", "last"),
+    *("gaps", "late", "disputed", "ledgers", "rolled", "unsynced", "again", "received"),
+)
+NUMBERS = frozenset({"windows", *HEADER[6:-1]})
+COUNTED = ("device", "stream", "lag", "counted", "in a window", "settings", "")
+COUNTED_NUMBERS = frozenset({"lag", "counted", "in a window"})
+MAX_QUARANTINED = 8  # lines of one device
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything at one moment: by device name its latest state, if any was reported, and what is
+    stored of it; by device how many releases came again after they had been stored; by reason how
+    many messages were ever refused; by device the newest health; the database's generation."""
+
+    devices: dict[str, Device | None]
+    held: dict[str, list[Holding]]
+    duplicates: dict[str, int]
+    refusals: dict[str, int]
+    healths: dict[str, ReceivedHealth]
+    generation: str
+    differing: dict[str, dict[str, str]]
+    quarantined: dict[str, list[QuarantineCount]]
+    totals: Mapping[tuple[str, str], DeviceTotal] = field(default_factory=dict)
+    running: Mapping[str, Mapping[str, ServedEpoch]] = field(default_factory=dict)
+    excluded: Mapping[str, Sequence[Exclusion]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> Mapping[str, NewestWindows]:
+        """By stream, how far its devices have come."""
+        return ends_of(each for held in self.held.values() for each in held)
+
+    @property
+    def refused(self) -> list[tuple[str, str, int, int]]:
+        """Of what lies in quarantine: stream, reason, messages, and of how many devices."""
+        messages: Counter[tuple[str, str]] = Counter()
+        devices: Counter[tuple[str, str]] = Counter()
+        for refused in self.quarantined.values():
+            messages.update({(each.stream, each.reason): each.messages for each in refused})
+            devices.update((each.stream, each.reason) for each in refused)
+        return [(*kind, n, devices[kind]) for kind, n in sorted(messages.items())]
+
+
+def overview(reader: Reader, config: Config) -> Overview:
+    """Devices that reported themselves or have releases stored, or both; `differing`: by device and
+    stream how its settings differ from the configuration's; `quarantined`: by device what lies
+    there."""
+    known = {device.device: device for device in reader.devices()}
+    heard = reader.healths()
+    held: dict[str, list[Holding]] = {}
+    for holding in reader.holdings():
+        held.setdefault(holding.device, []).append(holding)
+    refused = reader.quarantined()
+    names = sorted({*known, *held, *heard})
+    states = {name: known.get(name) for name in names}
+    excluded: dict[str, list[Exclusion]] = {}
+    for each in exclusions.listed(reader.connection):
+        excluded.setdefault(each.device, []).append(each)
+    return Overview(
+        states,
+        held,
+        reader.duplicates(),
+        reader.refusals(),
+        heard,
+        reader.generation(),
+        differing(reader, config, list(known.values())),
+        refused,
+        judged(reader.totals()),
+        running(reader, config, list(known.values())),
+        excluded,
+    )
+
+
+def as_table(found: Overview) -> str:
+    """An aligned table, a line for each stream of each device; a line for each device's health; and
+    the quarantine's totals."""
+    rows = [row for name in found.devices for row in _rows(found, name)]
+    lines = aligned(HEADER, rows, NUMBERS) if rows else ["no device has reported yet"]
+    now = clock.now()
+    if counted := [row for name in found.devices for row in _counted(found, name, now)]:
+        lines += ["", *aligned(COUNTED, counted, COUNTED_NUMBERS)]
+        lines += lag_lines(found.ends, now)
+    lines += healths.as_lines(found.healths)
+    lines += [
+        f"total: {device} {stream}: {total.value:.6g} ± {total.standard_error:.2g} in "
+        f"{total.windows} windows is out of line with the fleet; see `exclude --help`"
+        for (device, stream), total in found.totals.items()
+        if total.out_of_line
+    ]
+    lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
+    lines += [
+        f"other settings: {name} {stream}: {says}"
+        for name, streams in found.differing.items()
+        for stream, says in streams.items()
+    ]
+    lines += [
+        f"in quarantine: {name} {each.stream}: {each.messages} by {each.reason} ({each.text})"
+        for name, refused in found.quarantined.items()
+        for each in refused[:MAX_QUARANTINED]
+    ]
+    lines += [
+        f"excluded from every answer: {each.device}{_range(each)},"
+        f" {each.releases} release{'s' * (each.releases != 1)}"
+        for excluded in found.excluded.values()
+        for each in excluded
+    ]
+    total = sum(found.refusals.values())
+    reasons = ", ".join(f"{reason} {n}" for reason, n in found.refusals.items())
+    lines.append(f"refused: {total} ({reasons})" if total else "refused: none")
+    lines.append(f"came again after they were stored: {sum(found.duplicates.values()) or 'none'}")
+    lines.append(f"database generation: {found.generation}")
+    return "\n".join(lines)
+
+
+def as_json(found: Overview) -> str:
+    """One object: `devices`, and what `fleet_object` has."""
+    devices = [as_object(found, name) for name in found.devices]
+    return json.dumps({"devices": devices, **fleet_object(found)})
+
+
+def fleet_object(found: Overview) -> dict[str, object]:
+    """Of all devices: how many messages were ever refused by reason, what lies in quarantine by
+    stream and reason, when the newest windows end, and the database's generation."""
+    names = ("stream", "reason", "messages", "devices")
+    return {
+        "quarantine": found.refusals,
+        "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
+        "newest_windows": ends_object(found.ends),
+        "generation": found.generation,
+    }
+
+
+def _problems(name: str, device: Device | None) -> list[str]:
+    """A line for each stream of a device that has stopped by itself."""
+    reported = {} if device is None else json.loads(device.streams)
+    return [
+        f"stopped: {name} {stream}: {birth['problem']}"
+        for stream, birth in reported.items()
+        if birth.get("problem")
+    ]
+
+
+def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
+    device = found.devices[name]
+    state = "unknown" if device is None else device.state
+    held = found.held.get(name)
+    if not held:
+        return [(name, state, "-", "0", *["-"] * 10)]
+    return [
+        (
+            name,
+            state,
+            h.stream,
+            str(h.windows),
+            utc_text(h.first_start),
+            utc_text(h.last_end),
+            str(h.gaps),
+            str(h.late),
+            str(h.disputed),
+            str(h.ledgers),
+            str(h.rolled_back),
+            str(h.unsynchronised),
+            str(found.duplicates.get(name, 0)),
+            utc_text(h.received_at),
+        )
+        for h in held
+    ]
+
+
+def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
+    """For each stream: how far behind, how much it says that it counted, under which settings."""
+    return [
+        (
+            name,
+            h.stream,
+            lag_text(now - h.last_end),
+            "-" if total is None else f"{total.value:.6g} ± {total.standard_error:.2g}",
+            "-" if total is None else f"{total.value / total.windows:.4g}",
+            _settings(found.running.get(name, {}).get(h.stream)),
+            "OUT OF LINE" if total is not None and total.out_of_line else "",
+        )
+        for h in found.held.get(name, ())
+        for total in [found.totals.get((name, h.stream))]
+    ]
+
+
+def _settings(runs: ServedEpoch | None) -> str:
+    if runs is None:
+        return "not reported"
+    if runs.now:
+        return "now"
+    return "other ones" if runs.since is None else f"since {utc_text(runs.since)}"
+
+
+def _range(each: Exclusion) -> str:
+    since = f" from {utc_text(each.since)}" if each.since else ""
+    return since if each.until == exclusions.ALWAYS else f"{since} to {utc_text(each.until)}"
+
+
+def as_object(found: Overview, name: str) -> dict[str, object]:
+    """All that is known of one device."""
+    device = found.devices[name]
+    streams = {
+        h.stream: {
+            "windows": h.windows,
+            "first_window": utc_text(h.first_start),
+            "last_window": utc_text(h.last_end),
+            "gaps": h.gaps,
+            "late": h.late,
+            "disputed": h.disputed,
+            "ledgers": h.ledgers,
+            "rolled_back": h.rolled_back,
+            "clock_not_synchronised": h.unsynchronised,
+            "received_at": utc_text(h.received_at),
+            "total": _total(found, h),
+        }
+        for h in found.held.get(name, ())
+    }
+    return {
+        "device": name,
+        "state": "unknown" if device is None else device.state,
+        "since": None if device is None else utc_text(device.since),
+        "session": None if device is None else device.session,
+        "reported": {} if device is None else json.loads(device.streams),
+        "duplicates": found.duplicates.get(name, 0),
+        "health": healths.as_object(found.healths.get(name)),
+        "settings": {
+            stream: {"since": None if runs.since is None else utc_text(runs.since), "now": runs.now}
+            for stream, runs in found.running.get(name, {}).items()
+        },
+        "excluded": [exclusions.as_object(each) for each in found.excluded.get(name, ())],
+        "other_settings": found.differing.get(name, {}),
+        "quarantine": [asdict(each) for each in found.quarantined.get(name, ())],
+        "streams": streams,
+    }
+
+
+def _total(found: Overview, holding: Holding) -> dict[str, object] | None:
+    """None where none of its releases has an estimate."""
+    total = found.totals.get((holding.device, holding.stream))
+    return None if total is None else asdict(total)

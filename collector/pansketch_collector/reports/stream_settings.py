@@ -1,0 +1,198 @@
+"""Settings of streams: those that this collector served, and devices that run other ones."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pansketch.wire import differences, form_of
+from pansketch_collector.storage.reader import Device, Reader
+from pansketch_collector.validation.accepted_specs import Epoch
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.text_table import aligned
+from pansketch_fleet.units import duration_text, utc_text
+
+HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
+NUMBERS = frozenset({"epsilon", "releases"})
+MAX_DIFFERENCES = 4
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch of a stream, and how many of the stored releases were made under it. Times are unix
+    seconds."""
+
+    epoch: Epoch
+    releases: int
+    now: bool
+    changes: tuple[str, ...]
+
+
+def rows(reader: Reader, config: Config) -> Iterator[EpochRow]:
+    """The epochs of each stream, the one served last first, with what the configuration has
+    otherwise."""
+    stored = {
+        (stream, bytes(name)): int(count)
+        for stream, name, count in reader.connection.execute(
+            "SELECT stream, fingerprint, count(*) FROM releases GROUP BY stream, fingerprint"
+        )
+    }
+    for stream in config.streams:
+        own, seen = config.specs(stream), set[bytes]()
+        for epoch in reader.epochs(stream.name):
+            fresh = epoch.forms.keys() - seen
+            seen |= fresh
+            now = epoch.forms.keys() == own.keys() and epoch.window_seconds == stream.window_seconds
+            yield EpochRow(
+                epoch,
+                sum(stored.get((stream.name, name), 0) for name in fresh),
+                now,
+                () if now else tuple(_changes(epoch, stream, config)),
+            )
+
+
+def _changes(epoch: Epoch, stream: Stream, config: Config) -> list[str]:
+    """What differs between an epoch and the configuration, by the class of devices that is most
+    alike in both: "epsilon 1 and 2" means 1 then and 2 now."""
+    forms = [form_of(spec) for spec in config.specs(stream).values()]
+    changes = min((differences(old, new) for old in epoch.forms.values() for new in forms), key=len)
+    if epoch.window_seconds != stream.window_seconds:
+        lengths = map(duration_text, (epoch.window_seconds, stream.window_seconds))
+        changes = [f"window {' and '.join(lengths)}", *changes]
+    return changes
+
+
+def as_table(found: Sequence[EpochRow]) -> str:
+    """An aligned table, and below it what each earlier settings had otherwise."""
+    if not found:
+        return "no settings were served yet"
+    lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
+    for row in found:
+        if row.changes:
+            since = utc_text(row.epoch.first_served)
+            lines.append(f"{row.epoch.stream}, since {since}, and now: {'; '.join(row.changes)}")
+    return "\n".join(lines)
+
+
+def _cells(row: EpochRow) -> tuple[str, ...]:
+    form = _form(row.epoch)
+    return (
+        row.epoch.stream,
+        utc_text(row.epoch.first_served),
+        utc_text(row.epoch.last_served),
+        duration_text(row.epoch.window_seconds),
+        f"{form['privacy']['epsilon']:g}",
+        str(form["family"]),
+        str(row.releases),
+        "yes" if row.now else "",
+    )
+
+
+def _form(epoch: Epoch) -> Mapping[str, Any]:
+    return next(iter(epoch.forms.values()))
+
+
+def as_json(found: Sequence[EpochRow]) -> str:
+    """One object: `settings`, a list; `specs` holds the form of each class's spec."""
+    listed = [
+        {
+            "stream": row.epoch.stream,
+            "served_since": utc_text(row.epoch.first_served),
+            "served_until": utc_text(row.epoch.last_served),
+            "window_seconds": row.epoch.window_seconds,
+            "releases": row.releases,
+            "now": row.now,
+            "changes": list(row.changes),
+            "specs": list(row.epoch.forms.values()),
+        }
+        for row in found
+    ]
+    return json.dumps({"settings": listed})
+
+
+def differing(
+    reader: Reader, config: Config, devices: Sequence[Device]
+) -> dict[str, dict[str, str]]:
+    """By device and stream, how what a device says of itself differs from the configuration."""
+    streams = {stream.name: stream for stream in config.streams}
+    epochs = cache(reader.epochs)  # Nearly always every device has the configuration's.
+    own = {name: {f.hex() for f in config.specs(stream)} for name, stream in streams.items()}
+    found: dict[str, dict[str, str]] = {}
+    for device in devices:
+        for name, birth in json.loads(device.streams).items():
+            if name not in streams:
+                says = "the configuration has no such stream"
+            elif birth["fingerprint"] not in own[name]:
+                says = _otherwise(birth, streams[name], epochs(name), config)
+            elif birth["window_seconds"] != streams[name].window_seconds:
+                says = _window(birth, streams[name])
+            else:
+                continue
+            found.setdefault(device.device, {})[name] = says
+    return found
+
+
+@dataclass(frozen=True)
+class ServedEpoch:
+    """Which epoch a device says that it runs: served first at `since`, in unix seconds, None where
+    this collector never served it; `now`: it is the configuration's."""
+
+    since: int | None
+    now: bool
+
+
+def running(
+    reader: Reader, config: Config, devices: Sequence[Device]
+) -> dict[str, dict[str, ServedEpoch]]:
+    """By device and stream, for each stream that a device reports."""
+    streams = {stream.name: stream for stream in config.streams}
+    own = {name: config.specs(stream).keys() for name, stream in streams.items()}
+
+    @cache
+    def since(name: str, fingerprint: bytes, seconds: int) -> int | None:
+        fits = (
+            epoch.first_served
+            for epoch in reader.epochs(name)
+            if fingerprint in epoch.forms and epoch.window_seconds == seconds
+        )
+        return min(fits, default=None)
+
+    found: dict[str, dict[str, ServedEpoch]] = {}
+    for device in devices:
+        for name, birth in json.loads(device.streams).items():
+            fingerprint, seconds = bytes.fromhex(birth["fingerprint"]), birth["window_seconds"]
+            now = (
+                name in streams
+                and fingerprint in own[name]
+                and seconds == streams[name].window_seconds
+            )
+            each = ServedEpoch(since(name, fingerprint, seconds), now)
+            found.setdefault(device.device, {})[name] = each
+    return found
+
+
+def _otherwise(
+    birth: Mapping[str, Any], stream: Stream, epochs: Sequence[Epoch], config: Config
+) -> str:
+    fingerprint = bytes.fromhex(birth["fingerprint"])
+    epoch = next((each for each in epochs if fingerprint in each.forms), None)
+    if epoch is not None:
+        form = epoch.forms[fingerprint]
+        forms = [form_of(spec) for spec in config.specs(stream).values()]
+        changes = min((differences(form, new) for new in forms), key=len)
+        listed = "; ".join(changes[:MAX_DIFFERENCES])
+        return f"settings served until {utc_text(epoch.last_served)}: {listed} here"
+    if birth["window_seconds"] != stream.window_seconds:
+        return _window(birth, stream)
+    here = str(stream.spec.guarantee)
+    if birth["guarantee"].partition(" (")[0] != here.partition(" (")[0]:
+        there = birth["guarantee"].partition(" (")[0]
+        return f"{there} there, {here.partition(' (')[0]} here: its releases are deferred"
+    return "other attributes, bounds or sizes than here: its releases are deferred"
+
+
+def _window(birth: Mapping[str, Any], stream: Stream) -> str:
+    there = duration_text(birth["window_seconds"])
+    return f"windows of {there} there, of {duration_text(stream.window_seconds)} here"

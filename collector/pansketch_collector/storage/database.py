@@ -1,0 +1,177 @@
+"""Connections to the database, transactions, and the lock of the one serving process."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from pansketch_collector.errors import CommandError
+from pansketch_collector.storage import schema
+
+BUSY_MILLISECONDS: Final = 3_000
+
+
+def open_writing(path: Path) -> sqlite3.Connection:
+    """The one writing connection; makes the database where there is none.
+
+    Every commit is on the disk when it returns. Raises CommandError for a file that is no collector
+    database, is of another schema, or is damaged.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Private from its first moment on; SQLite gives the files beside it the same permissions.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise _failed(path, error) from error
+    connection.text_factory = _text
+    try:
+        _settle(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _failed(path, error) from error
+    except CommandError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reading(path: Path) -> sqlite3.Connection:
+    """A read-only connection, beside a writing one or alone. Raises CommandError."""
+    if not path.exists():
+        raise CommandError(
+            f"there is no database {path} yet: run `pansketch-collector serve`, "
+            "or check collector.database in the configuration"
+        )
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _failed(path, error) from error
+    connection.text_factory = _text
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+        found = _version(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _failed(path, error) from error
+    if found != schema.VERSION:
+        connection.close()
+        raise _foreign(path, found)
+    return connection
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection of a command that writes beside a serving process, or alone: short transactions
+    only. Raises CommandError."""
+    open_reading(path).close()
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+    except sqlite3.Error as error:
+        raise _failed(path, error) from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of what is inside is on the disk after it, or none of it. Raises sqlite3.Error."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _settle(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    found = _version(connection)
+    if found not in (0, schema.VERSION) or (found == 0 and _has_tables(connection)):
+        raise _foreign(path, found)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise CommandError(
+            f"{path} is damaged ({damage}): restore a copy, or move it away to start an empty one"
+        )
+    if found == 0:
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
+        )
+
+
+def _text(content: bytes) -> str:
+    """A text as it is stored. A flipped byte in a name must end no answer, and no `serve`: the row
+    is found to be damaged."""
+    return content.decode("utf-8", "replace")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
+
+
+def _foreign(path: Path, found: int) -> CommandError:
+    if found == 0:
+        return CommandError(
+            f"{path} is not a collector's database: name another file in collector.database, "
+            "or start `pansketch-collector serve` if it is empty"
+        )
+    return CommandError(
+        f"{path} has schema {found}, and this program reads schema {schema.VERSION}: "
+        "use the version that made it, or another collector.database"
+    )
+
+
+def _failed(path: Path, error: Exception) -> CommandError:
+    return CommandError(
+        f"database {path}: {error}: check that collector.database names a collector's database "
+        "in a folder this program may write to"
+    )
+
+
+@contextmanager
+def serving_lock(path: Path) -> Iterator[int]:
+    """The lock file beside the database, open; it says what was served here last. Raises
+    CommandError when another process serves the database."""
+    lock = path.with_name(path.name + ".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise CommandError(f"{lock}: {error.strerror}: make its folder writable") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise CommandError(f"another collector is serving {path}: stop that one first") from error
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def last_served(lock: int | None) -> tuple[str, int]:
+    """Generation and highest row that were served last; "" where that is not known."""
+    words = [] if lock is None else os.pread(lock, 64, 0).decode("ascii", "replace").split()
+    if len(words) != 2 or not words[1].isdecimal():
+        return "", 0
+    return words[0], int(words[1])
+
+
+def note_served(lock: int, generation: str, highest: int) -> None:
+    """Writes what `last_served` reads. It is not synced, so it is never ahead of the database."""
+    os.pwrite(lock, f"{generation} {highest:020d}\n".encode(), 0)

@@ -1,0 +1,62 @@
+"""Deletions from the releases: by retention, and of releases whose bytes have changed.
+
+The functions run within a transaction of their caller and raise sqlite3.Error.
+"""
+
+import sqlite3
+
+from pansketch_collector.storage import schema
+from pansketch_collector.storage.corruption import Damage
+
+
+def age_limit(db: sqlite3.Connection, stream: str, seconds: int, now: int) -> int | None:
+    """The end of windows older than `seconds`; None where nothing is stored. Ages
+    count from the newest window of the stream, or from now where that is earlier."""
+    (newest,) = db.execute(
+        "SELECT max(window_end) FROM releases WHERE stream = ?", (stream,)
+    ).fetchone()
+    return None if newest is None else min(now, int(newest)) - seconds
+
+
+def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most: int) -> int:
+    """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
+    is disputed of them: how many. Their windows stay known."""
+    until = age_limit(db, stream, seconds, now)
+    if until is None:
+        return 0
+    old = (
+        "SELECT id FROM releases WHERE stream = :stream AND window_start < :until"
+        " AND window_end <= :until ORDER BY window_start, device, sequence LIMIT :most"
+    )
+    values = {"stream": stream, "until": until, "most": most}
+    db.execute(
+        "INSERT INTO removed SELECT device, stream, incarnation, count(*), min(sequence),"
+        " max(sequence), min(window_start), max(window_end)"
+        f" FROM releases WHERE id IN ({old}) GROUP BY device, stream, incarnation"
+        " ON CONFLICT DO UPDATE SET windows = windows + excluded.windows,"
+        " first_sequence = min(first_sequence, excluded.first_sequence),"
+        " last_sequence = max(last_sequence, excluded.last_sequence),"
+        " first_start = min(first_start, excluded.first_start),"
+        " last_end = max(last_end, excluded.last_end)",
+        values,
+    )
+    gone = db.execute(f"DELETE FROM releases WHERE id IN ({old})", values).rowcount
+    db.execute("DELETE FROM disputed WHERE stream = :stream AND window_end <= :until", values)
+    return gone
+
+
+def set_aside(db: sqlite3.Connection, number: int, damage: Damage, at: int) -> None:
+    """Moves a stored release whose bytes have changed out of the releases."""
+    columns = schema.RELEASE
+    db.execute(
+        f"INSERT INTO damaged ({columns}, problem, found_at)"
+        f" SELECT {columns}, ?, ? FROM releases WHERE id = ?",
+        (damage.problem, at, number),
+    )
+    if damage.mislabelled:
+        # What stands there is not the device's: it must not tell how far that has come.
+        db.execute(
+            "UPDATE releases SET sequence = 0, window_end = window_start + 1 WHERE id = ?",
+            (number,),
+        )
+    db.execute("DELETE FROM releases WHERE id = ?", (number,))

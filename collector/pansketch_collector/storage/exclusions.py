@@ -1,0 +1,131 @@
+"""Releases that the operator excludes from every answer, and devices that he has forgotten.
+
+An exclusion deletes nothing: the releases stay stored, are acknowledged and counted, and count
+again once it is undone. `reader.py` applies it where it selects releases.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pansketch_collector.errors import wrong
+from pansketch_collector.validation.verdicts import LATEST_SECOND
+from pansketch_fleet.text_table import aligned
+from pansketch_fleet.units import utc_text
+
+HEADER = ("device", "from", "to", "releases", "excluded")
+ALWAYS = LATEST_SECOND + 1  # no window starts so late
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Windows of a device that start in [since, until), of all its streams; unix seconds.
+    `releases`: how many are stored of them now."""
+
+    device: str
+    since: int
+    until: int
+    excluded_at: int
+    releases: int
+
+
+def exclude(
+    db: sqlite3.Connection, device: str, since: int | None, until: int | None, at: int
+) -> int:
+    """Excludes windows of a device, also those that are still to come; returns how many releases
+    are stored of them."""
+    span = (since or 0, ALWAYS if until is None else until)
+    db.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?, ?, ?)", (device, *span, at))
+    return _stored(db, device, *span)
+
+
+def undo(db: sqlite3.Connection, device: str, since: int | None, until: int | None) -> int:
+    """Takes exclusions of a device back: that of exactly this range, or all where none is given;
+    returns how many. Raises CommandError where there is none."""
+    where, values = "device = ?", [device]
+    found = {(e.since, e.until) for e in listed(db) if e.device == device}
+    if since is not None or until is not None:
+        span = (since or 0, ALWAYS if until is None else until)
+        found &= {span}
+        where, values = f"{where} AND (since, until) = (?, ?)", [device, *map(str, span)]
+    if not found:
+        raise wrong(f"no such exclusion of {device}; see `pansketch-collector exclude --list`")
+    return db.execute(f"DELETE FROM excluded WHERE {where}", values).rowcount
+
+
+def listed(db: sqlite3.Connection) -> list[Exclusion]:
+    """All exclusions, by device and time."""
+    rows = db.execute("SELECT device, since, until, excluded_at FROM excluded ORDER BY 1, 2, 3")
+    return [
+        Exclusion(device, since, until, at, _stored(db, device, since, until))
+        for device, since, until, at in rows.fetchall()
+    ]
+
+
+def _stored(db: sqlite3.Connection, device: str, since: int, until: int) -> int:
+    counted = (
+        "SELECT count(*) FROM releases WHERE device = ? AND window_start >= ? AND window_start < ?"
+    )
+    return int(db.execute(counted, (device, since, until)).fetchone()[0])
+
+
+def as_table(found: Sequence[Exclusion]) -> str:
+    """An aligned table; `-` for an open end."""
+    if not found:
+        return "no release is excluded"
+    rows = [
+        (e.device, _since(e) or "-", _until(e) or "-", str(e.releases), utc_text(e.excluded_at))
+        for e in found
+    ]
+    return "\n".join(aligned(HEADER, rows, frozenset({"releases"})))
+
+
+def as_json(found: Sequence[Exclusion]) -> str:
+    """One object: `excluded`, a list; null for an open end."""
+    return json.dumps({"excluded": [{"device": e.device, **as_object(e)} for e in found]})
+
+
+def as_object(found: Exclusion) -> dict[str, object]:
+    """One of a device; null for an open end."""
+    return {
+        "from": _since(found),
+        "to": _until(found),
+        "releases": found.releases,
+        "excluded_at": utc_text(found.excluded_at),
+    }
+
+
+def _since(found: Exclusion) -> str | None:
+    return utc_text(found.since) if found.since else None
+
+
+def _until(found: Exclusion) -> str | None:
+    return None if found.until == ALWAYS else utc_text(found.until)
+
+
+@dataclass(frozen=True)
+class DeletionReport:
+    """What was deleted of a device; `kept`: releases that stay stored."""
+
+    reported: bool
+    releases: int
+    kept: int
+
+
+def forget(db: sqlite3.Connection, device: str, releases: bool) -> DeletionReport:
+    """Deletes a device's presence, health and counts of duplicates, so that another device has
+    room, and with `releases` all that is stored of it. Raises CommandError for an unknown one."""
+    counted = "SELECT count(*) FROM releases WHERE device = ?"
+    stored = int(db.execute(counted, (device,)).fetchone()[0])
+    tables = ["devices", "healths", "duplicates"]
+    if releases:
+        tables += ["releases", "disputed", "damaged", "quarantine", "removed", "excluded"]
+    gone = {
+        table: db.execute(f"DELETE FROM {table} WHERE device = ?", (device,)).rowcount
+        for table in tables
+    }
+    if not any(gone.values()) and not stored:
+        raise wrong(f"nothing is known of a device {device!r}; see `pansketch-collector devices`")
+    deleted = gone.get("releases", 0)
+    return DeletionReport(bool(gone["devices"] or gone["healths"]), deleted, stored - deleted)

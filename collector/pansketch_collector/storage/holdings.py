@@ -1,0 +1,161 @@
+"""Counts of what is stored of each stream of each device: windows, gaps, late ones.
+
+Also the last release of each ledger, whether it is stored still or not.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What is stored of one stream of one device.
+
+    A device's ledger numbers its releases without a gap, from 1 or, where it continues a copy of
+    an earlier ledger, from the number after the copy's last. `gaps`: numbers of each ledger, up to
+    its last one stored, that are missing. `late`: came after one that its ledger numbered higher.
+    `disputed`: other releases of windows that are stored. `unsynchronised`: windows whose device's
+    clock followed no better one when they closed. `ledgers`: how many different ones the releases
+    come from. `rolled_back`: windows that came under a number that their ledger had given before,
+    as a copy of it does that is restored.
+    """
+
+    device: str
+    stream: str
+    windows: int
+    first_start: int
+    last_end: int
+    received_at: int
+    gaps: int = 0
+    late: int = 0
+    disputed: int = 0
+    unsynchronised: int = 0
+    ledgers: int = 1
+    rolled_back: int = 0
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """What is stored of one stream of one device under one ledger."""
+
+    device: str
+    stream: str
+    windows: int
+    numbers: int
+    first: int
+    last: int
+    first_start: int
+    last_end: int
+    received_at: int
+    late: int
+    disputed: int
+    unsynchronised: int
+    rolled_back: int
+    incarnation: bytes
+
+    @property
+    def ledger(self) -> tuple[str, str, bytes]:
+        return self.device, self.stream, self.incarnation
+
+    def with_absent(self, numbers: int, first: int, last: int) -> "_Numbered":
+        """And so many numbers that were stored once, and were removed or set aside."""
+        return replace(
+            self,
+            numbers=self.numbers + numbers,
+            first=min(self.first, first),
+            last=max(self.last, last),
+        )
+
+    def gaps(self, others: Sequence["_Numbered"]) -> int:
+        """Numbers that are missing, given the other ledgers of the same stream and device."""
+        earlier = [other.last for other in others if other.first < self.first]
+        if not earlier:
+            first = min(self.first, 1)
+        elif max(earlier) < self.first:
+            first = max(earlier) + 1
+        else:  # continues a copy that ended before the ledger did
+            first = self.first
+        return self.last - first + 1 - self.numbers
+
+
+# Every release and every other one of a stored window, and whether an earlier one came later.
+_COLUMNS = (
+    "device, stream, incarnation, sequence, window_start, window_end, received_at,"
+    " clock_synchronised IS 0 AS unsynchronised"
+)
+_ORDERED = (
+    f"SELECT {_COLUMNS}, 0 AS disputed, received_at > coalesce(min(received_at) OVER"
+    " (PARTITION BY device, stream, incarnation ORDER BY sequence"
+    " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), received_at) AS late"
+    f" FROM releases UNION ALL SELECT {_COLUMNS}, 1, 0 FROM disputed"
+)
+_NUMBERED = (
+    "SELECT device, stream, sum(NOT disputed), count(DISTINCT sequence), min(sequence),"
+    " max(sequence), min(window_start), max(window_end), max(received_at), sum(late),"
+    " sum(disputed), sum(unsynchronised AND NOT disputed),"
+    " sum(NOT disputed) - count(DISTINCT iif(disputed, NULL, sequence)), incarnation"
+    f" FROM ({_ORDERED}) GROUP BY device, stream, incarnation ORDER BY device, stream"
+)
+# Numbers of releases that were stored, and are not: removed by retention, or damaged.
+_ABSENT = (
+    "SELECT device, stream, incarnation, sum(windows), min(first), max(last) FROM ("
+    "SELECT device, stream, incarnation, windows, first_sequence AS first, last_sequence AS last"
+    " FROM removed UNION ALL"
+    " SELECT device, stream, incarnation, 1, sequence, sequence FROM damaged"
+    ") GROUP BY device, stream, incarnation"
+)
+
+
+def count(db: sqlite3.Connection) -> list[Holding]:
+    """What is stored, by device and stream."""
+    absent = {row[:3]: row[3:] for row in db.execute(_ABSENT)}
+    rows = (_Numbered(*row) for row in db.execute(_NUMBERED))
+    counted = (
+        each.with_absent(*absent[each.ledger]) if each.ledger in absent else each for each in rows
+    )
+    return [_holding(list(found)) for _, found in groupby(counted, lambda r: (r.device, r.stream))]
+
+
+def _holding(found: list[_Numbered]) -> Holding:
+    """What is stored under all ledgers of one stream of one device."""
+    return Holding(
+        found[0].device,
+        found[0].stream,
+        sum(each.windows for each in found),
+        min(each.first_start for each in found),
+        max(each.last_end for each in found),
+        max(each.received_at for each in found),
+        sum(each.gaps([other for other in found if other is not each]) for each in found),
+        sum(each.late for each in found),
+        sum(each.disputed for each in found),
+        sum(each.unsynchronised for each in found),
+        sum(each.windows > 0 for each in found),
+        sum(each.rolled_back for each in found),
+    )
+
+
+@dataclass(frozen=True)
+class HighWaterMark:
+    """The last release of one ledger, and how many are stored of it."""
+
+    stream: str
+    incarnation: bytes
+    sequence: int
+    window_end: int
+    windows: int
+
+
+def high_water(db: sqlite3.Connection, device: str) -> list[HighWaterMark]:
+    """How far a device's releases ever went, by stream and incarnation; deleted ones too."""
+    rows = db.execute(
+        "SELECT stream, incarnation, max(sequence), max(window_end), sum(windows) FROM ("
+        " SELECT stream, incarnation, max(sequence) AS sequence,"
+        " max(window_end) AS window_end, count(*) AS windows"
+        " FROM releases WHERE device = :device GROUP BY stream, incarnation"
+        " UNION ALL SELECT stream, incarnation, sequence, window_end, 0"
+        " FROM high_water WHERE device = :device) GROUP BY stream, incarnation",
+        {"device": device},
+    )
+    return [HighWaterMark(*row) for row in rows]

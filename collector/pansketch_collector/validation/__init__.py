@@ -1,0 +1,1 @@
+"""Validation of incoming messages; no I/O."""

@@ -1,0 +1,152 @@
+"""Accepted specs: those under which the releases of a stream may be made, window by window.
+
+A sketch of keys hashes anew in every window, so each window has a spec of its own, which follows
+from the window's public start.
+"""
+
+from collections import ChainMap
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from pansketch import Guarantee, Spec
+from pansketch.sketches import MAX_INTRUSIONS, CounterBounds
+from pansketch.wire import spec_of
+from pansketch_collector.validation.verdicts import ImplausibleError
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.device_spec import DeviceSpec, window_index
+from pansketch_fleet.settings.settings import Stream
+
+MAX_WINDOWS = 512  # whose specs are remembered; more are derived again
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The settings of one stream while they did not change. Times are unix seconds.
+
+    `forms`: of the specs of its device classes, by fingerprint; a stream of keys has base specs.
+    """
+
+    stream: str
+    window_seconds: int
+    first_served: int
+    last_served: int
+    forms: Mapping[bytes, Mapping[str, Any]]
+
+    def spec(self, fingerprint: bytes) -> DeviceSpec | None:
+        """One of its specs; None where it has none of that name that this version can rebuild."""
+        try:
+            return spec_of(self.forms[fingerprint])  # type: ignore[no-any-return]
+        except (KeyError, ValueError):
+            return None
+
+
+def spec_in(epochs: Sequence[Epoch], fingerprint: bytes) -> DeviceSpec | None:
+    """The spec of that name in one of the epochs; None where there is none."""
+    found = (epoch.spec(fingerprint) for epoch in epochs if fingerprint in epoch.forms)
+    return next(found, None)
+
+
+def earlier(
+    epochs: Sequence[Epoch], own: Container[bytes], window_seconds: int
+) -> list[tuple[DeviceSpec, int]]:
+    """Every spec of these epochs, with the seconds of its windows, beside the configuration's own
+    with theirs: the same spec may have had windows of another length."""
+    found: dict[tuple[bytes, int], tuple[DeviceSpec, int]] = {}
+    for epoch in epochs:
+        for fingerprint in epoch.forms:
+            name = fingerprint, epoch.window_seconds
+            if name in found or (fingerprint in own and epoch.window_seconds == window_seconds):
+                continue
+            spec = epoch.spec(fingerprint)
+            if spec is not None:
+                found[name] = spec, epoch.window_seconds
+    return list(found.values())
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSpecs:
+    """What devices of any class may send for one stream.
+
+    `base`: the configuration's specs. `past`: those of earlier epochs, with the seconds of their
+    windows: a device may have been away since.
+    """
+
+    base: tuple[DeviceSpec, ...]
+    window_seconds: int
+    most_readings: int
+    past: tuple[tuple[DeviceSpec, int], ...] = ()
+    _bounds: dict[tuple[bytes, int, int], CounterBounds] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, config: Config, stream: Stream, epochs: Sequence[Epoch] = ()) -> "StreamSpecs":
+        own = config.specs(stream)
+        past = tuple(earlier(epochs, own, stream.window_seconds))
+        return cls(tuple(own.values()), stream.window_seconds, stream.most_readings, past)
+
+    @cached_property
+    def max_bytes(self) -> int:
+        """The hard bound on the bytes of one release."""
+        return max(spec.max_release_nbytes for group in self._groups for spec in group.specs)
+
+    @cached_property
+    def _groups(self) -> "tuple[_Group, ...]":
+        """Specs by the length of their windows, the configuration's own first."""
+        groups: dict[int, list[DeviceSpec]] = {self.window_seconds: list(self.base)}
+        for spec, seconds in self.past:
+            groups.setdefault(seconds, []).append(spec)
+        return tuple(_Group(tuple(specs), seconds) for seconds, specs in groups.items())
+
+    def bounds(self, spec: Spec, draws: int, most_readings: int | None = None) -> CounterBounds:
+        """What an honest release of one of these specs holds; `draws` as in its header,
+        `most_readings` instead of the configuration's. Raises ImplausibleError for a number of
+        draws that no window has."""
+        most = self.most_readings if most_readings is None else most_readings
+        key = spec.fingerprint, draws, most
+        found = self._bounds.get(key)
+        if found is None:
+            _check_draws(draws, spec.guarantee)
+            if len(self._bounds) >= MAX_WINDOWS:
+                self._bounds.clear()
+            # Windows of an earlier epoch may be longer, and have as many more readings.
+            longest = max(group.seconds for group in self._groups)
+            readings = most * -(-longest // self.window_seconds)
+            found = self._bounds[key] = spec.counter_bounds(readings, draws)
+        return found
+
+    def at(self, start: int) -> Mapping[bytes, Spec]:
+        """The specs of the window that starts then, by fingerprint."""
+        own, *others = (_derived(each, window_index(start, each.seconds)) for each in self._groups)
+        return own if not others else ChainMap(own, *others)  # type: ignore[arg-type]
+
+    def lengths_at(self, start: int, fingerprint: bytes) -> list[int]:
+        """The lengths of windows that a spec of `at` has or had, in seconds, the newest first."""
+        return [
+            each.seconds
+            for each in self._groups
+            if fingerprint in _derived(each, window_index(start, each.seconds))
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Specs whose windows last so many seconds."""
+
+    specs: tuple[DeviceSpec, ...]
+    seconds: int
+
+
+@lru_cache(maxsize=MAX_WINDOWS)
+def _derived(group: _Group, index: int) -> Mapping[bytes, Spec]:
+    found = (spec.for_window(index) for spec in group.specs)
+    return MappingProxyType({spec.fingerprint: spec for spec in found})
+
+
+def _check_draws(draws: int, guarantee: Guarantee) -> None:
+    """Noise was drawn as often as one window of this spec needs. Raises ImplausibleError."""
+    least, most = guarantee.draws, guarantee.draws + MAX_INTRUSIONS
+    if not least <= draws <= most:
+        text = f"a release holds {least} to {most} draws of noise in each counter, not {draws}"
+        raise ImplausibleError("bounds", text)

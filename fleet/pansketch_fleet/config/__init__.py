@@ -1,0 +1,1 @@
+"""From `config.yaml` to a `Config`, and what is said of it."""

@@ -1,0 +1,226 @@
+"""The resolved configuration, setting by setting, with where each value came from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pansketch import Attribute, Span, ViewsSpec
+from pansketch.privacy import MICRO
+from pansketch_fleet.sections.sketches.views import ViewsSettings
+from pansketch_fleet.sections.sources.json_paths import path_text
+from pansketch_fleet.settings.settings import (
+    AgentConfig,
+    CollectorSettings,
+    Config,
+    ExecSource,
+    HomeAssistant,
+    KeyStream,
+    Mqtt,
+    MqttSource,
+    ReadingStream,
+    ReplaySource,
+    SensorSource,
+    Stream,
+    SystemSource,
+)
+from pansketch_fleet.units import duration_text, number_text, size_text
+
+HIDDEN = "***"
+DERIVED = "derived"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One resolved setting. `origin`: `config.yaml:12`, `environment NAME`, `file /path`,
+    `profile NAME`, `default`, or `derived` from others; a secret's text is `***`.
+    """
+
+    path: str
+    value_text: str
+    origin: str
+
+
+def describe(config: Config) -> list[Setting]:
+    """Every setting that is in force, in the order of the file's sections."""
+    return [_setting(config, *line) for line in _lines(config)]
+
+
+def _setting(config: Config, path: str, text: str, fallback: str = "default") -> Setting:
+    document = config.document
+    entry = document.entries.get(path)
+    if entry is None:
+        return Setting(path, text, fallback)
+    origin = ", ".join(entry.origins) or f"{document.file}:{entry.line}"
+    return Setting(path, HIDDEN if entry.secret else text, origin)
+
+
+Line = tuple[str, str] | tuple[str, str, str]
+
+
+def _lines(config: Config) -> Iterator[Line]:
+    yield "fleet", config.fleet
+    yield from _mqtt("mqtt", config.mqtt)
+    yield "mqtt.protocol", config.mqtt.protocol
+    if isinstance(config, AgentConfig):
+        yield "agent.device", config.agent.device
+        yield "agent.state", str(config.agent.state)
+        yield "agent.profile", config.profile.name
+        origin = f"profile {config.profile.name}"
+        yield "agent.outbox.policy", config.agent.outbox.policy, origin
+        yield "agent.outbox.persist", config.agent.outbox.persist
+        yield "agent.outbox.keep", duration_text(config.agent.outbox.keep_seconds)
+        locked = config.agent.require_locked_memory
+        yield "agent.require_locked_memory", "true" if locked else "false"
+        yield from _profile(config)
+    for stream in config.streams:
+        yield from _stream(config, stream)
+    yield "collector.database", str(config.collector.database)
+    yield from _http(config.collector)
+    yield from _home_assistant(config.collector.home_assistant)
+
+
+def _http(collector: CollectorSettings) -> Iterator[Line]:
+    http = collector.http
+    if http is None:
+        yield "collector.http", "none"
+        return
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    yield "collector.http", f"{host}:{http.port}"
+    yield "collector.token", HIDDEN if http.token else "none"
+    yield "collector.public", "true" if http.public else "false"
+    yield "collector.hosts", f"[{', '.join(http.hosts)}]" if http.hosts else "none"
+    yield "collector.audit", "none" if collector.audit is None else str(collector.audit)
+
+
+def _home_assistant(announced: HomeAssistant | None) -> Iterator[Line]:
+    yield "collector.home_assistant", "false" if announced is None else "true"
+    if announced is not None:
+        yield "collector.home_assistant.prefix", announced.prefix
+        yield "collector.home_assistant.remove", "true" if announced.remove else "false"
+
+
+def _mqtt(root: str, mqtt: Mqtt) -> Iterator[Line]:
+    host = f"[{mqtt.host}]" if ":" in mqtt.host else mqtt.host
+    yield f"{root}.url", f"mqtt{'s' if mqtt.tls else ''}://{host}:{mqtt.port}"
+    if mqtt.tls:
+        yield f"{root}.ca_file", str(mqtt.ca_file or "the system's")
+        yield f"{root}.cert_file", str(mqtt.cert_file or "none")
+        yield f"{root}.key_file", str(mqtt.key_file or "none")
+    yield f"{root}.username", mqtt.username or "none"
+    yield f"{root}.password", HIDDEN if mqtt.password else "none"
+
+
+def _profile(config: Config) -> Iterator[Line]:
+    profile = config.profile
+    origin = f"profile {profile.name}"
+    yield "profile.process_memory", size_text(profile.process_memory_bytes), origin
+    yield "profile.sketch_memory", size_text(profile.sketch_memory_bytes), origin
+    yield "profile.readings_per_second", number_text(profile.readings_per_second), origin
+    yield "profile.outbox", size_text(profile.outbox_bytes), origin
+    yield "profile.outbox_policy", profile.outbox_policy, origin
+
+
+def _stream(config: Config, stream: Stream) -> Iterator[Line]:
+    root = f"streams.{stream.name}"
+    yield from _source(root, stream)
+    yield f"{root}.window", duration_text(stream.window_seconds)
+    kept = stream.retention_seconds
+    yield f"{root}.retention", "for ever" if kept is None else duration_text(kept)
+    yield from _privacy(f"{root}.privacy", stream)
+    yield from _subject(root, stream)
+    if stream.sketch_at.endswith("]"):
+        yield f"{stream.sketch_at}.type", stream.spec.family
+    if isinstance(stream.spec, ViewsSpec):
+        planned = f"planned for {config.profile.name}"
+        for number, view in enumerate(stream.spec.views):
+            yield f"{stream.sketch_at}.views[{number}]", str(view), planned
+    for size, text, origin in stream.plan.shown(config.profile):
+        yield f"{stream.sketch_at}.{size}", text, origin
+    yield f"{stream.sketch_at}.state_bytes", str(stream.spec.nbytes), DERIVED
+    yield f"{stream.sketch_at}.release_bytes", f"about {stream.spec.release_nbytes}", DERIVED
+
+
+def _subject(root: str, stream: Stream) -> Iterator[Line]:
+    if isinstance(stream, KeyStream):
+        yield f"{root}.key", stream.key
+        devices = stream.devices_per_key
+        yield f"{root}.expect.devices_per_key", "not stated" if devices is None else str(devices)
+        return
+    for attribute in stream.domain.attributes:
+        yield from _attribute(f"{root}.attributes.{attribute.name}", attribute)
+    plan = stream.plan
+    automatic = isinstance(plan, ViewsSettings) and plan.wanted is None
+    yield f"{root}.views", "auto" if automatic else _views_text(stream)
+    yield f"{root}.expect.readings", str(stream.expected.readings), DERIVED
+    yield f"{root}.expect.max_readings", str(stream.most_readings), DERIVED
+    yield f"{root}.expect.devices", str(stream.expected.devices)
+    yield f"{root}.expect.windows", str(stream.expected.windows), DERIVED
+
+
+def _views_text(stream: ReadingStream) -> str:
+    sets = stream.spec.views if isinstance(stream.spec, ViewsSpec) else [stream.domain]
+    return _listed([_listed(each.names) for each in sets])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _privacy(root: str, stream: Stream) -> Iterator[Line]:
+    privacy = stream.plan.privacy
+    yield f"{root}.epsilon", number_text(privacy.epsilon)
+    if isinstance(privacy.unit, Span):
+        yield f"{root}.unit.span", duration_text(privacy.unit.seconds)
+        yield f"{root}.unit.max_readings", str(privacy.unit.max_readings)
+        if isinstance(stream, ReadingStream) and stream.open_seconds is not None:
+            yield f"{root}.unit.open", duration_text(stream.open_seconds)
+    else:
+        yield f"{root}.unit", privacy.unit
+    yield f"{root}.intrusion", privacy.intrusion
+    cap = stream.daily_cap_micro
+    yield f"{root}.daily_cap", "none" if cap is None else number_text(cap / MICRO)
+    if isinstance(stream, KeyStream):
+        guarantee = stream.spec.guarantee
+        yield f"{root}.epsilon.state", number_text(guarantee.state_micro / MICRO), DERIVED
+        yield f"{root}.epsilon.output", number_text(guarantee.release_micro / MICRO), DERIVED
+
+
+def _source(root: str, stream: Stream) -> Iterator[Line]:
+    source = stream.source
+    kind = type(source).__name__.removesuffix("Source").lower()
+    yield f"{root}.source.type", source.kind if isinstance(source, SensorSource) else kind
+    if isinstance(source, ReplaySource):
+        yield f"{root}.source.path", str(source.path)
+        speed = "as fast as possible" if source.speed is None else number_text(source.speed)
+        yield f"{root}.source.speed", speed
+    if isinstance(source, SensorSource):
+        for name, place in source.sensors.items():
+            yield f"{root}.source.sensors.{name}", place
+    if isinstance(source, ExecSource):
+        for number, word in enumerate(source.command):
+            yield f"{root}.source.command[{number}]", word
+    if isinstance(source, MqttSource):
+        yield f"{root}.source.topic", source.topic
+        yield from _mqtt(f"{root}.source", source.broker)
+    if isinstance(source, ExecSource | MqttSource):
+        for name, steps in source.paths.items():
+            yield f"{root}.source.paths.{name}", path_text(steps)
+    if isinstance(source, SystemSource | SensorSource):
+        yield f"{root}.source.interval", duration_text(source.interval_seconds)
+
+
+def _attribute(root: str, attribute: Attribute) -> Iterator[Line]:
+    if attribute.categories is not None:
+        yield f"{root}.categories", f"[{', '.join(attribute.categories)}]"
+        return
+    if attribute.constant is not None:
+        yield f"{root}.constant", number_text(attribute.constant)
+        yield f"{root}.unit", attribute.unit or "none"
+        return
+    yield f"{root}.low", number_text(attribute.origin)
+    yield f"{root}.high", number_text(attribute.highest)
+    yield f"{root}.unit", attribute.unit or "none"
+    yield f"{root}.scale", attribute.scale
+    if attribute.scale == "log":
+        yield f"{root}.resolution", number_text(attribute.resolution)
+    yield f"{root}.step", "none" if attribute.step is None else number_text(attribute.step)
+    yield f"{root}.cyclic", "true" if attribute.cyclic else "false"

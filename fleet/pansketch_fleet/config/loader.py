@@ -1,0 +1,237 @@
+"""`config.yaml`, parsed once at the door into frozen values.
+
+    config = load_agent("config.yaml", os.environ)
+
+Everything the configuration says is checked here; later code meets only values that make sense.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pansketch_fleet.config.effective_settings import Setting, describe
+from pansketch_fleet.config.stream import StreamContext, check_memory, read_stream
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.protocol.messages import MAX_STREAMS
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.sections.home_assistant import read_home_assistant
+from pansketch_fleet.sections.http import read_http
+from pansketch_fleet.sections.mqtt import read_mqtt
+from pansketch_fleet.settings.profiles import (
+    DEFAULT_PROFILE,
+    OutboxRules,
+    Profile,
+    known,
+    load_profile,
+    read_persist,
+    read_policy,
+)
+from pansketch_fleet.settings.schema import (
+    AgentSection,
+    CollectorSection,
+    FileSection,
+    OutboxSection,
+)
+from pansketch_fleet.settings.section import section, text_paths
+from pansketch_fleet.settings.settings import (
+    AgentConfig,
+    AgentSettings,
+    CollectorConfig,
+    CollectorSettings,
+    Config,
+    ExecSource,
+    Http,
+    Mqtt,
+    MqttSource,
+    ReplaySource,
+    SensorSource,
+    Source,
+    StdinSource,
+    Stream,
+    SystemSource,
+)
+from pansketch_fleet.units import seconds
+from pansketch_fleet.yaml.document import Document, KeyPath, parse
+from pansketch_fleet.yaml.files import read_text
+from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
+
+__all__ = [
+    "AgentConfig",
+    "AgentSettings",
+    "CollectorConfig",
+    "CollectorSettings",
+    "Config",
+    "ConfigError",
+    "ExecSource",
+    "Http",
+    "Mqtt",
+    "MqttSource",
+    "Profile",
+    "ReplaySource",
+    "SensorSource",
+    "Setting",
+    "Source",
+    "StdinSource",
+    "Stream",
+    "SystemSource",
+    "describe",
+    "load_agent",
+    "load_collector",
+]
+
+Program = Literal["agent", "collector"]
+
+
+MAX_KEEP_SECONDS = 366 * 86400
+
+
+def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
+    """Load a configuration as the agent of its `agent:` section.
+
+    Args:
+        path: the file; relative paths in it start at its folder.
+        environ: the variables that `${NAME}` refers to.
+
+    Returns:
+        Frozen values, all of them checked.
+
+    Raises:
+        ConfigError: one line that names file, line, key, problem and fix.
+    """
+    document, top, folder = _read(path, "agent", environ)
+    _check_id(document, "fleet", top.fleet)
+    mqtt = read_mqtt(document, top.mqtt, folder)
+    if top.agent is None:
+        raise document.error("agent", "is missing; add agent: {device: name-of-this-device}")
+    given = section(document, "agent", top.agent, AgentSection)
+    _check_id(document, "agent.device", given.device)
+    profile = _profile(document, given.profile or DEFAULT_PROFILE)
+    state = folder / (given.state or f"var/agent/{given.device}")
+    outbox = _outbox(document, given.outbox or {}, profile)
+    streams = _streams(document, top.streams, StreamContext(top.fleet, profile, folder, local=True))
+    if len(streams) > MAX_STREAMS:
+        problem = f"has {len(streams)} streams, and a device at most {MAX_STREAMS}"
+        raise document.error("streams", f"{problem}; give some of them to another device")
+    check_memory(document, streams, profile)
+    return AgentConfig(
+        fleet=top.fleet,
+        mqtt=mqtt,
+        streams=streams,
+        collector=_collector(document, top, folder, local=False),
+        profile=profile,
+        document=document,
+        agent=AgentSettings(given.device, state, profile, outbox, given.require_locked_memory),
+    )
+
+
+def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorConfig:
+    """Load a configuration as the collector, or as a command that needs no device.
+
+    It leaves the references of the `agent:` section alone and needs no replayed file.
+
+    Args:
+        path: the file; relative paths in it start at its folder.
+        environ: the variables that `${NAME}` refers to.
+
+    Returns:
+        Frozen values, all of them checked.
+
+    Raises:
+        ConfigError: one line that names file, line, key, problem and fix.
+    """
+    document, top, folder = _read(path, "collector", environ)
+    _check_id(document, "fleet", top.fleet)
+    mqtt = read_mqtt(document, top.mqtt, folder)
+    name = DEFAULT_PROFILE
+    if top.agent is not None:
+        given = section(document, "agent", top.agent, AgentSection).profile
+        name = DEFAULT_PROFILE if given is None or has_reference(given) else given
+    profile = _profile(document, name)
+    streams = _streams(
+        document, top.streams, StreamContext(top.fleet, profile, folder, local=False)
+    )
+    return CollectorConfig(
+        fleet=top.fleet,
+        mqtt=mqtt,
+        streams=streams,
+        collector=_collector(document, top, folder, local=True),
+        profile=profile,
+        document=document,
+    )
+
+
+def _read(
+    path: str | Path, program: Program, environ: Mapping[str, str]
+) -> tuple[Document, FileSection, Path]:
+    """The checked sections of a file, and its folder."""
+    path = Path(path)
+    folder = path.parent
+
+    def filled(key: KeyPath, text: str) -> InterpolatedValue:
+        # A file with the password of a sensors' broker is on the devices only.
+        theirs = key[:1] == ("agent",) or key[2:] == ("source", "password")
+        if program == "collector" and theirs:
+            return InterpolatedValue(text)
+        # And one with the token of the collector's readers is nowhere else.
+        if program == "agent" and key == ("collector", "token"):
+            return InterpolatedValue(text, secret=True)
+        return fill(text, environ, folder)
+
+    document = parse(read_text(path), str(path), filled, text_paths(FileSection))
+    if document.value is None:
+        raise document.error("", "is empty; start from the example configuration")
+    return document, section(document, "", document.value, FileSection), folder
+
+
+def _collector(
+    document: Document, top: FileSection, folder: Path, local: bool
+) -> CollectorSettings:
+    given = section(document, "collector", top.collector or {}, CollectorSection)
+    return CollectorSettings(
+        folder / (given.database or "var/collector.sqlite"),
+        read_http(document, given, local=local),
+        read_home_assistant(document, given),
+        folder / given.audit if given.audit else None,
+    )
+
+
+def _outbox(document: Document, raw: dict[str, Any], profile: Profile) -> OutboxRules:
+    given, where = section(document, "agent.outbox", raw, OutboxSection), "agent.outbox"
+    policy = profile.outbox_policy
+    if given.policy is not None:
+        policy = read_policy(document, f"{where}.policy", given.policy)
+    persist = read_persist(document, f"{where}.persist", given.persist)
+    return OutboxRules(policy, persist, _keep_seconds(document, f"{where}.keep", given.keep))
+
+
+def _keep_seconds(document: Document, where: str, text: str) -> int:
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise document.error(where, str(error)) from None
+    if not found <= MAX_KEEP_SECONDS:
+        raise document.error(where, f"{text[:40]!r} is longer than a year; write 7d, or less")
+    return int(found)
+
+
+def _profile(document: Document, name: str) -> Profile:
+    if name not in known():
+        problem = f"{name[:40]!r} is no firmware profile; there are {', '.join(known())}"
+        raise document.error("agent.profile", problem)
+    return load_profile(name)
+
+
+def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> tuple[Stream, ...]:
+    if not raw:
+        raise document.error("streams", "is empty; add at least one stream")
+    streams = tuple(read_stream(document, name, raw[name], around) for name in raw)
+    stdin = [stream.name for stream in streams if isinstance(stream.source, StdinSource)]
+    if len(stdin) > 1:
+        problem = f"is stdin like {stdin[0]}'s, and only one stream can read it; change one of them"
+        raise document.error(f"streams.{stdin[1]}.source.type", problem)
+    return streams
+
+
+def _check_id(document: Document, where: str, text: str) -> None:
+    if not is_id(text):
+        raise document.error(where, f"{text[:40]!r} is no id; write {ID_RULE}")

@@ -1,0 +1,162 @@
+"""What a stream's sketch will be like: its views and sizes in words, its predicted errors, and what
+more or less memory or epsilon would change."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
+from typing import TypeGuard
+
+from pansketch import HierarchySpec, Privacy, View, ViewsSpec
+from pansketch.planning import Errors
+from pansketch_fleet.sections.sketches.hierarchy import HierarchySettings
+from pansketch_fleet.sections.sketches.views import ViewsSettings
+from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
+from pansketch_fleet.settings.profiles import Profile
+from pansketch_fleet.settings.settings import ReadingStream, Stream
+
+MAX_OTHERS = 4  # resolutions beside the chosen one
+
+Planned = ViewsSettings | HierarchySettings
+
+
+@dataclass(frozen=True)
+class SketchOption:
+    """One way to sketch a stream. `label`: what is different from the chosen way. `spec` is None
+    where there is no such way, and `problem` says why; `errors` where nothing predicts them."""
+
+    label: str
+    spec: DeviceSpec | None
+    errors: Errors | None = None
+    problem: str = ""
+
+
+def is_planned(plan: SketchSettings) -> TypeGuard[Planned]:
+    """Whether sizes that are left out are chosen by their predicted error."""
+    return isinstance(plan, ViewsSettings | HierarchySettings)
+
+
+def choices(stream: Stream, profile: Profile) -> list[SketchOption]:
+    """The chosen way, other resolutions within the same memory, and the best way with other memory
+    or epsilon. Raises ValueError, one line, when a device of this class cannot have the stream."""
+    plan = stream.plan
+    if not is_planned(plan):
+        return [SketchOption("chosen", plan.spec(profile))]
+    chosen, *others = _ways(plan, profile)
+    found = [replace(chosen, label="chosen")]
+    found += [replace(each, label=_beside(chosen, each)) for each in others[:MAX_OTHERS]]
+    return [*found, *_with_more_and_less(plan, profile)]
+
+
+def _beside(chosen: SketchOption, other: SketchOption) -> str:
+    assert chosen.spec is not None
+    assert other.spec is not None
+    return "finer cells" if other.spec.nbytes > chosen.spec.nbytes else "coarser cells"
+
+
+def _ways(plan: Planned, profile: Profile) -> list[SketchOption]:
+    return [SketchOption("", each.spec, each.errors) for each in plan.choices(profile)]
+
+
+def _with_more_and_less(plan: Planned, profile: Profile) -> Iterator[SketchOption]:
+    memory, privacy = plan.memory(profile), plan.privacy
+    variations = (
+        ("a quarter of the memory", memory // 4, privacy.epsilon),
+        ("4 x the memory", 4 * memory, privacy.epsilon),
+        ("half of epsilon", memory, privacy.epsilon / 2),
+        ("twice epsilon", memory, privacy.epsilon * 2),
+    )
+    for label, memory_bytes, epsilon in variations:
+        try:
+            other = replace(
+                plan,
+                memory_bytes=memory_bytes,
+                privacy=Privacy(epsilon, privacy.unit, privacy.intrusion),
+            )
+            yield replace(_ways(other, profile)[0], label=label)
+        except ValueError as error:
+            yield SketchOption(label, None, problem=str(error))
+
+
+def sizes_text(spec: DeviceSpec) -> str:
+    """Views or levels of a sketch, in words; nothing for other kinds."""
+    if isinstance(spec, ViewsSpec):
+        return _views_in_words(spec)
+    if isinstance(spec, HierarchySpec):
+        return _hierarchy_in_words(spec)
+    return ""
+
+
+def _views_in_words(spec: ViewsSpec) -> str:
+    """ "21 views: 6 x 256 cells (20 % of epsilon), 15 x 32 x 32 (80 %)"."""
+    groups: dict[tuple[int, ...], list[View]] = {}
+    for view in spec.views:
+        groups.setdefault(view.shape, []).append(view)
+    whole = sum(view.micro for view in spec.views)
+    parts = []
+    for shape, views in groups.items():
+        share = 100 * sum(view.micro for view in views) / whole
+        parts.append(f"{_counted(views)} in {_grid(shape)} ({share:.0f} % of epsilon)")
+    text = f"{_several(len(spec.views), 'view')}: {', '.join(parts)}"
+    return text + _without_a_view(spec)
+
+
+def _without_a_view(spec: ViewsSpec) -> str:
+    """Pairs that no view holds: answers about both attributes rest on other pairs."""
+    names = {name for view in spec.views for name in view.names}
+    known = {pair for view in spec.views for pair in combinations(sorted(view.names), 2)}
+    missing = comb(len(names), 2) - len(known)
+    if not missing:
+        return ""
+    return f"; {missing} of {_several(comb(len(names), 2), 'pair')} in no view"
+
+
+def _counted(views: list[View]) -> str:
+    kinds = {1: "attribute", 2: "pair", 3: "triple"}
+    kind = kinds.get(len(views[0].names), f"set of {len(views[0].names)}")
+    plural = kind.replace("set", "sets") if kind.startswith("set") else f"{kind}s"
+    return f"1 {kind}" if len(views) == 1 else f"{len(views)} {plural}"
+
+
+def _grid(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) + (" cells" if len(shape) == 1 else "")
+
+
+def _hierarchy_in_words(spec: HierarchySpec) -> str:
+    bits = Counter(spec.domain.split_order(spec.depth))
+    cells = ", ".join(
+        f"{attribute.name} in {1 << bits[place]}"
+        for place, attribute in enumerate(spec.domain.attributes)
+        if bits[place]
+    )
+    text = f"hierarchy of {_several(len(spec.levels), 'level')}: {cells}"
+    if spec.sketched_levels:
+        exact = spec.exact_levels[-1].size
+        text += f"; {exact} exact cells, below them {spec.k} are refined"
+    return text
+
+
+def _several(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def expected_text(stream: ReadingStream) -> str:
+    """What a query is expected to read together."""
+    expected = stream.expected
+    parts = [
+        _several(expected.windows, "window"),
+        _several(expected.devices, "device"),
+        _several(expected.readings, "reading"),
+    ]
+    return "{} of {} with about {} each".format(*parts)
+
+
+def errors_text(errors: Errors) -> str:
+    """What the numbers are, and how large; pairs and correlations only where there are any."""
+    parts = [f"W1 of an attribute {errors.marginal:.2g} standard deviations"]
+    if errors.pair:
+        parts.append(f"total variation of a pair {errors.pair:.2g}")
+    if errors.correlation:
+        parts.append(f"correlation {errors.correlation:.2g}")
+    return ", ".join(parts)

@@ -1,0 +1,134 @@
+"""One entry of `streams:`: its source, window, what it is about, and its sketch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pansketch import Domain
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
+from pansketch_fleet.sections.privacy import read_open, read_privacy
+from pansketch_fleet.sections.sketches.sketch import read_key_plan, read_plan, size_refusals
+from pansketch_fleet.sections.sources.source import check_names, read_source
+from pansketch_fleet.sections.subject import read_subject
+from pansketch_fleet.settings.device_spec import hash_key
+from pansketch_fleet.settings.profiles import Profile
+from pansketch_fleet.settings.section import join, section
+from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
+from pansketch_fleet.settings.stream_schema import StreamSection
+from pansketch_fleet.units import duration_text, seconds, size_text
+from pansketch_fleet.yaml.document import Document
+
+MAX_WINDOW_SECONDS = 3660 * 86400
+MAX_RETENTION_SECONDS = 36600 * 86400
+
+
+@dataclass(frozen=True)
+class StreamContext:
+    """What a stream takes from outside its own section. `local`: its readings are made here."""
+
+    fleet: str
+    profile: Profile
+    folder: Path
+    local: bool
+
+
+def read_stream(document: Document, name: str, raw: Any, around: StreamContext) -> Stream:
+    """Raises ConfigError at the key at fault."""
+    where = f"streams.{name}"
+    if not is_id(name):
+        raise document.error(where, f"a stream's name must be {ID_RULE}; rename it")
+    stream = section(document, where, raw, StreamSection)
+    source = read_source(
+        document, join(where, "source"), stream.source, around.folder, around.local
+    )
+    window_seconds = _window(document, join(where, "window"), stream.window)
+    subject = read_subject(document, where, stream, source)
+    keyed = isinstance(subject, str)
+    check_names(document, join(where, "source"), source, _names(stream))
+    privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
+    open_seconds = read_open(document, join(where, "privacy.unit"), stream.privacy, privacy, source)
+    key, about = hash_key(around.fleet, name), join(where, "expect")
+    devices_per_key = read_devices_per_key(document, about, stream.expect if keyed else None)
+    expected, most_readings = read_expected(
+        document, about, None if keyed else stream.expect, window_seconds, source, privacy
+    )
+    retention = _retention(document, join(where, "retention"), stream.retention, window_seconds)
+    if isinstance(subject, Domain):
+        place, plan = read_plan(document, where, stream, subject, privacy, key, expected)
+        with size_refusals(document, where, place, plan):
+            spec = plan.spec(around.profile)
+        return ReadingStream(
+            name=name,
+            source=source,
+            window_seconds=window_seconds,
+            spec=spec,
+            plan=plan,
+            sketch_at=place,
+            daily_cap_micro=cap_micro,
+            retention_seconds=retention,
+            domain=subject,
+            expected=expected,
+            most_readings=most_readings,
+            open_seconds=open_seconds,
+        )
+    place, key_plan = read_key_plan(document, where, stream, privacy, key)
+    with size_refusals(document, where, place, key_plan):
+        key_spec = key_plan.spec(around.profile)
+    return KeyStream(
+        name=name,
+        source=source,
+        window_seconds=window_seconds,
+        spec=key_spec,
+        plan=key_plan,
+        sketch_at=place,
+        daily_cap_micro=cap_micro,
+        retention_seconds=retention,
+        key=subject,
+        devices_per_key=devices_per_key,
+    )
+
+
+def _names(stream: StreamSection) -> tuple[str, ...]:
+    return tuple(stream.attributes or ()) if stream.key is None else (stream.key,)
+
+
+def check_memory(document: Document, streams: tuple[Stream, ...], profile: Profile) -> None:
+    """All states together must fit the profile. Raises ConfigError at the stream too many."""
+    total = 0
+    for stream in streams:
+        total += stream.spec.nbytes
+        if total > profile.sketch_memory_bytes:
+            beside = " together with the streams before it" if stream is not streams[0] else ""
+            raise document.error(
+                stream.sketch_at,
+                f"its state{beside} takes {total} bytes, and the profile {profile.name} allows "
+                f"{size_text(profile.sketch_memory_bytes)}; "
+                f"lower {stream.plan.smaller}, or take a profile with more sketch_memory",
+            )
+
+
+def _retention(document: Document, where: str, text: str | None, window_seconds: int) -> int | None:
+    if text is None:
+        return None
+    try:
+        length = seconds(text)
+    except ValueError as error:
+        raise document.error(where, str(error)) from None
+    if not window_seconds <= length <= MAX_RETENTION_SECONDS:
+        shortest = duration_text(window_seconds)
+        problem = f"{text} is impossible; write at least the window, {shortest}, such as 400d"
+        raise document.error(where, problem)
+    return int(length)
+
+
+def _window(document: Document, where: str, text: str) -> int:
+    try:
+        length = seconds(text)
+    except ValueError as error:
+        raise document.error(where, str(error)) from None
+    if not 1 <= length <= MAX_WINDOW_SECONDS:
+        raise document.error(where, f"{text} is impossible; write 1s to 3660d, such as 30d")
+    if length != int(length):
+        raise document.error(where, f"{text} is not whole; write whole seconds, such as 10m or 90s")
+    return int(length)

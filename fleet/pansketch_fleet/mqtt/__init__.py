@@ -1,0 +1,1 @@
+"""What both MQTT clients share: reconnection, protocol version, TLS."""

@@ -1,0 +1,1 @@
+"""Topics and messages between agents and collector."""

@@ -1,0 +1,223 @@
+"""The small JSON messages beside the releases: the collector's Ack and Mark, a device's
+Status and Health.
+
+All are strict: an unknown or repeated key, a wrong type, a text that is too long or a message
+beyond its size limit is refused, on the way out as on the way in.
+"""
+
+import re
+from hashlib import blake2b
+from typing import Literal, Self
+
+import msgspec
+
+from pansketch_fleet.protocol.strict_json import LINE as _LINE
+from pansketch_fleet.protocol.strict_json import decode as _decode
+from pansketch_fleet.protocol.strict_json import encode as _encode
+from pansketch_fleet.protocol.strict_json import expect as _expect
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+
+ACK_LIMIT_BYTES = 2048
+STATUS_LIMIT_BYTES = 65536
+MARK_LIMIT_BYTES = 65536
+HEALTH_LIMIT_BYTES = 1024
+MAX_SEQUENCE = 2**63 - 1
+LATEST_SECOND = 253_402_300_799  # the last of the year 9999
+MAX_NUMBER = 2**53 - 1  # what every reader of JSON holds exactly
+MAX_STREAMS = 256  # of one device: what its mark has room for
+MAX_CLASSES = 8  # of reasons, in one health message
+MAX_WINDOW_SECONDS = 10 * 366 * 86400
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+_INCARNATION = re.compile(r"(?:[0-9a-f]{16})?")
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
+_CLASS = re.compile(r"[a-z][a-z-]{0,31}")
+_COUNTS = (
+    *("uptime_seconds", "waiting", "dropped", "set_aside", "written_today_bytes"),
+    *("refused_dropped", "name_conflicts"),
+)
+_VERSION = re.compile(r"[A-Za-z0-9.+-]{1,64}")
+
+
+def digest(payload: bytes) -> str:
+    """Names the exact bytes of one release: BLAKE2b-128 in 32 hexadecimal digits."""
+    return blake2b(payload, digest_size=16).hexdigest()
+
+
+class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of one release. Raises ValueError when a field is not what it should be.
+
+    `status`: "later" is a refusal that depends on the collector's configuration, clock or version,
+    so the device keeps the release and retries; "refused" is final. `reason` begins with the class
+    of the refusal and a colon.
+    """
+
+    stream: str
+    sequence: int
+    digest: str
+    status: Literal["stored", "duplicate", "later", "refused"]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _expect(is_id(self.stream), f"stream must be {ID_RULE}")
+        _expect(0 <= self.sequence <= MAX_SEQUENCE, "sequence must be a 63-bit whole number")
+        _expect(_DIGEST.fullmatch(self.digest), "digest must be 32 hexadecimal digits")
+        _expect(_LINE.fullmatch(self.reason), "reason must be one line of at most 300 characters")
+
+    @property
+    def reason_class(self) -> str:
+        """The part of `reason` before its colon: one word, or "other"."""
+        word = self.reason.partition(":")[0]
+        return word if _CLASS.fullmatch(word) else "other"
+
+    def encode(self) -> bytes:
+        return _encode(self, ACK_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Ack."""
+        return _decode(data, cls, ACK_LIMIT_BYTES)
+
+
+class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window.
+
+    `problem`: one line when the stream has stopped and needs somebody; it is left out otherwise.
+    """
+
+    fingerprint: str
+    guarantee: str
+    window_seconds: int
+    problem: str = ""
+
+    def __post_init__(self) -> None:
+        _expect(
+            _FINGERPRINT.fullmatch(self.fingerprint), "fingerprint must be 16 hexadecimal digits"
+        )
+        _expect(
+            _LINE.fullmatch(self.guarantee), "guarantee must be one line of at most 300 characters"
+        )
+        _expect(1 <= self.window_seconds <= MAX_WINDOW_SECONDS, "window_seconds is out of range")
+        _expect(_LINE.fullmatch(self.problem), "problem must be one line of at most 300 characters")
+
+
+class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device's presence. `session` is new at each start, so that a stale will can be told.
+
+    `state`: "stopped" is a device's own farewell, "offline" the will of one that is gone.
+    """
+
+    state: Literal["online", "offline", "stopped"]
+    session: str
+    streams: dict[str, StreamBirth]
+
+    def __post_init__(self) -> None:
+        _expect(_SESSION.fullmatch(self.session), "session must be 1 to 64 letters, digits and -")
+        _expect(all(map(is_id, self.streams)), f"streams must be named by {ID_RULE}")
+
+    def encode(self) -> bytes:
+        return _encode(self, STATUS_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Status."""
+        return _decode(data, cls, STATUS_LIMIT_BYTES)
+
+
+class StreamMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the collector ever stored of one stream of a device.
+
+    `incarnation` (16 hexadecimal digits, or none) and `sequence` are of the ledger whose window
+    ends last, at `window_end`; `sequence` is its highest. `windows`: how many are stored, of all
+    ledgers.
+    """
+
+    incarnation: str
+    sequence: int
+    window_end: int
+    windows: int
+
+    def __post_init__(self) -> None:
+        _expect(
+            _INCARNATION.fullmatch(self.incarnation), "incarnation must be 16 hexadecimal digits"
+        )
+        _expect(0 <= self.sequence <= MAX_SEQUENCE, "sequence must be a 63-bit whole number")
+        _expect(0 <= self.window_end <= LATEST_SECOND, "window_end is out of range")
+        _expect(0 <= self.windows <= MAX_NUMBER, "windows must be from 0 to 2**53 - 1")
+
+
+class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The collector's high-water mark of one device, by stream; `generation` names its database,
+    and is another one for a database that was restored."""
+
+    generation: str
+    streams: dict[str, StreamMark]
+
+    def __post_init__(self) -> None:
+        _expect(_FINGERPRINT.fullmatch(self.generation), "generation must be 16 hexadecimal digits")
+        _expect(all(map(is_id, self.streams)), f"streams must be named by {ID_RULE}")
+
+    def encode(self) -> bytes:
+        return _encode(self, MARK_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Mark."""
+        return _decode(data, cls, MARK_LIMIT_BYTES)
+
+
+class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How a device is: its schedule, its network, its disk and its clock, and nothing of a reading.
+
+    `waiting`: releases in the outbox. `oldest_waiting_seconds`: since the end of the first window
+    of a live stream among them, by the wall clock; null where there is none, or the clock is behind
+    it. `dropped`: releases that the outbox ever had no room for. `set_aside`: files that wait for
+    somebody to look at them, refused releases and damaged segments. `written_today_bytes`: about,
+    since 0 h UTC or the start, counted by windows. `clock_synchronised`: null where the system does
+    not tell. `deferred`: those of the releases in the outbox that the collector does not take yet,
+    by the class of its reason. `refused_dropped`: refused releases that were ever removed for lack
+    of room. `memory_protected`: whether no swap can hold the agent's memory; null, or left out,
+    where that is unknown. `name_conflicts`: how often since its start another client with this
+    device's name took its place at the broker.
+    """
+
+    session: str
+    version: str
+    uptime_seconds: int
+    clock_synchronised: bool | None
+    waiting: int
+    oldest_waiting_seconds: int | None
+    dropped: int
+    set_aside: int
+    written_today_bytes: int
+    deferred: dict[str, int] = {}
+    refused_dropped: int = 0
+    memory_protected: bool | None = None
+    name_conflicts: int = 0
+
+    def __post_init__(self) -> None:
+        _expect(_SESSION.fullmatch(self.session), "session must be 1 to 64 letters, digits and -")
+        _expect(_VERSION.fullmatch(self.version), "version must be 1 to 64 letters, digits, . + -")
+        for name in _COUNTS:
+            _expect(0 <= getattr(self, name) <= MAX_NUMBER, f"{name} must be from 0 to 2**53 - 1")
+        oldest = self.oldest_waiting_seconds
+        _expect(
+            oldest is None or 0 <= oldest <= MAX_NUMBER,
+            "oldest_waiting_seconds must be null or from 0 to 2**53 - 1",
+        )
+        _expect(
+            len(self.deferred) <= MAX_CLASSES
+            and all(map(_CLASS.fullmatch, self.deferred))
+            and all(0 < count <= MAX_NUMBER for count in self.deferred.values()),
+            f"deferred must count releases by at most {MAX_CLASSES} classes of reasons",
+        )
+        _expect(oldest is None or self.waiting, "oldest_waiting_seconds must be null: none waits")
+
+    def encode(self) -> bytes:
+        return _encode(self, HEALTH_LIMIT_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is no Health."""
+        return _decode(data, cls, HEALTH_LIMIT_BYTES)

@@ -1,0 +1,106 @@
+"""Names that travel, of fleets, devices and streams, and the MQTT topics that are made of them:
+pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+ID_RULE = "1 to 64 of a-z, 0-9 and -"
+ID_PATTERN = r"[a-z0-9-]{1,64}"
+_ID = re.compile(ID_PATTERN)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may name a fleet, a device or a stream."""
+    return _ID.fullmatch(text) is not None
+
+
+PREFIX = "pansketch/v1"
+
+Kind = Literal["status", "release", "health", "ack", "mark"]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic taken apart. `stream` is set exactly when `kind` is "release"."""
+
+    fleet: str
+    device: str
+    kind: Kind
+    stream: str | None = None
+
+
+def status(fleet: str, device: str) -> str:
+    """Where a device's retained birth, will and farewell stand. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "status")
+
+
+def release(fleet: str, device: str, stream: str) -> str:
+    """Where a device publishes the releases of one stream. Raises ValueError on a bad id."""
+    return f"{_topic(fleet, device, 'release')}/{_id(stream)}"
+
+
+def health(fleet: str, device: str) -> str:
+    """Where a device says every minute how it is. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "health")
+
+
+def ack(fleet: str, device: str) -> str:
+    """Where the collector says what became of releases. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "ack")
+
+
+def mark(fleet: str, device: str) -> str:
+    """Where the collector's retained mark of a device stands. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "mark")
+
+
+def is_mark(topic: str) -> bool:
+    """Whether a topic that this device listens to is that of its mark."""
+    return topic.endswith("/mark")
+
+
+def probe(fleet: str, device: str) -> str:
+    """Where a device tries out whether it may speak and listen. Raises ValueError on a bad id."""
+    return _topic(fleet, device, "probe")
+
+
+def fleet_filter(fleet: str) -> tuple[str, str, str]:
+    """What a collector subscribes to: status, release, health. Raises ValueError on a bad id."""
+    root = f"{PREFIX}/{_id(fleet)}/+"
+    return f"{root}/status", f"{root}/release/+", f"{root}/health"
+
+
+def is_retained(topic: str) -> bool:
+    """Whether the last message under a topic of a device's is to be kept by the broker."""
+    return topic.endswith(("/status", "/mark"))
+
+
+def parse(topic: str) -> Topic | None:
+    """A topic taken apart, or None when it is none of this fleet's language."""
+    match topic.removeprefix(f"{PREFIX}/").split("/"):
+        case [fleet, device, "status"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "status")
+        case [fleet, device, "health"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "health")
+        case [fleet, device, "ack"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "ack")
+        case [fleet, device, "mark"] if _all_ids(topic, fleet, device):
+            return Topic(fleet, device, "mark")
+        case [fleet, device, "release", stream] if _all_ids(topic, fleet, device, stream):
+            return Topic(fleet, device, "release", stream)
+    return None
+
+
+def _all_ids(topic: str, *names: str) -> bool:
+    return topic.startswith(f"{PREFIX}/") and all(map(is_id, names))
+
+
+def _topic(fleet: str, device: str, kind: Kind | Literal["probe"]) -> str:
+    return f"{PREFIX}/{_id(fleet)}/{_id(device)}/{kind}"
+
+
+def _id(name: str) -> str:
+    if not is_id(name):
+        raise ValueError(f"{name[:64]!r} cannot stand in a topic; use {ID_RULE}")
+    return name

@@ -1,0 +1,112 @@
+"""A stream's `expect:`: how many readings, devices and windows a query will read together, and how
+many readings a window can have.
+
+Planners weigh noise against resolution with the former; a wrong one costs accuracy. The collector
+refuses a release whose counters hold more than the latter and their noise explain. Both follow from
+the configuration alone: they tell nothing of a reading.
+"""
+
+from math import ceil
+from typing import Any
+
+from pansketch import Privacy, Span
+from pansketch.planning import Expected
+from pansketch_fleet.settings.profiles import every
+from pansketch_fleet.settings.section import join, section
+from pansketch_fleet.settings.settings import ReplaySource, SensorSource, Source, SystemSource
+from pansketch_fleet.settings.stream_schema import (
+    MAX_EXPECTED,
+    ExpectSection,
+    KeyExpectSection,
+)
+from pansketch_fleet.yaml.document import Document
+
+# A clock that is set back keeps a live window open: until then a whole window may have passed, and
+# it is set back by a window or a minute at most (agent/pansketch_agent/windows/window_clock.py).
+MAX_SET_BACK_SECONDS = 60
+
+
+def readings_bound(window_seconds: int, source: Source, privacy: Privacy) -> int:
+    """Where `expect.max_readings` states none: the readings of a source that polls, else those of
+    the highest rate of any firmware profile; and no more than its spans may hold."""
+    seconds = window_seconds
+    if not isinstance(source, ReplaySource):
+        seconds += window_seconds + max(window_seconds, MAX_SET_BACK_SECONDS)
+    if isinstance(source, SystemSource | SensorSource):
+        found = ceil(seconds / source.interval_seconds) + 1
+    else:
+        found = ceil(seconds * max(profile.readings_per_second for profile in every()))
+    if isinstance(privacy.unit, Span):
+        # One reading a slot, and no more slots than this begin in so long a time.
+        slots = ceil(seconds * privacy.unit.max_readings / privacy.unit.seconds) + 2
+        found = min(found, slots)
+    return found
+
+
+DEVICES = 10
+DAY_SECONDS = 86400
+QUERIED_SECONDS = 30 * DAY_SECONDS  # A query of a month reads all windows of it.
+SECONDS_BETWEEN = 60  # readings of a source that does not poll
+
+
+def read_expected(
+    document: Document,
+    where: str,
+    raw: dict[str, Any] | None,
+    window_seconds: int,
+    source: Source,
+    privacy: Privacy,
+) -> tuple[Expected, int]:
+    """What is stated, and what follows from the window and the source where nothing is; and the
+    most readings of a window. Raises ConfigError at the key at fault."""
+    given = section(document, where, raw or {}, ExpectSection)
+    bound = given.max_readings
+    if bound is None:
+        bound = max(readings_bound(window_seconds, source, privacy), given.readings or 0)
+        bound = min(bound, MAX_EXPECTED)
+    readings = given.readings
+    if readings is None:
+        readings = max(1, min(_readings(window_seconds, source, privacy), bound))
+    windows = max(1, QUERIED_SECONDS // window_seconds) if given.windows is None else given.windows
+    devices = DEVICES if given.devices is None else given.devices
+    for name, number in (
+        ("readings", readings),
+        ("max_readings", bound),
+        ("devices", devices),
+        ("windows", windows),
+    ):
+        if not 1 <= number <= MAX_EXPECTED:
+            problem = (
+                f"must lie between 1 and {MAX_EXPECTED}, not {number}; correct it or leave it out"
+            )
+            raise document.error(join(where, name), problem)
+    if readings > bound:
+        problem = f"{bound} is less than the {readings} readings expected; correct one of the two"
+        raise document.error(join(where, "max_readings"), problem)
+    # Whoever states how many windows are read together is asked for a plan for these.
+    earlier = (
+        (1, min(windows, max(1, DAY_SECONDS // window_seconds))) if given.windows is None else ()
+    )
+    return Expected(readings, devices, windows, earlier), bound
+
+
+def read_devices_per_key(document: Document, where: str, raw: dict[str, Any] | None) -> int | None:
+    """How many devices one key may be seen by, as far as it is stated: what a key pays is added up
+    for so many. Nothing enforces it. Raises ConfigError at the key at fault."""
+    given = section(document, where, raw or {}, KeyExpectSection).devices_per_key
+    if given is not None and not 1 <= given <= MAX_EXPECTED:
+        problem = f"must lie between 1 and {MAX_EXPECTED}, not {given}; correct it or leave it out"
+        raise document.error(join(where, "devices_per_key"), problem)
+    return given
+
+
+def _readings(window_seconds: int, source: Source, privacy: Privacy) -> int:
+    """In a window: as often as the source polls, and no more than its spans may hold."""
+    between: float = SECONDS_BETWEEN
+    if isinstance(source, SystemSource | SensorSource):
+        between = source.interval_seconds
+    found = int(window_seconds / between)
+    if isinstance(privacy.unit, Span):
+        most = -(-window_seconds * privacy.unit.max_readings // privacy.unit.seconds)
+        found = min(found, int(most))
+    return max(1, found)

@@ -1,0 +1,69 @@
+"""`collector.http`: the address that the collector answers on, and who may ask there."""
+
+import re
+from ipaddress import ip_address
+
+from pansketch_fleet.settings.schema import CollectorSection
+from pansketch_fleet.settings.settings import Http
+from pansketch_fleet.yaml.document import Document
+
+MIN_TOKEN = 16  # characters
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
+_TOKEN = re.compile(rf"[!-~]{{{MIN_TOKEN},512}}")
+_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,8}", re.IGNORECASE)
+_EXAMPLE = "write 127.0.0.1:8080, [::1]:8080 or another address of this host"
+
+
+def read_http(document: Document, given: CollectorSection, *, local: bool) -> Http | None:
+    """The settings, or None where the collector does not serve HTTP.
+
+    `local`: this is the collector; a device has no file with the token, and its text is not looked
+    at. Raises ConfigError, never with the token in it.
+    """
+    if given.http is None:
+        _check_alone(document, given)
+        return None
+    host, port, loopback = _address(document, given.http)
+    if not loopback and given.token is None and not given.public:
+        problem = (
+            f"{host} is reachable from other hosts without a token; add collector.token, "
+            "or collector.public: true to allow every reader"
+        )
+        raise document.error("collector.http", problem)
+    token = given.token if local else None
+    if token is not None and not _TOKEN.fullmatch(token):
+        problem = f"is no token; write at least {MIN_TOKEN} printable characters, without spaces"
+        raise document.error("collector.token", problem)
+    hosts = tuple(name.lower() for name in given.hosts or ())
+    for name in hosts:
+        if not _NAME.fullmatch(name):
+            problem = f"{name[:40]!r} is no host name; write one such as fleet.example.org"
+            raise document.error("collector.hosts", problem)
+    return Http(host, port, loopback, token, given.public, hosts)
+
+
+def _check_alone(document: Document, given: CollectorSection) -> None:
+    named = {
+        "token": given.token,
+        "public": given.public or None,
+        "hosts": given.hosts,
+        "audit": given.audit,
+    }
+    for key, value in named.items():
+        if value is not None:
+            problem = "has no effect without an address; add collector.http: 127.0.0.1:8080"
+            raise document.error(f"collector.{key}", problem)
+
+
+def _address(document: Document, text: str) -> tuple[str, int, bool]:
+    """Host, port and whether only this host reaches it."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 1 <= int(found[3]) <= 65535:
+        raise document.error("collector.http", f"{text[:60]!r} is no address; {_EXAMPLE}")
+    host = found[1] or found[2]
+    if host == "localhost":
+        return "127.0.0.1", int(found[3]), True
+    try:
+        return host, int(found[3]), ip_address(host).is_loopback
+    except ValueError:
+        raise document.error("collector.http", f"{text[:60]!r} is no address; {_EXAMPLE}") from None

@@ -1,0 +1,46 @@
+"""Sketches whose sizes are planned: what a stream states of them, and the memory they may take."""
+
+from dataclasses import asdict
+from typing import ClassVar
+
+from pansketch.planning import StatedSizes, StatedViews
+from pansketch_fleet.settings.profiles import Profile
+from pansketch_fleet.units import size_bytes
+from pansketch_fleet.yaml.document import Document
+
+# What one stream may take of a profile's sketch memory does not depend on the other streams: adding
+# one must not change the sketch of another, whose releases would no longer add up with older ones.
+VIEWS_PART = 2
+HIERARCHY_PART = 3
+
+
+class PlannedSketch:
+    """The part of a `Plan` that does not depend on the planner. `memory_bytes`: the maximum of the
+    state; None: one `part`-th of the profile's sketch memory."""
+
+    part: ClassVar[int]
+    sizes: StatedSizes | StatedViews
+    memory_bytes: int | None
+
+    @property
+    def stated(self) -> frozenset[str]:
+        sizes = asdict(self.sizes) | {"memory": self.memory_bytes}
+        return frozenset(name for name, value in sizes.items() if value is not None)
+
+    def memory(self, profile: Profile) -> int:
+        """The most bytes that the planner may take."""
+        stated = self.memory_bytes
+        return profile.sketch_memory_bytes // self.part if stated is None else stated
+
+
+def read_memory(document: Document, where: str, text: str | None) -> int | None:
+    """A stated `memory:`. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        size = size_bytes(text)
+    except ValueError as error:
+        raise document.error(where, str(error)) from None
+    if size < 1:
+        raise document.error(where, "is nothing; write a positive size, such as 16KiB")
+    return size

@@ -1,0 +1,1 @@
+"""Readers of `sketches:`, one for each family."""

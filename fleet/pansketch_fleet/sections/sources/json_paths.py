@@ -1,0 +1,54 @@
+"""`source:` sections of what sends JSON: which program, and where in its JSON the values are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pansketch_fleet.settings.section import join, nearest, section
+from pansketch_fleet.settings.settings import ExecSource, JsonPath
+from pansketch_fleet.settings.source_schema import ExecSection
+from pansketch_fleet.yaml.document import Document
+
+WHOLE = "."
+MAX_STEPS = 16
+
+
+def read_exec(document: Document, where: str, raw: dict[str, Any], folder: Path) -> ExecSource:
+    """Raises ConfigError for a command that is none and for an impossible path."""
+    given = section(document, where, raw, ExecSection)
+    if not given.command or not all(given.command):
+        problem = "is no command; write a list, such as [/usr/bin/rtl_433, -F, json]"
+        raise document.error(join(where, "command"), problem)
+    program, *rest = given.command
+    # A name is looked for on PATH; a path starts, like all others, at the configuration's folder.
+    named = str(folder.absolute() / program) if "/" in program else program
+    return ExecSource((named, *rest), read_paths(document, where, given.paths))
+
+
+def read_paths(
+    document: Document, where: str, raw: dict[str, str] | None
+) -> Mapping[str, JsonPath]:
+    """`sensor.temperature` as its steps; `.` is the whole message. Raises ConfigError."""
+    found = {}
+    for name, text in (raw or {}).items():
+        steps = () if text == WHOLE else tuple(text.split("."))
+        if not all(steps) or len(steps) > MAX_STEPS:
+            problem = "is no path; write names with dots between, such as sensor.temperature"
+            raise document.error(join(join(where, "paths"), name), problem)
+        found[name] = steps
+    return found
+
+
+def check_paths(
+    document: Document, where: str, paths: Mapping[str, JsonPath], names: tuple[str, ...]
+) -> None:
+    """Raises ConfigError for a path of something that is none of the names."""
+    for name in paths:
+        if name not in names:
+            problem = f"is not what this stream is about; {nearest(name, names)}"
+            raise document.error(join(join(where, "paths"), name), problem)
+
+
+def path_text(steps: JsonPath) -> str:
+    """A path as it is written."""
+    return ".".join(steps) or WHOLE

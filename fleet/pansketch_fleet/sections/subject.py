@@ -1,0 +1,44 @@
+"""What a stream is about: readings with `attributes:`, or events that bear a `key:`."""
+
+from pansketch import Domain
+from pansketch_fleet.sections.attributes import MAX_NAME, read_domain
+from pansketch_fleet.settings.section import join
+from pansketch_fleet.settings.settings import SensorSource, Source, SystemSource
+from pansketch_fleet.settings.stream_schema import StreamSection
+from pansketch_fleet.yaml.document import Document
+
+TIME = "time"
+
+
+def read_subject(
+    document: Document, where: str, stream: StreamSection, source: Source
+) -> Domain | str:
+    """The domain of the readings, or the name of the key. Raises ConfigError."""
+    if stream.key is None:
+        if stream.attributes is None:
+            fix = "add attributes (readings), or key (whose different values are counted)"
+            raise document.error(where, f"has neither attributes nor a key; {fix}")
+        return read_domain(document, where, stream.attributes, stream.views)
+    if stream.attributes is not None:
+        problem = "does not go with attributes; give the key a stream of its own"
+        raise document.error(join(where, "key"), problem)
+    if stream.views is not None:
+        raise document.error(join(where, "views"), "does not go with a key; remove it")
+    return _key(document, where, stream.key, source)
+
+
+def _key(document: Document, where: str, name: str, source: Source) -> str:
+    place = join(where, "key")
+    if not name or len(name) > MAX_NAME:
+        problem = f"is no name; write 1 to {MAX_NAME} characters, such as badge_id"
+        raise document.error(place, problem)
+    if name == TIME:
+        problem = "'time' is when an event was; name what holds its key"
+        raise document.error(place, problem)
+    if isinstance(source, SystemSource | SensorSource):
+        kind = source.kind if isinstance(source, SensorSource) else "system"
+        problem = (
+            f"is {kind}, and this host's sensors bear no keys; use replay, stdin, exec or mqtt"
+        )
+        raise document.error(join(where, "source.type"), problem)
+    return name

@@ -1,0 +1,1 @@
+"""The schema, firmware profiles, and the values of a configuration."""

@@ -1,0 +1,91 @@
+"""The keys of one entry of `attributes:`."""
+
+from typing import Annotated, get_args
+
+from pansketch.domain import Scale
+from pansketch_fleet.settings.section import KeyDoc, Section
+
+
+class AttributeSection(Section, frozen=True):
+    """An attribute of a reading: a number within public bounds, a category, or a constant.
+
+    A number has `low` and `high`. A category has `categories` only, and a constant `constant` only.
+    """
+
+    low: Annotated[
+        float | None,
+        KeyDoc(
+            "The lower bound. Values below it are clipped.",
+            "-30",
+            unit="unit of the attribute",
+            allowed="below `high`",
+            default="required for a number",
+        ),
+    ] = None
+    high: Annotated[
+        float | None,
+        KeyDoc(
+            "The upper bound. Values above it are clipped.",
+            "50",
+            unit="unit of the attribute",
+            default="required for a number",
+        ),
+    ] = None
+    unit: Annotated[str, KeyDoc("The unit, for people.", "degC")] = ""
+    scale: Annotated[
+        str | None,
+        KeyDoc(
+            "The scale of the cells. `log` has finer cells near zero.",
+            "log",
+            values=get_args(Scale),
+            default="`linear`",
+        ),
+    ] = None
+    categories: Annotated[
+        list[str] | None,
+        KeyDoc(
+            "The values of a category.",
+            "[clear, cloudy, rain]",
+            allowed="1 to 1,024 distinct texts",
+            default="not a category",
+        ),
+    ] = None
+    resolution: Annotated[
+        float | None,
+        KeyDoc(
+            "The value around which a log scale becomes linear.",
+            "5",
+            unit="unit of the attribute",
+            allowed="greater than 0",
+            default="1",
+        ),
+    ] = None
+    step: Annotated[
+        float | None,
+        KeyDoc(
+            "The sensor's resolution. Records and quantiles are multiples of it.",
+            "0.1",
+            unit="unit of the attribute",
+            allowed="greater than 0, at most the range",
+            default="continuous values",
+            reader="collector",
+        ),
+    ] = None
+    cyclic: Annotated[
+        bool | None,
+        KeyDoc(
+            "Values wrap around instead of being clipped, and `high` equals `low`.",
+            "true",
+            allowed="not with a log scale",
+            default="`false`",
+        ),
+    ] = None
+    constant: Annotated[
+        float | None,
+        KeyDoc(
+            "The value of this attribute in every synthetic record.",
+            "3",
+            unit="unit of the attribute",
+            default="not a constant",
+        ),
+    ] = None

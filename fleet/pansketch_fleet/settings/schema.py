@@ -1,0 +1,209 @@
+"""The keys of a configuration: the file, the device and the collector.
+
+Those of the broker, of streams, of their sources and of their sketches are in the modules
+mqtt_schema, stream_schema, source_schema and sketch_schema; firmware profiles are in profiles.
+"""
+
+from typing import Annotated, Any, Literal, get_args
+
+from pansketch_fleet.settings.mqtt_schema import MqttSection
+from pansketch_fleet.settings.section import KeyDoc, Section
+from pansketch_fleet.settings.stream_schema import StreamSection
+
+Policy = Literal["reject_new", "drop_oldest"]
+Persist = Literal["always", "when_unacknowledged"]
+
+
+class OutboxSection(Section, frozen=True):
+    """The device's outbox: releases on disk that the collector has not acknowledged.
+
+    Its size is the profile's `outbox`.
+    """
+
+    policy: Annotated[
+        str | None,
+        KeyDoc(
+            "The policy for a full outbox: drop the new release, or the oldest one.",
+            "drop_oldest",
+            values=get_args(Policy),
+            default="the profile's `outbox_policy`",
+        ),
+    ] = None
+    persist: Annotated[
+        str,
+        KeyDoc(
+            "When a release is written to disk. With `when_unacknowledged` the agent waits some "
+            "seconds for its ack first; a crash in that time loses the release.",
+            "when_unacknowledged",
+            values=get_args(Persist),
+        ),
+    ] = "always"
+    keep: Annotated[
+        str,
+        KeyDoc(
+            "How long acknowledged releases stay on disk, if the outbox has room for them.",
+            "30d",
+            form="duration",
+            allowed="`0s` to `366d`",
+        ),
+    ] = "7d"
+
+
+class AgentSection(Section, frozen=True):
+    """The device that the agent runs on. The collector reads `profile` only."""
+
+    device: Annotated[
+        str, KeyDoc("The name of the device in topics, unique in the fleet.", "dongsi", form="name")
+    ]
+    profile: Annotated[
+        str | None,
+        KeyDoc(
+            "The firmware profile: the limits of memory, disk and reading rate.",
+            "pi-zero-2w",
+            allowed="a name of the table of [firmware profiles](#firmware-profiles)",
+            default="`generic-linux`",
+            reader="agent and collector",
+        ),
+    ] = None
+    state: Annotated[
+        str | None,
+        KeyDoc(
+            "The folder of the ledger and the outbox. Only one agent uses it.",
+            "/var/lib/pansketch-agent",
+            form="path",
+            default="`var/agent/DEVICE`",
+        ),
+    ] = None
+    outbox: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The rules of the outbox.", "{keep: 30d}", default="all defaults", holds=OutboxSection
+        ),
+    ] = None
+    require_locked_memory: Annotated[
+        bool,
+        KeyDoc(
+            "Refuse to run unless swap and hibernation cannot store the agent's memory.", "true"
+        ),
+    ] = False
+
+
+class HomeAssistantSection(Section, frozen=True):
+    """The announcement of devices to Home Assistant ([guide](../how-to/home-assistant.md))."""
+
+    prefix: Annotated[
+        str,
+        KeyDoc(
+            "The discovery prefix of Home Assistant's MQTT integration.",
+            "homeassistant",
+            allowed="up to five levels of letters, digits, `_` and `-`",
+        ),
+    ] = "homeassistant"
+    remove: Annotated[bool, KeyDoc("Remove the announced devices.", "true")] = False
+
+
+class CollectorSection(Section, frozen=True):
+    """The collector: its database, its HTTP server and its announcements."""
+
+    database: Annotated[
+        str | None,
+        KeyDoc(
+            "The SQLite database of releases.",
+            "/var/lib/pansketch-collector/fleet.sqlite",
+            form="path",
+            default="`var/collector.sqlite`",
+        ),
+    ] = None
+    http: Annotated[
+        str | None,
+        KeyDoc(
+            "The address of the dashboard and the HTTP API. Beyond this host it needs `token` or "
+            "`public`.",
+            "127.0.0.1:8080",
+            allowed="an IP address or `localhost`, and a port",
+            default="no HTTP server",
+        ),
+    ] = None
+    token: Annotated[
+        str | None,
+        KeyDoc(
+            "The bearer token of every request. Keep it in a file of its own.",
+            '"${file:/etc/pansketch/token}"',
+            allowed="16 to 512 printable characters without spaces; only with `http`",
+            default="no token",
+        ),
+    ] = None
+    public: Annotated[
+        bool, KeyDoc("Answer requests without a token.", "true", allowed="only with `http`")
+    ] = False
+    hosts: Annotated[
+        list[str] | None,
+        KeyDoc(
+            "Further host names that a request may name, such as that of a reverse proxy.",
+            "[fleet.example.org]",
+            allowed="host names; only with `http`",
+            default="this host's own addresses",
+        ),
+    ] = None
+    audit: Annotated[
+        str | None,
+        KeyDoc(
+            "The record of the last `pansketch audit`, for the dashboard.",
+            "/var/lib/pansketch-collector/audit.json",
+            form="path",
+            allowed="only with `http`",
+            default="no record",
+        ),
+    ] = None
+    home_assistant: Annotated[
+        bool | dict[str, Any] | None,
+        KeyDoc(
+            "Announce devices to Home Assistant; `true` uses the defaults of the section.",
+            "true",
+            default="`false`",
+            holds=HomeAssistantSection,
+        ),
+    ] = None
+
+    def __repr__(self) -> str:
+        return "CollectorSection(...)"
+
+
+class FileSection(Section, frozen=True):
+    """The whole file. Every device and the collector read the same one."""
+
+    fleet: Annotated[
+        str, KeyDoc("The name of the fleet, part of every topic.", "beijing-air", form="name")
+    ]
+    mqtt: Annotated[
+        dict[str, Any],
+        KeyDoc("The broker.", '{url: "mqtt://broker.example"}', holds=MqttSection),
+    ]
+    streams: Annotated[
+        dict[str, Any],
+        KeyDoc(
+            "The streams by name, 1 to 64 characters of a-z, 0-9 and -.",
+            holds=StreamSection,
+            named="STREAM",
+        ),
+    ]
+    agent: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The device. Required on a device.",
+            "{device: dongsi}",
+            default="none, for a collector",
+            holds=AgentSection,
+            reader="agent",
+        ),
+    ] = None
+    collector: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The collector.",
+            "{database: fleet.sqlite}",
+            default="all defaults",
+            holds=CollectorSection,
+            reader="collector",
+        ),
+    ] = None

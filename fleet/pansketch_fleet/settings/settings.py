@@ -1,0 +1,240 @@
+"""The frozen values that a configuration becomes; the programs read nothing else of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pansketch import DistinctSpec, Domain
+from pansketch.planning import Expected
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings, variants
+from pansketch_fleet.settings.mqtt_schema import Protocol
+from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
+from pansketch_fleet.yaml.document import Document
+
+
+@dataclass(frozen=True)
+class Mqtt:
+    """How to reach the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
+
+    `password` is in no representation. `protocol`: the version of MQTT; auto is 5 where the broker
+    speaks it and 3.1.1 otherwise.
+    """
+
+    host: str
+    port: int
+    tls: bool
+    ca_file: Path | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    protocol: Protocol = "auto"
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """One device: its name in topics, the folder of its ledger and outbox, its firmware profile.
+
+    `require_locked_memory`: it runs only where no swap can hold its memory.
+    """
+
+    device: str
+    state: Path
+    profile: Profile
+    outbox: OutboxRules = DEFAULT_OUTBOX
+    require_locked_memory: bool = False
+
+
+@dataclass(frozen=True)
+class ReplaySource:
+    """A CSV file, plain or gzipped; `speed` times faster than it was recorded, None: at once."""
+
+    path: Path
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class StdinSource:
+    """Readings as JSON lines on standard input."""
+
+
+@dataclass(frozen=True)
+class SystemSource:
+    """This host's load, memory and temperatures, polled on a public tick."""
+
+    interval_seconds: float
+
+
+SensorKind = Literal["iio", "hwmon", "w1"]
+
+
+@dataclass(frozen=True)
+class SensorSource:
+    """Sensors of this host, polled on a public tick; `sensors`: the place of each attribute."""
+
+    kind: SensorKind
+    sensors: Mapping[str, str]
+    interval_seconds: float
+
+
+JsonPath = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExecSource:
+    """JSON lines that a program prints. `paths`: where in an object a value is, if not by name."""
+
+    command: tuple[str, ...]
+    paths: Mapping[str, JsonPath]
+
+
+@dataclass(frozen=True)
+class MqttSource:
+    """JSON messages of a topic, of a broker that need not be the fleet's. `paths`: as above."""
+
+    topic: str
+    broker: Mqtt
+    paths: Mapping[str, JsonPath]
+
+
+Source = ReplaySource | StdinSource | SystemSource | SensorSource | ExecSource | MqttSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stream:
+    """A named sequence of records. The spec is that of every window.
+
+    `plan`: what the configuration itself says of the sketch, before any profile; `sketch_at`: the
+    dotted path where it says so. `daily_cap_micro`: the most micro-epsilon that the releases of one
+    day may cost together, None: no cap. `retention_seconds`: how long the collector keeps a
+    release, None: for ever. `devices_per_key`: None where it is not stated, or there is no key.
+    `most_readings`: the most that one window of a device can have; 0 for keys, which it bounds not.
+    """
+
+    name: str
+    source: Source
+    window_seconds: int
+    spec: DeviceSpec
+    plan: SketchSettings
+    sketch_at: str
+    daily_cap_micro: int | None = None
+    retention_seconds: int | None = None
+    devices_per_key: int | None = None
+    most_readings: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingStream(_Stream):
+    """A stream of readings. `domain`: the attributes, in the order of the view.
+
+    `expected`: what a query reads together. `open_seconds`: how long each slot of a span takes
+    readings, None: as long as it can.
+    """
+
+    domain: Domain
+    expected: Expected
+    open_seconds: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a record of the source must have: the attributes."""
+        return self.domain.names
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyStream(_Stream):
+    """A stream of events that bear a key. `key`: the source's name for it.
+
+    The spec is the base of those of the windows (`Spec.for_window`).
+    """
+
+    key: str
+    spec: DistinctSpec
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a record of the source must have: the key."""
+        return (self.key,)
+
+
+Stream = ReadingStream | KeyStream
+
+
+@dataclass(frozen=True)
+class Http:
+    """Where the collector answers over HTTP. `token`: what a request must bear, None: nothing; it
+    is in no representation. `public`: requests need none of it. `hosts`: the names, beside those of
+    this host's own addresses, that a request may be for.
+    """
+
+    host: str
+    port: int
+    loopback: bool
+    token: str | None = field(default=None, repr=False)
+    public: bool = False
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether a request must bear the token."""
+        return self.token is not None and not self.public
+
+
+@dataclass(frozen=True)
+class HomeAssistant:
+    """Devices are announced to Home Assistant below `prefix`. `remove`: what was is taken back."""
+
+    prefix: str = "homeassistant"
+    remove: bool = False
+
+
+@dataclass(frozen=True)
+class CollectorSettings:
+    """`http`: None where it answers on the command line alone; `home_assistant`: None where it
+    announces nothing; `audit`: the file with the record of the last audit."""
+
+    database: Path
+    http: Http | None = None
+    home_assistant: HomeAssistant | None = None
+    audit: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The part of a configuration that both programs see.
+
+    `profile`: of the device; for the collector the default one, where it cannot know it.
+    """
+
+    fleet: str
+    mqtt: Mqtt
+    streams: tuple[Stream, ...]
+    collector: CollectorSettings
+    profile: Profile
+    document: Document = field(repr=False, compare=False)
+
+    def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:
+        """What devices of any profile may have for a stream, by fingerprint; its own first."""
+        return variants(stream.spec, stream.plan, every())
+
+    def at(self, where: str) -> tuple[str, int]:
+        """File and line of a dotted path such as `streams.air.attributes.temp`."""
+        return self.document.at(where)
+
+    def error(self, where: str, problem: str) -> ConfigError:
+        """The ConfigError of a fault that only a program sees; `problem` reads `problem; fix`."""
+        return self.document.error(where, problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig(Config):
+    """A configuration as the agent reads it, on the device of its `agent:` section."""
+
+    agent: AgentSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorConfig(Config):
+    """A configuration as the collector reads it: without the references of `agent:`."""

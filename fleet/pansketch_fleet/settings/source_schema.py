@@ -1,0 +1,133 @@
+"""The keys of `source:`, for each type of source."""
+
+from typing import Annotated
+
+from pansketch_fleet.settings.mqtt_schema import CA_FILE, CERT_FILE, KEY_FILE, PASSWORD, USERNAME
+from pansketch_fleet.settings.section import KeyDoc, Section
+
+INTERVAL = KeyDoc(
+    "The time between two polls of the sensors, on the wall clock.",
+    "30s",
+    form="duration",
+    allowed="`100ms` to `1d`",
+)
+PATHS = KeyDoc(
+    "The path of each value in the JSON object: `a.b` is member `b` of `a`, `.` the whole message.",
+    "{temp: sensor.temperature}",
+    allowed="paths of up to 16 names, for attributes or the key of the stream",
+    default="the member with the attribute's name",
+)
+
+
+def _type(*names: str) -> KeyDoc:
+    return KeyDoc("The type of the source.", names[0], values=names)
+
+
+class ReplaySection(Section, frozen=True):
+    """The rows of a CSV file at their own times. The collector does not need the file."""
+
+    type: Annotated[str, _type("replay")]
+    path: Annotated[
+        str,
+        KeyDoc(
+            "The CSV file, plain or compressed by gzip.",
+            "data/beijing-air/dongsi.csv.gz",
+            form="path",
+        ),
+    ]
+    speed: Annotated[
+        float | None,
+        KeyDoc(
+            "How many times faster than recorded the rows are absorbed.",
+            "60",
+            allowed="greater than 0",
+            unit="times the recorded speed",
+            default="as fast as possible",
+        ),
+    ] = None
+
+
+class StdinSection(Section, frozen=True):
+    """JSON objects on standard input, one a line. Only one stream can read it."""
+
+    type: Annotated[str, _type("stdin")]
+
+
+class SystemSection(Section, frozen=True):
+    """Load, memory, processes and the processor's temperature of this host."""
+
+    type: Annotated[str, _type("system")]
+    interval: Annotated[str, INTERVAL] = "10s"
+
+
+class SensorsSection(Section, frozen=True):
+    """Sensors of this host: ADCs and environmental sensors, hardware monitors, 1-wire."""
+
+    type: Annotated[str, _type("iio", "hwmon", "w1")]
+    sensors: Annotated[
+        dict[str, str],
+        KeyDoc(
+            "The sensor of each attribute. `pansketch-agent sources` lists them.",
+            "{temp: bme280/temp}",
+            allowed="`iio`: `DEVICE/CHANNEL`; `hwmon`: `CHIP` or `CHIP/INPUT`; `w1`: the device id",
+        ),
+    ]
+    interval: Annotated[str, INTERVAL] = "10s"
+
+
+class ExecSection(Section, frozen=True):
+    """JSON objects printed by a program, one a line. The agent runs it and restarts it."""
+
+    type: Annotated[str, _type("exec")]
+    command: Annotated[
+        list[str],
+        KeyDoc(
+            "The program and its arguments. No shell is involved.",
+            "[rtl_433, -F, json]",
+            allowed="at least one word, none of them empty",
+        ),
+    ]
+    paths: Annotated[dict[str, str] | None, PATHS] = None
+
+
+class MqttSourceSection(Section, frozen=True):
+    """JSON messages of a topic, one reading each. The broker need not be the fleet's."""
+
+    type: Annotated[str, _type("mqtt")]
+    topic: Annotated[
+        str,
+        KeyDoc(
+            "The topic filter to subscribe to.",
+            "zigbee2mqtt/kitchen",
+            allowed="an MQTT topic filter of up to 1,024 bytes",
+        ),
+    ]
+    paths: Annotated[dict[str, str] | None, PATHS] = None
+    url: Annotated[
+        str | None,
+        KeyDoc(
+            "The address of the broker.",
+            "mqtt://192.0.2.7:1883",
+            form="address",
+            allowed="as `mqtt.url`",
+            default="`mqtt://localhost:1883`",
+        ),
+    ] = None
+    ca_file: Annotated[str | None, CA_FILE] = None
+    cert_file: Annotated[str | None, CERT_FILE] = None
+    key_file: Annotated[str | None, KEY_FILE] = None
+    username: Annotated[str | None, USERNAME] = None
+    password: Annotated[str | None, PASSWORD] = None
+
+    def __repr__(self) -> str:
+        return "MqttSourceSection(...)"
+
+
+SOURCES: tuple[type[Section], ...] = (
+    ReplaySection,
+    StdinSection,
+    ExecSection,
+    MqttSourceSection,
+    SystemSection,
+    SensorsSection,
+)

@@ -1,0 +1,241 @@
+"""The keys of one entry of `streams:`."""
+
+from typing import Annotated, Any, get_args
+
+from pansketch.privacy import MAX_EPSILON, Intrusion
+from pansketch_fleet.settings.attribute_schema import AttributeSection
+from pansketch_fleet.settings.section import KeyDoc, Section
+from pansketch_fleet.settings.sketch_schema import SKETCHES, SketchSection, SketchTypeSection
+from pansketch_fleet.settings.source_schema import SOURCES
+
+MAX_EXPECTED = 10**12
+MAX_DAILY_CAP = 1_000_000
+OPTIONAL = "none"
+
+
+class SpanSection(Section, frozen=True):
+    """The privacy unit as a span: any time of this length, with at most so many readings.
+
+    [Units and spans](streams.md#units-spans-and-daily-caps) explains the slots that enforce it.
+    """
+
+    span: Annotated[
+        str,
+        KeyDoc(
+            "The length of the protected time.",
+            "10m",
+            form="duration",
+            allowed="whole seconds, `1s` to `3660d`",
+        ),
+    ]
+    max_readings: Annotated[
+        int, KeyDoc("The maximum number of readings that the agent absorbs in a span.", "60", low=2)
+    ]
+    open: Annotated[
+        str | None,
+        KeyDoc(
+            "How long each slot accepts a reading, for `stdin`, `exec` and `mqtt`.",
+            "20s",
+            form="duration",
+            allowed="whole seconds, `1s` to `60s`; required if less than 1 % of the time is open",
+            default="`10s`",
+            reader="agent",
+        ),
+    ] = None
+
+
+class PrivacySection(Section, frozen=True):
+    """The privacy guarantee of the stream ([privacy](../explanation/privacy.md))."""
+
+    epsilon: Annotated[
+        float,
+        KeyDoc(
+            "The privacy loss of one release for one unit. Smaller is more private and noisier.",
+            "1.0",
+            low=0.000001,
+            high=MAX_EPSILON,
+        ),
+    ]
+    unit: Annotated[
+        str | dict[str, Any] | None,
+        KeyDoc(
+            "The protected unit: one reading, a span of readings, or all events with one key.",
+            "reading",
+            values=("reading", "key"),
+            allowed="a stream with a `key` has `key` only; other streams `reading` or a span",
+            default="`reading`; with a `key`, `key`",
+            holds=SpanSection,
+        ),
+    ] = None
+    intrusion: Annotated[
+        str,
+        KeyDoc(
+            "The intrusion that the guarantee covers: one that the device never notices, or one "
+            "announced to the agent beforehand.",
+            "announced",
+            values=get_args(Intrusion),
+        ),
+    ] = "silent"
+    daily_cap: Annotated[
+        float | None,
+        KeyDoc(
+            "The maximum epsilon of all releases of one device whose windows end on one UTC day.",
+            "24",
+            high=MAX_DAILY_CAP,
+            allowed="at least the epsilon of one release",
+            default="no cap",
+            reader="agent",
+        ),
+    ] = None
+
+
+def _expected(meaning: str, example: int, default: str) -> KeyDoc:
+    return KeyDoc(meaning, str(example), low=1, high=MAX_EXPECTED, default=default)
+
+
+class ExpectSection(Section, frozen=True):
+    """The readings that a query will read together. They are public guesses for the planner.
+
+    [Expected readings](../explanation/views.md#expected-readings) states how to choose them.
+    """
+
+    readings: Annotated[
+        int | None,
+        _expected(
+            "The readings of one device in one window.",
+            720,
+            "the polls in a window; one a minute for other sources",
+        ),
+    ] = None
+    max_readings: Annotated[
+        int | None,
+        _expected(
+            "The maximum number of readings of one device in one window. The collector refuses "
+            "releases with more.",
+            720,
+            "derived from the source, see the link above",
+        ),
+    ] = None
+    devices: Annotated[int | None, _expected("The devices of the fleet.", 12, "10")] = None
+    windows: Annotated[
+        int | None,
+        _expected(
+            "The windows that a query reads. Without it, the plan also serves the first window and "
+            "the first day.",
+            49,
+            "those of 30 days, at least 1",
+        ),
+    ] = None
+
+
+class KeyExpectSection(Section, frozen=True):
+    """The expectations of a stream with a `key`."""
+
+    devices_per_key: Annotated[
+        int | None,
+        _expected(
+            "The devices that may see one key. Stated sums of epsilon are for so many; the "
+            "programs do not enforce it.",
+            12,
+            "sums are for one device",
+        ),
+    ] = None
+
+
+class StreamSection(Section, frozen=True):
+    """One stream: readings with `attributes`, or events with a `key`. It has one sketch.
+
+    [Stream settings](streams.md) explains units, attributes and the choice of a sketch.
+    """
+
+    source: Annotated[
+        dict[str, Any],
+        KeyDoc(
+            "The source of the readings ([sources](sources.md)).",
+            "{type: stdin}",
+            holds=SOURCES,
+        ),
+    ]
+    window: Annotated[
+        str,
+        KeyDoc(
+            "The length of a window. Each window has one release.",
+            "30d",
+            form="duration",
+            allowed="whole seconds, `1s` to `3660d`",
+        ),
+    ]
+    privacy: Annotated[
+        dict[str, Any],
+        KeyDoc("The privacy guarantee.", "{epsilon: 1.0}", holds=PrivacySection),
+    ]
+    attributes: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The attributes of a reading by name, up to 64 characters each.",
+            "{temp: {low: -30, high: 50}}",
+            allowed="up to 16 attributes; exactly one of `attributes` and `key`",
+            default="`key` instead",
+            holds=AttributeSection,
+            named="ATTRIBUTE",
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        KeyDoc(
+            "The name of the key whose distinct values are counted.",
+            "badge_id",
+            allowed="1 to 64 characters; exactly one of `attributes` and `key`",
+            default="`attributes` instead",
+        ),
+    ] = None
+    sketches: Annotated[
+        list[dict[str, Any]] | None,
+        KeyDoc(
+            "The sketch of the stream.",
+            "[{type: views}]",
+            allowed="one entry; required with a `key`",
+            default="`hierarchy` for one or two attributes that vary, else `views`",
+            holds=(SketchTypeSection, *SKETCHES.values()),
+        ),
+    ] = None
+    sketch: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "Sizes of a hierarchy, short for `sketches` with one entry of type `hierarchy`.",
+            "{depth: 12}",
+            allowed="not with `sketches`",
+            default=OPTIONAL,
+            holds=SketchSection,
+        ),
+    ] = None
+    views: Annotated[
+        str | list[list[str]] | None,
+        KeyDoc(
+            "The views: sets of attributes that the sketch joins.",
+            "[[temp], [temp, pm25]]",
+            values=("auto",),
+            allowed="`auto`, or lists of attributes; not with a `key`",
+            default="`auto`",
+        ),
+    ] = None
+    expect: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The readings that a query will read together, or the devices that see one key.",
+            "{readings: 720}",
+            default="all defaults",
+            holds=(ExpectSection, KeyExpectSection),
+        ),
+    ] = None
+    retention: Annotated[
+        str | None,
+        KeyDoc(
+            "How long the collector keeps a release.",
+            "400d",
+            form="duration",
+            allowed="`36600d` at most, and no shorter than the window",
+            default="for ever",
+            reader="collector",
+        ),
+    ] = None

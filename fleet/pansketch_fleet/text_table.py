@@ -1,0 +1,23 @@
+"""Text in columns, for a terminal."""
+
+from collections.abc import Collection, Sequence
+
+
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str]
+) -> list[str]:
+    """The header and the rows; the columns of these `numbers` are aligned to the right."""
+    right = {place for place, name in enumerate(header) if name in numbers}
+    return columns([header, *rows], right)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """A line for each row; the columns at the positions `right` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,140 @@
+"""A configuration file as plain values that still know their line and where they came from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+import yaml
+
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.yaml.interpolation import InterpolatedValue
+from pansketch_fleet.yaml.parser import compose, is_core, kind_of, scalar
+
+MAX_CHARACTERS = 4096  # of one value
+
+KeyPath = tuple[str | int, ...]
+Fill = Callable[[KeyPath, str], InterpolatedValue]
+Texts = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one key stands, and where a filled-in value came from."""
+
+    line: int
+    origins: tuple[str, ...] = ()
+    secret: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Document:
+    """Plain values of one file, beside the line of every key by its dotted path.
+
+    `value` may hold secrets, so nothing of it is in the representation.
+    """
+
+    file: str
+    value: Any
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    def entry(self, where: str) -> Entry:
+        """The entry of a path, or of the nearest key around it that is written in the file."""
+        while where and where not in self.entries:
+            where = where[: max(where.rfind("."), where.rfind("["), 0)]
+        return self.entries.get(where, Entry(1))
+
+    def at(self, where: str) -> tuple[str, int]:
+        """File and line of a path, or of the nearest key around it."""
+        return self.file, self.entry(where).line
+
+    def error(self, where: str, problem: str) -> ConfigError:
+        """A ConfigError at a path; `problem` reads `problem; fix`."""
+        return ConfigError(self.file, self.entry(where).line, where, problem)
+
+
+def parse(text: str, file: str, fill: Fill, texts: Texts) -> Document:
+    """A document from its text. Values at paths that match `texts` ("*": any key) stay as written.
+
+    Raises ConfigError on broken YAML, on a key that stands twice and on a reference `fill` refuses.
+    """
+    entries: dict[str, Entry] = {}
+    node = compose(text, file)
+    value = _Walk(file, fill, texts, entries).value(node, (), 1) if node else None
+    return Document(file, value, entries)
+
+
+def dotted(path: KeyPath) -> str:
+    """`("streams", "air", "views", 0)` -> `streams.air.views[0]`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
+@dataclass(frozen=True, repr=False)
+class _Walk:
+    file: str
+    fill: Fill
+    texts: Texts
+    entries: dict[str, Entry]
+
+    def value(self, node: yaml.Node, path: KeyPath, line: int) -> Any:
+        self.entries[dotted(path)] = Entry(line)
+        if not is_core(node):
+            problem = "has a tag of its own (!); remove the tag, or quote the text"
+            raise ConfigError(self.file, line, dotted(path), problem)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            items = enumerate(node.value)
+            return [self.value(item, (*path, i), item.start_mark.line + 1) for i, item in items]
+        assert isinstance(node, yaml.ScalarNode)
+        return self._scalar(node, path, line)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, child in node.value:
+            line = key.start_mark.line + 1
+            name = self._key(key, path, line)
+            if name in found:
+                problem = f"is repeated, first on line {lines[name]}; keep one of them"
+                raise ConfigError(self.file, line, dotted((*path, name)), problem)
+            lines[name] = line
+            found[name] = self.value(child, (*path, name), line)
+        return found
+
+    def _key(self, key: yaml.Node, path: KeyPath, line: int) -> str:
+        usable = isinstance(key, yaml.ScalarNode) and key.value and key.value.isprintable()
+        if not usable:
+            raise ConfigError(self.file, line, dotted(path), "has a key that is no name; name it")
+        return str(key.value)
+
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> Any:
+        where = dotted(path)
+        try:
+            filled = self.fill(path, node.value)
+        except ValueError as error:
+            raise ConfigError(self.file, line, where, str(error)) from None
+        self.entries[where] = Entry(line, filled.origins, filled.secret)
+        if not filled.text.isprintable() or len(filled.text) > MAX_CHARACTERS:
+            problem = "holds a line break, a control character or too much text; shorten it"
+            raise ConfigError(self.file, line, where, problem)
+        kind = kind_of(node, filled.text)
+        if self._is_text(path):
+            return filled.text or (None if kind == "null" else "")
+        try:
+            value = scalar(kind, filled.text)
+        except ValueError:
+            raise ConfigError(
+                self.file, line, where, "is no number; write a plain number"
+            ) from None
+        if isinstance(value, float) and not isfinite(value):
+            raise ConfigError(self.file, line, where, "is not finite; write a finite number")
+        return value
+
+    def _is_text(self, path: KeyPath) -> bool:
+        return any(
+            len(path) == len(pattern)
+            and all(wanted in ("*", part) for wanted, part in zip(pattern, path, strict=True))
+            for pattern in self.texts
+        )

@@ -1,1 +1,0 @@
-"""Made-up bytes for everything that reads bytes: `python -m fuzz`."""

@@ -1,0 +1,12 @@
+"""Attributes and domains: readings, fixed-point positions and paths of cells."""
+
+from pansketch.domain.attribute import Attribute, Scale
+from pansketch.domain.domain import Domain
+from pansketch.domain.scale import FloatArray
+
+__all__ = [
+    "Attribute",
+    "Domain",
+    "FloatArray",
+    "Scale",
+]

@@ -1,0 +1,70 @@
+"""Questions about one attribute as intervals of the unit interval: a range, a category, an end."""
+
+from math import inf, isfinite
+
+from pansketch.domain.attribute import Attribute
+from pansketch.domain.quantization import exact
+
+Wanted = tuple[float, float] | str
+Interval = tuple[float, float]
+
+
+def edge(attribute: Attribute, value: float, *, after: bool) -> float:
+    """The place where the values below `value` end, and those up to it if `after`.
+
+    Of a continuous attribute both are the same place. The value is clipped, on a circle too.
+    """
+    if attribute.lattice is not None:
+        return attribute.lattice.edge(value, after=after)
+    if not attribute.varies:
+        return float(value > attribute.origin or (after and value == attribute.origin))
+    if attribute.cyclic and value >= attribute.highest:
+        return 1.0
+    return attribute.to_unit(max(value, attribute.origin))
+
+
+def whole(attribute: Attribute) -> Interval:
+    """All values of an attribute."""
+    if attribute.categories is not None:
+        return 0.0, 1.0
+    return edge(attribute, -inf, after=False), edge(attribute, inf, after=True)
+
+
+def interval(attribute: Attribute, wanted: Wanted) -> Interval:
+    """A range (low, high), both ends included, or a category.
+
+    Around a circle a range may go past the end: then the interval's first number is the larger one.
+    Raises ValueError for an unknown category, and for low > high elsewhere.
+    """
+    if isinstance(wanted, str):
+        code = attribute.code(wanted)
+        return code / attribute.extent, (code + 1) / attribute.extent
+    if attribute.categories is not None:
+        raise ValueError(
+            f"{attribute.name} has categories: name one of {', '.join(attribute.categories)}"
+        )
+    low, high = wanted
+    if attribute.cyclic:
+        return _arc(attribute, low, high)
+    if not low <= high:
+        raise ValueError(f"{attribute.name}: the range's low end must not exceed its high end")
+    return edge(attribute, low, after=False), edge(attribute, high, after=True)
+
+
+def _arc(attribute: Attribute, low: float, high: float) -> Interval:
+    if not (isfinite(low) and isfinite(high)):
+        raise ValueError(f"{attribute.name}: the ends of a range around a circle must be finite")
+    if exact(high) - exact(low) >= exact(attribute.highest) - exact(attribute.origin):
+        return whole(attribute)
+    first, last = _wrapped(attribute, low), _wrapped(attribute, high)
+    start, end = edge(attribute, first, after=False), edge(attribute, last, after=True)
+    # From 10 round to 9: with a step of 1 that is every point there is.
+    return whole(attribute) if first > last and end >= start else (start, end)
+
+
+def _wrapped(attribute: Attribute, value: float) -> float:
+    """As decimals, so that 370.1 degrees are 10.1, and a point of a lattice stays one."""
+    if attribute.origin <= value < attribute.highest:
+        return value
+    low, high = exact(attribute.origin), exact(attribute.highest)
+    return float(low + (exact(value) - low) % (high - low))

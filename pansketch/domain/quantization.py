@@ -1,0 +1,164 @@
+"""The values that a sensor of a public resolution can give: whole multiples of its step.
+
+A lattice changes nothing in a sketch. It shapes what is made of releases: a box of the unit
+interval then stands for the points in it, each with the part of the scale from itself to the next.
+On a linear scale all points of a box weigh the same.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, isinf, nextafter
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.scale import FloatArray, Scaling
+
+MAX_STEPS = 1 << 40  # From 0 to a bound: beyond it, rounding would move points to other cells.
+BELOW_ONE = nextafter(1.0, 0.0)
+SUMMED = 16  # Steps of a log scale that are summed one by one; then a series is exact enough.
+
+Owners = npt.NDArray[np.intp]
+
+
+def exact(value: float) -> Fraction:
+    """The decimal number that a person wrote, not the binary one nearest to it."""
+    return Fraction(repr(float(value)))
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Points k * `step` for whole k from `first` to `last`. Arrays of k are float64, and exact."""
+
+    step: Fraction
+    first: int
+    last: int
+    scaling: Scaling
+
+    @classmethod
+    def between(
+        cls, step: float, low: float, high: float, scaling: Scaling, *, cyclic: bool
+    ) -> "Lattice":
+        """All multiples of a step in [low, high], or in [low, high) on a circle.
+
+        Raises ValueError when there are none, or when they are too fine to be told apart.
+        """
+        each, bottom, top = exact(step), exact(low), exact(high)
+        if max(abs(bottom), abs(top)) > each * MAX_STEPS:
+            raise ValueError(f"step {step:g} is finer than numbers of this size: leave it out")
+        first, last = ceil(bottom / each), floor(top / each)
+        if cyclic and last * each == top:
+            last -= 1
+        if first > last:
+            raise ValueError(f"no multiple of step {step:g} lies between {low:g} and {high:g}")
+        return cls(each, first, last, scaling)
+
+    @property
+    def decimals(self) -> int:
+        """How many decimals write every point in full."""
+        places = 0
+        while 10**places % self.step.denominator:
+            places += 1
+        return places
+
+    def points(self, numbers: FloatArray) -> FloatArray:
+        """k * step, rounded once: three steps of 0.1 are 0.3."""
+        return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
+
+    def places(self, numbers: FloatArray) -> FloatArray:
+        """Where points stand in the unit interval: below 1 up to the last, as an encoder clips."""
+        places = self.scaling.places(self.points(numbers))
+        held = numbers <= self.last
+        return np.where(held, np.minimum(places, BELOW_ONE), np.maximum(places, 1.0))
+
+    def edge(self, value: float, *, after: bool) -> float:
+        """The place where the points below `value` end; where those up to it end, if `after`."""
+        number = self._number(value, after)
+        return float(self.places(np.array([float(number)]))[0])
+
+    def _number(self, value: float, after: bool) -> int:
+        if isinf(value):
+            return self.first if value < 0 else self.last + 1
+        steps = exact(value) / self.step
+        return min(max(floor(steps) + 1 if after else ceil(steps), self.first), self.last + 1)
+
+    def nearest(self, values: FloatArray) -> FloatArray:
+        """The numbers of the points nearest to values."""
+        return np.asarray(np.clip(np.rint(values / float(self.step)), self.first, self.last))
+
+    def sections(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The points in intervals [low, high) of places, as numbers [start, end).
+
+        The last cell has all points up to the bound, as the encoder clips. An interval that holds
+        none gets the one nearest to its middle.
+        """
+        starts, ends = self._from(low), self._from(high)
+        nearest = self.nearest(self.scaling.values((low + high) / 2))
+        empty = starts >= ends
+        return np.where(empty, nearest, starts), np.where(empty, nearest + 1, ends)
+
+    def _from(self, units: FloatArray) -> FloatArray:
+        """The first point that does not stand below each place: its number, or last + 1."""
+        guess = np.ceil(self.scaling.values(units) / float(self.step))
+        numbers = np.clip(guess, self.first, self.last + 1)
+        numbers -= self.places(numbers - 1) >= units  # What rounding does to a guess is one point.
+        numbers += self.places(numbers) < units
+        return np.where(units >= 1, self.last + 1.0, np.clip(numbers, self.first, self.last + 1))
+
+    def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Intervals of places, so moved that they begin at their first point and end at the point
+        after their last. Moved once, they stay."""
+        starts, ends = self.sections(low, high)
+        return self.places(starts), self.places(ends)
+
+    def inside(
+        self, low: FloatArray, high: FloatArray, owners: Owners, shares: FloatArray
+    ) -> FloatArray:
+        """One point for each of `owners`, intp[n], an interval's index: float64[n]. `shares`: how
+        far in it, from 0 to 1."""
+        starts, ends = self.sections(low, high)
+        left = self.places(starts)
+        units = shares * (self.places(ends) - left)[owners]
+        units += left[owners]
+        numbers = np.floor(self.scaling.values(units) / float(self.step))
+        np.clip(numbers, starts[owners], (ends - 1)[owners], out=numbers)
+        return self.points(numbers)
+
+    def means(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Mean of the points of each interval."""
+        starts, ends = self.sections(low, high)
+        if self.scaling.resolution is None:
+            return self.points((starts + ends - 1) / 2)
+        begin, count = self._from_pole(starts), ends - starts
+        length = np.log1p(count / begin)
+        before = count / length - begin - _mean_fraction(begin, count, length)
+        return self.points(starts + np.clip(before, 0.0, count - 1))
+
+    def variances(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Variance of the points of each interval."""
+        starts, ends = self.sections(low, high)
+        square, count = float(self.step) ** 2, ends - starts
+        if self.scaling.resolution is None:
+            return np.asarray(square * (count**2 - 1) / 12)
+        # Sheppard's correction: of a density that changes within a step, all but the last digits.
+        even = self.scaling.variances(self.places(starts), self.places(ends))
+        return np.where(count > 1, np.maximum(even - square / 12, 0.0), 0.0)
+
+    def _from_pole(self, numbers: FloatArray) -> FloatArray:
+        """Steps from where a log scale would begin, at origin - resolution, to points."""
+        assert self.scaling.resolution is not None
+        pole = self.scaling.origin - self.scaling.resolution
+        return np.asarray((self.points(numbers) - pole) / float(self.step))
+
+
+def _mean_fraction(begin: FloatArray, count: FloatArray, length: FloatArray) -> FloatArray:
+    """Mean of y - floor(y - begin) - begin, for y spread evenly in log y over [begin, begin +
+    count): half a step but for the density's fall."""
+    total = np.zeros_like(begin)
+    for place in range(SUMMED):
+        at = begin + place
+        total += np.where(place < count, 1 - at * np.log1p(1 / at), 0.0)
+    # Each term is 1 / (2 u) - 1 / (12 u**2) + ... at its middle u; of the sum, the integral.
+    near, far = begin + SUMMED, begin + np.maximum(count, SUMMED)
+    total += np.log(far / near) / 2 - (1 / near - 1 / far) / 12
+    return np.asarray(total / length)

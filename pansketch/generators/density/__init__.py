@@ -1,0 +1,1 @@
+"""Density Sketch: heavy cells, densities and their errors."""

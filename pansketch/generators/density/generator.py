@@ -1,0 +1,114 @@
+"""Density Sketch's generator: a released table becomes a density, and a sampler of its heavy cells.
+
+Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301): f_C,
+the density anywhere, is the count of a point's cell as its rows tell it; f_S draws a cell among the
+heaviest by its count, and a point evenly within it. Two changes: the heavy cells are found in the
+release (density/heavy_cells.py), not remembered while it is made; and their counts are fitted to
+the table together (density/unbiased_counts.py). `as_published=True` reads each cell by itself, as
+the paper does; benchmarks/density/density.py measures one against the other.
+"""
+
+from functools import partial
+from math import sqrt
+from typing import get_args
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.estimate import Estimate
+from pansketch.generators.density.count_recovery import Paths, Recovery, ReleasedTable
+from pansketch.generators.density.heavy_cells import (
+    MAX_CELLS,
+    MAX_CELLS_OF_A_DESCENT,
+    boxes,
+    heaviest,
+    top,
+)
+from pansketch.generators.density.model import DensityModel
+from pansketch.generators.density.unbiased_counts import fit_counts, signed_measure
+from pansketch.generators.partition.partition import Partition
+from pansketch.generators.significance import Noise
+from pansketch.sketches.cells import ENUMERABLE_BITS, CellsSpec
+from pansketch.sketches.count_sketch import laplace_variance
+from pansketch.sketches.release_model import Release
+
+MIN_FITTED = 4096
+
+
+def density(
+    release: Release,
+    *,
+    cells: int = 4096,
+    recovery: Recovery = "auto",
+    as_published: bool = False,
+) -> DensityModel:
+    """The model of a release, merged or not.
+
+    Args:
+        release: of a density sketch.
+        cells: maximum number of heavy cells.
+        recovery: how a cell's count follows from the rows of a table. "auto" takes the mean where
+            noise outweighs collisions, else the median.
+        as_published: use the counts as the paper does.
+
+    Returns:
+        The model, with its error bars.
+
+    Raises:
+        ValueError: the release is of another family, or an argument is out of range.
+
+    Reference:
+        Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation"
+        (arXiv 2102.12301).
+    """
+    spec = release.spec
+    if not isinstance(spec, CellsSpec):
+        raise ValueError(
+            f"a density is read off a density sketch, not a release of family {spec.family}"
+        )
+    if recovery not in get_args(Recovery):
+        raise ValueError(f"recovery must be one of auto, mean, median, not {recovery!r}")
+    most = MAX_CELLS if spec.depth <= ENUMERABLE_BITS else MAX_CELLS_OF_A_DESCENT
+    if not 1 <= cells <= most:
+        raise ValueError(f"cells must lie between 1 and {most} at depth {spec.depth}, not {cells}")
+    tables = _tables(spec, release)
+    readings = Estimate(
+        float(release.counters[0]), sqrt(release.draws * laplace_variance(spec.count_scale))
+    )
+    find = partial(heaviest, tables, spec.domain, recovery=recovery)
+    if as_published:
+        paths, counts = find(cells)
+    else:
+        # Cells next in line are fitted too, for their readings are in the same counters: at least
+        # as many as there are counters to tell them apart.
+        paths, counts = find(max(2 * cells, min(MIN_FITTED, tables[-1].sketch.size)))
+        counts = fit_counts(tables[-1], paths, counts, max(readings.value, 0.0))
+        paths, counts = top(paths, counts, cells)
+    partition = _partition(release, tables[0], readings, paths, counts)
+    return DensityModel(spec, readings, paths, counts, tables[-1], recovery, partition)
+
+
+def _tables(spec: CellsSpec, release: Release) -> list[ReleasedTable]:
+    _, *blocks = (block.astype(np.float64) for block in release.split())
+    return [
+        ReleasedTable(sketch, block.reshape(sketch.rows, sketch.width), release.draws)
+        for sketch, block in zip(spec.tables, blocks, strict=True)
+    ]
+
+
+def _partition(
+    release: Release, first: ReleasedTable, readings: Estimate, paths: Paths, counts: FloatArray
+) -> Partition:
+    """The sampler: the heavy cells by their counts, scaled to all readings."""
+    spec = release.spec
+    assert isinstance(spec, CellsSpec)
+    masses = counts * (max(readings.value, 0.0) / counts.sum()) if len(counts) else counts
+
+    def replicate() -> list[Partition]:
+        # Public post-processing: seeded by the release, so that an answer repeats itself.
+        generator = np.random.default_rng(np.abs(release.counters[:4]))
+        return signed_measure(first, spec.domain, readings).replicates(generator)
+
+    low, high = boxes(spec.domain, paths, spec.depth)
+    noise = Noise(len(release.windows), readings.standard_error)
+    return Partition(spec.domain, low, high, masses, replicate, noise=noise)

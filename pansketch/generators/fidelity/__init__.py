@@ -1,0 +1,1 @@
+"""The predicted distance of synthetic records from the raw readings."""

@@ -1,0 +1,1 @@
+"""Generators over releases of hierarchies."""

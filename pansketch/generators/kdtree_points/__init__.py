@@ -1,0 +1,1 @@
+"""KD-trees over raw points."""

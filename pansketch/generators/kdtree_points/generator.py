@@ -1,0 +1,136 @@
+"""A KD-tree over a batch of raw points, with exact fresh noise: for those who hold the points.
+
+Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
+(arXiv 2306.13211). Algorithm 1 (equal bins, those whose noisy count exceeds a threshold) is the
+tree of height h = h'; Algorithms 2 and 3 halve cells from height h to h'. Two repairs: the bounds
+are the public domain, not the least and greatest value of the data, and noise is integer and exact.
+
+Neighbouring batches differ by adding or removing one unit. One reading is in one cell of each
+height, so it changes one count of every deciding height and one count of a leaf by 1: noise has
+scale (h' - h) / eps' and 1 / eps'', with eps' + eps'' the epsilon of a reading. To replace a
+reading is to remove one and to add one: for the same epsilon twice those scales are needed, which
+is what the paper prints.
+
+What is returned is protected, and nothing else: the points lie in the memory of whoever calls, so
+a batch is not pan-private, whichever intrusion is asked for, and how long the call takes depends on
+the points.
+"""
+
+from fractions import Fraction
+from typing import get_args
+
+import numpy as np
+
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.generators.kdtree_points.growth import HALVINGS, Layer, check_heights, tau_of
+from pansketch.generators.kdtree_points.layers import EmptyCells, Growth, LayerPlan
+from pansketch.generators.kdtree_points.least_squares import REPLICATES, KdTree, Leaves, fit
+from pansketch.generators.kdtree_points.noisy_counts import Batch, Redrawn
+from pansketch.generators.kdtree_points.sparse_noise import check_passing, min_threshold
+from pansketch.generators.partition.partition import Partition
+from pansketch.privacy import MICRO, Guarantee, Privacy
+from pansketch.randomness.exact_noise import Entropy
+from pansketch.sketches.hierarchy import DEEPEST
+
+DEPTH = 24
+FALSE_BINS = 1.0  # How many of the first cells may, if all are empty, hold noise, on average.
+
+
+def kdtree_points(
+    points: FloatArray,
+    domain: Domain,
+    privacy: Privacy,
+    rng: Entropy,
+    *,
+    depth: int | None = None,
+    height: int = 0,
+    tau: int | None = None,
+    threshold: int | None = None,
+    decisions: Fraction = Fraction(2, 3),
+    empty: EmptyCells = "implicit",
+    as_published: bool = False,
+) -> KdTree:
+    """Grow the KD-tree of a batch of raw points, private at `privacy`'s epsilon.
+
+    A point with a NaN or an infinity is dropped, a value out of bounds is clipped. Error bars do
+    not cover readings in cells that the threshold removed.
+
+    Args:
+        points: float64[n, d] in the domain's units.
+        domain: d attributes.
+        privacy: epsilon, and the unit: a reading or a span.
+        rng: secret noise.
+        depth: the paper's h'; None is 24, or all bits of the domain if that is less.
+        height: the paper's h; equal to `depth` it is Algorithm 1.
+        tau: the noisy count above which a cell is halved; None follows the noise (`tau_of`).
+        threshold: a cell of the first height that is not halved is kept if its noisy count exceeds
+            it; None follows the noise.
+        decisions: eps' as a share of epsilon.
+        empty: how empty cells are sampled: "implicit" is Algorithm 5, "explicit" Algorithm 4.
+        as_published: use the counts as the paper does (least_squares.py).
+
+    Returns:
+        The tree, with its partition and its error bars.
+
+    Raises:
+        ValueError: the points have another shape, the unit is "key", or a number is out of range.
+
+    Reference:
+        Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using
+        KD-trees" (arXiv 2306.13211), Algorithms 1 to 5.
+    """
+    deepest = min(DEEPEST, sum(attribute.max_bits for attribute in domain.attributes))
+    depth = min(DEPTH, deepest) if depth is None else depth
+    check_heights(height, depth, deepest)
+    plan = _plan(domain, privacy, depth, height, tau, threshold, decisions, empty)
+    batch = Batch(points, plan, rng)
+    try:
+        layers = Growth(plan, batch).layers()
+    finally:
+        batch.erase()
+    leaves = _leaves(plan, layers, as_published)
+
+    def replicate() -> list[Partition]:
+        # Public post-processing: seeded by the noisy counts, so that an answer repeats itself.
+        seed = np.abs(np.concatenate([layer.counts for layer in layers])[:4]).astype(np.int64)
+        source = Redrawn(leaves, layers[0].paths, np.random.default_rng(seed))
+        again = (Growth(plan, source).layers() for _ in range(REPLICATES))
+        return [_leaves(plan, each, as_published).partition() for each in again]
+
+    return KdTree(leaves.partition(replicate))
+
+
+def _leaves(plan: LayerPlan, layers: list[Layer], as_published: bool) -> Leaves:
+    return fit(plan.domain, plan.depth, layers, as_published=as_published)
+
+
+def _plan(
+    domain: Domain,
+    privacy: Privacy,
+    depth: int,
+    height: int,
+    tau: int | None,
+    threshold: int | None,
+    decisions: Fraction,
+    empty: EmptyCells,
+) -> LayerPlan:
+    for name, value in (("tau", tau), ("threshold", threshold)):
+        if value is not None and (isinstance(value, bool) or value != int(value) or value < 0):
+            raise ValueError(f"{name} must be a whole number of 0 or more, not {value:g}")
+    if not 0 < decisions < 1:
+        raise ValueError(f"the share of decisions must lie between 0 and 1, not {decisions}")
+    if empty not in get_args(EmptyCells):
+        raise ValueError(f"empty must be one of implicit, explicit, not {empty!r}")
+    epsilon = Fraction(Guarantee.of_linear_counters(privacy).reading_micro, MICRO)
+    heights = depth - height
+    share = Fraction(decisions) if heights else Fraction(0)
+    s1 = heights / (share * epsilon) if heights else Fraction(1)
+    s2 = 1 / ((1 - share) * epsilon)
+    if tau is None:
+        tau = tau_of(s1, 2.0**height, heights, HALVINGS) if heights else 0
+    if threshold is None:
+        threshold = min_threshold(s2, min(0.5, FALSE_BINS / 2.0**height))
+    check_passing(1 << height, s2, int(threshold), empty == "explicit")
+    if heights:
+        check_passing(1 << height, s1, int(tau), empty == "explicit")
+    return LayerPlan(domain, depth, height, int(tau), int(threshold), s1, s2, empty)

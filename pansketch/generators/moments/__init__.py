@@ -1,0 +1,1 @@
+"""Models from releases of moment sketches."""

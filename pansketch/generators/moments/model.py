@@ -1,0 +1,259 @@
+"""What a release of feature sums says of its readings: means, counts, weights, with error bars.
+
+Everything here reads released integers only, so it is post-processing and costs no privacy.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.estimate import Estimate, Estimates
+from pansketch.generators.model import Wanted
+from pansketch.generators.moments.design_matrix import Values, design_of
+from pansketch.generators.moments.marginal import Column, Marginal
+from pansketch.generators.moments.resampling import WeightedPoints, weighted_points
+from pansketch.generators.moments.ridge import Fit, Means, Sums
+from pansketch.generators.moments.training_points import Function, Training
+from pansketch.generators.partition.predicate import Predicate, parse_predicate
+from pansketch.sketches.moments.one_hot import Histograms
+from pansketch.sketches.moments.sketch import MomentsSpec
+
+
+@dataclass(frozen=True, eq=False)
+class M2MModel:
+    """What a release of feature sums says of its readings.
+
+    `readings`: how many there are. Estimates are linear in the function and not clipped, so that a
+    share may come out slightly below 0, and those of several groups add up. Their standard errors
+    hold noise, shrinkage, and what the features do not express.
+    """
+
+    spec: MomentsSpec
+    training: Training
+    sums: Sums
+    as_published: bool = False
+
+    @property
+    def readings(self) -> Estimate:
+        return self.sums.readings
+
+    @property
+    def domain(self) -> Domain:
+        return self.spec.domain
+
+    @property
+    def rows(self) -> FloatArray:
+        """The training's points, float64[N, d] in real units."""
+        return self.training.rows
+
+    def check(self, attributes: Iterable[int] | None = None) -> None:
+        """Raises TooFewReadings where noise outweighs the readings, of all attributes at once."""
+        _ = self.sums.count
+
+    def sampler(self) -> WeightedPoints:
+        """What draws synthetic records: the training's points by their weights. Raises EmptyModel
+        when the noisy number of readings is not positive."""
+        return weighted_points(self.rows, self.weights(), self.domain)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """Raises TooFewReadings where noise outweighs the readings, as all estimates do."""
+        return Fit(self.training, self.sums, self.as_published)
+
+    def estimate(self, function: Function) -> Estimate:
+        """Mean of a function of a reading: rows float64[n, d] in real units -> numbers or truth
+        values [n]. Raises ValueError for another shape and for values that are not finite."""
+        values = _checked(function(self.rows), len(self.rows), 1)
+        return _single(self._shares(self.fit.means(values[:, None])))
+
+    def estimates(self, function: Function) -> Estimates:
+        """Means of several functions at once: rows float64[n, d] -> [n, k]."""
+        values = _checked(function(self.rows), len(self.rows), 2)
+        return self._shares(self.fit.means(values))
+
+    def mean(self, name: str) -> Estimate:
+        """Mean of an attribute, in its unit. Raises ValueError for an unknown attribute and for one
+        with categories."""
+        return self.moment(name, 1)
+
+    def moment(self, name: str, order: int) -> Estimate:
+        """Mean of a power of an attribute. Raises ValueError as `mean` does, or for order < 1."""
+        if isinstance(order, bool) or not isinstance(order, int) or order < 1:
+            raise ValueError("the order of a moment must be a whole number of 1 or more")
+        position = self._numeric(name)
+        return _single(self._of_attribute(position, lambda x: x[:, None] ** order))
+
+    def cdf(self, name: str, x: float) -> Estimate:
+        """Share of readings at or below `x`. Raises ValueError as `mean` does, or for NaN."""
+        position = self._numeric(name)
+        if not np.isfinite(x):
+            raise ValueError("x must be a finite number")
+        return _single(self._of_attribute(position, lambda column: (column <= x)[:, None]))
+
+    def histogram(self, name: str, bins: int | None = None) -> tuple[Estimates, FloatArray]:
+        """Readings in bins that are equally wide in the attribute's scale (10 unless told), or in
+        its categories, and the bins' edges in its unit: float64[bins + 1].
+
+        Raises ValueError for an unknown attribute, fewer bins than one, or bins of categories.
+        """
+        position = self.domain.index(name)
+        edges = self._edges(position, bins)
+
+        def inside(column: FloatArray) -> Values:
+            places = np.searchsorted(edges[1:-1], column, side="right")
+            return np.asarray(places[:, None] == np.arange(len(edges) - 1))
+
+        return self._totals_of_attribute(position, inside), edges
+
+    def quantile(self, name: str, q: float) -> Estimate:
+        """Raises ValueError: feature sums give no quantiles."""
+        raise ValueError("a model of feature sums has no quantiles: ask for the cdf")
+
+    def count(self, wanted: Wanted | str) -> Estimate:
+        """Number of readings for which a conjunction holds: "temp > 20 & wind = NE".
+
+        Raises ValueError for text that does not parse (partition/predicate.py), and for ranges.
+        """
+        predicate = self._predicate(wanted)
+        if len(predicate.positions) == 1:
+            (position,) = predicate.positions
+            return _single(self._totals_of_attribute(position, _of_column(predicate, position)))
+        return _single(self._totals(self.fit.means(predicate.holds(self.rows)[:, None])))
+
+    def share(self, wanted: Wanted | str) -> Estimate:
+        """`count` as a share of all readings. Raises ValueError as `count` does."""
+        predicate = self._predicate(wanted)
+        if len(predicate.positions) == 1:
+            (position,) = predicate.positions
+            return _single(self._of_attribute(position, _of_column(predicate, position)))
+        return self.estimate(predicate.holds)
+
+    def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
+        """`share` of every bin: see `FittedModel`."""
+        found = [self.share(" & ".join(each)) for each in product(*bins)]
+        shape = tuple(map(len, bins))
+        values, errors = ([getattr(e, name) for e in found] for name in ("value", "standard_error"))
+        return Estimates(np.reshape(values, shape), np.reshape(errors, shape))
+
+    def _predicate(self, wanted: Wanted | str) -> Predicate:
+        if not isinstance(wanted, str):
+            raise ValueError("a model of feature sums has no ranges: write a condition")
+        return parse_predicate(wanted, self.domain)
+
+    def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
+        """Covariances of attributes (all numbers unless told), in their units: [k, k].
+
+        Each is an estimate by itself: the matrix need not be positive semidefinite. Raises
+        ValueError as `mean` does.
+        """
+        attributes = self.domain.attributes
+        if names is None:
+            names = tuple(a.name for a in attributes if a.categories is None and not a.cyclic)
+        places = [self._numeric(name) for name in names]
+        centres = np.array([self.mean(name).value for name in names])
+        centred = self.rows[:, places] - centres
+        first, second = np.triu_indices(len(places))
+        found = self._shares(self.fit.means(centred[:, first] * centred[:, second]))
+        value, error = np.empty((2, len(places), len(places)))
+        for matrix, numbers in ((value, found.value), (error, found.standard_error)):
+            matrix[first, second] = matrix[second, first] = numbers
+        if self._marginals:
+            for place, (position, centre) in enumerate(zip(places, centres, strict=True)):
+                own = self._of_attribute(position, _square_from(float(centre)))
+                value[place, place], error[place, place] = own.value[0], own.standard_error[0]
+        return Estimates(value, error)
+
+    def weights(self, points: FloatArray | None = None) -> FloatArray:
+        """The readings' density relative to the training's at points, float64[n, d] in real units
+        (the training's own unless told): float64[n].
+
+        A weighted mean over the training's points is the estimate of that mean; a learner that
+        takes weights learns from the release (the paper's implicit M2M), after negative ones are
+        set to zero. Raises ValueError for points of another shape.
+        """
+        offset, weights = self.fit.offset_and_weights
+        design = self.training.design if points is None else design_of(self.spec, points)
+        return offset + design.combined(weights)
+
+    @cached_property
+    def _marginals(self) -> dict[int, Marginal]:
+        features = self.spec.map
+        if not isinstance(features, Histograms) or self.as_published:
+            return {}
+        counts = np.split(self.sums.features, np.cumsum(features.lengths)[:-1])
+        attributes = self.domain.attributes
+        return {
+            place: Marginal(attributes[place], parts, own, self.sums.variance, self.sums.count)
+            for place, parts, own in zip(features.places, features.parts, counts, strict=True)
+        }
+
+    def _of_attribute(self, position: int, function: Column) -> Estimates:
+        return self._shares(self._means_of_attribute(position, function))
+
+    def _totals_of_attribute(self, position: int, function: Column) -> Estimates:
+        return self._totals(self._means_of_attribute(position, function))
+
+    def _means_of_attribute(self, position: int, function: Column) -> Means:
+        if position in self._marginals:
+            return self._marginals[position].means(function)
+        return self.fit.means(function(self.rows[:, position]))
+
+    def _shares(self, means: Means) -> Estimates:
+        doubt = self.readings.standard_error / self.readings.value
+        return Estimates(means.value, np.sqrt(means.variance + (means.slope * doubt) ** 2))
+
+    def _totals(self, means: Means) -> Estimates:
+        count, error = self.readings.value, self.readings.standard_error
+        # What the sums contribute needs no number of readings: only the rest is multiplied by it.
+        variance = count**2 * means.variance + ((means.value - means.slope) * error) ** 2
+        return Estimates(count * means.value, np.sqrt(variance))
+
+    def _numeric(self, name: str) -> int:
+        position = self.domain.index(name)
+        if self.domain.attributes[position].categories is not None:
+            raise ValueError(f"{name} has categories: ask for the count of one of them")
+        if self.domain.attributes[position].cyclic:
+            raise ValueError(f"{name} is cyclic, and moments know no circle: count its parts")
+        return position
+
+    def _edges(self, position: int, bins: int | None) -> FloatArray:
+        attribute = self.domain.attributes[position]
+        if attribute.categories is not None:
+            if bins is not None:
+                raise ValueError(f"{attribute.name} has categories: leave the bins out")
+            return np.arange(len(attribute.categories) + 1.0)
+        if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or bins < 1):
+            raise ValueError("the number of bins must be a whole number of 1 or more")
+        return attribute.from_unit(np.linspace(0, 1, (bins or 10) + 1))
+
+
+def _checked(values: Values, count: int, dimensions: int) -> Values:
+    values = np.asarray(values)
+    if values.ndim != dimensions or len(values) != count:
+        wanted = "[n]" if dimensions == 1 else "[n, k]"
+        raise ValueError(f"the function must map rows float64[n, d] to numbers {wanted}")
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise ValueError("the function must be a finite number at every point of the training")
+    return values
+
+
+def _single(found: Estimates) -> Estimate:
+    return Estimate(float(found.value[0]), float(found.standard_error[0]))
+
+
+def _of_column(predicate: Predicate, position: int) -> Column:
+    """A predicate that speaks of one attribute as a function of its values."""
+
+    def holds(column: FloatArray) -> Values:
+        found = [each.holds(column) for each in predicate.comparisons]
+        return np.asarray(np.logical_and.reduce(found)[:, None])
+
+    return holds
+
+
+def _square_from(centre: float) -> Column:
+    return lambda column: (column[:, None] - centre) ** 2

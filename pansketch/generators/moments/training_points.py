@@ -1,0 +1,117 @@
+"""Training points of M2M: how functions of a reading look to a feature map, on points of a public
+distribution. Nothing here depends on a release."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.generators.moments.design_matrix import Design, Values, design_of
+from pansketch.sketches.moments.sketch import MomentsSpec
+
+MAX_DECOMPOSED = 1024
+DIRECTIONS = 256
+POWER_STEPS = 2
+SMALLEST = 1e-12  # Of the largest eigenvalue: below it stands the rounding of sums.
+
+Function = Callable[[FloatArray], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """Functions of a reading in a training's directions: `mean` float64[k], `parts` float64[K, k],
+    and `rest` float64[k], the variance that no direction explains."""
+
+    mean: FloatArray
+    parts: FloatArray
+    rest: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The features of a spec at public points, float64[N, d] in real units: for any number of
+    releases of these features.
+
+    Features are turned to uncorrelated directions of variance 1 at the points: less their mean, so
+    that the constant function is known exactly, unless `intercept` is off, as in the paper. Of
+    more than 1,024 features the 256 directions of largest variance are kept.
+    """
+
+    spec: MomentsSpec
+    rows: FloatArray
+    intercept: bool = True
+    design: Design = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or len(self.rows) < 2:
+            raise ValueError("training needs at least two points, float64[n, d]")
+        object.__setattr__(self, "design", design_of(self.spec, self.rows))
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """Means of the features, or zeros without an intercept: float64[size]."""
+        if not self.intercept:
+            return np.zeros(self.design.size)
+        return self.design.means_with(np.ones((len(self.rows), 1)))[:, 0]
+
+    @cached_property
+    def _decomposition(self) -> tuple[FloatArray, FloatArray]:
+        moments = self.design.second_moments() - np.outer(self.mean, self.mean)
+        large = len(moments) > MAX_DECOMPOSED
+        variances, vectors = _leading(moments) if large else np.linalg.eigh(moments)
+        kept = variances > SMALLEST * max(float(variances.max()), SMALLEST)
+        return variances[kept], vectors[:, kept]
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the kept directions at the points: float64[K], positive."""
+        return self._decomposition[0]
+
+    def turned(self, features: FloatArray) -> FloatArray:
+        """float64[size] features in the kept directions, in units of their deviations:
+        float64[K]."""
+        variances, vectors = self._decomposition
+        return np.asarray((features @ vectors) / np.sqrt(variances))
+
+    def back(self, directions: FloatArray) -> FloatArray:
+        """Weights of directions, float64[K], as weights of features: float64[size]."""
+        variances, vectors = self._decomposition
+        return np.asarray(vectors @ (directions / np.sqrt(variances)))
+
+    def along(self, values: Values) -> Along:
+        """Functions by their values at the points: [N, k] numbers or truth values."""
+        mean = values.mean(axis=0) if self.intercept else np.zeros(values.shape[1])
+        with_features = self.design.means_with(values) - np.outer(self.mean, mean)
+        parts = np.stack([self.turned(column) for column in with_features.T], axis=1)
+        squares = np.array(
+            [np.mean((column - m) ** 2) for column, m in zip(values.T, mean, strict=True)]
+        )
+        return Along(mean, parts, np.maximum(squares - np.sum(parts**2, axis=0), 0.0))
+
+
+def uniform(domain: Domain, count: int, generator: np.random.Generator) -> FloatArray:
+    """Rows spread evenly over the domain's scales and categories: float64[count, d]."""
+    points = generator.random((count, domain.dimension))
+    for position, attribute in enumerate(domain.attributes):
+        if attribute.categories is not None:
+            points[:, position] *= len(attribute.categories) / attribute.extent
+    return domain.from_unit(points)
+
+
+def _leading(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """About the leading eigenpairs of a large matrix, by subspace iteration (Halko, Martinsson,
+    Tropp, SIAM Review 2011, Algorithm 4.4) from a fixed start, so that answers repeat.
+
+    Any orthonormal directions serve, so single precision is enough to find them.
+    """
+    basis = np.random.default_rng(0).standard_normal((len(moments), DIRECTIONS), np.float32)
+    single = moments.astype(np.float32)
+    for _ in range(POWER_STEPS):
+        basis = np.linalg.qr(single @ basis)[0]
+    exact = np.linalg.qr(basis.astype(np.float64))[0]
+    variances, turn = np.linalg.eigh(exact.T @ moments @ exact)
+    return variances, exact @ turn

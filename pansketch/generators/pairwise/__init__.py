@@ -1,0 +1,1 @@
+"""Joint records from releases of views."""

@@ -1,0 +1,56 @@
+"""Tables of several attributes that agree with the margins: the nearest ones without negatives."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.marginals import Margin
+
+ROUNDS = 100
+CLOSE = 1e-4  # of all readings, that may be where a margin does not want them
+
+
+def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
+    """The nearest table that has these margins and no negative cell.
+
+    A projection onto the intersection of two convex sets, by Dykstra's alternating projections
+    (Boyle and Dykstra, 1986): the one onto given margins has a closed form.
+    """
+    wanted = [margins[axis].at(bits) for axis, bits in zip(table.axes, table.bits, strict=True)]
+    counts, correction = table.counts, np.zeros_like(table.counts)
+    for _ in range(ROUNDS):
+        moved = _with_margins(counts, wanted) + correction
+        counts = np.maximum(moved, 0.0)
+        correction = moved - counts
+        if _misfit(counts, wanted) <= CLOSE * wanted[0].sum():
+            break
+    return replace(table, counts=counts)
+
+
+def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
+    """What the cells of a table would hold if its attributes had nothing to do with each other."""
+    product = np.ones(())
+    for axis, bits in zip(table.axes, table.bits, strict=True):
+        counts = margins[axis].at(bits)
+        product = product[..., None] * (counts / counts.sum())
+    return np.asarray(product * counts.sum())
+
+
+def _with_margins(counts: FloatArray, wanted: list[FloatArray]) -> FloatArray:
+    """The nearest table of given margins: what each lacks is spread evenly over its cells."""
+    lacking = wanted[0].sum() - counts.sum()
+    found = counts - (counts.ndim - 1) * lacking / counts.size
+    for axis, margin in enumerate(wanted):
+        others = tuple(each for each in range(counts.ndim) if each != axis)
+        lack = (margin - counts.sum(axis=others)) * (len(margin) / counts.size)
+        found = found + np.expand_dims(lack, others)
+    return np.asarray(found)
+
+
+def _misfit(counts: FloatArray, wanted: list[FloatArray]) -> float:
+    axes = range(counts.ndim)
+    sums = [counts.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+    return max(float(np.abs(s - w).sum()) for s, w in zip(sums, wanted, strict=True))

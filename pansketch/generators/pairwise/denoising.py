@@ -1,0 +1,126 @@
+"""Tables less their noise: dependence is kept as finely as the declared noise bears.
+
+What a table has beyond independent attributes is split into resolutions, coarse to fine along each
+axis, by orthonormal Haar wavelets, in which the noise stays white. Each resolution is shrunk as a
+whole by the part of its energy that the noise explains: the positive-part estimator of James and
+Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import FloatArray
+from pansketch.generators.pairwise.contingency_tables import Table
+
+NEAREST = 1.0  # What is kept is as near to the truth as can be, and smoother than it.
+TINY = np.finfo(float).tiny
+CLEAR = 0.5  # deviations of its noise, beyond which something may be there
+LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
+
+
+@dataclass(frozen=True, eq=False)
+class UnknownDetail:
+    """What shrinking a table of two attributes leaves unknown, in wavelets of both.
+
+    `released`: what the table has beyond independent attributes, with noise of `variance` on each
+    coefficient; `lost`: the part of it that was not kept; `hidden`: variances of what noise hides,
+    all float64[cells, cells]. All are 0 where margins alone tell.
+    """
+
+    released: FloatArray
+    lost: FloatArray
+    hidden: FloatArray
+    variance: float
+
+    def error(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Squared error of sums of products of functions of the cells of each attribute:
+        float64[k, cells] and float64[m, cells] -> float64[k, m].
+
+        Shrinkage takes from what stands out of the noise, too: by how much, the release tells.
+        """
+        turned = [
+            (each @ _wavelets(len(side).bit_length() - 1).T)[:, 1:]
+            for each, side in zip((first, second), (self.hidden, self.hidden.T), strict=True)
+        ]
+        one, two = turned
+        squares = [each**2 for each in turned]
+        hidden = squares[0] @ self.hidden[1:, 1:] @ squares[1].T
+        whole, lost = (one @ each[1:, 1:] @ two.T for each in (self.released, self.lost))
+        noise = self.variance * np.outer(squares[0].sum(axis=1), squares[1].sum(axis=1))
+        clear = np.maximum(1 - CLEAR**2 * noise / np.maximum(whole**2, TINY), 0.0)
+        return np.asarray(hidden + lost**2 * clear)
+
+
+def untold(table: Table, expected: FloatArray, kept: FloatArray) -> UnknownDetail:
+    """Of a table of two attributes, float64 of whose shape are `expected` of independent ones, and
+    `kept`, what became of it.
+
+    Noise that outweighs a resolution hides as much as noise itself changes its energy.
+    """
+    coefficients, variance = _coefficients(table, expected)
+    left, _ = _coefficients(table, kept)
+    found = np.zeros_like(coefficients)
+    for place in product(*(range(1, bits + 1) for bits in table.bits)):
+        there = tuple(_bands(b)[p] for b, p in zip(table.bits, place, strict=True))
+        band = coefficients[there]
+        taken = min(1.0, band.size * variance / max(float(np.sum(band**2)), TINY))
+        most = 2 * np.sqrt(2 / band.size)
+        found[there] = variance * taken * most / (1 + most)
+    return UnknownDetail(coefficients, left, found, variance)
+
+
+def shrunk(table: Table, expected: FloatArray, power: float = NEAREST) -> Table:
+    """The table moved towards what is expected of independent attributes, float64 of its shape.
+
+    `power`: NEAREST, or LIKELY for a table that stands for the truth in a simulation of noise.
+    """
+    beyond, variance = _coefficients(table, expected)
+    _shrink(beyond, table.bits, variance, power)
+    for axis, bits in enumerate(table.bits):
+        beyond = _along(_wavelets(bits).T, beyond, axis)
+    kept = beyond[tuple(slice(cells) for cells in table.counts.shape)]
+    return replace(table, counts=expected + kept)
+
+
+def _coefficients(table: Table, expected: FloatArray) -> tuple[npt.NDArray[np.float64], float]:
+    """What a table has beyond what is expected, in wavelets, and the variance of one."""
+    beyond = np.zeros([1 << bits for bits in table.bits])
+    beyond[tuple(slice(cells) for cells in table.counts.shape)] = table.counts - expected
+    # Cells that do not exist have no noise: each coefficient has less of it, on average.
+    variance = table.variance * table.counts.size / beyond.size
+    for axis, bits in enumerate(table.bits):
+        beyond = _along(_wavelets(bits), beyond, axis)
+    return beyond, variance
+
+
+def _shrink(coefficients: FloatArray, bits: tuple[int, ...], variance: float, power: float) -> None:
+    """Shrinks each resolution in place."""
+    for resolution in product(*(_bands(each) for each in bits)):
+        band = coefficients[resolution]
+        energy = float(np.sum(band**2))
+        noise = band.size * variance
+        band *= (1 - noise / energy) ** power if energy > noise else 0.0
+
+
+def _bands(bits: int) -> list[slice]:
+    """Rows of the wavelets by resolution: their mean, then 1, 2, 4, ... of them."""
+    return [slice(0, 1), *(slice(1 << level, 2 << level) for level in range(bits))]
+
+
+@cache
+def _wavelets(bits: int) -> FloatArray:
+    """The orthonormal Haar wavelets of 2**bits cells, one a row, coarse ones first."""
+    rows = np.ones((1, 1))
+    for _ in range(bits):
+        finest = np.kron(np.eye(len(rows)), [1.0, -1.0])
+        rows = np.vstack([np.kron(rows, [1.0, 1.0]), finest]) / np.sqrt(2)
+    return rows
+
+
+def _along(matrix: FloatArray, table: npt.NDArray[np.float64], axis: int) -> FloatArray:
+    turned = np.tensordot(matrix, table, axes=(1, axis))
+    return np.asarray(np.moveaxis(turned, 0, axis))

@@ -1,0 +1,93 @@
+"""What released views say when they agree: margins of all attributes, and tables that have them.
+
+Also what they would have said with other noise, which is what error bars and predicted errors are
+made of: the declared noise, drawn anew around the fitted tables (a parametric bootstrap).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pansketch.domain.domain import Domain
+from pansketch.generators.pairwise.consistency import consistent, independent
+from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.denoising import NEAREST, shrunk
+from pansketch.generators.pairwise.marginals import TAIL, Margin, margins_of
+
+
+@dataclass(frozen=True, eq=False)
+class ViewFit:
+    """Margins by the attribute's position, and the tables of several attributes, which have them.
+
+    There are none of either when the noisy number of readings is not positive.
+    """
+
+    margins: Mapping[int, Margin]
+    tables: Sequence[Table]
+
+    @property
+    def total(self) -> float:
+        """Estimated number of readings."""
+        return next((float(each.counts.sum()) for each in self.margins.values()), 0.0)
+
+
+def fit_views(
+    domain: Domain, released: Sequence[Table], power: float = NEAREST, tail: float = TAIL
+) -> ViewFit:
+    """Margins first, for all views tell of them; then every larger table by itself.
+
+    `power`: how much of a larger table's dependence is taken for noise (denoising.py). `tail`: see
+    `margins_of`.
+    """
+    margins = margins_of(domain, released, tail)
+    several = [table for table in released if len(table.axes) > 1] if margins else []
+    less_noise = (shrunk(table, independent(table, margins), power) for table in several)
+    return ViewFit(margins, [consistent(table, margins) for table in less_noise])
+
+
+def noisy_fits(
+    domain: Domain,
+    released: Sequence[Table],
+    fit: ViewFit,
+    generator: np.random.Generator,
+    count: int,
+) -> Iterator[ViewFit]:
+    """Fits of so many releases that a stream like the fitted one might have left."""
+    noiseless = _noiseless(released, fit)
+    for _ in range(count):
+        yield fit_views(domain, [_with_noise(table, generator) for table in noiseless])
+
+
+def likely_fits(
+    domain: Domain, released: Sequence[Table], generator: np.random.Generator, count: int
+) -> Iterator[ViewFit]:
+    """So many fits of what was released with as much noise again, which is declared.
+
+    A fit that noise has driven into a corner stays there with other noise around it; what was
+    released does not, for its noise is still in it.
+    """
+    louder = [replace(table, variance=2 * table.variance) for table in released]
+    for number in range(count):
+        noisy = [_with_noise(table, generator) for table in released]
+        together = [replace(e, counts=n.counts) for e, n in zip(louder, noisy, strict=True)]
+        # Noise hides what is in the tails: every other fit takes them as they are.
+        yield fit_views(domain, together, tail=TAIL if number % 2 else 0.0)
+
+
+def _noiseless(released: Sequence[Table], fit: ViewFit) -> list[Table]:
+    """The tables that a stream like the fitted one would have left without noise."""
+    if not fit.margins:
+        return [replace(table, counts=np.zeros_like(table.counts)) for table in released]
+    several = iter(fit.tables)
+    return [
+        next(several)
+        if len(table.axes) > 1
+        else replace(table, counts=fit.margins[table.axes[0]].at(table.bits[0]))
+        for table in released
+    ]
+
+
+def _with_noise(table: Table, generator: np.random.Generator) -> Table:
+    noise = generator.normal(0, np.sqrt(table.variance), table.counts.shape)
+    return replace(table, counts=table.counts + noise)

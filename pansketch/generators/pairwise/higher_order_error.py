@@ -1,0 +1,179 @@
+"""What tables do not tell of several attributes at once: an error of questions about all of them.
+
+A table of two attributes tells how they hang together cell by cell. Inside a cell the records made
+of it are as if the attributes were independent there, however fine their own margins are. How far
+from it the readings may be is judged by the cells beside it: where the dependence changes much from
+one cell to the next, it does so inside of them as well.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from math import inf, sqrt
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.generators.pairwise.consistency import independent
+from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.denoising import UnknownDetail, untold
+from pansketch.generators.pairwise.marginals import Margin
+
+Pair = tuple[int, int]
+OfCells = Callable[[FloatArray, FloatArray], FloatArray]
+
+STEEPEST = 2.0  # A share that changes from one side of a cell to the other, from twice it to none.
+BENT = (1 + 1 / 3) / 2  # see `_error`
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """Boxes of a model, `low` float64[n, d] in the unit cube and `mass` float64[n], and the tables
+    of several attributes that it was made of. `untold`: by pair, what noise hides of its table, as
+    `hidden_of` finds it."""
+
+    low: FloatArray
+    mass: FloatArray
+    tables: Sequence[Table]
+    untold: Mapping[Pair, UnknownDetail] = field(default_factory=dict)
+
+    def doubt(self, inside: Mapping[int, FloatArray]) -> FloatArray:
+        """An error of the numbers of readings that are in one bin of each of some attributes:
+        float64, an axis for each attribute in their order.
+
+        `inside`: by attribute the fraction of each box that is in each bin, float64[bins, n]. Two
+        by two; that three may hang together otherwise than their pairs is in no table of two.
+        """
+        axes = sorted(inside)
+        squares = np.zeros([len(inside[axis]) for axis in axes])
+        for pair in combinations(axes, 2):
+            first, second = (inside[axis] for axis in pair)
+            others = tuple(place for place, axis in enumerate(axes) if axis not in pair)
+            found = self._of_pair(pair, first, second) ** 2
+            if pair in self.untold:
+                most = self._allowed((first @ self.mass)[:, None], second @ self.mass)
+                found = found + np.minimum(self._in_bins(pair, first, second), most**2)
+            squares += np.expand_dims(found, others)
+        return np.asarray(np.sqrt(squares))
+
+    def hidden(self, pair: Pair, first: OfCells, second: OfCells) -> float:
+        """Squared error that noise on a pair's table leaves in a sum of products of a function of
+        each attribute, by the ends of its cells. Infinite where no table has the pair."""
+        untold = self.untold.get(pair)
+        if untold is None:
+            return inf
+        values = []
+        for function, cells in zip((first, second), untold.hidden.shape, strict=True):
+            ends = np.linspace(0, 1, cells + 1)
+            values.append(function(ends[:-1], ends[1:])[None])
+        return untold.error(*values).item()
+
+    def _in_bins(self, pair: Pair, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The same for fractions of boxes in bins: float64[k, n] and float64[m, n] -> [k, m]."""
+        untold, means = self.untold[pair], []
+        for axis, inside, size in zip(pair, (first, second), untold.hidden.shape, strict=True):
+            cells = (self.low[:, axis] * size).astype(np.intp)
+            held = np.bincount(cells, self.mass, size)
+            sums = [np.bincount(cells, self.mass * each, size) for each in inside]
+            means.append(np.divide(sums, held, out=np.zeros_like(sums), where=held > 0))
+        return untold.error(*means)
+
+    def _of_pair(self, pair: Pair, first: FloatArray, second: FloatArray) -> FloatArray:
+        bits = self._bits(pair)
+        if bits is None:  # Nothing is known of the two together but what their margins allow.
+            return self._allowed((first @ self.mass)[:, None], second @ self.mass)
+        held = self._in_cells(pair, bits, np.ones_like(self.mass))
+        ones, others = (
+            [
+                self._in_cells(pair, bits, part) / np.maximum(held, np.finfo(float).tiny)
+                for part in each
+            ]
+            for each in (first, second)
+        )
+        tilts = [tilt(held, axis) for axis in (0, 1)]
+        found = [_error(held, one, other, *tilts) for one, other in product(ones, others)]
+        return np.asarray(found).reshape(len(first), len(second))
+
+    def _bits(self, pair: Pair) -> list[int] | None:
+        """Of the finest table of both attributes."""
+        tables = (table for table in self.tables if set(pair) <= set(table.axes))
+        return max(
+            ([table.bits_of(axis) for axis in pair] for table in tables), key=sum, default=None
+        )
+
+    def _in_cells(self, pair: Pair, bits: list[int], part: FloatArray) -> FloatArray:
+        """Readings in parts of boxes, by cell of a table: float64[2**bits, 2**bits]."""
+        columns = zip(pair, bits, strict=True)
+        places = [(self.low[:, axis] * (1 << b)).astype(np.intp) for axis, b in columns]
+        shape = (1 << bits[0], 1 << bits[1])
+        cells = np.ravel_multi_index(places, shape)
+        found = np.bincount(cells, self.mass * part, shape[0] * shape[1])
+        return np.asarray(found.reshape(shape), np.float64)
+
+    def _allowed(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The standard deviation of numbers that may be anything their margins allow."""
+        surplus = first + second - self.mass.sum()
+        return np.asarray((np.minimum(first, second) - np.maximum(surplus, 0.0)) / sqrt(12))
+
+
+def hidden_of(
+    released: Sequence[Table], fitted: Sequence[Table], margins: Mapping[int, Margin]
+) -> dict[Pair, UnknownDetail]:
+    """By pair of attributes, what shrinking leaves unknown of the finest table that has both.
+    `fitted`: what became of the tables of several attributes, in their order."""
+    finest: dict[Pair, tuple[Table, Table]] = {}
+    several = [table for table in released if len(table.axes) > 1] if margins else []
+    for table, kept in zip(several, fitted, strict=True):
+        for pair in combinations(sorted(table.axes), 2):
+            known = finest.get(pair)
+            if known is None or _cells(known[0], pair) < _cells(table, pair):
+                finest[pair] = table, kept
+    found = {}
+    for pair, (table, kept) in finest.items():
+        counts = table.onto(pair)
+        bits = tuple(map(table.bits_of, pair))
+        alone = replace(
+            table,
+            axes=pair,
+            bits=bits,
+            counts=counts,
+            variance=table.variance * table.counts.size / counts.size,
+        )
+        found[pair] = untold(alone, independent(alone, margins), kept.onto(pair))
+    return found
+
+
+def _cells(table: Table, pair: Pair) -> int:
+    return sum(map(table.bits_of, pair))
+
+
+def tilt(held: FloatArray, axis: int) -> FloatArray:
+    """By how much, of itself, the dependence of two attributes changes along one of them inside
+    each cell of a table, as far as the cells beside it tell: float64, as `held`, 0 to STEEPEST."""
+    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
+    ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    steps = np.abs(np.diff(ratio, axis=axis))
+    ends = [(0, 0), (0, 0)]
+    ends[axis] = (1, 1)
+    steps = np.pad(steps, ends)
+    before, after = (np.delete(steps, place, axis) for place in (-1, 0))
+    change = np.maximum(before, after)
+    found = np.divide(change, ratio, out=np.zeros_like(held), where=ratio > 0)
+    return np.asarray(np.minimum(found, STEEPEST))
+
+
+def _error(
+    held: FloatArray, one: FloatArray, other: FloatArray, along: FloatArray, across: FloatArray
+) -> float:
+    """Of the readings in two bins, of which shares `one` and `other` of each cell are: the least
+    error of the four parts into which the bins divide the readings.
+
+    A density that is tilted by t, of itself, has a share x + t x (1 - x) / 2 where an even one has
+    x; a third more stands for bends. What one part has too much its neighbours have too little,
+    because each bin by itself is known from the margins; so all four err alike.
+    """
+    first, second = BENT * along * one * (1 - one), BENT * across * other * (1 - other)
+    parts = product((one, 1 - one), (other, 1 - other))
+    return min(
+        float(np.linalg.norm(held * np.hypot(rest * first, part * second))) for part, rest in parts
+    )

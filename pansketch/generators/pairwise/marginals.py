@@ -1,0 +1,120 @@
+"""The distribution of each attribute, from all released views that contain it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
+from pansketch.generators.significance import Noise, noise_of_sums
+
+TINY = np.finfo(float).tiny
+TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """Readings in the cells of one attribute that so many bits tell apart: float64[cells]."""
+
+    bits: int
+    counts: FloatArray
+
+    def at(self, bits: int) -> FloatArray:
+        """The same in cells of fewer bits."""
+        return folded(self.counts, self.bits - bits)
+
+
+def margins_of(domain: Domain, tables: Sequence[Table], tail: float = TAIL) -> dict[int, Margin]:
+    """Every attribute that is in a view, by position, in the finest cells that views have of it.
+
+    Counts are never negative, and all margins add up to the same number. There is none if that
+    number is not positive. `tail`: standard deviations of noise that a tail's readings must
+    exceed.
+    """
+    found = {}
+    for position in sorted({axis for table in tables for axis in table.axes}):
+        resolutions = _resolutions(tables, position)
+        best = nested_fit(resolutions)
+        total = float(best.counts.sum())
+        if total <= 0:
+            return {}
+        if domain.attributes[position].categories is None:
+            counts = _of_number(resolutions, best, total, tail)
+        else:
+            counts = nearest_shares(best.counts, total)
+        found[position] = Margin(resolutions[-1].bits, counts)
+    return found
+
+
+def noise_of(tables: Sequence[Table], releases: int) -> Noise:
+    """What the readings of so many merged releases have to outweigh."""
+    variances = {
+        position: nested_fit(_resolutions(tables, position)).variances
+        for position in sorted({axis for table in tables for axis in table.axes})
+    }
+    return noise_of_sums(releases, variances)
+
+
+def _resolutions(tables: Sequence[Table], position: int) -> list[Resolution]:
+    """What the views say about one attribute, by bits; views without it tell the total."""
+    sums: dict[int, FloatArray] = {0: np.zeros(1)}
+    precisions: dict[int, FloatArray] = {0: np.zeros(1)}
+    for table in tables:
+        held = position in table.axes
+        counts = table.along(position) if held else np.array([table.total])
+        bits = table.bits_of(position) if held else 0
+        precision = np.full(len(counts), len(counts) / (table.counts.size * table.variance))
+        sums[bits] = sums.get(bits, 0.0) + precision * counts
+        precisions[bits] = precisions.get(bits, 0.0) + precision
+    return [
+        Resolution(bits, sums[bits] / np.maximum(precisions[bits], TINY), precisions[bits])
+        for bits in sorted(sums)
+    ]
+
+
+def _of_number(
+    resolutions: list[Resolution], best: Fitted, total: float, tail: float
+) -> FloatArray:
+    """Counts whose running sum rises from 0 to the total and is nearest to the best one.
+
+    That sum errs by the noise of few cells, where counts made non-negative one by one would gain
+    readings in every empty one. Tails in which nothing stands out from the noise are empty.
+    """
+    turned = [each.turned for each in resolutions]
+    counts = best.counts.copy()
+    counts[: _tail(best, tail)] = 0.0
+    counts[len(counts) - _tail(nested_fit(turned), tail) :] = 0.0
+    running = np.clip(np.cumsum(counts) * (total / (counts.sum() or total)), 0.0, total)
+    running[-1] = total
+    return np.diff(isotonic(running), prepend=0.0)
+
+
+def _tail(fitted: Fitted, tail: float) -> int:
+    """How many cells, from the first on, hold together nothing that stands out from the noise."""
+    hidden = np.flatnonzero(np.cumsum(fitted.counts) <= tail * np.sqrt(fitted.variances))
+    return int(hidden[-1]) + 1 if len(hidden) else 0
+
+
+def isotonic(values: FloatArray) -> FloatArray:
+    """The nearest values that never fall: pools of adjacent violators, float64[n]."""
+    means: list[float] = []
+    sizes: list[int] = []
+    for value in values.tolist():
+        mean, size = value, 1
+        while means and means[-1] >= mean:
+            before = sizes.pop()
+            mean = (means.pop() * before + mean * size) / (before + size)
+            size += before
+        means.append(mean)
+        sizes.append(size)
+    return np.repeat(means, sizes)
+
+
+def nearest_shares(values: FloatArray, total: float) -> FloatArray:
+    """The nearest values that are not negative and add up to a positive total: float64[n]."""
+    falling = -np.sort(-values)
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    shift = excess[int(np.count_nonzero(falling > excess)) - 1]
+    return np.asarray(np.maximum(values - shift, 0.0))

@@ -1,0 +1,1 @@
+"""Weighted boxes that are sampled and answer queries."""

@@ -1,0 +1,79 @@
+"""Shares of all bins of one attribute, or of two, at once: histograms and densities of boxes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.estimate import Estimates
+from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.predicate import parse_predicate
+from pansketch.generators.significance import EmptyModel
+
+if TYPE_CHECKING:
+    from pansketch.generators.partition.partition import Partition
+
+
+def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estimates:
+    """`Partition.share` of every bin at once, and its standard errors: a box lies in few bins, so
+    all of them cost little more than one does."""
+    inside = _inside(model, conditions)
+    model.check(inside)
+    if model.total <= 0:
+        raise EmptyModel("there are no readings to share among bins")
+    value = _shares(model, inside)
+    squares, models = np.zeros_like(value), 0
+    for other in model.replicates:
+        if other.total > 0:
+            same = np.array_equal(other.low, model.low) and np.array_equal(other.high, model.high)
+            around = inside if same else _inside(other, conditions)
+            squares += (_shares(other, around) - value) ** 2
+            models += 1
+    doubt, unresolved = _doubt(model, inside), _unresolved(model, inside)
+    hidden = doubt**2 + unresolved**2
+    if model.noise is not None:
+        hidden = hidden + model.noise.least_of(inside) ** 2
+    if len(inside) == 1:
+        for axis, fractions in inside.items():
+            hidden = hidden + model.piled(axis, fractions, fractions) ** 2
+    return Estimates(value, np.sqrt(squares / max(models, 1) + hidden / model.total**2))
+
+
+def _inside(model: "Partition", conditions: Sequence[Sequence[str]]) -> dict[int, FloatArray]:
+    """For each axis, by the place of its attribute, the fraction of every box in each of its bins:
+    float64[bins, n]."""
+    found = {}
+    for texts in conditions:
+        bins = [parse_predicate(text, model.domain).intervals(model.domain) for text in texts]
+        (place,) = bins[0]
+        ends = model.domain.attributes[place].intervals(model.low[:, place], model.high[:, place])
+        low, high = (end[:, None] for end in ends)
+        found[place] = np.stack([overlap(low, high, {0: each[place]}) for each in bins])
+    return found
+
+
+def _shares(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray:
+    first, *rest = inside.values()
+    weighted = first * (model.mass / model.total)
+    if not rest:
+        return np.asarray(weighted.sum(axis=1))
+    return np.asarray(weighted @ rest[0].T)
+
+
+def _unresolved(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray:
+    """As many errors as bins, or one for all of them."""
+    found = model.unresolved(inside)
+    in_order = list(inside) == sorted(inside)
+    return found if in_order else found.T
+
+
+def _doubt(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray:
+    """Readings of boxes that a bin cuts, bin by bin, as `Partition` counts them."""
+    first, *rest = inside.values()
+    rows = []
+    for fractions in first:
+        boxes = np.flatnonzero(fractions)
+        part = fractions[boxes] * rest[0][:, boxes] if rest else fractions[None, boxes]
+        rows.append(np.sqrt(np.clip(part * (1 - part), 0, None) / 3) @ model.mass[boxes])
+    return np.stack(rows) if rest else np.concatenate(rows)

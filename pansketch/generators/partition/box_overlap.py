@@ -1,0 +1,91 @@
+"""Arithmetic of weighted intervals and boxes: what is inside, what is below, and fair draws."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import FloatArray
+from pansketch.domain.intervals import Interval
+from pansketch.domain.quantization import Lattice
+
+SCARCE = 1e-12
+STEEP = 2.0  # times as dense as the cells beside it is a cell in which readings may pile up
+
+ROUNDING = 1e-12  # Shares nearer to each other are the same.
+
+
+def overlap(low: FloatArray, high: FloatArray, wanted: Mapping[int, Interval]) -> FloatArray:
+    """Fraction of each box that lies inside intervals of some columns.
+
+    Args:
+        low: lower corners of the boxes, float64[n, d].
+        high: upper corners, float64[n, d].
+        wanted: by column an interval; if its first number is the larger one, it goes past the end,
+            round to the beginning.
+
+    Returns:
+        float64[n], each in [0, 1].
+    """
+    fraction = np.ones(len(low))
+    for column, (start, end) in wanted.items():
+        left, width = low[:, column], high[:, column] - low[:, column]
+        below_start, below_end = (np.clip((at - left) / width, 0.0, 1.0) for at in (start, end))
+        fraction *= below_end - below_start + float(start > end)
+    return fraction
+
+
+def cumulative(
+    low: FloatArray, high: FloatArray, shares: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Edges of intervals that may overlap, float64[m], and the share of readings below each.
+
+    Where signed shares make a density negative it counts as none; the whole is 1.
+    """
+    edges = np.unique(np.concatenate([low, high]))
+    change = np.zeros(len(edges))
+    heights = shares / (high - low)
+    np.add.at(change, np.searchsorted(edges, low), heights)
+    np.add.at(change, np.searchsorted(edges, high), -heights)
+    inside = np.maximum(np.cumsum(change)[:-1], 0.0) * np.diff(edges)
+    below = np.concatenate([[0.0], np.cumsum(inside)])
+    return edges, np.asarray(below / below[-1])
+
+
+def least_point(lattice: Lattice, q: float, edges: FloatArray, below: FloatArray) -> float:
+    """The least point of a lattice that a share `q` of readings does not exceed; `edges` and
+    `below` as `cumulative` gives them."""
+    least = min(max(q, ROUNDING), 1.0) - ROUNDING / 2
+    cell = int(np.clip(np.searchsorted(below, least), 1, len(edges) - 1))
+    place = np.interp([least], below[cell - 1 : cell + 1], edges[cell - 1 : cell + 1])
+    value = float(lattice.scaling.values(place)[0])
+    # What rounding does to a number is one point.
+    numbers = np.floor(value / float(lattice.step)) + np.array([-1.0, 0.0, 1.0])
+    numbers = np.clip(numbers, lattice.first, lattice.last)
+    reached = np.interp(lattice.places(numbers + 1), edges, below) >= least
+    return float(lattice.points(numbers)[np.argmax(reached) if reached.any() else -1])
+
+
+def systematic(
+    shares: FloatArray, count: int, generator: np.random.Generator
+) -> npt.NDArray[np.intp]:
+    """Indices drawn by shares, intp[count], in random order: systematic sampling.
+
+    One random start, then equal steps through the cumulative shares. Each index is expected as
+    often as in independent draws, count * share times, and never comes a whole time more or less
+    often than that.
+    """
+    below = np.cumsum(np.maximum(shares, 0.0))
+    steps = np.ceil(below * (count / below[-1]) - generator.random())
+    ends = np.clip(steps, 0, count).astype(np.intp)
+    ends[-1] = count  # Rounding must not cost a draw.
+    times = np.diff(ends, prepend=0)
+    return generator.permutation(np.repeat(np.arange(len(shares)), times))
+
+
+def steepness(edges: FloatArray, below: FloatArray) -> FloatArray:
+    """How likely the readings of a cell pile up on one value: 0 to 1, by how much denser it is than
+    the cells beside it. float64[m] edges and shares below them -> float64[m - 1]."""
+    heights = np.diff(below) / np.maximum(np.diff(edges), SCARCE)
+    beside = np.maximum(np.append(heights[1:], 0.0), np.append(0.0, heights[:-1]))
+    return np.asarray(np.clip(1 - STEEP * beside / np.maximum(heights, SCARCE), 0.0, 1.0))

@@ -1,0 +1,154 @@
+"""Moments of a partition with error bars: covariances of its attributes, and the mean of a cyclic
+one, which is the direction in which its values, as unit vectors, add up.
+
+Inside a box readings are taken to be spread evenly and independently in the attributes' scales.
+Everything here reads released integers only, so it is post-processing and costs no privacy.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+
+from pansketch.domain.domain import Attribute, Domain, FloatArray
+from pansketch.estimate import Estimates
+
+OfCells = Callable[[FloatArray, FloatArray], FloatArray]
+Hidden = Callable[[tuple[int, int], OfCells, OfCells], float]
+
+
+class Boxes(Protocol):
+    """What a covariance is computed from. See `Partition`."""
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def low(self) -> FloatArray: ...
+    @property
+    def high(self) -> FloatArray: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def hidden(self) -> Hidden | None: ...
+    @property
+    def replicates(self) -> "Sequence[Boxes]": ...
+    def box_shares(self) -> FloatArray: ...
+
+
+def covariances(partition: Boxes, places: tuple[int, ...]) -> Estimates:
+    """Covariances of attributes by position, in their units, with standard errors: [k, k]."""
+    value = _covariance(partition, places)
+    resolution = _resolution(partition, places)
+    others = [each for each in partition.replicates if each.total > 0]
+    if not others:
+        return Estimates(value, np.sqrt(resolution + _hidden(partition, places, np.diag(value))))
+    noise = np.mean([(_covariance(each, places) - value) ** 2 for each in others], axis=0)
+    # Replicates with wider boxes than the partition's tell no more than theirs allow.
+    wider = np.mean([_resolution(each, places) for each in others], axis=0)
+    squares = noise + np.maximum(resolution, wider)
+    largest = np.diag(value) + np.sqrt(np.diag(squares))
+    return Estimates(value, np.sqrt(squares + _hidden(partition, places, largest)))
+
+
+def _hidden(partition: Boxes, places: tuple[int, ...], variances: FloatArray) -> FloatArray:
+    """Squared error that noise leaves in how attributes vary together: at most that of a
+    correlation of which nothing is known, between attributes of at most these variances."""
+    found = np.zeros((len(places), len(places)))
+    if partition.hidden is None:
+        return found
+    for (i, a), (j, b) in combinations(enumerate(places), 2):
+        first, second = sorted((a, b))
+        told = partition.hidden(
+            (first, second), _centred(partition, first), _centred(partition, second)
+        )
+        found[i, j] = found[j, i] = min(told / partition.total**2, variances[i] * variances[j] / 3)
+    return found
+
+
+def _centred(partition: Boxes, place: int) -> OfCells:
+    attribute, shares = partition.domain.attributes[place], partition.box_shares()
+    mean = shares @ attribute.cell_means(partition.low[:, place], partition.high[:, place])
+    return lambda low, high: attribute.cell_means(low, high) - mean
+
+
+def _covariance(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
+    shares, centred, within = _moments(partition, places)
+    between = (centred * shares[:, None]).T @ centred
+    return np.asarray((between + between.T) / 2 + np.diag(shares @ within))
+
+
+def _moments(
+    partition: Boxes, places: tuple[int, ...]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Shares of the boxes float64[n]; their means less the overall one, and the variances inside
+    them, both float64[n, k]."""
+    shares = partition.box_shares()
+    means, variances = np.empty((2, len(shares), len(places)))
+    for column, place in enumerate(places):
+        attribute = partition.domain.attributes[place]
+        low, high = partition.low[:, place], partition.high[:, place]
+        means[:, column] = attribute.cell_means(low, high)
+        variances[:, column] = attribute.cell_variances(low, high)
+    return shares, means - shares @ means, variances
+
+
+def _resolution(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
+    """Squared error of taking readings as even inside boxes: float64[k, k].
+
+    A box's mean and the products inside it err as those of one even reading would, each box by
+    itself. Where density falls, though, all boxes' readings lie nearer to the middle than evenly:
+    of two attributes that cancels, of a square it is a sixth of the box's width squared (Sheppard's
+    correction, once for the centres and once for what is inside).
+    """
+    shares, centred, within = _moments(partition, places)
+    squares = (shares**2)[:, None]
+    apart = (squares * centred**2).T @ within
+    inside = (squares * within).T @ within
+    variance = apart + apart.T + (inside + inside.T) / 2
+    np.fill_diagonal(variance, 2 * variance.diagonal() + (2 * shares @ within) ** 2)
+    return np.asarray(variance)
+
+
+FULL = 2 * np.pi
+
+
+def mean_direction(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> float:
+    """In the attribute's unit, from low to high; `shares` float64[m] of cells between `edges`."""
+    turn = np.angle(_resultant(attribute, edges, shares)) / FULL % 1.0
+    value = attribute.origin + float(turn) * attribute.extent
+    return value if value < attribute.highest else attribute.origin
+
+
+def apart(attribute: Attribute, value: float, other: float) -> float:
+    """The way from one direction to another, the shorter way round."""
+    half = attribute.extent / 2
+    return (other - value + half) % attribute.extent - half
+
+
+def resolution(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> float:
+    """Error of a mean direction for the width of the cells (delta method): it grows as the vectors
+    cancel."""
+    length = abs(_resultant(attribute, edges, shares))
+    variances = attribute.cell_variances(edges[:-1], edges[1:])
+    return float(np.sqrt(np.sum(shares**2 * variances)) / max(length, 1e-9))
+
+
+def unknown(attribute: Attribute) -> float:
+    """The error of a direction of which nothing is known."""
+    return float(attribute.extent / np.sqrt(12))
+
+
+def _resultant(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> complex:
+    """The mean unit vector, of values spread evenly in their cells or over a cell's points."""
+    low, high = edges[:-1], edges[1:]
+    lattice = attribute.lattice
+    if lattice is None:
+        lengths = np.sinc(high - low)
+        middles = (low + high) / 2
+    else:
+        starts, ends = lattice.sections(low, high)
+        middles = lattice.scaling.places((lattice.points(starts) + lattice.points(ends - 1)) / 2)
+        step = float(lattice.step) / attribute.extent
+        lengths = np.sinc((ends - starts) * step) / np.sinc(step)
+    return complex(np.sum(shares * lengths * np.exp(1j * FULL * middles)))

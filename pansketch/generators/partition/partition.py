@@ -1,0 +1,296 @@
+"""A partition of the domain into weighted boxes: samples, quantiles, means, ranges, with error
+bars.
+
+Everything here reads released integers only, so it is post-processing and costs no privacy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, isfinite
+
+import numpy as np
+
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.domain.intervals import Interval, edge, whole
+from pansketch.estimate import Estimate, Estimates
+from pansketch.generators.model import Wanted
+from pansketch.generators.partition import moments
+from pansketch.generators.partition.bin_shares import bin_shares
+from pansketch.generators.partition.box_overlap import (
+    cumulative,
+    least_point,
+    overlap,
+    steepness,
+    systematic,
+)
+from pansketch.generators.partition.moments import Hidden, covariances
+from pansketch.generators.partition.predicate import parse_predicate
+from pansketch.generators.significance import EmptyModel, Noise
+
+Statistic = Callable[["Partition"], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Boxes of the unit cube, `low` and `high` float64[n, d], that hold `mass` float64[n] readings.
+
+    Inside a box readings are taken to be spread evenly. `replicate` makes models of the same
+    releases with their declared noise drawn anew; standard errors are the spread of a statistic
+    over them. `unresolved`: where boxes claim more than was released of several attributes
+    together, the error of that in readings, as `Dependence.doubt` gives it. `noise`: what the
+    readings have to outweigh; questions and samples raise TooFewReadings where they do not.
+    `hidden`: the squared error that noise leaves in what is told of two attributes, as
+    `Dependence.hidden` gives it.
+    """
+
+    domain: Domain
+    low: FloatArray
+    high: FloatArray
+    mass: FloatArray
+    replicate: Callable[[], "Sequence[Partition]"] = tuple
+    unresolved: Callable[[Mapping[int, FloatArray]], FloatArray] = lambda inside: np.zeros(1)
+    noise: Noise | None = None
+    hidden: Hidden | None = None
+
+    @property
+    def total(self) -> float:
+        """Estimated number of readings in all boxes."""
+        return float(self.mass.sum())
+
+    def check(self, attributes: Iterable[int] | None = None) -> None:
+        """Raises TooFewReadings where noise outweighs what is told of attributes, by position; of
+        all of them unless told."""
+        if self.noise is not None:
+            self.noise.check(self.total, self.noise.below if attributes is None else attributes)
+
+    @cached_property
+    def replicates(self) -> "tuple[Partition, ...]":
+        return tuple(self.replicate())
+
+    def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
+        """Synthetic records, float64[count, d], in real units and inside the bounds.
+
+        Boxes are drawn by systematic sampling: the records of one call are not independent, and the
+        number in each box is its share of them, up or down to a whole one. Of an attribute with a
+        step the values are multiples of it. Raises TooFewReadings, an EmptyModel, when the noise
+        outweighs the readings, ValueError for a negative count.
+        """
+        if count < 0:
+            raise ValueError("the number of records must not be negative")
+        self.check()
+        boxes = systematic(self.box_shares(), count, generator)
+        records = generator.random((count, self.domain.dimension))
+        for place, attribute in enumerate(self.domain.attributes):
+            ends = self.low[:, place], self.high[:, place]
+            records[:, place] = attribute.inside(*ends, boxes, records[:, place])
+        return records
+
+    def quantile(self, name: str, q: float) -> Estimate:
+        """The value below which a share `q` of readings lies, in the attribute's unit; with a step,
+        the least multiple of it that a share `q` does not exceed.
+
+        Raises ValueError for an unknown attribute, one with categories, a cyclic one, or q outside
+        [0, 1].
+        """
+        position = self._ordered(name)
+        if not 0 <= q <= 1:
+            raise ValueError(f"q must lie between 0 and 1, not {q:g}")
+        self.check([position])
+        attribute = self.domain.attributes[position]
+
+        def at(model: Partition) -> float:
+            edges, below = model._filled(position)
+            if attribute.lattice is not None:
+                return least_point(attribute.lattice, q, edges, below)
+            return float(attribute.from_unit(np.interp([q], below, edges))[0])
+
+        edges, below = self._filled(position)
+        cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
+        ends = edges[cell - 1 : cell], edges[cell : cell + 1]
+        variance, middle = attribute.cell_variances(*ends), attribute.cell_means(*ends)
+        # Readings that pile up may be at either end of the cell.
+        piled = steepness(edges, below)[cell - 1] * (at(self) - middle[0]) ** 2
+        return self._estimate(at(self), at, float(np.sqrt(variance[0] + piled)))
+
+    def mean(self, name: str) -> Estimate:
+        """Mean of an attribute, in its unit. Raises ValueError for an unknown attribute and for one
+        with categories.
+
+        Of a cyclic one it is the circular mean: the direction of the sum of all values as unit
+        vectors. Its error is at most that of a direction of which nothing is known.
+        """
+        position = self._numeric(name)
+        self.check([position])
+        attribute = self.domain.attributes[position]
+        if attribute.cyclic:
+            return self._mean_direction(position)
+
+        def of(model: Partition) -> float:
+            means = attribute.cell_means(model.low[:, position], model.high[:, position])
+            return float(means @ model.box_shares())
+
+        edges, below = self._filled(position)
+        variances = attribute.cell_variances(edges[:-1], edges[1:])
+        return self._estimate(of(self), of, float(np.sqrt(np.diff(below) ** 2 @ variances)))
+
+    def _mean_direction(self, position: int) -> Estimate:
+        attribute = self.domain.attributes[position]
+
+        def of(model: Partition) -> float:
+            edges, below = model._filled(position)
+            return moments.mean_direction(attribute, edges, np.diff(below))
+
+        edges, below = self._filled(position)
+        value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below))
+        found = self._estimate(
+            value, lambda model: value + moments.apart(attribute, value, of(model)), doubt
+        )
+        return Estimate(value, min(found.standard_error, moments.unknown(attribute)))
+
+    def cdf(self, name: str, x: float) -> Estimate:
+        """Share of readings at or below `x`. Raises ValueError as `quantile` does, or for NaN."""
+        position = self._ordered(name)
+        if not isfinite(x):
+            raise ValueError("x must be a finite number")
+        self.check([position])
+        attribute = self.domain.attributes[position]
+        start, place = whole(attribute)[0], edge(attribute, x, after=True)
+
+        def of(model: Partition) -> float:
+            edges, below = model._filled(position)
+            return float(np.interp(place, edges, below))
+
+        return self._estimate(of(self), of, self._doubt({position: (start, place)}) / self.total)
+
+    def count(self, wanted: Wanted | str) -> Estimate:
+        """Number of readings in a range (low, high), or of a category, of each attribute named; or
+        for which a conjunction holds: "temp > 20 & wind = NE" (partition/predicate.py).
+
+        Both ends of a range belong to it. Raises ValueError for an unknown attribute or category,
+        for low > high unless the attribute is cyclic, and for text that does not parse.
+        """
+        intervals = self._intervals(wanted)
+        self.check(intervals)
+
+        def of(model: Partition) -> float:
+            return float(model.mass @ model._overlap(intervals))
+
+        return self._estimate(of(self), of, self._doubt(intervals))
+
+    def share(self, wanted: Wanted | str) -> Estimate:
+        """`count` as a share of all readings. Raises ValueError as `count` does."""
+        intervals = self._intervals(wanted)
+        self.check(intervals)
+
+        def of(model: Partition) -> float:
+            return float(model.box_shares() @ model._overlap(intervals))
+
+        return self._estimate(of(self), of, self._doubt(intervals) / self.total)
+
+    def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
+        """`share` of every bin at once, at little more than the cost of one: see `FittedModel`."""
+        return bin_shares(self, bins)
+
+    def _estimate(self, value: float, statistic: Statistic, resolution: float) -> Estimate:
+        spread = [(statistic(model) - value) ** 2 for model in self.replicates if model.total > 0]
+        noise = float(np.mean(spread)) if spread else 0.0
+        return Estimate(value, float(np.sqrt(noise + resolution**2)))
+
+    def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
+        """Covariances of attributes (all numbers unless told, but cyclic ones), in their units:
+        [k, k].
+
+        The standard errors hold the noise of the releases and the width of the boxes. Raises
+        ValueError for an unknown attribute, a cyclic one, one with categories, or none at all;
+        TooFewReadings when the noise outweighs the readings.
+        """
+        if names is None:
+            ordered = (a for a in self.domain.attributes if a.categories is None and not a.cyclic)
+            names = tuple(attribute.name for attribute in ordered)
+        places = tuple(self._ordered(name) for name in names)
+        if not places:
+            raise ValueError("there is no covariance without an attribute that is a number")
+        self.check(places)
+        return covariances(self, places)
+
+    def sampler(self) -> "Partition":
+        """What draws synthetic records: the boxes themselves."""
+        return self
+
+    def box_shares(self) -> FloatArray:
+        """Mass of each box as a share of all: float64[n]. Raises EmptyModel."""
+        if self.total <= 0:
+            raise EmptyModel(
+                "the noisy number of readings is not positive: too few readings for this epsilon"
+            )
+        return np.asarray(self.mass / self.total)
+
+    def _intervals(self, wanted: Wanted | str) -> dict[int, Interval]:
+        if isinstance(wanted, str):
+            return parse_predicate(wanted, self.domain).intervals(self.domain)
+        return self.domain.intervals(wanted)
+
+    def _numeric(self, name: str) -> int:
+        position = self.domain.index(name)
+        if self.domain.attributes[position].categories is not None:
+            raise ValueError(f"{name} has categories: ask for the count of one of them")
+        return position
+
+    def _ordered(self, name: str) -> int:
+        position = self._numeric(name)
+        if self.domain.attributes[position].cyclic:
+            raise ValueError(f"{name} is cyclic and begins nowhere: ask for its mean or a range")
+        return position
+
+    @cached_property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """`low` and `high` as what of the boxes readings can fill: with a step, from point to
+        point."""
+        columns = [
+            attribute.intervals(self.low[:, place], self.high[:, place])
+            for place, attribute in enumerate(self.domain.attributes)
+        ]
+        return np.stack([low for low, _ in columns], 1), np.stack([high for _, high in columns], 1)
+
+    def _filled(self, position: int) -> tuple[FloatArray, FloatArray]:
+        """`_marginal` of what readings can fill."""
+        low, high = self._ends
+        return cumulative(low[:, position], high[:, position], self.box_shares())
+
+    def _marginal(self, position: int) -> tuple[FloatArray, FloatArray]:
+        """Edges of one attribute's cells in the unit interval and the share of readings below
+        each."""
+        return cumulative(self.low[:, position], self.high[:, position], self.box_shares())
+
+    def _overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
+        """Fraction of every box that lies inside the intervals."""
+        return overlap(*self._ends, intervals)
+
+    def _doubt(self, intervals: Mapping[int, Interval]) -> float:
+        """Readings in boxes that an interval cuts, of which nobody knows on which side they lie.
+
+        A cut box of which a fraction f is inside contributes sqrt(f (1 - f) / 3): at f = 1/2 the
+        standard deviation of a uniform share. Neighbouring boxes may err together, so they add up.
+        """
+        fraction = self._overlap(intervals)
+        cut = float(self.mass @ np.sqrt(fraction * (1 - fraction) / 3))
+        inside = {axis: self._overlap({axis: each})[None] for axis, each in intervals.items()}
+        piled = sum(self.piled(axis, each, fraction)[0] ** 2 for axis, each in inside.items())
+        least = 0.0 if self.noise is None else self.noise.least_of(intervals)
+        return hypot(cut, float(np.sqrt(piled)), least, self.unresolved(inside).item())
+
+    def piled(self, axis: int, inside: FloatArray, whole: FloatArray) -> FloatArray:
+        """Readings that may lie on one value of an attribute: an error of those in its bins.
+
+        A cell that holds far more than the cells beside it may hold an atom, which is on one side
+        of a cut wherever that is. `inside`: fractions of boxes in bins, float64[bins, n]; `whole`:
+        those of all attributes asked for, float64[n] or as `inside`.
+        """
+        edges, below = self._marginal(axis)
+        steep = steepness(edges, below)
+        own = steep[np.clip(np.searchsorted(edges, self.low[:, axis]), 0, len(steep) - 1)]
+        cut = (inside > 0) & (inside < 1)
+        apart = np.sqrt(np.clip(inside**2 - inside + 1 / 3, 0.0, None))
+        others = np.divide(whole, inside, out=np.zeros_like(inside), where=cut)
+        return np.asarray((cut * apart * others) @ (own * self.mass))

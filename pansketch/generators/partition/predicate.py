@@ -1,0 +1,113 @@
+"""Conjunctions in text: "temp > 20 & wind = NE" as a function of rows."""
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import Attribute, Domain, FloatArray
+from pansketch.domain.intervals import edge, whole
+
+Truth = npt.NDArray[np.bool_]
+
+COMPARISON = re.compile(r"([^<>=]+)(<=|>=|<|>|=)([^<>=]+)")
+COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One attribute's value against a number, or its category's code against another."""
+
+    position: int
+    operator: str
+    value: float
+
+    def holds(self, column: FloatArray) -> Truth:
+        """float64[n] values of the attribute -> bool[n]."""
+        if self.operator == "=":
+            return np.asarray(column == self.value)
+        return np.asarray(COMPARE[self.operator](column, self.value))
+
+    def interval(self, attribute: Attribute) -> tuple[float, float]:
+        """Where it holds, as a unit interval; a category's code begins and ends one."""
+        if self.operator == "=":
+            return self.value / attribute.extent, (self.value + 1) / attribute.extent
+        start, end = whole(attribute)
+        # The value itself is on the side of "<=" and ">=".
+        at = edge(attribute, self.value, after=self.operator in ("<=", ">"))
+        return (start, at) if self.operator.startswith("<") else (at, end)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A conjunction of comparisons."""
+
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def positions(self) -> frozenset[int]:
+        """The attributes it speaks of."""
+        return frozenset(each.position for each in self.comparisons)
+
+    def holds(self, rows: FloatArray) -> Truth:
+        """float64[n, d] rows in real units -> bool[n]."""
+        found = np.ones(len(rows), np.bool_)
+        for each in self.comparisons:
+            found &= each.holds(rows[:, each.position])
+        return found
+
+    def intervals(self, domain: Domain) -> dict[int, tuple[float, float]]:
+        """Where it holds, as unit intervals by attribute; both ends are the same where it holds
+        nowhere. Whether an end belongs to it makes a difference where there is a step."""
+        found: dict[int, tuple[float, float]] = {}
+        for each in self.comparisons:
+            attribute = domain.attributes[each.position]
+            low, high = found.get(each.position, whole(attribute))
+            least, most = each.interval(attribute)
+            low = max(low, least)
+            found[each.position] = low, max(low, min(high, most))
+        return found
+
+
+def parse_predicate(text: str, domain: Domain) -> Predicate:
+    """Comparisons joined by "&".
+
+    Args:
+        text: NAME < NUMBER, also with <=, > or >=, and NAME = CATEGORY.
+        domain: has the attributes and their categories.
+
+    Raises:
+        ValueError: the text has another form, or the domain lacks the attribute, the category or
+            the comparison.
+    """
+    return Predicate(tuple(_comparison(part, domain) for part in text.split("&")))
+
+
+def _comparison(text: str, domain: Domain) -> Comparison:
+    found = COMPARISON.fullmatch(text)
+    name, operator, value = (each.strip() for each in found.groups()) if found else ("", "", "")
+    if not name or not value:
+        raise ValueError(
+            f"{text.strip()[:60]!r} is not a comparison: write for example 'temp > 20 & wind = NE'"
+        )
+    position = domain.index(name)
+    attribute = domain.attributes[position]
+    if attribute.categories is not None:
+        if operator != "=":
+            raise ValueError(f"{name} has categories: write {name} = {attribute.categories[0]}")
+        return Comparison(position, operator, float(attribute.code(value)))
+    if operator == "=":
+        raise ValueError(f"{name} is a number: compare it by <, <=, > or >=")
+    return Comparison(position, operator, _number(name, value))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not isfinite(value):
+        raise ValueError(f"{name}: {text!r} is not a finite number")
+    return value

@@ -1,0 +1,151 @@
+"""Models over domains whose bounds differ, brought onto one domain, so that they can be added.
+
+Post-processing of released integers, as all generators are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from pansketch.domain.attribute import Attribute
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.generators.partition.moments import OfCells
+from pansketch.generators.partition.partition import Partition
+
+NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floats of the new one.
+
+
+def common_domain(domains: Sequence[Domain]) -> Domain:
+    """The domain that holds all of these: bounds as wide as the widest, the rest as in the first.
+
+    Raises ValueError, which says what differs, where attributes, units, categories, constants,
+    scales or circles do: what is even inside a box of one of them is not in a box of the other.
+    """
+    first, *others = domains
+    attributes = {each.name: each for each in first.attributes}
+    for domain in others:
+        if set(domain.names) != set(attributes):
+            odd = sorted(set(domain.names).symmetric_difference(attributes))
+            raise ValueError(f"other attributes: {', '.join(odd)}")
+        for each in domain.attributes:
+            attributes[each.name] = _widened(attributes[each.name], each)
+    return Domain([attributes[name] for name in first.names])
+
+
+def _widened(one: Attribute, other: Attribute) -> Attribute:
+    """The attribute with the bounds of both. Raises ValueError."""
+    if one == other:
+        return one
+    for name in ("unit", "categories", "constant", "cyclic", "scale", "resolution"):
+        if getattr(one, name) != getattr(other, name):
+            raise ValueError(f"another {name} of {one.name}")
+    if (one.low, one.high) != (other.low, other.high) and one.cyclic:
+        raise ValueError(f"another circle of {one.name}")
+    if one.low != other.low and one.scale == "log":
+        raise ValueError(f"another beginning of the logarithmic scale of {one.name}")
+    assert one.low is not None
+    assert one.high is not None
+    assert other.low is not None
+    assert other.high is not None
+    step = one.step if one.step == other.step else None
+    return replace(one, low=min(one.low, other.low), high=max(one.high, other.high), step=step)
+
+
+def rebased(model: Partition, domain: Domain) -> Partition:
+    """The same boxes of the same readings in a domain that `common_domain` gave: masses and errors
+    stay, and what is asked is asked in the new domain's bounds."""
+    if model.domain == domain:
+        return model
+    places = [model.domain.index(name) for name in domain.names]  # by the new column, the old one
+
+    def moved(edges: FloatArray) -> FloatArray:
+        columns = [
+            _moved(model.domain.attributes[old], domain.attributes[new], edges[:, old])
+            for new, old in enumerate(places)
+        ]
+        return np.stack(columns, axis=1)
+
+    def unresolved(inside: Mapping[int, FloatArray]) -> FloatArray:
+        return model.unresolved({places[axis]: share for axis, share in inside.items()})
+
+    def ends_of(old: int, function: OfCells) -> OfCells:
+        one, other = model.domain.attributes[old], domain.attributes[places.index(old)]
+        return lambda low, high: function(_moved(one, other, low), _moved(one, other, high))
+
+    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells) -> float:
+        assert model.hidden is not None
+        (one, left), (two, right) = sorted(
+            (
+                (places[axis], function)
+                for axis, function in zip(pair, (first, second), strict=True)
+            ),
+            key=lambda item: item[0],
+        )
+        return model.hidden((one, two), ends_of(one, left), ends_of(two, right))
+
+    low, high = moved(model.low), moved(model.high)
+    return Partition(
+        domain,
+        low,
+        np.maximum(high, low + NARROWEST),
+        model.mass,
+        lambda: [rebased(each, domain) for each in model.replicates],
+        unresolved,
+        None if model.noise is None else model.noise.at(places),
+        None if model.hidden is None else hidden,
+    )
+
+
+def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
+    """Places in the unit interval of one attribute as places in that of a wider one."""
+    if old == new:
+        return edges
+    found = new.scaling.places(old.scaling.values(edges))
+    if old.lattice is not None and new.lattice is not None:
+        # The last cell holds the point `high`, which an interval up to its place would leave out.
+        after = float(new.lattice.places(np.array([old.lattice.last + 1.0]))[0])
+        found = np.where(edges >= 1.0, after, found)
+    return np.asarray(np.clip(found, 0.0, 1.0))
+
+
+def combine(models: Sequence[Partition]) -> Partition:
+    """One model of several groups of devices, whose sketches differ: their masses add.
+
+    Raises ValueError for no models or for different domains.
+    """
+    if not models:
+        raise ValueError("nothing to combine: no model was given")
+    if len(models) == 1:
+        return models[0]
+    if any(model.domain != models[0].domain for model in models):
+        raise ValueError("models over different domains do not combine")
+
+    noises = [model.noise for model in models if model.noise is not None]
+
+    def replicate() -> list[Partition]:
+        return [combine(each) for each in zip(*(m.replicates for m in models), strict=True)]
+
+    def unresolved(inside: Mapping[int, FloatArray]) -> FloatArray:
+        found, start = np.zeros(1), 0
+        for model in models:
+            end = start + len(model.mass)
+            part = {axis: fractions[:, start:end] for axis, fractions in inside.items()}
+            found, start = found + model.unresolved(part), end
+        return found
+
+    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells) -> float:
+        return sum(m.hidden(pair, first, second) for m in models if m.hidden is not None)
+
+    return Partition(
+        models[0].domain,
+        np.concatenate([model.low for model in models]),
+        np.concatenate([model.high for model in models]),
+        np.concatenate([model.mass for model in models]),
+        replicate,
+        unresolved,
+        reduce(add, noises) if len(noises) == len(models) else None,
+        hidden if any(model.hidden is not None for model in models) else None,
+    )

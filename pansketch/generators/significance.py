@@ -1,0 +1,102 @@
+"""Whether releases tell enough of readings to answer at all, and how many of them would.
+
+The noise of merged releases grows as the root of their number, and the readings as their number. So
+an answer is given once the readings exceed the noise several times over; before, a fit follows the
+noise, and no error bar that is made of such a fit can be believed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, hypot, sqrt
+
+from pansketch.domain.domain import FloatArray
+
+WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
+SEEN = 2.0  # in the same: of fewer, their number cannot be told from none
+
+
+class EmptyModel(ValueError):
+    """The noisy total is not positive: there is nothing to describe, and nothing is made up."""
+
+
+class TooFewReadings(EmptyModel):
+    """The noise outweighs the readings.
+
+    `readings`: their noisy number in so many `releases`; `deviation`: that of the noise that they
+    are weighed against.
+    """
+
+    def __init__(self, readings: float, deviation: float, releases: int) -> None:
+        self.readings, self.deviation, self.releases = readings, deviation, releases
+        super().__init__(f"the noise outweighs the readings: {self._outlook()}")
+
+    @property
+    def more(self) -> int | None:
+        """About how many more releases like these an answer needs; None where that cannot be told,
+        because the readings cannot be told from none."""
+        if self.readings < SEEN * self.deviation:
+            return None
+        wanted = self.releases * (WANTED * self.deviation / self.readings) ** 2
+        return max(1, ceil(wanted) - self.releases)
+
+    def wanted(self, readings: float) -> int:
+        """About how many releases of so many readings each an answer needs."""
+        return ceil((WANTED * self.deviation / readings) ** 2 / max(self.releases, 1))
+
+    def _outlook(self) -> str:
+        if self.more is None:
+            return "how many more releases are needed is not known yet"
+        return f"about {self.more:,} more releases are needed, and there are {self.releases:,}"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of a model of so many merged releases, in readings: standard deviations of the noise on their
+    number, and by attribute the largest and the least one on the number below a value."""
+
+    releases: int
+    total: float
+    below: Mapping[int, float] = field(default_factory=dict)
+    least: Mapping[int, float] = field(default_factory=dict)
+
+    def check(self, readings: float, attributes: Iterable[int] = ()) -> None:
+        """Raises TooFewReadings where the noisy number of readings does not outweigh it."""
+        largest = max([self.total, *(self.below.get(each, 0.0) for each in attributes)])
+        if not readings > 0 or readings < WANTED * largest:
+            raise TooFewReadings(readings, largest, self.releases)
+
+    def least_of(self, attributes: Iterable[int]) -> float:
+        """An error that no number of readings with values of these attributes is without: a few
+        may be where nothing stands out of the noise."""
+        return max((self.least.get(each, 0.0) for each in attributes), default=0.0)
+
+    def at(self, places: Sequence[int]) -> "Noise":
+        """The same of attributes in another order: by the new position, the old one."""
+        below, least = (
+            {new: known[old] for new, old in enumerate(places) if old in known}
+            for known in (self.below, self.least)
+        )
+        return replace(self, below=below, least=least)
+
+    def __add__(self, other: "Noise") -> "Noise":
+        return Noise(
+            self.releases + other.releases,
+            hypot(self.total, other.total),
+            _together(self.below, other.below),
+            _together(self.least, other.least),
+        )
+
+
+def noise_of_sums(releases: int, variances: Mapping[int, FloatArray]) -> Noise:
+    """From the variances of the noise on the running sums of each attribute's cells, of which the
+    last one is that on their number."""
+    return Noise(
+        releases,
+        sqrt(min(float(each[-1]) for each in variances.values())),
+        {axis: sqrt(float(each.max())) for axis, each in variances.items()},
+        {axis: sqrt(float(each.min())) for axis, each in variances.items()},
+    )
+
+
+def _together(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    return {axis: hypot(one.get(axis, 0.0), other.get(axis, 0.0)) for axis in {*one, *other}}

@@ -1,0 +1,158 @@
+"""What error a hierarchy will have, predicted before any reading (expected_errors.py).
+
+Its exact levels are taken to be fitted together as privhp does: every count averaged with the sum
+of its children. A deeper level only divides what its parents hold: it tells where readings are in
+the share of them that growth reaches and noise leaves clear, and blurs the others' cells.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
+from math import sqrt
+from typing import NamedTuple
+
+from pansketch.planning.expected_errors import (
+    OCCUPIED,
+    Errors,
+    bins_of,
+    correlation_error,
+    hidden_alone,
+    hidden_in,
+    marginal_error,
+    pair_error,
+)
+from pansketch.privacy import Guarantee
+from pansketch.sketches.hierarchy import HierarchySpec
+
+DRAWN = 0.008  # total variation between readings and the boxes that a model of them has
+DRAWN_ALONE = 0.0001  # W1 between them, in standard deviations
+PROJECTED = 1.4  # of the noise of a running sum, where growth keeps counts from being negative
+RISING = 0.4  # of the variance of a running sum, left where one attribute's may only rise
+UNSHRUNK = 0.25  # total variation that noise adds at most
+FITTED = 1.1  # of the noise of a bin, left where levels are fitted together
+SMOOTH = 0.25  # of the noise of a correlation, likewise
+BLURRED = 2.7  # error inside a cell that noise has divided, over that of an undivided one
+
+
+class _Depth(NamedTuple):
+    """One level. By axis: bits of a cell, and cells in the readings' range, which are not whole.
+    `occupied`: cells that hold readings. `variance`: of a count, all releases together."""
+
+    bits: tuple[int, ...]
+    within: tuple[float, ...]
+    occupied: float
+    variance: float
+
+    @property
+    def cells(self) -> int:
+        return 1 << sum(self.bits)
+
+
+def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int = 0) -> Errors:
+    """Of so many merged releases with so many readings in them all together, whose range is
+    2**-narrow of the one that is assumed for each number (expected_errors.py)."""
+    most = [attribute.max_bits for attribute in spec.domain.attributes]
+    numbers = [attribute.categories is None for attribute in spec.domain.attributes]
+    varying = [axis for axis, bits in enumerate(most) if bits]
+    depths = _depths(spec, releases, total, [narrow if each else 0 for each in numbers])
+    exact = _fitted(depths[: len(spec.exact_levels)])
+    shares = _shares(spec, depths, total)
+    known = [not n and b == m for n, b, m in zip(numbers, depths[-1].bits, most, strict=True)]
+
+    def inside(axis: int, hidden: Callable[[float, bool], float]) -> float:
+        return sum(share * hidden(depth.within[axis], known[axis]) for share, depth in shares)
+
+    alone = {
+        axis: marginal_error(
+            PROJECTED * sqrt(_running(exact, axis)) / total, inside(axis, hidden_alone), DRAWN_ALONE
+        )
+        for axis in varying
+    }
+    pairs, related = [], []
+    for a, b in combinations(varying, 2):
+        noise = FITTED * sqrt(_in_a_bin(exact, a, b)) / total
+        bins = bins_of(exact[-1].within[a] * exact[-1].within[b])
+        hidden = inside(a, hidden_in) + inside(b, hidden_in)
+        margins = (alone[a] + alone[b]) / 2
+        pairs.append(pair_error(noise, bins, hidden, margins, DRAWN, UNSHRUNK))
+        if numbers[a] and numbers[b]:
+            cells = 1 << exact[-1].bits[a] + exact[-1].bits[b]
+            apart = SMOOTH * sqrt(exact[-1].variance * exact[-1].cells / cells) / total
+            left, right = (max(1.0, exact[-1].within[axis]) for axis in (a, b))
+            inverse = (sum(each / depth.within[axis] for each, depth in shares) for axis in (a, b))
+            related.append(correlation_error(apart, left, right, 1 / max(inverse)))
+    return Errors(_mean(pairs), _mean(list(alone.values())), _mean(related))
+
+
+def _depths(spec: HierarchySpec, releases: int, total: int, narrow: Sequence[int]) -> list[_Depth]:
+    draws = Guarantee.of_linear_counters(spec.privacy).draws * releases
+    order = spec.domain.split_order(spec.depth)
+    found = []
+    for level in spec.levels:
+        taken = order[: level.bits]
+        bits = tuple(taken.count(axis) for axis in range(spec.domain.dimension))
+        within = tuple((1 << b) / (1 << n) for b, n in zip(bits, narrow, strict=True))
+        occupied = OCCUPIED
+        for cells in within:
+            occupied *= max(1.0, cells)
+        scale = float(level.scale)
+        variance = draws * 2 * scale * scale
+        if level.hash is not None:
+            # Rows are averaged; what else falls into a counter is as uneven as the readings.
+            variance = (variance + (total / level.width) ** 2) / level.rows
+        found.append(_Depth(bits, within, max(1.0, occupied), variance))
+    return found
+
+
+def _fitted(exact: Sequence[_Depth]) -> list[_Depth]:
+    """From the root down; the variance of a count is that of all levels below and its own."""
+    fitted = [exact[-1]]
+    for parent in exact[-2::-1]:
+        below = fitted[-1].variance * (fitted[-1].cells // parent.cells)
+        together = parent.variance * below / (parent.variance + below)
+        fitted.append(parent._replace(variance=together))
+    return fitted[::-1]
+
+
+def _shares(
+    spec: HierarchySpec, depths: Sequence[_Depth], total: int
+) -> list[tuple[float, _Depth]]:
+    """Of the readings, those that are known to a level's cells and not to finer ones; those whose
+    cells noise has divided count more than once."""
+    found = []
+    told = 1.0
+    first = len(spec.exact_levels)
+    for parent, child in pairwise(depths[first - 1 :]):
+        reached = min(1.0, spec.k * spec.fanout / child.occupied)
+        each = total / child.occupied
+        clear = each * each / (each * each + child.variance)
+        found.append((told * (1 - reached + BLURRED * reached * (1 - clear)), parent))
+        told *= reached * clear
+    return [*found, (told, depths[-1])]
+
+
+def _running(levels: Sequence[_Depth], axis: int) -> float:
+    """Variance of the readings below a value of an attribute: at each level the cells beside that
+    value, as far as they are occupied, less what their parents know."""
+    whole = 0.0
+    for parent, level in pairwise(levels):
+        if level.occupied <= 1.0:
+            continue  # What stands out so far is all in one cell: growth leaves its siblings empty.
+        ways = 1 << level.bits[axis] - parent.bits[axis]
+        beside = max(1.0, level.occupied / max(1.0, level.within[axis]))
+        whole += level.variance * (beside if beside > 1 else RISING) * (ways * ways - 1) / ways
+    return whole
+
+
+def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
+    """Variance of a bin of two attributes, from the level that knows it best."""
+    finest = levels[-1]
+    bins = bins_of(finest.within[a] * finest.within[b])
+    return min(
+        level.variance * max(1.0, level.occupied / bins)
+        for level in levels
+        if level is finest or level.occupied >= bins
+    )
+
+
+def _mean(errors: Sequence[float]) -> float:
+    return sum(errors) / len(errors) if errors else 0.0

@@ -1,0 +1,112 @@
+"""What planners are told, and how they choose: the least regret, for the fewest bytes.
+
+Nobody knows before the first reading how much of their bounds readings fill, and a query reads few
+windows while a stream is young. So a plan is not judged by one assumption but by its worst ratio to
+the best plan of each case: a range that is as assumed or far narrower, few windows or many.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+WORTH = 103  # per cent of the least score: what is below that is as good, for fewer bytes
+
+
+class Shape(NamedTuple):
+    """Of readings: a range that is 2**-narrow of the one that is assumed of each number, and
+    whether attributes are near-duplicates of each other."""
+
+    narrow: int = 0
+    alike: bool = False
+
+
+CROWDED = (Shape(), Shape(2), Shape(4))  # a third of the bounds, a twelfth, a 48th
+NEAR = (*CROWDED, Shape(0, alike=True))
+DEEP = (Shape(), Shape(3), Shape(5), Shape(8))  # where depth costs little
+
+
+class NoPlan(ValueError):
+    """No choice of sizes fits. The text says what would."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The releases of a typical query. Public guesses: a wrong one costs accuracy, never privacy.
+
+    Args:
+        readings: about how many readings a release has.
+        devices: number of devices.
+        windows: releases of each device.
+        earlier: smaller numbers of windows, which a young stream is asked about.
+
+    Raises:
+        ValueError: a number is not positive, or an earlier one above `windows`; the line begins
+            with its name.
+    """
+
+    readings: int
+    devices: int = 1
+    windows: int = 1
+    earlier: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("readings", "devices", "windows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a positive number, not {getattr(self, name)}")
+        if any(not 1 <= windows <= self.windows for windows in self.earlier):
+            raise ValueError(f"earlier must lie between 1 and the {self.windows} windows")
+
+    @property
+    def releases(self) -> int:
+        return self.devices * self.windows
+
+    @property
+    def total(self) -> int:
+        return self.readings * self.releases
+
+
+class Case(NamedTuple):
+    """What a plan is judged by: a shape, so many releases, and so many readings in all of them
+    together."""
+
+    shape: Shape
+    releases: int
+    total: int
+
+
+def cases_of(expected: Expected, shapes: Sequence[Shape]) -> list[Case]:
+    """The expected windows in every shape, then the earlier ones in the first shape: a young stream
+    has more noise than shape."""
+    times = [(shape, expected.windows) for shape in shapes]
+    times += [(shapes[0], windows) for windows in expected.earlier]
+    each = expected.devices * expected.readings
+    return [Case(shape, windows * expected.devices, windows * each) for shape, windows in times]
+
+
+def regrets(scores: Sequence[Sequence[int]]) -> list[int]:
+    """Of each plan the worst ratio to the best plan of a case, in thousandths. `scores`: of each
+    plan, by case."""
+    best = [max(1, min(column)) for column in zip(*scores, strict=True)]
+    return [max(1000 * s // b for s, b in zip(row, best, strict=True)) for row in scores]
+
+
+class Scored(Protocol):
+    """A plan: its score, where less is better, and the bytes of its state."""
+
+    @property
+    def score(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+PlanT = TypeVar("PlanT", bound=Scored)
+
+
+def frugal(plans: Sequence[PlanT]) -> list[PlanT]:
+    """The plan with the fewest bytes of those whose score is about the least, then the others by
+    score. Whole numbers only, so that machines agree; the first of equals wins."""
+    least = min(plan.score for plan in plans)
+    good = [plan for plan in plans if 100 * plan.score <= WORTH * least]
+    chosen = min(good, key=lambda plan: (plan.nbytes, plan.score))
+    others = [plan for plan in plans if plan is not chosen]
+    return [chosen, *sorted(others, key=lambda plan: plan.score)]

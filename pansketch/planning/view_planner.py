@@ -1,0 +1,287 @@
+"""Which views a stream should have, how fine each, and what part of epsilon: the least regret
+(selection.py) over predicted errors (view_errors.py) of the views that fit into the memory.
+
+Devices and collector must come to the same plan, so the search is over whole numbers, and errors
+are compared in whole millionths.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
+from typing import NamedTuple
+
+from pansketch.domain.domain import Domain
+from pansketch.planning.expected_errors import Errors
+from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal, regrets
+from pansketch.planning.view_errors import Bits, Layout, varying
+from pansketch.privacy import MICRO, Guarantee, Privacy
+from pansketch.sketches.view_grid import MAX_VIEW_BITS, View
+from pansketch.sketches.views import MAX_VIEWS, ViewsSpec
+
+CELL_BYTES = 4
+SHARES = range(10, 70, 10)  # of epsilon for the views of one attribute, in per cent
+SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
+# Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
+# coarse cannot be repaired.
+PAIR_BITS = range(6, 2, -1)
+COARSE_PAIR_BITS = range(2, 0, -1)
+
+ViewNames = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StatedViews:
+    """Sizes of views that are fixed already. None: the planner chooses.
+
+    Args:
+        single_bits: of an attribute in a view of its own.
+        pair_bits: of an attribute in a pair.
+        single_share: of epsilon, in whole per cent, for all views of one attribute together.
+
+    Raises:
+        ValueError: a size is out of range; the line begins with its name.
+    """
+
+    single_bits: int | None = None
+    pair_bits: int | None = None
+    single_share: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in (("single_bits", MAX_VIEW_BITS), ("pair_bits", MAX_VIEW_BITS)):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                raise ValueError(f"{name} must lie between 1 and {most}, not {value}")
+        if self.single_share is not None and not 1 <= self.single_share <= 99:
+            raise ValueError(f"single_share must lie between 1 and 99, not {self.single_share}")
+
+
+NOTHING_STATED = StatedViews()
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """A choice of views. `errors`: predicted. `pair_bits`, `single_bits`: the finest resolution of
+    an attribute in a pair and alone, 0 where there is no such view."""
+
+    domain: Domain
+    privacy: Privacy
+    sets: tuple[ViewNames, ...]
+    shapes: tuple[Bits, ...]
+    parts: tuple[int, ...]
+    errors: Errors
+    score: int
+    single_bits: int
+    pair_bits: int
+
+    @property
+    def spec(self) -> ViewsSpec:
+        views = tuple(map(View, self.sets, self.shapes, self.parts))
+        return ViewsSpec(self.domain, self.privacy, views)
+
+    @property
+    def single_percent(self) -> float:
+        """Of epsilon: the part of all views of one attribute together."""
+        alone = sum(p for names, p in zip(self.sets, self.parts, strict=True) if len(names) == 1)
+        return 100 * alone / sum(self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        return CELL_BYTES * _cells(self.shapes)
+
+
+def plan_views(
+    domain: Domain,
+    privacy: Privacy,
+    memory_bytes: int,
+    expected: Expected,
+    wanted: Sequence[ViewNames] | None = None,
+    stated: StatedViews = NOTHING_STATED,
+) -> ViewPlan:
+    """The best views over a domain that fit.
+
+    Args:
+        domain: the attributes of a reading.
+        privacy: epsilon, unit and intrusion.
+        memory_bytes: maximum of the state.
+        expected: the releases of a typical query.
+        wanted: attribute sets of the views; None: the planner chooses them.
+        stated: sizes that are fixed already.
+
+    Raises:
+        NoPlan: no views fit; one line with those that would.
+        ValueError: an attribute is unknown.
+    """
+    return view_plans(domain, privacy, memory_bytes, expected, wanted, stated)[0]
+
+
+def view_plans(
+    domain: Domain,
+    privacy: Privacy,
+    memory_bytes: int,
+    expected: Expected,
+    wanted: Sequence[ViewNames] | None = None,
+    stated: StatedViews = NOTHING_STATED,
+) -> list[ViewPlan]:
+    """The best plan of each pair resolution that fits, the chosen one first, then by error."""
+    search = _Search(domain, privacy, memory_bytes, expected, stated)
+    choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
+    if stated.pair_bits is not None or stated.single_share is not None:
+        # Whoever states a size of pairs wants pairs: without any it would have no effect.
+        choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
+    for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
+        if best := search.best(choices, resolutions):
+            return frugal(list(best.values()))
+    raise NoPlan(search.nothing_fits(min(choices, key=len)))
+
+
+class _Candidate(NamedTuple):
+    """See `ViewPlan`; `errors` by case."""
+
+    sets: tuple[ViewNames, ...]
+    shapes: tuple[Bits, ...]
+    parts: tuple[int, ...]
+    errors: tuple[Errors, ...]
+    single_bits: int
+    pair_bits: int
+
+
+@dataclass(frozen=True)
+class _Search:
+    domain: Domain
+    privacy: Privacy
+    memory_bytes: int
+    expected: Expected
+    stated: StatedViews
+
+    @property
+    def micro(self) -> int:
+        return Guarantee.of_linear_counters(self.privacy).reading_micro
+
+    def best(
+        self, choices: Sequence[Sequence[ViewNames]], resolutions: Sequence[int]
+    ) -> dict[int, ViewPlan]:
+        """The plan with the least regret of each pair resolution that fits."""
+        candidates = [each for sets in choices for each in self._candidates(sets, resolutions)]
+        scores = regrets([[each.score for each in candidate.errors] for candidate in candidates])
+        found: dict[int, tuple[int, _Candidate]] = {}
+        for score, candidate in zip(scores, candidates, strict=True):
+            known = found.get(candidate.pair_bits)
+            if known is None or score < known[0]:
+                found[candidate.pair_bits] = score, candidate
+        return {bits: self._plan(*each) for bits, each in found.items()}
+
+    def _plan(self, score: int, candidate: "_Candidate") -> ViewPlan:
+        sets, shapes, parts, errors, *bits = candidate
+        return ViewPlan(self.domain, self.privacy, sets, shapes, parts, errors[0], score, *bits)
+
+    def _candidates(
+        self, sets: Sequence[ViewNames], resolutions: Sequence[int]
+    ) -> Iterator["_Candidate"]:
+        layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR)
+        draws = Guarantee.of_linear_counters(self.privacy).draws
+        shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
+        splits = [parts for parts in shared if min(parts) > 0]
+        for single_bits, pair_bits in self._resolutions(sets, resolutions):
+            shapes = self._shapes(sets, single_bits, pair_bits)
+            if CELL_BYTES * _cells(shapes) > self.memory_bytes:
+                continue
+            for parts in splits:
+                errors = []
+                for case in cases:
+                    deviation = sqrt(2 * draws * case.releases)
+                    noise = [deviation * (MICRO / part) for part in parts]
+                    errors.append(layout.errors(shapes, noise, case.total, case.shape))
+                yield _Candidate(
+                    tuple(sets), shapes, tuple(parts), tuple(errors), single_bits, pair_bits
+                )
+
+    def _resolutions(
+        self, sets: Sequence[ViewNames], resolutions: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
+        """(bits alone, bits in a pair), 0 for what there is none of. Nothing is finer in a pair
+        than alone, unless that is stated."""
+        alone = any(len(names) == 1 for names in sets)
+        joint = any(len(names) > 1 for names in sets)
+        for pair_bits in _choices(self.stated.pair_bits, resolutions) if joint else (0,):
+            for single_bits in _choices(self.stated.single_bits, SINGLE_BITS) if alone else (0,):
+                if not alone or single_bits >= pair_bits or self.stated.single_bits is not None:
+                    yield single_bits, pair_bits
+
+    def _shares(self, sets: Sequence[ViewNames]) -> Sequence[int]:
+        if all(len(names) == 1 for names in sets):
+            return (100,)
+        if all(len(names) > 1 for names in sets):
+            return (0,)
+        return _choices(self.stated.single_share, SHARES)
+
+    def _shapes(
+        self, sets: Sequence[ViewNames], single_bits: int, pair_bits: int
+    ) -> tuple[Bits, ...]:
+        """As fine as asked for: three attributes or more share the bits of a pair."""
+        most = {attribute.name: attribute.max_bits for attribute in self.domain.attributes}
+        each = [single_bits if len(n) == 1 else max(1, 2 * pair_bits // len(n)) for n in sets]
+        return tuple(
+            tuple(min(bits, most[name]) for name in names)
+            for names, bits in zip(sets, each, strict=True)
+        )
+
+    def nothing_fits(self, sets: Sequence[ViewNames]) -> str:
+        """What to say of the fewest views."""
+        if len(sets) > self.micro:
+            return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
+        least = min(
+            CELL_BYTES * _cells(self._shapes(sets, *bits))
+            for bits in self._resolutions(sets, COARSE_PAIR_BITS)
+        )
+        if least <= self.memory_bytes:
+            return f"epsilon is too small to be shared among {len(sets)} views"
+        return (
+            f"memory of {self.memory_bytes} bytes is too small for {len(sets)} views: "
+            f"they need {least} at least"
+        )
+
+
+def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:
+    return choices if stated is None else (stated,)
+
+
+def _cells(shapes: Sequence[Bits]) -> int:
+    return sum(1 << sum(bits) for bits in shapes)
+
+
+def _varying_only(domain: Domain, wanted: Sequence[ViewNames]) -> list[ViewNames]:
+    """The wanted sets without constants, which have no cells. Raises NoPlan for a set of them."""
+    for names in wanted:
+        for name in names:
+            domain.index(name)
+    known = set(varying(domain))
+    sets = [tuple(name for name in names if name in known) for names in wanted]
+    if not all(sets):
+        raise NoPlan(f"view {', '.join(wanted[sets.index(())])} has constants only")
+    return list(dict.fromkeys(sets))
+
+
+def _growing(domain: Domain) -> Iterator[list[ViewNames]]:
+    """Every attribute alone, with all pairs, and with fewer and fewer of them: neighbours in the
+    domain's order stay longest, for its first and last are neighbours too."""
+    names = varying(domain)
+    count = len(names)
+    for reach in range(count // 2, -1, -1):
+        pairs = [
+            (names[i], names[j])
+            for i, j in combinations(range(count), 2)
+            if min(j - i, count - j + i) <= reach
+        ]
+        if count + len(pairs) <= MAX_VIEWS:
+            yield [*((name,) for name in names), *pairs]
+
+
+def _parts(sets: Sequence[ViewNames], micro: int, share: int) -> list[int]:
+    """Parts of epsilon: `share` per cent for the single attributes together, equal among them."""
+    alone = sum(len(names) == 1 for names in sets)
+    single = micro * share // (100 * alone) if alone else 0
+    joint = (micro - single * alone) // max(1, len(sets) - alone)
+    parts = [single if len(names) == 1 else joint for names in sets]
+    parts[-1] += micro - sum(parts)
+    return parts

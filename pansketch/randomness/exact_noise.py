@@ -1,0 +1,255 @@
+"""Exact integer noise from operating-system randomness.
+
+A discrete Laplace variable, P(z) proportional to exp(-|z| / b), is the difference of two geometric
+ones. A geometric variable splits into independent digits, each drawn by inversion: the value is the
+number of cumulative probabilities at or below a uniform real U. A Bernoulli draw is 1 when U is
+below its probability. U is compared by its first 64 bits, and extended word by word in the rare
+tie, against probabilities that are known to any precision asked for. So the distributions are
+exact: no floating point, no truncated tail, no delta. Every draw reads a number of words that
+depends on the scale alone (a Bernoulli draw one, a Laplace draw two a digit: four up to scales of
+about 11,000); a tie (below 2**-50 a draw) reads one more. A rational probability whose expansion
+ends is at or below every U that agrees with all of it, so the comparison ends there.
+
+Noise is added in place and its scratch is overwritten: nothing is kept beside the counters.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import exp
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.randomness.exp_bounds import Interval, exp_bounds, settled
+from pansketch.randomness.geometric import Digit, Digits, geometric
+from pansketch.randomness.random_words import LAST_WORD, WORD_BITS, OsWords, Words, extended
+
+
+@dataclass(frozen=True)
+class LogOdds:
+    """The probability e**value / (1 + e**value): irrational, but for the value 0."""
+
+    value: Fraction
+
+    @property
+    def probability(self) -> float:
+        """To the nearest float or so: for estimators, never for a draw."""
+        small = exp(-abs(float(self.value)))
+        return (small if self.value < 0 else 1.0) / (1.0 + small)
+
+    def first_bits(self, bits: int) -> int:
+        """floor(2**bits p), for bits >= 1."""
+        if self.value == 0:
+            return 1 << (bits - 1)
+        if abs(self.value) >= bits:  # p is closer to 0 or 1 than 2**-bits, but neither.
+            return 0 if self.value < 0 else (1 << bits) - 1
+        return settled(partial(self._bounds, bits))
+
+    def ends_within(self, bits: int) -> bool:
+        """Whether 2**bits p is an integer, for bits >= 1."""
+        return self.value == 0
+
+    def _bounds(self, bits: int, guard: int) -> Interval:
+        whole = 1 << (bits + guard)
+        low, high = exp_bounds(abs(self.value), bits + guard)
+        if self.value < 0:
+            return (low << bits) // (whole + low), (high << bits) // (whole + high)
+        return (whole << bits) // (whole + high), (whole << bits) // (whole + low)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A rational probability. Raises ValueError unless it lies in [0, 1]."""
+
+    value: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value <= 1:
+            raise ValueError("a probability must lie between 0 and 1")
+
+    @property
+    def probability(self) -> float:
+        """To the nearest float: for estimators, never for a draw."""
+        return float(self.value)
+
+    def first_bits(self, bits: int) -> int:
+        """floor(2**bits p), which is 2**bits for p = 1."""
+        return (self.value.numerator << bits) // self.value.denominator
+
+    def ends_within(self, bits: int) -> bool:
+        """Whether 2**bits p is an integer."""
+        return (1 << bits) % self.value.denominator == 0
+
+
+Chance = LogOdds | Ratio
+
+
+@lru_cache(maxsize=512)
+def threshold(chance: Chance) -> np.uint64:
+    """A uniform whose first word is below it is below p, above it above p; equal is a tie.
+
+    For p = 1 it is the last word, so that this word is a tie, decided like any other.
+    """
+    return np.uint64(min(chance.first_bits(WORD_BITS), LAST_WORD))
+
+
+def is_below(chance: Chance, first: int, words: Words) -> bool:
+    """Whether the uniform that begins with the word `first`, read on while it ties, is below p."""
+    uniform, bits = first, WORD_BITS
+    while uniform == chance.first_bits(bits) and not chance.ends_within(bits):
+        uniform, bits = extended(uniform, words), bits + WORD_BITS
+    return uniform < chance.first_bits(bits)
+
+
+__all__ = ["Chance", "Counters", "Entropy", "ExactNoise", "LogOdds", "Ratio", "os_entropy"]
+
+DRAWS_AT_ONCE = 4096
+
+Counters = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+
+
+class Entropy(Protocol):
+    """Where secret randomness comes from: an argument everywhere, so that a test may drive it."""
+
+    def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
+        """Add an independent discrete Laplace draw of parameter `scale` to every counter, in
+        place."""
+        ...
+
+    def fill_bernoulli(self, chance: Chance, bits: npt.NDArray[np.uint8]) -> None:
+        """Overwrite every element by an independent 1 with probability `chance`, else 0."""
+        ...
+
+    def identifier(self) -> int:
+        """A random name of 63 bits."""
+        ...
+
+
+class ExactNoise:
+    """`Entropy` over a source of words."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
+        """See `Entropy`. Counters, int32[n] or int64[n], wrap modulo 2**32 or 2**64, which is
+        post-processing and harms no guarantee.
+
+        Raises ValueError unless `scale` is positive and at most 2**48, or for other counters.
+        """
+        if counters.dtype not in (np.int32, np.int64):
+            raise ValueError(f"noise is added to int32 or int64 counters, not to {counters.dtype}")
+        digits = geometric(scale)
+        scratch = _scratch(min(DRAWS_AT_ONCE, len(counters)), counters)
+        try:
+            for start in range(0, len(counters), DRAWS_AT_ONCE):
+                part = counters[start : start + DRAWS_AT_ONCE]
+                self._add_block(digits, scratch.first(len(part)), part)
+        finally:
+            scratch.erase()
+
+    def _add_block(self, digits: Digits, scratch: "_Scratch", counters: Counters) -> None:
+        scratch.noise.fill(0)
+        for sign in (1, -1):
+            for weight, digit in digits:
+                self._draw_digit(digit, scratch)
+                np.multiply(scratch.values, sign * weight, out=scratch.values)
+                np.add(scratch.noise, scratch.values, out=scratch.noise)
+        # Cast into scratch of ours: a mixed-type addition would cast in a buffer we cannot erase.
+        np.copyto(scratch.cast, scratch.noise, casting="unsafe")
+        counters += scratch.cast
+
+    def _draw_digit(self, digit: Digit, scratch: "_Scratch") -> None:
+        words = scratch.words
+        self._words.fill(words)
+        places = np.searchsorted(digit.table, words, side="right")
+        # From the platform's index type, which may have 32 bits.
+        np.copyto(scratch.values, places)
+        np.subtract(places, 1, out=places)
+        np.take(digit.table, places, mode="wrap", out=scratch.below)
+        places.fill(0)
+        np.equal(scratch.below, words, out=scratch.tied)
+        if scratch.tied.any():
+            for place in np.flatnonzero(scratch.tied):
+                scratch.values[place] = digit.resolve(int(words[place]), self._words)
+
+    def fill_bernoulli(self, chance: Chance, bits: npt.NDArray[np.uint8]) -> None:
+        """See `Entropy`. Raises ValueError for another array than uint8[n]."""
+        if bits.dtype != np.uint8:
+            raise ValueError(f"Bernoulli draws are written to uint8 elements, not to {bits.dtype}")
+        limit = threshold(chance)
+        words = np.empty(min(DRAWS_AT_ONCE, len(bits)), np.uint64)
+        tied = np.empty(len(words), np.bool_)
+        try:
+            for start in range(0, len(bits), DRAWS_AT_ONCE):
+                part = bits[start : start + DRAWS_AT_ONCE]
+                self._draw_bits(chance, limit, words[: len(part)], tied[: len(part)], part)
+        finally:
+            words.fill(0)
+            tied.fill(0)
+
+    def _draw_bits(
+        self,
+        chance: Chance,
+        limit: np.uint64,
+        words: npt.NDArray[np.uint64],
+        tied: npt.NDArray[np.bool_],
+        bits: npt.NDArray[np.uint8],
+    ) -> None:
+        self._words.fill(words)
+        np.less(words, limit, out=bits.view(np.bool_))
+        np.equal(words, limit, out=tied)
+        if tied.any():
+            for place in np.flatnonzero(tied):
+                bits[place] = is_below(chance, int(limit), self._words)
+
+    def identifier(self) -> int:
+        word = np.empty(1, np.uint64)
+        self._words.fill(word)
+        return int(word[0] >> np.uint64(1))
+
+
+@dataclass(frozen=True)
+class _Scratch:
+    """What a block of Laplace draws needs; beside the counters it would give the counts."""
+
+    words: npt.NDArray[np.uint64]
+    below: npt.NDArray[np.uint64]
+    tied: npt.NDArray[np.bool_]
+    values: npt.NDArray[np.int64]
+    noise: npt.NDArray[np.int64]
+    cast: Counters
+
+    def first(self, draws: int) -> "_Scratch":
+        """The beginnings of all arrays: views, so that erasing the whole erases them."""
+        cut = slice(draws)
+        return _Scratch(
+            self.words[cut],
+            self.below[cut],
+            self.tied[cut],
+            self.values[cut],
+            self.noise[cut],
+            self.cast[cut],
+        )
+
+    def erase(self) -> None:
+        for array in (self.words, self.below, self.tied, self.values, self.noise, self.cast):
+            array.fill(0)
+
+
+def _scratch(draws: int, counters: Counters) -> _Scratch:
+    return _Scratch(
+        np.empty(draws, np.uint64),
+        np.empty(draws, np.uint64),
+        np.empty(draws, np.bool_),
+        np.empty(draws, np.int64),
+        np.empty(draws, np.int64),
+        np.empty_like(counters[:draws]),
+    )
+
+
+def os_entropy() -> ExactNoise:
+    """The production source. Each program creates it in one place and hands it on."""
+    return ExactNoise(OsWords())

@@ -1,0 +1,98 @@
+"""Public keyed hashing, identical on every machine.
+
+Hashing spreads cells over counters; privacy never rests on it, so its key is public. Multiply-add-
+shift over 64-bit words (Dietzfelbinger, "Universal hashing and k-wise independent random variables
+via integer arithmetic without primes", STACS 1996) is pairwise independent in its upper bits, which
+is what count-min and count-sketch need, and costs two vector operations.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+WORD_BITS = 64
+
+
+def digest(data: bytes, size: int) -> bytes:
+    """BLAKE2b of `data`, `size` bytes long."""
+    return hashlib.blake2b(data, digest_size=size).digest()
+
+
+def form_digest(form: dict[str, Any]) -> bytes:
+    """8 bytes over the canonical JSON of what a spec says of itself."""
+    return digest(json.dumps(form, sort_keys=True, separators=(",", ":")).encode(), 8)
+
+
+def derive_word(hash_key: int, label: str) -> int:
+    """A 64-bit word that is a fixed function of a public key and a label."""
+    key = hash_key.to_bytes(8, "big")
+    return int.from_bytes(hashlib.blake2b(label.encode(), key=key, digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class RowHash:
+    """Where a key of at most `key_bits` bits falls in each row of a table of power-of-two width.
+
+    Rows share one 64-bit word as long as all their bits are pairwise independent, then a second
+    word begins. `words` holds (multiplier, addend) pairs; `shifts[row]` is (word, shift).
+    """
+
+    words: tuple[tuple[int, int], ...]
+    shifts: tuple[tuple[int, int], ...]
+    width: int
+
+    @classmethod
+    def derive(cls, hash_key: int, label: str, key_bits: int, rows: int, width: int) -> "RowHash":
+        """Raises ValueError unless width is a power of two that leaves room for the key's bits."""
+        if width < 2 or width & (width - 1):
+            raise ValueError(f"width must be a power of two, not {width}")
+        row_bits = width.bit_length() - 1
+        per_word = (WORD_BITS + 1 - key_bits) // row_bits
+        if per_word < 1:
+            raise ValueError(f"keys of {key_bits} bits do not fit a table of width {width}")
+        words = tuple(
+            (
+                derive_word(hash_key, f"{label}/multiplier/{i}") | 1,
+                derive_word(hash_key, f"{label}/addend/{i}"),
+            )
+            for i in range(-(-rows // per_word))
+        )
+        shifts = tuple(
+            (row // per_word, WORD_BITS - row_bits * (row % per_word + 1)) for row in range(rows)
+        )
+        return cls(words, shifts, width)
+
+    def columns(
+        self,
+        keys: npt.NDArray[np.uint64],
+        mixed: npt.NDArray[np.uint64],
+        columns: npt.NDArray[np.uint64],
+    ) -> Iterator[npt.NDArray[np.uint64]]:
+        """Row by row, the column of every key: uint64[n] -> uint64[n] below `width`.
+
+        `mixed` and `columns` are scratch of the keys' length; the array yielded is `columns`, which
+        the next row overwrites. `keys` must be another array.
+        """
+        for row, (word, shift) in enumerate(self.shifts):
+            if row == 0 or word != self.shifts[row - 1][0]:
+                multiplier, addend = self.words[word]
+                np.multiply(keys, np.uint64(multiplier), out=mixed)
+                np.add(mixed, np.uint64(addend), out=mixed)
+            np.right_shift(mixed, np.uint64(shift), out=columns)
+            if shift + self.row_bits < WORD_BITS:
+                np.bitwise_and(columns, np.uint64(self.width - 1), out=columns)
+            yield columns
+
+    @property
+    def row_bits(self) -> int:
+        return self.width.bit_length() - 1
+
+    def table(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+        """All columns at once, for public keys: uint64[n] -> intp[rows, n]."""
+        scratch = np.empty_like(keys), np.empty_like(keys)
+        return np.stack([row.astype(np.intp) for row in self.columns(keys, *scratch)])

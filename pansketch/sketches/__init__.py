@@ -1,0 +1,15 @@
+"""Linear sketches: specs, states and the counters that they share."""
+
+from pansketch.sketches.counter_bounds import MAX_INTRUSIONS, CounterBounds
+from pansketch.sketches.distinct.keys import Keys
+from pansketch.sketches.distinct.variants import Form, Variant
+from pansketch.sketches.moments.feature_map import Features
+
+__all__ = [
+    "MAX_INTRUSIONS",
+    "CounterBounds",
+    "Features",
+    "Form",
+    "Keys",
+    "Variant",
+]

@@ -1,0 +1,160 @@
+"""What the counters of an honest release can be, when a window has at most so many readings.
+
+A reading adds a bounded amount to every row of counters that share a noise scale, and the noise of
+a counter exceeds a quantile with a chance that is stated. What lies beyond both was not counted by
+the sketch that it names. Differential privacy promises nothing about that: a device may publish any
+counters within these bounds (docs/how-to/contain-a-hostile-device.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.randomness.noise_tails import norm_quantile, ones_quantile, sum_quantile
+from pansketch.sketches.count_sketch import laplace_variance
+from pansketch.sketches.slot_occupancy import KeyEstimator
+
+ALLOWANCE = 1e-12  # The chance that an honest release is outside its bounds.
+MAX_INTRUSIONS = 16  # announced ones in a window: each is one more draw in every counter
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CounterRow:
+    """A run of `size` counters with one noise scale. A reading adds at most `each` to a counter,
+    and at most `norm` to the sum of their absolute values; unless the row is `signed` it adds
+    nothing negative, and `norm` to their sum."""
+
+    size: int
+    scale: Fraction
+    each: int = 1
+    norm: int = 1
+    signed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class CounterBounds:
+    """Bounds of an honest release, row by row: float64[rows] each.
+
+    `low`, `high` of a counter, `sum_low`, `sum_high` of the sum of a row, `norm` of the sum of its
+    absolute values; `sizes` of the rows. `total`: how the rows' sums estimate what was counted.
+    """
+
+    sizes: tuple[int, ...]
+    low: Floats
+    high: Floats
+    sum_low: Floats
+    sum_high: Floats
+    norm: Floats
+    total: "Total"
+    _starts: npt.NDArray[np.intp] = field(init=False, repr=False)
+    _innermost: tuple[float, float] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        starts = np.cumsum((0, *self.sizes[:-1])).astype(np.intp)
+        object.__setattr__(self, "_starts", starts)
+        innermost = float(self.low.max()), float(self.high.min())
+        object.__setattr__(self, "_innermost", innermost)
+
+    def examine(self, counters: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """Which releases are within all bounds, and the estimated total of each:
+        int64[releases, counters] -> bool[releases], float64[releases]."""
+        values = counters.astype(np.float64)
+        sums = np.add.reduceat(values, self._starts, axis=1)
+        held = (sums >= self.sum_low) & (sums <= self.sum_high)
+        # Rows are looked at one by one only where a counter is beyond the narrowest of them.
+        if values.min() < self._innermost[0] or values.max() > self._innermost[1]:
+            held &= np.minimum.reduceat(values, self._starts, axis=1) >= self.low
+            held &= np.maximum.reduceat(values, self._starts, axis=1) <= self.high
+        np.abs(values, out=values)
+        held &= np.add.reduceat(values, self._starts, axis=1) <= self.norm
+        return np.logical_and.reduce(held, axis=1), (sums * self.total.weights).sum(
+            axis=1
+        ) + self.total.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """What one release says of how much was counted in its window: `offset` plus the rows' sums by
+    their `weights`, float64[rows]; `variance` is that of its noise."""
+
+    weights: Floats
+    offset: float
+    variance: float
+
+
+def linear_bounds(
+    rows: Sequence[CounterRow], bits: int, readings: int, draws: int, allowance: float = ALLOWANCE
+) -> CounterBounds:
+    """Bounds of linear counters of so many `bits`, which hold `draws` draws each and at most
+    `readings` readings. Of all honest releases a share of `allowance` at most lies outside.
+
+    The allowance is shared by a union bound: a third for the counters, a third for the sums of the
+    rows, a third for their norms.
+    """
+    share = allowance / 3
+    counters = 2 * sum(row.size for row in rows)
+    found = []
+    for row in rows:
+        noise = sum_quantile(row.scale, draws, share / counters)
+        most = readings * row.each + noise
+        if most >= 1 << bits - 1:  # Such a counter may wrap, and its bits are all that bounds it.
+            limit, whole = float(1 << bits - 1), float(row.size << bits - 1)
+            found.append((-limit, limit, -whole, whole, whole))
+            continue
+        draws_in_row = draws * row.size
+        sum_noise = sum_quantile(row.scale, draws_in_row, share / (2 * len(rows)))
+        norm_noise = norm_quantile(row.scale, draws_in_row, share / len(rows))
+        total = readings * row.norm
+        found.append(
+            (
+                -float(most if row.signed else noise),
+                float(most),
+                -float(sum_noise + (total if row.signed else 0)),
+                float(total + sum_noise),
+                float(total + norm_noise),
+            )
+        )
+    low, high, sum_low, sum_high, norm = np.array(found).T
+    sizes = tuple(row.size for row in rows)
+    return CounterBounds(sizes, low, high, sum_low, sum_high, norm, _total(rows, draws))
+
+
+def _total(rows: Sequence[CounterRow], draws: int) -> Total:
+    """The number of readings, from the sums of all rows whose sum it is, with least variance."""
+    precision = np.array(
+        [0.0 if row.signed else 1 / (row.size * laplace_variance(row.scale)) for row in rows]
+    )
+    whole = float(precision.sum())
+    return Total(precision / whole, 0.0, draws / whole)
+
+
+@lru_cache(maxsize=64)  # Of all windows of a stream it is the same.
+def bit_bounds(found: KeyEstimator, noise: int) -> CounterBounds:
+    """Bounds of a bitmap of one window, or of the number of its ones, to which noise that exceeds
+    `noise` with a quarter of the allowance on one side was added.
+
+    Every bit is 1 with one of two probabilities, so the number of ones is bounded however many
+    keys there were; a quarter of the allowance goes to each side of it.
+    """
+    spread = ones_quantile(found.tracked, ALLOWANCE / 4)
+    low = found.tracked * found.channel.empty - spread - noise
+    high = found.tracked * found.channel.full + spread + noise
+    sizes = (found.tracked if found.bitmap else 1,)
+    each = (0.0, 1.0) if found.bitmap else (low, high)
+    least, most, norm = np.array([*each, max(high, -low)])[:, None]
+    sum_low, sum_high = np.array([low, high])[:, None]
+    return CounterBounds(sizes, least, most, sum_low, sum_high, norm, _slots_total(found))
+
+
+def _slots_total(found: KeyEstimator) -> Total:
+    """The number of full slots, which is that of the keys as far as none share a slot."""
+    scale = found.slots / found.tracked / found.channel.gain
+    bits = found.tracked * max(p * (1 - p) for p in (found.channel.empty, found.channel.full))
+    offset = -found.tracked * found.channel.empty * scale
+    return Total(np.array([scale]), offset, (bits + found.output_variance) * scale**2)

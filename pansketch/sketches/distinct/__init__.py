@@ -1,0 +1,1 @@
+"""Pan-private counters of distinct keys."""

@@ -1,0 +1,227 @@
+"""The secret state of a distinct counter in one window: one bit for each tracked slot.
+
+A bit is drawn anew at every appearance of a key of its slot, whatever it was before. So an
+intruder cannot tell one appearance from a thousand, and no list of what was seen is needed.
+
+Bits are packed. They are unpacked section by section, for a moment, and erased, so that scratch
+stays small whatever the array holds. Bit i is bit 7 - i % 8 of byte i // 8; what is left of the
+last byte stays zero.
+"""
+
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.privacy import MICRO
+from pansketch.randomness.exact_noise import Chance, Entropy
+from pansketch.sketches.distinct.keys import Keys, as_words
+from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots, PermutedSlots, Slots
+from pansketch.sketches.distinct.variants import Form
+from pansketch.sketches.release_model import Release, SketchClosed, Spec, WindowId
+
+SECTION_BITS = 1 << 15
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def draw_bits(packed: Bytes, count: int, chance: Chance, rng: Entropy) -> None:
+    """Overwrite each of `count` bits by an independent draw."""
+    drawn = np.zeros(min(SECTION_BITS, count), np.uint8)
+    for start in range(0, count, SECTION_BITS):
+        part = drawn[: count - start]
+        rng.fill_bernoulli(chance, part)
+        _store(packed, start, part)
+    drawn.fill(0)
+
+
+def write_bits(packed: Bytes, count: int, places: npt.NDArray[np.intp], values: Bytes) -> None:
+    """Set the bits at `places`, intp[n], to `values`, uint8[n]; `places` is sorted and overwritten.
+
+    A place of `count` or more is none. Of several values for one place the last one stays.
+    """
+    places.sort()
+    low = 0
+    while low < len(places) and places[low] < count:
+        start = int(places[low]) // SECTION_BITS * SECTION_BITS
+        end = min(start + SECTION_BITS, count)
+        high = int(np.searchsorted(places, end))
+        section = _section(packed, start, end)
+        np.subtract(places[low:high], start, out=places[low:high])
+        section[places[low:high]] = values[low:high]
+        _store(packed, start, section)
+        section.fill(0)
+        low = high
+
+
+def count_ones(packed: Bytes, count: int) -> int:
+    """How many of `count` bits are 1."""
+    total = 0
+    for start in range(0, count, SECTION_BITS):
+        section = _section(packed, start, min(start + SECTION_BITS, count))
+        total += int(np.count_nonzero(section))
+        section.fill(0)
+    return total
+
+
+def _section(packed: Bytes, start: int, end: int) -> Bytes:
+    return np.unpackbits(packed[start // 8 : -(-end // 8)], count=end - start)
+
+
+def _store(packed: Bytes, start: int, section: Bytes) -> None:
+    stored = np.packbits(section)
+    packed[start // 8 : start // 8 + len(stored)] = stored
+    stored.fill(0)
+
+
+class KeySpec(Spec, Protocol):
+    """What a sketch of keys asks of its spec. See `DistinctSpec`."""
+
+    @property
+    def universe(self) -> int | None: ...
+    @property
+    def tracked(self) -> int: ...
+    @property
+    def level(self) -> int: ...
+    @property
+    def hash_key(self) -> int: ...
+    @property
+    def release(self) -> Form: ...
+    @property
+    def turnstile(self) -> bool: ...
+    @property
+    def chances(self) -> tuple[Chance, Chance]:
+        """P(a bit is 1): at first, and after an appearance of a key of its slot."""
+        ...
+
+    @property
+    def flip(self) -> Chance | None:
+        """P(a bit is turned over at the release)."""
+        ...
+
+
+class DistinctSketch:
+    """Exactly `spec.nbytes` bytes of packed bits, and scratch."""
+
+    def __init__(self, spec: KeySpec, rng: Entropy) -> None:
+        self._spec = spec
+        self._rng = rng
+        self._bits = np.zeros(spec.nbytes, np.uint8)
+        self._slots = _slots(spec)
+        self._words = np.zeros(KEYS_AT_ONCE, np.uint64)
+        self._places = np.zeros(KEYS_AT_ONCE, np.intp)
+        self._drawn = np.zeros(KEYS_AT_ONCE, np.uint8)
+        self._intrusions = 0
+        self._closed = False
+        draw_bits(self._bits, spec.tracked, spec.chances[0], rng)
+
+    def __repr__(self) -> str:
+        return f"DistinctSketch({self._spec!r})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a sketch is secret: it is never copied or stored")
+
+    def update_many(self, keys: Keys) -> None:
+        """Absorb appearances of keys: integers, int or uint[n], or in an open universe texts, a
+        sequence of str or bytes. A text is the same key as its word (`key_words`).
+
+        What is no key, such as a number outside the universe, is left out alone, as a reading is
+        that is no number: if it took others with it, one unit would be as many as a batch has.
+        After `rerandomise` nothing is absorbed. Raises ValueError for what cannot hold keys, a
+        single text for example; SketchClosed after the release.
+        """
+        self._redraw(keys, self._spec.chances[1])
+
+    def remove_many(self, keys: Keys) -> None:
+        """Take keys out again, however often they appeared (the papers' turnstile model): their
+        bits are drawn as if they had never appeared.
+
+        Raises ValueError unless the spec is a turnstile, and as `update_many` does.
+        """
+        if not self._spec.turnstile:
+            raise ValueError("this sketch accepts no removals: its spec must have turnstile=True")
+        self._redraw(keys, self._spec.chances[0])
+
+    def rerandomise(self, rng: Entropy) -> None:
+        """An announced intrusion: the sketch is frozen, it takes no more keys in this window.
+
+        Fresh noise would not do: a key that the intruder saw pays again if it appears again. That
+        the window is incomplete shows in the release's `draws`, one more for each intrusion.
+        """
+        self._check_open()
+        self._intrusions += 1
+
+    def release(self, rng: Entropy, window: WindowId | None = None) -> Release:
+        """The count or the bitmap of this window, once; the sketch is closed and its state erased.
+
+        In `silent` mode with fresh noise: an intruder may have seen the bits. `window` labels the
+        release; without it a random identifier does. Raises SketchClosed.
+        """
+        self._check_open()
+        self._closed = True
+        label = window or WindowId("", "", rng.identifier())
+        counters = self._bitmap(rng) if self._spec.release == "bitmap" else self._count(rng)
+        self._bits.fill(0)
+        draws = self._spec.guarantee.draws + self._intrusions
+        return Release(self._spec, (label,), draws, counters)
+
+    def _bitmap(self, rng: Entropy) -> npt.NDArray[np.int64]:
+        bits = np.unpackbits(self._bits, count=self._spec.tracked)
+        if self._spec.flip is not None:
+            flips = np.zeros(len(bits), np.uint8)
+            rng.fill_bernoulli(self._spec.flip, flips)
+            np.bitwise_xor(bits, flips, out=bits)
+            flips.fill(0)
+        return bits.astype(np.int64)
+
+    def _count(self, rng: Entropy) -> npt.NDArray[np.int64]:
+        counters = np.array([count_ones(self._bits, self._spec.tracked)], np.int64)
+        if self._spec.guarantee.release_micro:
+            rng.add_discrete_laplace(Fraction(MICRO, self._spec.guarantee.release_micro), counters)
+        return counters
+
+    def _redraw(self, keys: Keys, chance: Chance) -> None:
+        self._check_open()
+        words, wrong, copied = as_words(keys, self._spec.universe)
+        try:
+            for start in range(0, 0 if self._intrusions else len(words), KEYS_AT_ONCE):
+                some = slice(start, start + KEYS_AT_ONCE)
+                self._redraw_some(words[some], wrong[some], chance)
+        finally:
+            for scratch in (self._words, self._places, self._drawn):
+                scratch[: len(words)].fill(0)
+            wrong.fill(False)
+            if copied:
+                words.fill(0)
+
+    def _redraw_some(
+        self, keys: npt.NDArray[np.integer[Any]], wrong: npt.NDArray[np.bool_], chance: Chance
+    ) -> None:
+        """Draw the bit of every key's slot anew.
+
+        Of a slot's draws in one batch the last one stays, as if it were the only one: they are
+        independent of each other and of the keys. So there is one for every key, tracked or not,
+        wrong or not, and the work does not depend on the keys.
+        """
+        count = len(keys)
+        words, places, drawn = self._words[:count], self._places[:count], self._drawn[:count]
+        self._rng.fill_bernoulli(chance, drawn)
+        np.copyto(words, keys, casting="unsafe")
+        np.putmask(words, wrong, 0)
+        self._slots.place(words)
+        np.putmask(words, wrong, self._spec.tracked)
+        # What is not tracked has no bit. Clipped while it has 64 bits, as an index may have 32.
+        np.minimum(words, np.uint64(self._spec.tracked), out=words)
+        np.copyto(places, words, casting="unsafe")
+        write_bits(self._bits, self._spec.tracked, places, drawn)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SketchClosed("this sketch has been released; start another one for a new window")
+
+
+def _slots(spec: KeySpec) -> Slots:
+    if spec.universe is None:
+        return HashedSlots(spec.hash_key, spec.tracked, spec.level)
+    return PermutedSlots(spec.hash_key, spec.universe)

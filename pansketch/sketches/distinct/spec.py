@@ -1,0 +1,230 @@
+"""The pan-private distinct counter: how many distinct keys a window has.
+
+Digalakis, Karystinos and Garofalakis, "Improved pan-private stream density estimation" (PPDS and
+OptBern), after Dwork et al., "Pan-private streaming algorithms" (ICS 2010): a tracked key has one
+bit, drawn at first with one chance, and drawn anew with a higher one at each appearance.
+
+Three things differ from the papers (docs/explanation/privacy.md): which keys are tracked is public
+and fixed before the stream, the noise of the output is fitted to the output's real sensitivity, and
+a key's slot is its address, so that bits are all the state there is.
+"""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import get_args
+
+from pansketch.estimate import Estimate
+from pansketch.privacy import MICRO, Guarantee, Privacy
+from pansketch.randomness.exact_noise import Chance, Entropy, LogOdds
+from pansketch.randomness.keyed_hash import derive_word, form_digest
+from pansketch.randomness.noise_tails import sum_quantile
+from pansketch.sketches.counter_bounds import ALLOWANCE, CounterBounds, bit_bounds
+from pansketch.sketches.distinct.sketch import DistinctSketch
+from pansketch.sketches.distinct.variants import (
+    Form,
+    Variant,
+    chances,
+    key_guarantee,
+    output_variance,
+)
+from pansketch.sketches.release_model import Release
+from pansketch.sketches.slot_occupancy import Channel, KeyEstimator
+
+MAX_KEYS = 1 << 40
+MAX_BYTES = 1 << 24
+MAX_BITMAP_BYTES = 1 << 19
+
+
+@dataclass(frozen=True)
+class DistinctSpec:
+    """Public description of a distinct counter. Exactly one of `universe` and `expected_keys`.
+
+    Args:
+        privacy: epsilon, unit (a key) and intrusion.
+        universe: keys are the integers below it; a random sample of them is tracked, one bit each.
+        expected_keys: keys are any texts or integers, hashed to slots: the number of distinct keys
+            in a window; of all devices together if releases are united.
+        memory: maximum bytes of the state.
+        variant: "ppds", "optbern" or "dwork".
+        release: a "count", which merges over devices that share no keys, or a "bitmap", whose
+            merge is the union.
+        turnstile: keys can be removed.
+        output_share: share of epsilon for the noise of the release; None: the best one.
+        hash_key: public 64-bit key of the sample and of the hashing.
+
+    Attributes:
+        tracked: slots that have a bit each.
+        slots: all slots: the universe, or tracked * 2**level.
+
+    Raises:
+        ValueError: the arguments contradict each other, or a number is out of range.
+
+    Reference:
+        "Improved Pan-Private Stream Density Estimation" (arXiv 2111.08784): PPDS, OptBern. Dwork
+        et al., "Pan-private streaming algorithms" (ICS 2010).
+    """
+
+    privacy: Privacy
+    universe: int | None = None
+    expected_keys: int | None = None
+    memory: int = 4096
+    variant: Variant = "ppds"
+    release: Form = "count"
+    turnstile: bool = False
+    output_share: Fraction | None = None
+    hash_key: int = 0
+    family: str = field(default="distinct", init=False)
+    tracked: int = field(default=0, init=False, repr=False, compare=False)
+    level: int = field(default=0, init=False, repr=False, compare=False)
+    guarantee: Guarantee = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        # Twice as many slots as keys is best: with more, empty slots add noise and nothing else.
+        tracked = min(8 * self.memory, self.universe or 2 * (self.expected_keys or 0))
+        level = 0
+        while self.expected_keys is not None and tracked << level < self.expected_keys:
+            level += 1
+        guarantee = key_guarantee(
+            self.privacy, self.variant, self.release, tracked, self.output_share
+        )
+        for name, value in (("tracked", tracked), ("level", level), ("guarantee", guarantee)):
+            object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        if (self.universe is None) == (self.expected_keys is None):
+            raise ValueError("give either universe (keys are numbered) or expected_keys, not both")
+        keys = "universe" if self.expected_keys is None else "expected_keys"
+        memory = MAX_BITMAP_BYTES if self.release == "bitmap" else MAX_BYTES
+        for name, low, high in (
+            (keys, 1, MAX_KEYS),
+            ("memory", 1, memory),
+            ("hash_key", 0, (1 << 64) - 1),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} must be a whole number, not {type(value).__name__}")
+            if not low <= value <= high:
+                raise ValueError(f"{name} must lie between {low} and {high}, not {value}")
+        for name, known in (("variant", get_args(Variant)), ("release", get_args(Form))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}")
+        if self.universe is None and (self.variant != "ppds" or self.turnstile):
+            raise ValueError(
+                "a removal would erase other keys of its slot: a turnstile needs a universe"
+                if self.turnstile
+                else f"{self.variant} samples an enumerated universe: give universe, or use ppds"
+            )
+
+    @property
+    def slots(self) -> int:
+        """How many slots keys fall into, tracked or not."""
+        return self.universe or self.tracked << self.level
+
+    @property
+    def chances(self) -> tuple[Chance, Chance]:
+        """P(a bit is 1): at first, and after an appearance of a key of its slot."""
+        return chances(self.variant, self.guarantee.state_micro)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return (self.tracked if self.release == "bitmap" else 1,)
+
+    @property
+    def additive(self) -> bool:
+        """Counts of hashed keys are not: two keys in one slot count as one in it."""
+        return self.release == "bitmap" or self.universe is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the secret state, from its first instant to its last."""
+        return -(-self.tracked // 8)
+
+    @property
+    def release_nbytes(self) -> int:
+        """Bytes of one release on the wire, nearly."""
+        return 144 + (self.nbytes if self.release == "bitmap" else 8)
+
+    @property
+    def max_release_nbytes(self) -> int:
+        """A bound that no honest release of one window exceeds; a receiver refuses what is
+        longer."""
+        return 4096 + 2 * self.release_nbytes
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """8 bytes over all that decides what the counters mean and how they are protected."""
+        promise = self.guarantee
+        form = {
+            "family": self.family,
+            "privacy": [
+                promise.state_micro,
+                promise.release_micro,
+                str(promise.unit),
+                promise.intrusion,
+            ],
+            "sizes": [self.universe or 0, self.tracked, self.level],
+            "form": [self.variant, self.release, self.turnstile],
+            "hash_key": self.hash_key,
+        }
+        return form_digest(form)
+
+    def for_window(self, index: int) -> "DistinctSpec":
+        """The spec of one public window: keys fall into other slots, so that nobody can follow a
+        key from window to window, and releases of different windows do not merge."""
+        return replace(self, hash_key=derive_word(self.hash_key, f"window/{index}"))
+
+    def counter_bounds(self, readings: int, draws: int) -> CounterBounds:
+        """See `Spec.counter_bounds`: neither readings nor draws move a bound, since a slot is full
+        or empty and an announced intrusion draws nothing."""
+        estimator = self.estimator
+        noise = 0
+        if not estimator.bitmap and self.guarantee.release_micro:
+            scale = Fraction(MICRO, self.guarantee.release_micro)
+            noise = sum_quantile(scale, 1, ALLOWANCE / 4)
+        return bit_bounds(estimator, noise)
+
+    def start(self, rng: Entropy) -> "DistinctSketch":
+        """A sketch of an empty window, noisy from its first instant. It draws from `rng` again at
+        each update."""
+        return DistinctSketch(self, rng)
+
+    def distinct(self, release: Release) -> Estimate:
+        """See `Release.distinct`."""
+        devices = len(release.windows)
+        found = self.estimator.occupancy(release.counters, devices)
+        return self.estimator.keys(found, devices)
+
+    def density(self, release: Release) -> Estimate:
+        """See `Release.density`."""
+        if self.universe is None:
+            raise ValueError(
+                "an open universe has no density: ask how many distinct keys there are"
+            )
+        keys = self.distinct(release)
+        return Estimate(keys.value / self.universe, keys.standard_error / self.universe)
+
+    def planned_error(self, keys: int) -> float:
+        """The standard error to expect of one release of a window with so many keys.
+
+        Raises NoEstimate for more keys than its slots can tell apart.
+        """
+        return self.estimator.planned_error(keys)
+
+    @property
+    def flip(self) -> Chance | None:
+        """P(a bit is turned over at the release): randomised response, for a silent bitmap."""
+        if self.release == "count" or not self.guarantee.release_micro:
+            return None
+        return LogOdds(-Fraction(self.guarantee.release_micro, MICRO))
+
+    @property
+    def estimator(self) -> KeyEstimator:
+        """What turns this spec's releases into numbers of keys."""
+        bitmap = self.release == "bitmap"
+        channel = Channel(*(chance.probability for chance in self.chances))
+        if self.flip is not None:
+            channel = channel.flipped(self.flip.probability)
+        noise = 0.0 if bitmap else float(output_variance(self.guarantee.release_micro))
+        return KeyEstimator(self.universe, self.slots, self.tracked, bitmap, channel, noise)

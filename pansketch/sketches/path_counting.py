@@ -1,0 +1,129 @@
+"""Adding the paths of readings to a hierarchy's counters: fast, and leaving no copies behind.
+
+Only the deepest exact level and the sketched levels are touched; the shallower exact levels are
+held as differences (pansketch/sketches/hierarchy.py). All scratch is overwritten before a call
+returns.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.cell_paths import READINGS_AT_ONCE
+from pansketch.domain.scratch import block
+from pansketch.randomness.index_arrays import Indices, as_indices, spare_words
+from pansketch.sketches.hierarchy_levels import Level
+
+COUNTER = np.dtype(np.int32)
+ONE = np.int32(1)
+FEW_READINGS = 16  # Up to here, one pass over all levels beats one histogram a row.
+
+Counters = npt.NDArray[np.int32]
+Paths = npt.NDArray[np.uint64]
+
+
+class PathCounter:
+    """Counts paths of `depth` bits into the counters of some levels, deepest exact level first."""
+
+    def __init__(self, depth: int, levels: tuple[Level, ...]) -> None:
+        self._depth = depth
+        self._levels = levels
+        self._slots = _Slots(depth, levels)
+        self._prefixes, self._mixed, self._columns = np.zeros((3, READINGS_AT_ONCE), np.uint64)
+        self._spare = spare_words(READINGS_AT_ONCE)
+        self._tally = np.zeros(max(level.width for level in levels), COUNTER)
+
+    def count(self, paths: Paths, counters: Counters) -> None:
+        """Add 1 to one counter in each row of each level, for each path."""
+        if len(paths) <= FEW_READINGS:
+            self._slots.count(paths, counters)
+        else:
+            self._count_many(paths, counters)
+
+    def _count_many(self, paths: Paths, counters: Counters) -> None:
+        """One histogram for every row of every level whose cells outnumber the readings.
+
+        A table is a linear image of its level's cells, so where there are fewer cells than readings
+        the cells are counted once and each cell's count is added to its counters.
+        """
+        count = len(paths)
+        prefixes = self._prefixes[:count]
+        scratch = self._mixed[:count], self._columns[:count]
+        crowded = 1 + sum(2 << level.bits <= count for level in self._levels[1:])
+        deepest = self._levels[crowded - 1].bits
+        np.right_shift(paths, np.uint64(self._depth - deepest), out=prefixes)
+        cells = np.bincount(as_indices(prefixes, self._spare), minlength=1 << deepest)
+        self._count_cells(self._levels[:crowded], cells, counters)
+        for level in self._levels[crowded:]:
+            assert level.hash is not None
+            np.right_shift(paths, np.uint64(self._depth - level.bits), out=prefixes)
+            rows = level.table(counters)
+            for row, columns in zip(rows, level.hash.columns(prefixes, *scratch), strict=True):
+                self._add_histogram(row, columns)
+        for used in (prefixes, *scratch, self._spare[:count]):
+            used.fill(0)
+
+    def _count_cells(self, levels: tuple[Level, ...], cells: Indices, counters: Counters) -> None:
+        """Add the counts of the last level's cells to its counters, then to the levels above."""
+        for level in reversed(levels):
+            ways = len(cells) >> level.bits
+            if ways > 1:
+                finer = cells
+                cells = finer[::ways].copy()
+                for place in range(1, ways):
+                    cells += finer[place::ways]
+                finer.fill(0)
+            counts = cells.astype(COUNTER)
+            if level.hash is None:
+                exact = level.table(counters)[0]
+                exact += counts
+            else:
+                keys = np.arange(len(counts), dtype=np.uint64)
+                for row, columns in zip(level.table(counters), level.hash.table(keys), strict=True):
+                    np.add.at(row, columns, counts)
+            counts.fill(0)
+        cells.fill(0)
+
+    def _add_histogram(self, counters: Counters, columns: npt.NDArray[np.uint64]) -> None:
+        histogram = np.bincount(as_indices(columns, self._spare), minlength=len(counters))
+        tally = self._tally[: len(counters)]
+        np.copyto(tally, histogram, casting="unsafe")
+        counters += tally
+        histogram.fill(0)
+        tally.fill(0)
+
+
+class _Slots:
+    """Every counter that one path touches, computed for a few paths in one pass over all levels.
+
+    A row of a table is (path >> prefix) * multiplier + addend >> shift & mask + offset; the exact
+    level is the same with multiplier 1 and no shift.
+    """
+
+    def __init__(self, depth: int, levels: tuple[Level, ...]) -> None:
+        rows = []
+        for level in levels:
+            hashed = [(1, 0, 0)]
+            if level.hash is not None:
+                hashed = [(*level.hash.words[word], shift) for word, shift in level.hash.shifts]
+            for row, (multiplier, addend, shift) in enumerate(hashed):
+                offset = level.offset + row * level.width
+                prefix = depth - level.bits
+                rows.append((prefix, multiplier, addend, shift, level.width - 1, offset))
+        self._columns = [np.array(part, np.uint64)[:, None] for part in zip(*rows, strict=True)]
+        self._places = np.zeros((len(rows), FEW_READINGS), np.uint64)
+        self._spare = spare_words(self._places.size)
+
+    def count(self, paths: Paths, counters: Counters) -> None:
+        """Add 1 to every counter of at most `FEW_READINGS` paths."""
+        prefix, multiplier, addend, shift, mask, offset = self._columns
+        places = block(self._places, len(paths))
+        np.copyto(places, paths)
+        np.right_shift(places, prefix, out=places)
+        np.multiply(places, multiplier, out=places)
+        np.add(places, addend, out=places)
+        np.right_shift(places, shift, out=places)
+        np.bitwise_and(places, mask, out=places)
+        np.add(places, offset, out=places)
+        np.add.at(counters, as_indices(places.reshape(-1), self._spare), ONE)
+        places.fill(0)
+        self._spare.fill(0)

@@ -1,0 +1,248 @@
+"""Releases as bytes, and back. The format is fixed: docs/reference/wire-format.md, tests/vectors.
+
+    magic "PANS" | version, 1 byte | BLAKE2b-64 of the body, 8 bytes | body
+
+The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end,
+clock, incarnation], ...], draws, [entry, ...]], with an entry for each block of counters: [bits] if
+all of them are 0 or 1, else [low bits, remainders, quotients], Rice-coded. A decoder accepts
+exactly what the encoder writes, and nothing beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.randomness.keyed_hash import digest
+from pansketch.sketches.release_model import Release, Spec, WindowId
+from pansketch.wire.counter_blocks import counters_of, entry_of
+
+MAGIC = b"PANS"
+VERSION = 3
+CLOCKS = (None, True, False)  # a window's clock_synchronised, by its number on the wire
+CHECKSUM_BYTES = 8
+INCARNATION_BYTES = 8
+HEADER_BYTES = len(MAGIC) + 1 + CHECKSUM_BYTES
+MAX_BYTES = 64 << 20
+MAX_TEXT = 256
+MAX_DRAWS = 1 << 40
+# Nothing is made that a release cannot hold: no maps, no extensions, no endless texts.
+LIMITS: dict[str, Any] = {
+    "max_str_len": 4 * MAX_TEXT,
+    "max_bin_len": MAX_BYTES,
+    "max_array_len": 64,  # longer lists, of windows and of blocks, are read by `_long_fields`
+    "max_map_len": 0,
+    "max_ext_len": 0,
+    "strict_map_key": True,
+}
+
+
+class WireError(ValueError):
+    """These bytes are not a release that can be used.
+
+    `reason`: "size", "magic", "version", "checksum", "malformed" or "fingerprint".
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a release says of itself, read without its spec."""
+
+    version: int
+    family: str
+    fingerprint: bytes
+    windows: tuple[WindowId, ...]
+    draws: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A release whose checksum holds and whose header is one; its counters are not looked at."""
+
+    header: Header
+    entries: list[Any] = field(repr=False)
+
+
+def encode(release: Release) -> bytes:
+    """Return the bytes of a release: a function of its public integers and labels only.
+
+    Args:
+        release: merged or not.
+
+    Returns:
+        The current version of the wire format.
+
+    Raises:
+        ValueError: the incarnation of a window has another length than 0 or 8.
+    """
+    windows = [_entry(window) for window in release.windows]
+    blocks = [entry_of(block) for block in release.split()]
+    body: bytes = msgpack.packb(
+        [release.spec.family, release.spec.fingerprint, windows, release.draws, blocks]
+    )
+    return MAGIC + bytes([VERSION]) + digest(body, CHECKSUM_BYTES) + body
+
+
+def _entry(w: WindowId) -> list[Any]:
+    if len(w.incarnation) not in (0, INCARNATION_BYTES):
+        raise ValueError(f"an incarnation has {INCARNATION_BYTES} bytes, or none")
+    clock = CLOCKS.index(w.clock_synchronised)
+    return [w.device, w.stream, w.sequence, w.start, w.end, clock, w.incarnation]
+
+
+def decode(data: bytes, spec: Spec) -> Release:
+    """Return the release in `data`.
+
+    Args:
+        data: any bytes.
+        spec: the spec that the release was made under.
+
+    Raises:
+        WireError: the bytes are damaged, malformed, or of another spec.
+    """
+    return decode_all([data], spec)[0]
+
+
+def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
+    """Decode many releases of one spec, several times as fast as `decode` for small ones.
+
+    Args:
+        data: any bytes, one item for each release.
+        spec: the spec that the releases were made under.
+
+    Raises:
+        WireError: one of them is no release of `spec`; the error does not name it.
+    """
+    opened = [open_release(one) for one in data]
+    counters = counters_of_all(opened, spec)
+    counters.flags.writeable = False
+    return [
+        Release(spec, one.header.windows, one.header.draws, row)
+        for one, row in zip(opened, counters, strict=True)
+    ]
+
+
+def counters_of_all(opened: Sequence[Opened], spec: Spec) -> npt.NDArray[np.int64]:
+    """The counters of releases of one spec, int64[releases, counters]. Raises WireError wherever
+    `decode_all` does."""
+    entries, sizes = _entries(opened, spec)
+    try:
+        return counters_of(entries, sizes).reshape(len(opened), -1)
+    except (ValueError, TypeError):
+        raise WireError("malformed", "a block of counters is malformed") from None
+
+
+def _entries(opened: Sequence[Opened], spec: Spec) -> tuple[list[Any], tuple[int, ...]]:
+    """All entries one after the other, and how many counters each of them has to hold."""
+    sizes, fingerprint, family = spec.blocks, spec.fingerprint, spec.family
+    for one in opened:
+        header = one.header
+        if header.fingerprint != fingerprint or header.family != family:
+            raise WireError("fingerprint", "the release was made under another specification")
+        if len(one.entries) != len(sizes):
+            raise WireError("malformed", "the release has another number of blocks than its spec")
+        if len(header.windows) > 1 and not spec.additive:
+            raise WireError("malformed", "a sum of releases of a spec whose releases do not add up")
+    return [entry for one in opened for entry in one.entries], sizes * len(opened)
+
+
+def peek(data: bytes) -> Header:
+    """Return the header of a release, without its spec.
+
+    Args:
+        data: any bytes.
+
+    Raises:
+        WireError: the bytes are damaged, or are no release.
+    """
+    return open_release(data).header
+
+
+def open_release(data: bytes) -> Opened:
+    """A release as far as it can be read without its spec. Raises WireError."""
+    if len(data) > MAX_BYTES:
+        raise WireError("size", f"a release of {len(data)} bytes is longer than {MAX_BYTES}")
+    if len(data) < HEADER_BYTES:
+        raise WireError("size", f"{len(data)} bytes are too few for a release")
+    if data[: len(MAGIC)] != MAGIC:
+        raise WireError("magic", "this is not a release: it does not begin with PANS")
+    version = data[len(MAGIC)]
+    if version != VERSION:
+        raise WireError("version", f"wire format {version} is not known here, only {VERSION}")
+    body = data[HEADER_BYTES:]
+    if digest(body, CHECKSUM_BYTES) != data[HEADER_BYTES - CHECKSUM_BYTES : HEADER_BYTES]:
+        raise WireError("checksum", "the release is damaged: its checksum does not match")
+    try:
+        fields = _fields(body)
+        family, fingerprint, windows, draws, blocks = fields
+        # One release has one encoding: anything else could carry a message beside the counters.
+        if msgpack.packb(fields) != body:
+            raise ValueError("not in the shortest form")
+        if not (
+            isinstance(family, str) and isinstance(fingerprint, bytes) and len(fingerprint) == 8
+        ):
+            raise ValueError("family or fingerprint")
+        if type(draws) is not int or not 0 < len(windows) <= draws < MAX_DRAWS:
+            raise ValueError("draws")
+        header = Header(version, family, fingerprint, tuple(map(_window, windows)), draws)
+        return Opened(header, blocks)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise WireError("malformed", f"the release is malformed: {type(error).__name__}") from None
+
+
+def _fields(body: bytes) -> list[Any]:
+    """Family, fingerprint, windows, draws and blocks. Raises ValueError."""
+    try:
+        fields = msgpack.unpackb(body, **LIMITS)
+    except ValueError:
+        return _long_fields(body)
+    if type(fields) is not list or len(fields) != 5:
+        raise ValueError("another number of fields")
+    if type(fields[2]) is not list or type(fields[4]) is not list:
+        raise ValueError("a list is missing")
+    return fields
+
+
+def _long_fields(body: bytes) -> list[Any]:
+    """The same where the lists are long. They are read an entry at a time: the decoder takes the
+    memory that a list claims, and lists within lists could claim any amount."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(body) or 1, **LIMITS)
+    unpacker.feed(body)
+    if _length(unpacker) != 5:
+        raise ValueError("another number of fields")
+    fields = [unpacker.unpack(), unpacker.unpack()]
+    fields.append([unpacker.unpack() for _ in range(_length(unpacker))])
+    fields.append(unpacker.unpack())
+    return [*fields, [unpacker.unpack() for _ in range(_length(unpacker))]]
+
+
+def _length(unpacker: Any) -> int:
+    """Takes the head of a list, in MessagePack's three forms. Raises ValueError for all else."""
+    head = unpacker.read_bytes(1)
+    if head in (b"\xdc", b"\xdd"):
+        return int.from_bytes(unpacker.read_bytes(2 if head == b"\xdc" else 4), "big")
+    if not head or head[0] >> 4 != 9:
+        raise ValueError("a list is missing")
+    return int(head[0]) & 15
+
+
+def _window(entry: Any) -> WindowId:
+    device, stream, sequence, start, end, clock, incarnation = entry
+    for text in (device, stream):
+        if not isinstance(text, str) or len(text) > MAX_TEXT:
+            raise ValueError("device or stream")
+    for number in (sequence, start, end, clock):
+        if type(number) is not int or not -(1 << 62) < number < 1 << 63:
+            raise ValueError("sequence, time or clock")
+    if not 0 <= clock < len(CLOCKS):
+        raise ValueError("clock")
+    if type(incarnation) is not bytes or len(incarnation) not in (0, INCARNATION_BYTES):
+        raise ValueError("incarnation")
+    return WindowId(device, stream, sequence, start, end, CLOCKS[clock], incarnation)

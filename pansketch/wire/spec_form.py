@@ -1,0 +1,107 @@
+"""Specs as plain values, and back: what a collector keeps of each spec that it ever served.
+
+A form is an object of JSON that holds every public field of a spec. Whoever rebuilds a spec gets
+the same fingerprint, or an error where this version derives other counters from those fields.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+from pansketch.domain.attribute import Attribute
+from pansketch.domain.domain import Domain
+from pansketch.privacy import Privacy, Span
+from pansketch.sketches.cells import CellsSpec
+from pansketch.sketches.distinct.spec import DistinctSpec
+from pansketch.sketches.hierarchy import HierarchySpec
+from pansketch.sketches.moments.sketch import MomentsSpec
+from pansketch.sketches.release_model import Spec
+from pansketch.sketches.view_grid import View
+from pansketch.sketches.views import ViewsSpec
+
+FAMILIES: Mapping[str, type[Any]] = {
+    "hierarchy": HierarchySpec,
+    "cells": CellsSpec,
+    "moments": MomentsSpec,
+    "views": ViewsSpec,
+    "distinct": DistinctSpec,
+}
+
+
+def form_of(spec: Spec) -> dict[str, Any]:
+    """The spec's family, fingerprint in hexadecimal digits and fields, as values of JSON."""
+    return {"family": spec.family, "fingerprint": spec.fingerprint.hex(), **_plain(spec)}
+
+
+def spec_of(form: Mapping[str, Any]) -> Any:
+    """The spec that has this form. Raises ValueError, one line, for a form that is none, and for
+    one that makes a spec of another fingerprint in this version."""
+    given = dict(form)
+    family, fingerprint = given.pop("family", None), given.pop("fingerprint", None)
+    try:
+        if family not in FAMILIES:
+            raise ValueError(f"no family {family!r}")
+        if "domain" in given:
+            columns = [Attribute(**_texts(each)) for each in given["domain"]["attributes"]]
+            given["domain"] = Domain(columns)
+        given["privacy"] = _privacy(given["privacy"])
+        if "views" in given:
+            given["views"] = tuple(
+                View(tuple(v["names"]), tuple(v["bits"]), v["micro"]) for v in given["views"]
+            )
+        if given.get("output_share") is not None:
+            given["output_share"] = Fraction(given["output_share"])
+        spec = FAMILIES[family](**given)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ValueError(f"no form of a spec: {' '.join(str(error).split())[:200]}") from None
+    if spec.fingerprint.hex() != fingerprint:
+        raise ValueError(f"this version makes other counters of the settings {fingerprint}")
+    return spec
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two forms, by dotted names: "privacy.epsilon 1 and 2"."""
+    left, right = dict(_leaves(old)), dict(_leaves(new))
+    names = [name for name in {**left, **right} if name not in ("fingerprint", "hash_key")]
+    return [
+        f"{name} {_shown(left.get(name))} and {_shown(right.get(name))}"
+        for name in names
+        if left.get(name) != right.get(name)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.init}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _texts(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    categories = attribute.get("categories")
+    return {**attribute, "categories": None if categories is None else tuple(categories)}
+
+
+def _privacy(given: Mapping[str, Any]) -> Privacy:
+    unit = given["unit"]
+    return Privacy(**{**given, "unit": Span(**unit) if isinstance(unit, Mapping) else unit})
+
+
+def _leaves(value: Any, name: str = "") -> "list[tuple[str, Any]]":
+    if isinstance(value, Mapping):
+        found = value.items()
+    elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        found = {str(each.get("name", place)): each for place, each in enumerate(value)}.items()
+    else:
+        return [(name, value)]
+    parts = [(key if not name else f"{name}.{key}", each) for key, each in found]
+    return [leaf for key, each in parts for leaf in _leaves(each, key)]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

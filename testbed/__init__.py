@@ -1,0 +1,1 @@
+"""Real processes, brokers and browsers for demo, tests, chaos and benchmarks."""

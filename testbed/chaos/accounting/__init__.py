@@ -1,0 +1,1 @@
+"""Every debited release accounted for."""

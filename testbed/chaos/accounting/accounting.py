@@ -1,0 +1,269 @@
+"""The accounting: what became of every release that was ever debited, each in one class.
+
+A pure function of the evidence. Whatever fits no class, or two that exclude each other, is a
+failure. A fault excuses the releases that it is known to have destroyed, by name, and no others;
+of the rest a share of MERGED_SHARE at least must have arrived.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pansketch_fleet.protocol.messages import digest
+from testbed.chaos.accounting.evidence import Evidence, Run, count_by_device
+from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, devices, patient_among
+from testbed.chaos.environment.supervisor import End
+from testbed.chaos.observation.held_in_memory import LATE_SECONDS, MAX_SECONDS
+from testbed.chaos.observation.witness import Name
+
+MERGED = "merged"
+WAITING = "waiting"
+REFUSED = "refused"
+DROPPED = "dropped"
+DAMAGED = "damaged"
+ERASED = "erased"
+UNKEPT = "unkept"
+TWINNED = "twinned"
+RISKED = "risked"
+CRASHED = "crashed"
+NOWHERE = "nowhere"
+# In this order: what is merged may wait for its ack still, or have been dropped on the device.
+CLASSES: Mapping[str, str] = {
+    MERGED: "stored by the collector, once, with the device's bytes",
+    WAITING: "in the outbox still",
+    TWINNED: "refused, because a second agent of the same name may have released the window",
+    REFUSED: "refused by the collector for good, and kept as a dead letter",
+    DROPPED: "dropped by a full outbox or a full disk, counted and named",
+    DAMAGED: "lost in a segment that the run itself has damaged",
+    ERASED: "lost in a state folder that the run itself has deleted or replaced",
+    UNKEPT: "lost in a database that the run has rolled back, with no copy on the device",
+    RISKED: "lost in memory by a kill, as `persist: when_unacknowledged` allows",
+    CRASHED: "debited, and not on the disk when its process ended",
+    NOWHERE: "LOST",
+}
+# Destroyed by a fault that names them. The rest could have been delivered.
+DESTROYED = (TWINNED, DROPPED, DAMAGED, ERASED, UNKEPT, RISKED, CRASHED)
+MERGED_SHARE = 0.95
+FULL_SHARE = 0.5  # An outbox that drops holds at least this much of what it may.
+# Why a program may end by itself; it is started again.
+LEDGER_FULL = (
+    "cannot be used",
+    "refuses the debit",
+    "the disk is full",
+    "No space left",
+    "File too large",
+)
+NOT_DRAINED = "not acknowledged after"
+DISPUTED = "is refused by the collector (equivocation"
+DATABASE_AWAY = ("locked", "full", "I/O", "No space left", "unable to open", "File too large")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Every debited release with its class, and all that is wrong, a line each."""
+
+    classes: Mapping[Name, str]
+    failures: tuple[str, ...]
+
+    def totals(self) -> dict[str, int]:
+        counted = Counter(self.classes.values())
+        return {name: counted[name] for name in CLASSES}
+
+    def merged_share(self) -> float:
+        """Merged releases over those that no fault has destroyed; 1 where there are none."""
+        counted = self.totals()
+        deliverable = sum(n for name, n in counted.items() if name not in DESTROYED)
+        return counted[MERGED] / deliverable if deliverable else 1.0
+
+    def by_device(self) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {}
+        for name, where in self.classes.items():
+            found.setdefault(name.device, Counter())[where] += 1
+        return found
+
+
+def account(evidence: Evidence) -> Account:
+    """What became of each, and what must not be."""
+    classes = _classes(evidence)
+    failures = [
+        *evidence.run.problems,
+        *(f"{name}: debited, and nowhere" for name, where in classes.items() if where == NOWHERE),
+        *_wrong_debits(evidence),
+        *_wrong_rows(evidence),
+        *_stored_again(evidence),
+        *_made_twice(evidence),
+        *_wrong_bytes_waiting(evidence),
+        *_wrong_counts(evidence),
+        *_wrong_ends(evidence),
+        *_wrong_drops(evidence, classes),
+        *_wrong_disputes(evidence),
+        *(f"{name}: refused for good" for name, where in classes.items() if where == REFUSED),
+    ]
+    if evidence.integrity != "ok":
+        failures.append(f"the collector's database is damaged: {evidence.integrity}")
+    settled = Account(classes, tuple(failures))
+    if settled.merged_share() < MERGED_SHARE:
+        few = f"only {settled.merged_share():.1%} of what no fault destroyed were merged"
+        return replace(settled, failures=(*failures, f"{few}; wanted: {MERGED_SHARE:.0%}"))
+    return settled
+
+
+def _classes(evidence: Evidence) -> dict[Name, str]:
+    """The class of each debit: the first of its places."""
+    run = evidence.run
+    places: dict[str, Collection[Name]] = {
+        MERGED: {row.name for row in evidence.stored},
+        WAITING: evidence.waiting.keys(),
+        TWINNED: twinned(evidence),
+        REFUSED: evidence.refused,
+        DROPPED: {drop.name for drop in run.drops},
+        DAMAGED: run.damaged,
+        ERASED: run.erased,
+        UNKEPT: run.unkept | let_go(run),
+        RISKED: at_risk(run),
+        CRASHED: run.lost_with_process - evidence.made.keys(),
+    }
+    return {
+        debit.name: next((where for where in places if debit.name in places[where]), NOWHERE)
+        for debit in evidence.debits
+    }
+
+
+def twinned(evidence: Evidence) -> set[Name]:
+    """What a second agent of the device's name has cost: the collector has refused or disputed a
+    window that both released, or the device itself has refused to send one.
+
+    A mark names no windows, so a device that sees one of an unknown ledger sends no window up to
+    the mark's end. Those within the life of the second agent, and those that waited when it began,
+    are excused; no others of the device are.
+    """
+    run = evidence.run
+    covered = {n for n in evidence.refused if any(r.covers(n) for r in run.twin_ranges)}
+    both = {name for name in (*evidence.refused, *evidence.disputed) if name in run.twins}
+    return both | covered | (run.overtaken & evidence.refused)
+
+
+def let_go(run: Run) -> set[Name]:
+    """Stored in a database that was rolled back, and kept by a device whose small outbox lets go of
+    acknowledged releases for new ones."""
+    small = {device.name for device in devices(len(run.devices)) if device.small_outbox}
+    return {name for name in run.rolled_back if name.device in small}
+
+
+def at_risk(run: Run) -> set[Name]:
+    """What the option lets a kill take: held by a device under it, for no longer than it says."""
+    patient = patient_among(len(run.devices))
+    return {
+        held.name
+        for held in run.held
+        if held.name.device in patient
+        and held.code == -signal.SIGKILL
+        and held.seconds <= MAX_SECONDS
+    }
+
+
+def _wrong_debits(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.ledger_problems
+    counted = Counter(debit.name for debit in evidence.debits)
+    yield from (f"{name}: debited {n} times" for name, n in counted.items() if n > 1)
+    for name in evidence.made.keys() - counted.keys() - evidence.run.twins:
+        yield f"{name}: made without a debit"
+    for name in evidence.waiting.keys() - counted.keys():
+        yield f"{name}: in the outbox without a debit"
+
+
+def _wrong_rows(evidence: Evidence) -> Iterator[str]:
+    debited = {(debit.name, debit.sequence, debit.end) for debit in evidence.debits}
+    names = {name for name, _, _ in debited}
+    for row in evidence.stored:
+        made, of_twin = evidence.made.get(row.name, {}), row.name in evidence.run.twins
+        if row.name not in names and not of_twin:
+            yield f"{row.name}: stored without a debit"
+        elif (
+            row.name,
+            row.sequence,
+            row.end,
+        ) not in debited and not of_twin:
+            yield f"{row.name}: stored with another number or end than the debit's"
+        if digest(row.payload) != row.digest or row.digest not in made:
+            yield f"{row.name}: stored with other bytes than the device's"
+
+
+def _stored_again(evidence: Evidence) -> Iterator[str]:
+    """The tables allow none of it; this does not believe them."""
+    rows = evidence.stored
+    names = Counter(str(row.name) for row in rows)
+    contents = Counter(row.digest for row in rows)
+    for what, counted in (("release", names), ("content", contents)):
+        yield from (f"{what} {which}: stored {n} times" for which, n in counted.items() if n > 1)
+
+
+def _made_twice(evidence: Evidence) -> Iterator[str]:
+    for name, payloads in evidence.made.items():
+        if len(payloads) > 1 and name not in evidence.run.twins:
+            yield f"{name}: made {len(payloads)} times, with different bytes"
+
+
+def _wrong_bytes_waiting(evidence: Evidence) -> Iterator[str]:
+    for name, found in evidence.waiting.items():
+        if found not in evidence.made.get(name, {}):
+            yield f"{name}: in the outbox with other bytes than were seen before"
+
+
+def _wrong_counts(evidence: Evidence) -> Iterator[str]:
+    """A device counts what it drops. A crash may come between count and log line, and a full disk
+    may keep the count in memory only; a state that was lost or restored has lost its count."""
+    named = count_by_device({drop.name for drop in evidence.run.drops})
+    ends = Counter(end.program for end in evidence.run.ends)
+    forgetful = {span.device for span in evidence.run.full_disks}
+    forgetful |= evidence.run.reset
+    for device, counted in evidence.counted_dropped.items():
+        short = named[device] - counted
+        if short > 0 and device not in forgetful:
+            yield f"{device}: names {named[device]} dropped releases and counts {counted}"
+        if -short > ends[device]:
+            yield f"{device}: counts {counted} dropped releases and names {named[device]}"
+        waiting = sum(name.device == device for name in evidence.waiting)
+        if evidence.listed[device] != (waiting, counted):
+            yield f"{device}: `outbox list` does not show what is on its disk"
+
+
+def _wrong_drops(evidence: Evidence, classes: Mapping[Name, str]) -> Iterator[str]:
+    """A drop needs a disk that was full then, or a small outbox that was seen to be full."""
+    small = {device.name for device in devices(len(evidence.run.devices)) if device.small_outbox}
+    least = FULL_SHARE * SMALL_OUTBOX_BYTES
+    for drop in evidence.run.drops:
+        device = drop.name.device
+        full = any(s.covers(device, drop.at, LATE_SECONDS) for s in evidence.run.full_disks)
+        if classes.get(drop.name) != DROPPED or full:
+            continue
+        if device not in small or drop.full_bytes < least:
+            yield f"{drop.name}: dropped, and there was room for it ({drop.full_bytes} bytes held)"
+
+
+def _wrong_disputes(evidence: Evidence) -> Iterator[str]:
+    for name in evidence.disputed:
+        if name not in evidence.run.twins:
+            yield f"{name}: disputed, as if it had been made twice"
+
+
+def _wrong_ends(evidence: Evidence) -> Iterator[str]:
+    yield from (f"{name}: something unforeseen, see this log" for name in evidence.tracebacks)
+    for end in evidence.run.ends:
+        if not end.ours and not _explained(end, evidence):
+            yield f"{end.program}: ended unexpectedly with {end.code}: {end.said}"
+
+
+def _explained(end: End, evidence: Evidence) -> bool:
+    if end.code == 0 or end.program in ("holder", "broker"):
+        return True  # A broker that fails by itself is one more fault, and not ours.
+    if NOT_DRAINED in end.said:
+        return True  # What is left is in the outbox, and counted there.
+    if DISPUTED in end.said and end.program in {name.device for name in evidence.run.twins}:
+        return end.code == 1  # The second agent of its name released the window first.
+    if end.program == "collector":
+        return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)
+    if any(span.device == end.program for span in evidence.run.full_disks):
+        return end.code == 1 and any(sign in end.said for sign in LEDGER_FULL)
+    return False

@@ -1,0 +1,1 @@
+"""Configuration, broker, devices, disks, clocks and hostile clients."""

@@ -1,0 +1,256 @@
+"""The fleet of a run: its devices with their configurations, below one folder."""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pansketch_fleet
+from pansketch_fleet.child_process import run_child
+
+ROOT = Path(__file__).resolve().parents[3]
+FLEET = "chaos"
+STREAM = "air"
+WINDOW_SECONDS = 2
+COLLECTOR, VANDAL = "pansketch.collector", "vandal"
+HOSTILE = "hostile"  # an enrolled device that lies
+BACKUP_SECONDS = 60.0
+SMALL = "small-outbox"
+SMALL_OUTBOX_BYTES = 6 * 2**10
+SMALL_OUTBOX, USUAL_OUTBOX = f"{SMALL_OUTBOX_BYTES}B", "1MiB"
+EPSILON, OTHER_EPSILON = 1.0, 2.0
+
+CONFIG = """\
+fleet: {fleet}
+mqtt: {{url: "{scheme}://127.0.0.1:{port}", username: {user}, password: {password}{ca}}}
+agent:
+  device: {device}
+  state: var/{state}
+  profile: {profile}
+  outbox: {{policy: {policy}, persist: {persist}}}
+streams:
+  air:
+    source: {air}
+    window: {window}s
+    privacy: {{epsilon: {epsilon}}}
+    attributes:
+      temp: {{low: -40, high: 60, unit: degC}}
+      pm25: {{low: 0, high: 1000, scale: log}}
+    sketch: {{depth: 4, fanout: 4, k: 16, width: 16, rows: 1}}
+  load:
+    source: {load}
+    window: {window}s
+    privacy: {{epsilon: {epsilon}}}
+    attributes:
+      load1: {{low: 0, high: 16, scale: log}}
+    sketch: {{depth: 4, fanout: 4, k: 16, width: 16, rows: 1}}
+collector: {{database: disk/collector.sqlite}}
+"""
+LIVE = {"air": "{type: stdin}", "load": "{type: system, interval: 1s}"}
+OVER = {name: f"{{type: replay, path: no-{name}.csv}}" for name in LIVE}
+COLUMNS = {"air": "time,temp,pm25\n", "load": "time,load1\n"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device. `small_outbox`, `small_disk`: what can be full; `secured`: over TLS.
+
+    `patient`: it writes a release only when no ack comes in time. Then what it made may be seen on
+    its link alone, so that must not be secured.
+    """
+
+    name: str
+    policy: str = "reject_new"
+    patient: bool = False
+    small_outbox: bool = False
+    small_disk: bool = False
+    secured: bool = False
+
+
+ROLES: Sequence[Device] = (
+    Device("", policy="reject_new", small_outbox=True),
+    Device("", policy="drop_oldest", small_outbox=True, patient=True),
+    Device("", small_disk=True),
+    Device("", secured=True),
+    Device(""),
+    Device("", policy="drop_oldest"),
+    Device("", policy="reject_new", small_outbox=True),
+    Device("", policy="drop_oldest", small_outbox=True),
+    Device("", small_disk=True, patient=True),
+    Device("", secured=True),
+    Device("", patient=True),
+    Device("", policy="drop_oldest"),
+)
+
+
+def devices(count: int) -> list[Device]:
+    """So many devices: outboxes of both policies, disks and connections of each sort in turn."""
+    numbers = range(count)
+    return [replace(ROLES[n % len(ROLES)], name=f"dev-{n + 1:02d}") for n in numbers]
+
+
+def patient_among(count: int) -> list[str]:
+    """The names of those that write a release only when no ack comes in time."""
+    return [device.name for device in devices(count) if device.patient]
+
+
+class Site:
+    """The folder of a run, and the files that its programs read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("log", "list", "var", "disk", "clock", "broker", "backup"):
+            (folder / name).mkdir(parents=True)
+        for stream, columns in COLUMNS.items():
+            (folder / f"no-{stream}.csv").write_text(columns)
+        self._write_profiles()
+
+    @property
+    def database(self) -> Path:
+        return database_in(self.folder)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With the repository's own programs, and one more firmware profile."""
+        return {"PYTHONPATH": f"{self.folder / 'profiles'}{os.pathsep}{ROOT}"}
+
+    def password(self, user: str) -> str:
+        return f"of-{user}"
+
+    def passwords(self, users: Sequence[str], wrong: bool) -> str:
+        """The broker's password file; `wrong`: with others for all but the vandal."""
+        words = {u: self.password(u) + "!" * (wrong and u != VANDAL) for u in users}
+        return "".join(f"{user}:{_hashed(word)}\n" for user, word in words.items())
+
+    def certify(self) -> Path:
+        """A CA, a certificate of the broker, and one that has expired (broker-expired)."""
+        folder = self.folder / "broker"
+        _certificates("ca", folder, 730)
+        _certificates("broker", folder, 0, "127.0.0.1")
+        for ending in ("crt", "key"):
+            (folder / f"broker.{ending}").rename(folder / f"broker-expired.{ending}")
+        _certificates("broker", folder, 730, "127.0.0.1")
+        return folder / "ca.crt"
+
+    def configure(
+        self, device: Device, port: int, live: bool = True, state: str | None = None
+    ) -> Path:
+        """A device's configuration: at work, or with nothing more to come. `state`: the name of
+        another state folder than its own."""
+        profile = SMALL if device.small_outbox else "usual-outbox"
+        name = state or (device.name if live else f"{device.name}-over")
+        sources = LIVE if live else OVER
+        return self._write(name, device, device.name, port, profile, sources, state=state)
+
+    def configure_collector(self, port: int, epsilon: float, name: str) -> Path:
+        """The collector's; with another epsilon it expects other releases than there are."""
+        nobody = Device("nobody")
+        return self._write(name, nobody, COLLECTOR, port, "pi-zero-w", LIVE, epsilon)
+
+    def _write(
+        self,
+        name: str,
+        device: Device,
+        user: str,
+        port: int,
+        profile: str,
+        sources: dict[str, str],
+        epsilon: float = EPSILON,
+        state: str | None = None,
+    ) -> Path:
+        path = self.folder / f"{name}.yaml"
+        text = CONFIG.format(
+            fleet=FLEET,
+            scheme="mqtts" if device.secured else "mqtt",
+            port=port,
+            user=user,
+            password=self.password(user),
+            ca=", ca_file: broker/ca.crt" if device.secured else "",
+            device=device.name,
+            state=state or device.name,
+            profile=profile,
+            policy=device.policy,
+            persist="when_unacknowledged" if device.patient else "always",
+            epsilon=epsilon,
+            window=WINDOW_SECONDS,
+            **sources,
+        )
+        path.write_text(text)
+        return path
+
+    def _write_profiles(self) -> None:
+        """The profiles of the repository, and two whose outboxes a run can fill: in a package that
+        stands before the installed one."""
+        package = self.folder / "profiles" / "pansketch_fleet"
+        folder = package / "firmware_profiles"
+        package.mkdir(parents=True)
+        for module in Path(pansketch_fleet.__path__[0]).iterdir():
+            if module.name not in (folder.name, "__pycache__"):
+                (package / module.name).symlink_to(module)
+        original = ROOT / "firmware_profiles"
+        shutil.copytree(original, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        text = (folder / "pi-zero-w.yaml").read_text()
+        for name, size in ((SMALL, SMALL_OUTBOX), ("usual-outbox", USUAL_OUTBOX)):
+            (folder / f"{name}.yaml").write_text(text.replace("outbox: 16MiB", f"outbox: {size}"))
+
+
+def agent_command(config: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "pansketch_agent", "run", *options, "--config", str(config)]
+
+
+def collector_command(config: Path, *command: str) -> list[str]:
+    """`serve`, or another command of the collector with its arguments."""
+    words = command or ("serve",)
+    return [sys.executable, "-m", "pansketch_collector", *words, "--config", str(config)]
+
+
+def outbox_command(config: str) -> list[str]:
+    """What the agent lists of its outbox."""
+    return [sys.executable, "-m", "pansketch_agent", "outbox", "list", "--config", config]
+
+
+def database_in(folder: Path) -> Path:
+    return folder / "disk" / "collector.sqlite"
+
+
+def state_in(folder: Path, device: str) -> Path:
+    """Where a device has its ledger and its outbox."""
+    return folder / "var" / device
+
+
+def readings(chance: float) -> bytes:
+    """A reading as an agent takes it in; what it says is of no matter here."""
+    return json.dumps({"temp": 50 * chance - 5, "pm25": 300 * chance}).encode() + b"\n"
+
+
+def _hashed(password: str) -> str:
+    """As a line of mosquitto's password file has it."""
+    salt = os.urandom(12)
+    hashed = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101)
+    return "$7$101$" + "$".join(base64.b64encode(part).decode() for part in (salt, hashed))
+
+
+def _certificates(command: str, folder: Path, days: int, *names: str) -> None:
+    script = ROOT / "deploy" / "certificates.sh"
+    done = run_child(
+        ["sh", str(script), command, str(folder), *names],
+        env={**os.environ, "DAYS": str(days)},
+    )
+    done.check_returncode()
+
+
+def online(database: Path) -> set[str]:
+    """The devices whose birth message the collector has committed: they and it are connected."""
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT device FROM devices WHERE state = 'online'")
+            return {str(device) for (device,) in rows}
+    except sqlite3.Error:
+        return set()  # It is not made yet.

@@ -1,0 +1,168 @@
+"""The programs of a run, started again whenever they end by themselves."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.notify_socket import NotSaid
+from testbed.program import END_SECONDS, Program
+
+PAUSE_SECONDS = 1.0  # Before a program that has ended by itself is started again.
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended: its exit code, the last line that it said, and whether we ended it."""
+
+    program: str
+    code: int
+    said: str
+    ours: bool
+
+
+@dataclass(eq=False)
+class Service:
+    """A program, which may be started many times. `after`: called whenever its process has ended,
+    before there is another one.
+
+    `hears`: called with each whole line that it logs, while it runs.
+
+    `lane`: held by whoever starts or ends it. `reads`: it has a pipe as its standard input.
+    `retired`: it is never started again.
+    """
+
+    name: str
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    reads: bool = False
+    after: Callable[[], object] = lambda: None
+    hears: Callable[[str], object] = lambda line: None
+    lane: threading.RLock = field(default_factory=threading.RLock)
+    ends: list[End] = field(default_factory=list)
+    wanted: bool = False
+    retired: bool = False
+    program: Program | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log" / f"{self.name}.log"
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process; None while there is none."""
+        program = self.program
+        alive = program is not None and program.process.poll() is None
+        return program.process.pid if program is not None and alive else None
+
+    def start(self) -> None:
+        """Starts it, in a process group of its own, unless it runs."""
+        with self.lane:
+            if self.retired or self.running:
+                return
+            self.wanted = True
+            self.program = Program(
+                self.command,
+                self.log,
+                folder=self.folder,
+                environment=self.environment,
+                hears=self.hears,
+                stdin=subprocess.PIPE if self.reads else subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            if self.program.process.stdin is not None:
+                os.set_blocking(self.program.process.stdin.fileno(), False)
+
+    def end(self, number: int = signal.SIGKILL, group: bool = False) -> None:
+        """Sends the signal and waits for the end; one that does not end is killed. It stays down
+        until `start`."""
+        with self.lane:
+            self.wanted = False
+            if self.program is None:
+                return
+            pid = self.pid
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    (os.killpg if group else os.kill)(pid, number)
+                with suppress(NotSaid):
+                    self.program.ends(END_SECONDS)
+            self._note(self.program, ours=pid is not None)
+
+    def signal(self, number: int) -> None:
+        with self.lane:
+            if self.program is not None:
+                self.program.process.send_signal(number)
+
+    def revive(self) -> None:
+        """Starts it again where it has ended by itself."""
+        if not self.wanted or self.running or not self.lane.acquire(blocking=False):
+            return
+        try:
+            if self.wanted and self.program is not None and not self.running:
+                self._note(self.program, ours=False)
+                time.sleep(PAUSE_SECONDS)
+                self.start()
+        finally:
+            self.lane.release()
+
+    def write(self, line: bytes) -> None:
+        """To its standard input, if it takes it."""
+        program = self.program
+        if program is not None and program.process.stdin is not None:
+            with suppress(OSError, ValueError):
+                os.write(program.process.stdin.fileno(), line)
+
+    def _note(self, program: Program, ours: bool) -> None:
+        program.close()
+        lines = program.said.splitlines() or [""]
+        self.ends.append(End(self.name, program.process.returncode, lines[-1], ours))
+        self.program = None
+        self.after()
+
+
+class Keeper:
+    """Watches over services from `__enter__` on, and leaves none of them behind."""
+
+    def __init__(self) -> None:
+        self.services: list[Service] = []
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> "Keeper":
+        return self
+
+    def add(self, service: Service) -> Service:
+        """Looks after it from now on."""
+        self.services.append(service)
+        thread = threading.Thread(target=self._watch, args=(service,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return service
+
+    def _watch(self, service: Service) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            service.revive()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for service in self.services:
+            service.retired, service.wanted = True, False
+            program = service.program
+            if program is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(program.process.pid, signal.SIGKILL)
+        for thread in self._threads:
+            thread.join(END_SECONDS)
+        for service in self.services:  # One that was just started anew.
+            service.end(signal.SIGKILL, group=True)

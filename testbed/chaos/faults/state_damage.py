@@ -1,0 +1,189 @@
+"""Faults that damage, lose or roll back what somebody remembers: a segment of the outbox (as a
+power cut or a worn card leaves it), a device's state, the database; and a second agent of one name.
+"""
+
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pansketch_agent.commands.list_outbox import releases_in
+from pansketch_agent.outbox.records import Key
+from pansketch_agent.outbox.segment_files import numbers_in
+from testbed.chaos.environment import configuration
+from testbed.chaos.environment.configuration import state_in
+from testbed.chaos.environment.fleet import House
+from testbed.chaos.environment.supervisor import Service
+from testbed.chaos.faults.schedule import Fault
+from testbed.chaos.observation.ledger_marks import Debit, debits_in
+from testbed.chaos.observation.witness import Name, waiting_of
+
+AHEAD_SECONDS = 30.0  # How long a window in the future is waited for,
+GO_ON_SECONDS = 120.0  # and the first one of a device that has lost its state.
+SIDECARS = ("-wal", "-shm")
+# A release of the last window may not wait yet.
+JUST_ENDED_SECONDS = 2 * configuration.WINDOW_SECONDS
+
+
+def state_lost(house: House, fault: Fault) -> None:
+    """A new SD card: the agent is killed, its state is deleted, it starts again."""
+    with _at_rest(house, fault):
+        house.agents[fault.target].end(signal.SIGKILL)
+        _replace_state(house, fault.target, None)
+        house.agents[fault.target].start()
+
+
+def state_restored(house: House, fault: Fault) -> None:
+    """A backup of the card is written back: the agent goes on with a state of some time ago."""
+    state, agent = state_in(house.site.folder, fault.target), house.agents[fault.target]
+    copy = house.site.folder / "backup" / f"{fault.number}-{fault.target}"
+    with _at_rest(house, fault):
+        agent.end(signal.SIGTERM)
+        shutil.copytree(state, copy, ignore=shutil.ignore_patterns("filler"))
+        agent.start()
+        house.pause(fault.seconds)
+        agent.end(signal.SIGKILL)
+        _replace_state(house, fault.target, copy)
+        agent.start()
+
+
+@contextmanager
+def _at_rest(house: House, fault: Fault) -> Iterator[None]:
+    """No other fault touches this device's clock, disk or process meanwhile.
+
+    Without its ledger and without the collector a device cannot know which windows it has released.
+    Only the clock takes it past them. So the fault waits before until no window of a clock that was
+    ahead is in the future, and no clock is set back before the device has debited a later window.
+    """
+    name = fault.target
+    with house.lane(f"clock {name}"), house.lane(f"disk {name}"):
+        with house.agents[name].lane:
+            until = time.monotonic() + AHEAD_SECONDS
+            while _last_end(house, name) > time.time():
+                if time.monotonic() > until:
+                    raise NotNowError(f"{name} has windows hours ahead")
+                house.pause(0.2)
+            yield
+        debits = house.marks.debits(name)
+        state = state_in(house.site.folder, name)
+        house.until(
+            lambda: gone_on(debits, debits_in(state, name)), GO_ON_SECONDS, f"{name} to go on"
+        )
+
+
+def gone_on(before: Iterable[Debit], now: Iterable[Debit]) -> bool:
+    """Whether each stream has debited a window after all that were debited before."""
+    ends: dict[str, int] = {}
+    for debit in before:
+        ends[debit.name.stream] = max(debit.end, ends.get(debit.name.stream, 0))
+    newest = {debit.name.stream: debit.name.start for debit in now}
+    return all(newest.get(stream, 0) >= end for stream, end in ends.items())
+
+
+class NotNowError(Exception):
+    """The fault cannot happen to this device; it happens to another one, or not at all."""
+
+
+def _last_end(house: House, device: str) -> int:
+    house.note_debits(device)
+    return max((debit.end for debit in house.marks.debits(device)), default=0)
+
+
+def _replace_state(house: House, device: str, copy: Path | None) -> None:
+    """Puts the copy, or nothing, in the place of a device's state; a mount point stays one."""
+    state = state_in(house.site.folder, device)
+    needed = house.needed(device)
+    for path in state.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if copy is not None:
+        shutil.copytree(copy, state, dirs_exist_ok=True)
+    house.marks.note(house.marks.erased, needed - house.needed(device))
+    house.marks.reset.add(device)
+
+
+def database_restored(house: House, fault: Fault) -> None:
+    """The collector's own backup is made while it serves; later the database is replaced by it."""
+    database, copy = house.site.database, house.site.folder / "backup" / f"{fault.number}.sqlite"
+    with house.lane("database"), house.lane("disk collector"), house.collector.lane:
+        words = configuration.collector_command(house.config, "backup", str(copy))
+        backup = Service("backup", words, house.site.folder, house.site.environment)
+        house.add_helper(backup).start()
+        backup.wanted = False
+        house.until(
+            lambda: not backup.running, configuration.BACKUP_SECONDS, "a backup of the database"
+        )
+        backup.end()
+        house.pause(fault.seconds)
+        house.collector.end(signal.SIGTERM)
+        before = _stored(database)
+        for ending in SIDECARS:
+            database.with_name(database.name + ending).unlink(missing_ok=True)
+        shutil.copyfile(copy, database)
+        house.note_rolled_back(before - _stored(database))
+        house.collector.start()
+
+
+def _stored(database: Path) -> set[Name]:
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT device, stream, window_start FROM releases").fetchall()
+    return {Name(*row) for row in rows}
+
+
+def twin(house: House, fault: Fault) -> None:
+    """Somebody copies a card: for a while two agents of one name take turns at the broker."""
+    device = next(device for device in house.devices if device.name == fault.target)
+    state = house.site.folder / "var" / f"{fault.target}-twin-{fault.number}"
+    config = house.site.configure(device, house.links[fault.target].port, state=state.name)
+    words = configuration.agent_command(config)
+    with house.lane(f"clock {fault.target}"), house.agents[fault.target].lane:
+        program = Service(state.name, words, house.site.folder, house.site.environment, reads=True)
+        began = int(time.time()) - JUST_ENDED_SECONDS
+        with house.witness.beside(fault.target, state / "outbox"):
+            house.add_helper(program).start()
+            waited = waiting_of(fault.target, state_in(house.site.folder, fault.target))
+            waited |= house.ages.young(fault.target)
+            house.pause(fault.seconds)
+            program.end(signal.SIGKILL)
+        house.marks.note_twin(fault.target, debits_in(state, fault.target), began, waited)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """`what` was done, and which releases that wait it has `cost`."""
+
+    what: str
+    cost: frozenset[Key]
+
+
+def tear(folder: Path, draw: float) -> Damage:
+    """Cuts off the last bytes of the newest segment: 1 to 400 of them."""
+    return _damage(folder, draw, flip=False)
+
+
+def flip(folder: Path, draw: float) -> Damage:
+    """Changes one byte of the newest segment."""
+    return _damage(folder, draw, flip=True)
+
+
+def _damage(folder: Path, draw: float, flip: bool) -> Damage:
+    numbers = numbers_in(folder) if folder.exists() else []
+    if not numbers:
+        return Damage("no segment", frozenset())
+    before = {key for key, _ in releases_in(folder)}
+    path = folder / f"{numbers[-1]:08d}.segment"
+    content = bytearray(path.read_bytes())
+    if flip:
+        place = int(draw * len(content))
+        content[place] ^= 1 << (place % 8)
+        what = f"{path.name}: bit {place % 8} of byte {place} changed"
+    else:
+        cut = min(len(content), 1 + int(draw * 400))
+        del content[len(content) - cut :]
+        what = f"{path.name}: {cut} bytes cut off"
+    path.write_bytes(content)
+    after = {key for key, _ in releases_in(folder)}
+    return Damage(what, frozenset(before - after))

@@ -1,0 +1,1 @@
+"""What is observed from outside during a run."""

@@ -1,0 +1,114 @@
+"""What a device held in memory only when its process ended, and for how long.
+
+With `persist: when_unacknowledged` that is lost with the process. A device's own word is not asked
+for: the age of a release counts from when its debit was first seen in the ledger.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from pansketch_agent.outbox.write_behind import HOLD_SECONDS
+from testbed.chaos.observation.ledger_marks import debits_in
+from testbed.chaos.observation.witness import Name
+
+LOOK_SECONDS = 0.1
+LATE_SECONDS = 5.0  # A busy host needs so long to come to writing what is due.
+MAX_SECONDS = HOLD_SECONDS + LATE_SECONDS
+
+
+@dataclass(frozen=True)
+class Held:
+    """A release that was never seen on the disk of its device when its process ended.
+
+    `seconds`: since it was debited, or since the disk was full, which keeps it in memory; `code`:
+    the exit code of the process.
+    """
+
+    name: Name
+    seconds: float
+    code: int
+
+
+class Ages:
+    """Watches the ledgers of the devices in `states`, which are those under the option.
+
+    `written`: whether a release was ever seen on the device's disk. `held`: each release of a
+    process that has ended and that was not, once.
+    """
+
+    def __init__(self, states: Mapping[str, Path], written: Callable[[Name], bool]) -> None:
+        self._states, self._written = states, written
+        self._mutex = threading.Lock()
+        self._since: dict[Name, float] = {}
+        self._full: dict[str, float] = {}
+        self._judged: set[Name] = set()
+        self._sizes: dict[str, int] = {}
+        self.held: list[Held] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ages", daemon=True)
+
+    def __enter__(self) -> "Ages":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def disk_is_full(self, device: str) -> None:
+        """From now on the device cannot write."""
+        with self._mutex:
+            self._full[device] = inf
+
+    def disk_is_free(self, device: str) -> None:
+        with self._mutex:
+            self._full[device] = time.monotonic()
+
+    def young(self, device: str) -> set[Name]:
+        """Debits of the device that it may still hold in memory only."""
+        now = time.monotonic()
+        with self._mutex:
+            ages = {name: now - at for name, at in self._since.items() if name.device == device}
+        return {n for n, age in ages.items() if age <= MAX_SECONDS and not self._written(n)}
+
+    def explain(self, device: str, code: int) -> bool:
+        """Whether the option, and nothing else, explains what this end of the device has cost."""
+        return device in self._states and code == -signal.SIGKILL
+
+    def note_end(self, device: str, code: int) -> None:
+        """The device's process has ended. Call it before there is another one."""
+        if device not in self._states:
+            return
+        now = time.monotonic()
+        self._look(device, now)
+        with self._mutex:
+            ours = {name for name in self._since if name.device == device} - self._judged
+            self._judged |= ours
+            for name in sorted(ours):
+                if not self._written(name):
+                    since = max(self._since[name], min(now, self._full.get(device, 0.0)))
+                    self.held.append(Held(name, round(now - since, 2), code))
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            for device in self._states:
+                self._look(device, time.monotonic())
+
+    def _look(self, device: str, now: float) -> None:
+        """Notes the debits that are new."""
+        try:
+            size = (self._states[device] / "ledger").stat().st_size
+        except FileNotFoundError:
+            return
+        if self._sizes.get(device) == size:
+            return
+        found = debits_in(self._states[device], device)
+        with self._mutex:
+            self._sizes[device] = size
+            for debit in found:
+                self._since.setdefault(debit.name, now)

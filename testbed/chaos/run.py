@@ -1,0 +1,172 @@
+"""A run: start the house, let the faults happen, let what waits arrive, and keep what is left."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed import mosquitto
+from testbed.chaos.accounting import evidence
+from testbed.chaos.environment import host
+from testbed.chaos.environment.configuration import WINDOW_SECONDS, Device, Site, devices
+from testbed.chaos.environment.fleet import COLLECTOR, House, TooLate
+from testbed.chaos.environment.supervisor import Keeper
+from testbed.chaos.faults import schedule as faults
+from testbed.chaos.faults.injector import inject
+from testbed.chaos.faults.schedule import Fault, Targets, schedule
+from testbed.tcp_proxy import Network
+
+AT_ONCE = 32  # faults that happen at the same time, at most
+LATE_SECONDS = 240.0  # after the last window was due, and after the last fault was
+SPAN_SHARE = 1.1  # of the time that all windows take: devices are away for some of it
+RELATIVE_LONGEST, MIN_LIMIT_SECONDS = 0.15, 3.0  # of the span: no fault lasts longer
+
+Progress = Callable[[str, int, int], None]
+
+
+class CannotRun(Exception):
+    """Something that a run needs is not on this host; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is."""
+
+    devices: int
+    windows: int
+    faults: int
+
+    @property
+    def span_seconds(self) -> float:
+        """Over which the faults are spread."""
+        return SPAN_SHARE * self.windows * WINDOW_SECONDS
+
+
+@dataclass
+class Tally:
+    """What has happened so far."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """One part of the run; what is too late there is a problem, and the run goes on."""
+        started = time.monotonic()
+        try:
+            yield
+        except TooLate as error:
+            self.problems.append(str(error))
+        finally:
+            self.seconds[what] = round(time.monotonic() - started, 1)
+
+    def note(self, fault: Fault, happened: "Future[None]") -> None:
+        error = happened.exception()
+        if error is None:
+            self.done[fault.kind] += 1
+        else:
+            self.problems.append(f"fault {fault.number} ({fault.kind}, {fault.target}): {error!r}")
+
+
+def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -> None:
+    """Runs it all; the folder then holds what `evidence.gather` reads. `mounts`: of its own.
+
+    Raises CannotRun, WrongInput, OSError.
+    """
+    program = mosquitto.executable()
+    if program is None:
+        raise CannotRun("there is no mosquitto on this host; install it (apt install mosquitto)")
+    faketime = host.library()
+    site, fleet, tally = Site(folder), devices(size.devices), Tally()
+    with Keeper() as keeper, Network() as network:
+        house = House(site, fleet, keeper, network, program, mounts, faketime)
+        targets = _targets(fleet, faketime is not None)
+        try:
+            with house.witness, house.ages, house.fed(seed):
+                with tally.timed("start"):
+                    house.start()
+                if tally.problems:
+                    raise CannotRun(tally.problems[0])
+                with tally.timed("faults"):
+                    _let_happen(house, size, seed, targets, tally, progress)
+                with tally.timed("drain"):
+                    house.drain()
+        except BaseException:
+            house.ended.set()  # All are killed; no fault starts any of them again.
+            raise
+        house.stop()
+        house.marks.note(house.marks.refused, house.witness.refused())
+    how = {
+        "disks": "a tmpfs of its own for each" if mounts else "a limit on the size of files",
+        "clocks": "libfaketime in each device" if faketime else "not touched",
+    }
+    found = evidence.Run.of(
+        house.marks,
+        tuple(house.names),
+        seed=seed,
+        windows=size.windows,
+        faults=dict(tally.done),
+        left_out=targets.without,
+        how=how,
+        problems=tuple(tally.problems),
+        seconds=tally.seconds,
+        ends=tuple(end for program in keeper.services for end in program.ends),
+        held=tuple(house.ages.held),
+    )
+    evidence.write(folder, found, house.witness.made())
+
+
+def _targets(fleet: list[Device], clocked: bool) -> Targets:
+    names = [device.name for device in fleet]
+    without = {}
+    if not clocked:
+        why = "no libfaketime on this host; install it (apt install libfaketime)"
+        of_clocks = ("clocked", "collector-clock")
+        without = {kind.name: why for kind in faults.KINDS if kind.where in of_clocks}
+    return Targets(
+        {
+            "device": names,
+            "capped": [device.name for device in fleet if device.small_outbox],
+            "small": [device.name for device in fleet if device.small_disk],
+            "clocked": names,
+            "link": [*names, COLLECTOR],
+            "collector": [COLLECTOR],
+            "collector-clock": [COLLECTOR],
+            "broker": ["broker"],
+            "secured": ["broker"] if any(device.secured for device in fleet) else [],
+        },
+        without,
+    )
+
+
+def _let_happen(
+    house: House, size: Size, seed: int, targets: Targets, tally: Tally, progress: Progress
+) -> None:
+    """All faults, each at its time or when its turn comes, and then all windows."""
+    span = size.span_seconds
+    longest = max(MIN_LIMIT_SECONDS, RELATIVE_LONGEST * span)
+    planned, started = schedule(seed, size.faults, span, longest, targets), time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fault") as pool:
+        pending: dict[Future[None], Fault] = {}
+        try:
+            for fault in planned:
+                house.pause(max(0.0, started + fault.at - time.monotonic()))
+                pending[pool.submit(inject, house, fault)] = fault
+                progress("faults", len(pending), len(planned))
+            for happened in as_completed(pending, LATE_SECONDS):
+                tally.note(pending[happened], happened)
+        except BaseException:
+            house.ended.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+    def enough() -> bool:
+        least = min(house.windows().values())
+        progress("windows", min(least, size.windows), size.windows)
+        return least >= size.windows
+
+    house.until(enough, LATE_SECONDS, f"{size.windows} windows of each device")

@@ -1,0 +1,129 @@
+"""An MQTT broker on a free loopback port (amqtt, MQTT 3.1.1), inside this process or in one of its
+own: `python -m testbed.embedded_broker PORT` prints `ready` and serves until its standard input
+ends."""
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+from amqtt.broker import Broker
+
+from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.program import Program
+
+START_SECONDS = 15.0
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class _Steady(dict[str, Any]):
+    """Iterates over a copy: amqtt waits inside its loop over subscriptions, and a client that
+    subscribes meanwhile would end the session of another one."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self.keys()))
+
+
+class EmbeddedBroker:
+    """Runs amqtt in a thread of its own from `__enter__` to `__exit__`; bound to 127.0.0.1 only."""
+
+    def __init__(self, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._broker: Broker | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "EmbeddedBroker":
+        # amqtt reports every ordinary disconnect as a warning with a traceback.
+        logging.getLogger("amqtt").setLevel(logging.CRITICAL)
+        logging.getLogger("transitions").setLevel(logging.CRITICAL)
+        # A client that vanishes in the middle of a packet is nothing to report either.
+        self._loop.set_exception_handler(lambda loop, context: None)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_SECONDS)
+        return self
+
+    async def _start(self) -> None:
+        self._broker = Broker(
+            {
+                "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{self.port}"}},
+                "plugins": {
+                    "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}
+                },
+            }
+        )
+        self._broker._subscriptions = _Steady(self._broker._subscriptions)
+        await self._broker.start()
+
+    async def _stop(self) -> None:
+        if self._broker is not None:
+            await self._broker.shutdown()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_SECONDS)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(START_SECONDS)
+            self._loop.close()
+
+
+@contextmanager
+def broker_process(port: int | None = None) -> Iterator[tuple[int, Program]]:
+    """Runs a broker in a process of its own, which no work of this one holds up.
+
+    Yields its port, a free one unless told, and its process. Raises OSError when it does not start.
+    """
+    port = port or free_port()
+    command = [sys.executable, "-m", "testbed.embedded_broker", str(port)]
+    with TemporaryDirectory() as folder:
+        broker = Program(command, Path(folder) / "log", stdin=subprocess.PIPE)
+        try:
+            try:
+                broker.says("ready\n")
+            except ProgramEnded as error:
+                raise OSError(f"the broker on port {port} ended at its start") from error
+            yield port, broker
+        finally:
+            assert broker.process.stdin is not None
+            broker.process.stdin.close()
+            with suppress(NotSaid):
+                broker.ends(START_SECONDS)
+            broker.close()
+
+
+def main() -> int:
+    # Ctrl-C reaches all programs of a terminal at once: those that are connected end first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with EmbeddedBroker(int(sys.argv[1])):
+        print("ready", flush=True)
+        sys.stdin.read()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Made-up bytes for everything that reads bytes: `python -m testbed.fuzz`."""

@@ -1,0 +1,1 @@
+"""Targets in general: seeds, and the checks around each input."""

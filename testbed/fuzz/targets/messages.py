@@ -1,0 +1,142 @@
+"""The small messages beside the releases, topics, and quantities as people write them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, Self
+
+from pansketch_fleet import units as quantities
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.audit_record import AuditRecord
+from pansketch_fleet.protocol.messages import Ack, Health, Status, StreamBirth
+from testbed.fuzz.harness.target import Bound, Broken, Run, Target, promise
+
+TOKENS = (
+    b'"', b"{", b"}", b"[", b":", b",", b"\\u0000", b"\\ud800", b"\xff", b"NaN", b"1e999", b"-0",
+    b"null", b"9" * 400, b"[" * 900, b'{"a":' * 500, b'"sequence":', b'"streams":', b'"state":',
+)  # fmt: skip
+
+
+PLANTED = {"init-only": True, "pcg64": True}
+
+
+class Message(Protocol):
+    """An Ack, a Status, or whatever else comes to be beside them."""
+
+    def encode(self) -> bytes: ...
+    @classmethod
+    def decode(cls, data: bytes) -> Self: ...
+
+
+def _decoding(kind: type[Message]) -> Callable[[Path], Run]:
+    def run(data: bytes) -> None:
+        found = kind.decode(data)
+        try:
+            again = kind.decode(found.encode())
+        except ValueError as error:
+            raise Broken("a message that was taken is refused when it comes again") from error
+        promise(again == found, "a message comes back changed")
+
+    return lambda _folder: run
+
+
+def _acks() -> list[bytes]:
+    statuses = ("stored", "duplicate", "refused")
+    return [Ack("air", 7, "0" * 32, status, "a reason").encode() for status in statuses]  # type: ignore[arg-type]
+
+
+def _statuses() -> list[bytes]:
+    birth = StreamBirth("0" * 16, "epsilon 1", 60, "the disk is full; free it")
+    will = Status("offline", "s1", {})
+    return [Status("online", "s1", {"air": birth, "b": birth}).encode(), will.encode()]
+
+
+def _healths() -> list[bytes]:
+    well = Health("s1", "0.1.0", 60, True, 0, None, 0, 0, 4096)
+    ill = Health("s1", "0.1.0+x", 2**40, None, 7, 86400, 3, 2, 0, memory_protected=False)
+    return [well.encode(), ill.encode()]
+
+
+def _audits() -> list[bytes]:
+    held = AuditRecord("2026-01-31T12:00:00Z", "0.1.0", "0" * 16, "full", 2, 2, (), PLANTED, True)
+    names = ("exact: one counter", "seizure: a key")
+    broken = AuditRecord(
+        "2026-01-31T12:00:00Z", "1", "f" * 16, "quick", 3, 1, names, PLANTED, False
+    )
+    return [held.encode(), broken.encode()]
+
+
+def _open_topic(_folder: Path) -> Run:
+    return _topic
+
+
+def _topic(data: bytes) -> None:
+    """What is taken apart spells the same topic again."""
+    text = data.decode("utf-8", "replace")
+    found = topics.parse(text)
+    if found is None:
+        return
+    match found.kind:
+        case "release":
+            again = topics.release(found.fleet, found.device, found.stream or "")
+        case "status":
+            again = topics.status(found.fleet, found.device)
+        case "ack":
+            again = topics.ack(found.fleet, found.device)
+        case "health":
+            again = topics.health(found.fleet, found.device)
+    promise(again == text, "a topic is spelled differently from what was taken apart")
+
+
+def _topics() -> list[bytes]:
+    ends = (b"status", b"health", b"ack", b"release/s")
+    return [b"pansketch/v1/f/d/" + end for end in ends]
+
+
+def _open_quantities(_folder: Path) -> Run:
+    return _quantities
+
+
+def _quantities(data: bytes) -> None:
+    """The first byte says whether it is a size."""
+    text = data[1:].decode("utf-8", "replace")
+    if data[:1] == b"s":
+        size = quantities.size_bytes(text)
+        promise(quantities.size_bytes(quantities.size_text(size)) == size, "a size is changed")
+        return
+    seconds = quantities.seconds(text)
+    again = quantities.seconds(quantities.duration_text(seconds)) if seconds < 1e15 else seconds
+    promise(abs(again - seconds) <= 1e-12 * seconds, "a duration is changed")
+
+
+def _amounts() -> list[bytes]:
+    return [b"d30d", b"d10 m", b"d0.5s", b"d100ms", b"s64KiB", b"s16 MiB", b"s4k", b"dyear", b"s"]
+
+
+JSON = Bound(1 << 20, 300)
+TARGETS = {
+    "ack": Target(
+        "the collector's acknowledgement", _decoding(Ack), (ValueError,), _acks,
+        memory=JSON, tokens=TOKENS,
+    ),
+    "status": Target(
+        "a device's presence", _decoding(Status), (ValueError,), _statuses,
+        memory=JSON, tokens=TOKENS,
+    ),
+    "health": Target(
+        "how a device is", _decoding(Health), (ValueError,), _healths,
+        memory=JSON, tokens=TOKENS,
+    ),
+    "audit": Target(
+        "the record of an audit", _decoding(AuditRecord), (ValueError,), _audits,
+        memory=JSON, tokens=(*TOKENS, b'"planted":', b'"broken":', b'"holds":'),
+    ),
+    "topic": Target(
+        "a topic's name", _open_topic, (),
+        _topics,
+        tokens=(b"/", b"+", b"#", b"\x00", b"pansketch/v1/"),
+    ),
+    "quantities": Target(
+        "durations and sizes", _open_quantities, (ValueError,), _amounts,
+        tokens=(b"KiB", b"ms", b"w", b"9" * 15, b".", "٣".encode()),
+    ),
+}  # fmt: skip

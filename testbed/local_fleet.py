@@ -1,0 +1,117 @@
+"""The processes of the demo: one collector and an agent for every station, as users run them."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from pansketch_fleet.child_process import run_child
+from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.program import ROOT, Program
+
+CONFIG = ROOT / "config.yaml"
+STATIONS = ROOT / "data" / "beijing-air"
+DOORS = ROOT / "data" / "doors"
+POLL_SECONDS = 0.2
+STOP_SECONDS = 10.0
+
+
+class DemoFailed(Exception):
+    """A process of the demo failed or took too long; the text says which and where its log is."""
+
+
+def stations() -> list[str]:
+    """Names of the bundled stations, which are also the devices' names."""
+    return sorted(file.name.removesuffix(".csv.gz") for file in STATIONS.glob("*.csv.gz"))
+
+
+class LocalFleet:
+    """Starts the real programs against a broker, with all their files below `folder`. `http`: where
+    the collector answers over HTTP as well, None: nowhere."""
+
+    def __init__(self, broker: str, folder: Path, http: str | None = None) -> None:
+        self._folder = folder
+        self._environment = {"BROKER": broker, "VAR": str(folder / "var")}
+        self._running: dict[str, Program] = {}
+        (folder / "log").mkdir(parents=True)
+        self._collector_config = CONFIG if http is None else _with_http(folder, http)
+
+    def __enter__(self) -> "LocalFleet":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for program in self._running.values():
+            program.process.terminate()
+        for program in self._running.values():
+            with suppress(NotSaid):
+                program.ends(STOP_SECONDS)
+            program.close()
+
+    def environment(self, device: str) -> dict[str, str]:
+        """The variables that config.yaml asks for, on one device."""
+        return {**self._environment, "DEVICE": device, "STATION": device}
+
+    def start_collector(self, deadline: float) -> None:
+        """Starts the collector and waits until it has its subscription. Raises DemoFailed."""
+        serve = ["-m", "pansketch_collector", "serve"]
+        self._start("collector", serve, self._environment, self._collector_config)
+        try:
+            self._running["collector"].connects(seconds=deadline - time.monotonic())
+        except ProgramEnded as error:
+            raise DemoFailed(self._end("collector")) from error
+        except NotSaid as error:
+            log = self._running["collector"].log
+            raise DemoFailed(f"the collector found no broker in time; see {log}") from error
+
+    def start_agent(self, device: str) -> None:
+        self._start(device, ["-m", "pansketch_agent", "run"], self.environment(device))
+
+    def finished(self, devices: Sequence[str]) -> bool:
+        """Whether all these agents have ended well. Raises DemoFailed when one has not."""
+        self._check("collector")
+        ended = [self._check(device) for device in devices]
+        return all(ended)
+
+    def collector_command(self, *arguments: str) -> None:
+        """Runs one command of the collector to its end. Raises DemoFailed."""
+        command = [sys.executable, "-m", "pansketch_collector", *arguments, "--config", str(CONFIG)]
+        environment = {**os.environ, **self._environment}
+        done = run_child(command, cwd=ROOT, env=environment, text=True)
+        if done.returncode:
+            raise DemoFailed(done.stderr.strip() or f"{arguments[0]} failed")
+
+    def _start(
+        self, name: str, arguments: list[str], environment: dict[str, str], config: Path = CONFIG
+    ) -> None:
+        command = [sys.executable, *arguments, "--config", str(config)]
+        log = self._folder / "log" / f"{name}.log"
+        self._running[name] = Program(command, log, environment=environment)
+
+    def _check(self, name: str) -> bool:
+        """Whether a process has ended; one that should serve, or that failed, raises DemoFailed."""
+        ended = self._running[name].ended()
+        if ended and (self._running[name].process.returncode or name == "collector"):
+            raise DemoFailed(self._end(name))
+        return ended
+
+    def _end(self, name: str) -> str:
+        """How a process that has ended did."""
+        program = self._running[name]
+        said, code = (program.said.splitlines() or ["nothing"])[-1], program.process.returncode
+        return f"{name} ended with {code}: {said}; see {program.log}"
+
+
+def _with_http(folder: Path, http: str) -> Path:
+    """The configuration with an address: of its last section, which is the collector's."""
+    found = folder / "collector.yaml"
+    text = CONFIG.read_text(encoding="utf-8")
+    found.write_text(f'{text.rstrip()}\n  http: "{http}"\n', encoding="utf-8")
+    return found

@@ -1,0 +1,57 @@
+"""mosquitto, the broker of the field: where it is on this host, and a running one on loopback."""
+
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.embedded_broker import free_port
+from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.program import Program
+
+# As another user, which root's broker becomes otherwise, it would outlive a program that is killed.
+PLAIN = "user root\nlistener {port} 127.0.0.1\nallow_anonymous {anonymous}\n"
+
+
+def executable() -> str | None:
+    """Where it is on this host."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on this port of the loopback interface."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def mosquitto(
+    folder: Path, port: int | None = None, settings: str = "", anonymous: bool = True
+) -> Iterator[int]:
+    """Runs a broker that listens, and ends it.
+
+    Args:
+        folder: takes its configuration file.
+        port: of the loopback interface; None: a free one.
+        settings: further lines of its configuration.
+        anonymous: whether a client may connect without a user name.
+
+    Yields:
+        The port.
+
+    Raises:
+        OSError: there is no mosquitto, or it ended at its start.
+    """
+    program, port = executable(), port or free_port()
+    if program is None:
+        raise FileNotFoundError("there is no mosquitto on this machine")
+    config = folder / f"mosquitto-{port}.conf"
+    plain = PLAIN.format(port=port, anonymous=str(anonymous).lower())
+    config.write_text(f"{plain}{settings}\n", encoding="utf-8")
+    with Program([program, "-c", str(config)], config.with_suffix(".log")) as broker:
+        try:
+            broker.until(lambda: listens(port), f"a listener on port {port}")
+        except (NotSaid, ProgramEnded) as error:
+            raise OSError(str(error)) from error
+        yield port

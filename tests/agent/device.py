@@ -1,0 +1,89 @@
+"""A device: its folder, its configuration, and its agent in a process of its own."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pansketch_agent.commands.list_outbox import releases_in
+from pansketch_agent.outbox.records import Key
+from pansketch_fleet.config.loader import Config, load_agent
+from testbed.program import Program
+
+CONFIG = """\
+fleet: testing
+mqtt: {{url: "{url}"}}
+agent: {{device: dev-1, profile: pi-zero-2w}}
+streams:
+  air:
+    source: {source}
+    window: {window}
+    privacy: {privacy}
+    attributes:
+      temp: {{low: -40, high: 60, unit: degC}}
+      wind: {{categories: [calm, N, NO]}}
+    sketch: {{depth: 4, k: 4, width: 8, rows: 1, fanout: 2}}
+"""
+HOURLY = """\
+time,temp,wind
+2024-01-01T00:30:00Z,11.5,N
+2024-01-01T01:30:00Z,12.5,calm
+2024-01-01T04:30:00Z,13.5,NO
+"""
+
+
+@dataclass
+class Device:
+    """One device's folder, its configuration and its program."""
+
+    folder: Path
+    started: list[Program] = field(default_factory=list)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.yaml"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "var/agent/dev-1"
+
+    def configure(
+        self,
+        url: str = "mqtt://127.0.0.1:1",
+        source: str = "{type: replay, path: rows.csv}",
+        window: str = "1h",
+        rows: str = HOURLY,
+        privacy: str = "{epsilon: 1.0, unit: reading, intrusion: silent}",
+    ) -> Config:
+        (self.folder / "rows.csv").write_text(rows)
+        self.config.write_text(
+            CONFIG.format(url=url, source=source, window=window, privacy=privacy)
+        )
+        return load_agent(self.config, {})
+
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = ("-m", "pansketch_agent")
+    ) -> Program:
+        started = Program(
+            [sys.executable, *program, *arguments, "--config", str(self.config)],
+            self.folder / f"said-{len(self.started)}",
+            folder=self.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(started)
+        return started
+
+    def outbox(self) -> list[str]:
+        """What waits, by names: SEQUENCE.STREAM.release."""
+        return sorted(key.filename for key in self.releases())
+
+    def releases(self) -> dict[Key, bytes]:
+        """What waits on disk."""
+        return dict(releases_in(self.state / "outbox"))
+
+    def ledger(self) -> list[list[str]]:
+        """The debits: [sequence, stream, start, end, micro-epsilon]."""
+        lines = (self.state / "ledger").read_text().splitlines()
+        return [line.split()[1:6] for line in lines if line.startswith("debit")]

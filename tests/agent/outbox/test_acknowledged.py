@@ -1,0 +1,212 @@
+"""Acknowledged releases are kept while there is room, and wait again for a restored collector."""
+
+import errno
+import os
+
+import pytest
+
+from pansketch_agent.outbox.outbox import Key, Outbox
+from pansketch_agent.outbox.segments import Segments
+from pansketch_fleet.settings.profiles import OutboxRules
+
+DAY = 86_400
+RULES = OutboxRules(keep_seconds=7 * DAY)
+
+
+def put(outbox, *numbers, size=100, at=None):
+    for number in numbers:
+        outbox.put(Key(number, "air"), bytes([number % 256]) * size)
+        if at is not None:
+            outbox.acknowledged(Key(number, "air"), at)
+
+
+def test_what_is_acknowledged_does_not_wait_and_waits_again_when_asked(tmp_path):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2, 3, at=DAY)
+    put(outbox, 4)
+    assert outbox.waiting() == [Key(4, "air")]
+    assert outbox.newest_kept() == {"air": bytes([3]) * 100}
+    assert len(outbox.wait_again(outbox.kept())) == 3
+    assert sorted(outbox.waiting()) == [Key(n, "air") for n in (1, 2, 3, 4)]
+    assert outbox.read(Key(2, "air")) == bytes([2]) * 100
+    assert len(outbox.wait_again(outbox.kept())) == 0
+
+
+def test_a_restart_knows_what_is_kept(tmp_path):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2, at=DAY)
+    put(outbox, 3)
+    outbox.close()
+    again = Outbox(tmp_path, 10**6, RULES)
+    assert again.waiting() == [Key(3, "air")]
+    assert len(again.wait_again(again.kept())) == 2
+    assert again.read(Key(1, "air")) == bytes([1]) * 100
+
+
+def test_what_waits_again_still_does_after_a_restart(tmp_path):
+    """However the agent ends before the collector has acknowledged it once more."""
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2, at=DAY)
+    put(outbox, 3)
+    assert outbox.wait_again([Key(1, "air")]) == [Key(1, "air")]
+    restarted = Outbox(tmp_path, 10**6, RULES)
+    assert sorted(restarted.waiting()) == [Key(1, "air"), Key(3, "air")]
+    assert restarted.kept() == {Key(2, "air")}
+    restarted.acknowledged(Key(1, "air"), 2 * DAY)
+    last = Outbox(tmp_path, 10**6, RULES)
+    assert last.waiting() == [Key(3, "air")]
+    assert last.kept() == {Key(1, "air"), Key(2, "air")}
+
+
+@pytest.fixture
+def acknowledged_on_a_full_disk(monkeypatch):
+    """What acknowledges a release of the outbox while the disk takes no note of it."""
+
+    def refuse(handle: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def acknowledge(outbox: Outbox, key: Key) -> None:
+        with monkeypatch.context() as full:
+            full.setattr("pansketch_agent.outbox.segment_files.os.write", refuse)
+            outbox.acknowledged(key, DAY)
+
+    return acknowledge
+
+
+def test_it_also_does_where_a_full_disk_refused_the_note_of_the_acknowledgement(
+    tmp_path, acknowledged_on_a_full_disk
+):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2)
+    acknowledged_on_a_full_disk(outbox, Key(1, "air"))
+    assert outbox.waiting() == [Key(2, "air")]
+    assert outbox.wait_again(outbox.kept()) == [Key(1, "air")]
+    restarted = Outbox(tmp_path, 10**6, RULES)
+    assert sorted(restarted.waiting()) == [Key(1, "air"), Key(2, "air")]
+    restarted.acknowledged(Key(1, "air"), DAY)
+    assert Outbox(tmp_path, 10**6, RULES).kept() == {Key(1, "air")}
+
+
+def test_a_number_given_again_waits_again_with_its_new_bytes(tmp_path, acknowledged_on_a_full_disk):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, at=DAY)
+    outbox.forget_kept(lambda key: True)
+    outbox.put(Key(1, "air"), b"new")
+    acknowledged_on_a_full_disk(outbox, Key(1, "air"))
+    outbox.wait_again(outbox.kept())
+    assert Outbox(tmp_path, 10**6, RULES).read(Key(1, "air")) == b"new"
+
+
+def test_it_is_let_go_after_its_time(tmp_path):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, at=DAY)
+    put(outbox, 2, at=3 * DAY)
+    put(outbox, 3, at=9 * DAY)
+    assert len(outbox.wait_again(outbox.kept())) == 2
+
+
+def test_what_was_acknowledged_before_the_clock_was_set_ages_from_then_on(tmp_path):
+    """A device that boots in 1970, labels its windows so, and is set 56 years forward."""
+    outbox, now = Outbox(tmp_path, 10**6, RULES), 1_800_000_000
+    put(outbox, 1, 2, at=100)
+    put(outbox, 3, at=now)
+    assert outbox.kept() == {Key(n, "air") for n in (1, 2, 3)}
+    restarted = Outbox(tmp_path, 10**6, RULES)
+    put(restarted, 4, at=now + 7 * DAY)
+    assert restarted.kept() == {Key(n, "air") for n in (1, 2, 3, 4)}
+    put(restarted, 5, at=now + 7 * DAY + 1)
+    assert restarted.kept() == {Key(n, "air") for n in (4, 5)}
+
+
+def test_none_is_kept_where_the_rules_say_so(tmp_path):
+    outbox = Outbox(tmp_path, 10**6, OutboxRules(keep_seconds=0))
+    put(outbox, 1, 2, at=DAY)
+    assert len(outbox.wait_again(outbox.kept())) == 0
+    outbox.close()
+    assert not list(tmp_path.glob("*.segment"))
+
+
+@pytest.mark.parametrize("size", [100, 1500])
+def test_what_is_kept_yields_to_what_waits_and_is_no_loss(tmp_path, size):
+    capacity = 40_000
+    outbox, plain = Outbox(tmp_path / "a", capacity, RULES), Outbox(tmp_path / "b", capacity)
+    put(outbox, *range(1, 400), size=size, at=DAY)
+    assert outbox.dropped == 0
+    number = 1000
+    while plain.has_room(size):
+        put(plain, number, size=size)
+        assert outbox.has_room(size)
+        put(outbox, number, size=size)
+        number += 1
+    assert outbox.dropped == 0
+    assert len(outbox) == len(plain)
+    used = sum(path.stat().st_size for path in (tmp_path / "a").glob("*.segment"))
+    assert used <= capacity
+
+
+def test_keeping_writes_no_segment_again(tmp_path, monkeypatch):
+    """The card is written no more often than without."""
+    outbox = Outbox(tmp_path, 40_000, RULES)
+    rewritten = []
+    monkeypatch.setattr(
+        "pansketch_agent.outbox.segment_files.replace_file",
+        lambda path, content: rewritten.append(path),
+    )
+    put(outbox, *range(1, 1000), at=DAY)
+    assert rewritten == []
+    assert len(outbox.wait_again(outbox.kept())) > 10
+
+
+def test_what_a_lost_ledger_had_numbered_gives_way_to_new_releases(tmp_path):
+    """A sequence number that is given again must name the new release, also after a restart."""
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2, 3, at=DAY)
+    outbox.forget_kept(lambda key: key.sequence > 1)
+    assert outbox.kept() == {Key(1, "air")}
+    outbox.put(Key(2, "air"), b"new")
+    assert outbox.read(Key(2, "air")) == b"new"
+    again = Outbox(tmp_path, 10**6, RULES)
+    assert again.kept() == {Key(1, "air")}
+    assert again.waiting() == [Key(2, "air")]
+    assert again.read(Key(2, "air")) == b"new"
+
+
+def test_a_segment_that_is_written_again_still_names_what_was_acknowledged(tmp_path):
+    """At capacity, where what is forgotten gives way: also after a restart, twice."""
+    outbox = Outbox(tmp_path, 40_000, RULES)
+    put(outbox, 1, 2, size=300, at=DAY)
+    assert outbox.wait_again({Key(1, "air"), Key(2, "air")}) == [Key(1, "air"), Key(2, "air")]
+    for number in range(3, 400):
+        put(outbox, number, size=300)
+        if number % 3:
+            outbox.forget(Key(number, "air"))
+        while not outbox.has_room(300):
+            outbox.forget(outbox.waiting()[2])
+    assert b"\x02" * 300 in (tmp_path / "00000001.segment").read_bytes()
+    for _ in range(2):
+        outbox = Outbox(tmp_path, 40_000, RULES)
+        assert outbox.published() == {Key(1, "air"), Key(2, "air")}
+        assert outbox.read(Key(2, "air")) == bytes([2]) * 300
+        for number in range(1000, 1010):
+            while not outbox.has_room(300):
+                outbox.forget(outbox.waiting()[-1])
+            put(outbox, number, size=300)
+    outbox.acknowledged(Key(1, "air"), DAY)
+    assert Outbox(tmp_path, 40_000, RULES).published() == {Key(2, "air")}
+
+
+def test_writing_again_ends_where_notes_take_the_room(tmp_path):
+    segments = Segments(tmp_path, 10**6)
+    keys = [Key(number, "air") for number in range(1, 6)]
+    for key in keys:
+        segments.append(key, b"x" * 50)
+        segments.keep(key, DAY)
+    segments.wait_again(keys)
+    segments.shrink(10)
+    assert Segments(tmp_path, 10**6).again == segments.again == set(keys)
+    assert segments.disk_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.segment"))
+    for key in keys:
+        assert segments.read(key) == b"x" * 50
+        segments.forget(key)
+    segments.close()
+    assert not list(tmp_path.glob("*.segment"))

@@ -1,0 +1,83 @@
+"""The side of the collector in the tests of the agent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion
+
+from pansketch import WindowId, peek
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Ack, Health, Mark, Status, StreamMark, digest
+from tests.waiting import until
+
+
+@dataclass
+class Peer:
+    """A collector's side of the protocol: keeps what arrives, answers what `answer` says."""
+
+    url: str
+    answer: Callable[[bytes, Ack], Ack | None] = lambda payload, ack: ack
+    releases: list[bytes] = field(default_factory=list)
+    # What it has of a device, for the mark that answers a birth: with each release it stores.
+    streams: dict[str, StreamMark] = field(default_factory=dict)
+    statuses: list[Status] = field(default_factory=list)
+    healths: list[tuple[bool, Health]] = field(default_factory=list)  # with: was it retained?
+
+    def __enter__(self) -> "Peer":
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id="peer")
+        self._client.on_connect = lambda *_: self._client.subscribe(
+            [(topic, 1) for topic in topics.fleet_filter("testing")]
+        )
+        self._ready = False
+        self._client.on_subscribe = lambda *_: setattr(self, "_ready", True)
+        self._client.on_message = self._on_message
+        self._client.connect_async("127.0.0.1", int(self.url.rpartition(":")[2]))
+        self._client.loop_start()
+        until(lambda: self._ready, "the peer's subscription")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
+        topic, payload = topics.parse(message.topic), bytes(message.payload)
+        assert topic is not None
+        if topic.kind == "status":
+            self.statuses.append(Status.decode(payload))
+            if not message.retain or self.statuses[-1].state == "online":
+                mark = Mark("0" * 16, self.streams)
+                self._client.publish(topics.mark("testing", topic.device), mark.encode(), 0)
+            return
+        if topic.kind == "health":
+            self.healths.append((message.retain, Health.decode(payload)))
+            return
+        self.releases.append(payload)
+        window = peek(payload).windows[0]
+        ack = self.answer(payload, Ack(window.stream, window.sequence, digest(payload), "stored"))
+        if ack is not None:
+            if ack.status == "stored":
+                self._note(window)
+            self._client.publish(topics.ack("testing", "dev-1"), ack.encode(), 1)
+
+    def _note(self, window: WindowId) -> None:
+        """Of one ledger: its last window, as long as that is the last one that is known."""
+        known = self.streams.get(window.stream)
+        count = 1 if known is None else known.windows + 1
+        if known is not None and known.window_end >= window.end:
+            self.streams[window.stream] = msgspec.structs.replace(known, windows=count)
+            return
+        incarnation = window.incarnation.hex()
+        self.streams[window.stream] = StreamMark(incarnation, window.sequence, window.end, count)
+
+    def windows(self) -> list[WindowId]:
+        return [peek(payload).windows[0] for payload in self.releases]
+
+    def sequences(self) -> list[int]:
+        return [window.sequence for window in self.windows()]
+
+
+def starts(peer: Peer) -> list[int]:
+    return [window.start for window in peer.windows()]

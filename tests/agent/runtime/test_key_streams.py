@@ -1,0 +1,300 @@
+"""Streams of keys in the whole agent: what is released, what is said, and what is kept quiet."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from pansketch import decode, distinct_keys, frozen, key_words, peek
+from pansketch_agent.__main__ import main
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.windows.window import schedule_for
+from pansketch_fleet.config.loader import Config, load_agent
+from pansketch_fleet.settings.device_spec import window_index
+
+HOUR = 3600
+NEW_YEAR = 1704067200
+MARK = "badge-9c41f7d2"
+CONFIG = """\
+fleet: testing
+mqtt: {{url: "{url}"}}
+agent: {{device: dev-1, profile: pi-zero-2w}}
+streams:
+  doors:
+    source: {source}
+    window: {window}
+    privacy: {privacy}
+    key: badge
+    sketches: [{{type: distinct, {sketch}}}]
+"""
+REPLAY = "{type: replay, path: rows.csv}"
+EXACT = "{epsilon: 100}"
+# All keys of the universe are tracked: at epsilon 100 its counts are exact (see test_agent_keys).
+UNIVERSE = "universe: 1000"
+
+
+@pytest.fixture
+def keyed(device):
+    """Writes the configuration of a device with one stream of keys."""
+
+    def configure(
+        url: str = "mqtt://127.0.0.1:1",
+        rows: str = "time,badge\n",
+        source: str = REPLAY,
+        window: str = "1h",
+        privacy: str = EXACT,
+        sketch: str = UNIVERSE,
+    ) -> Config:
+        (device.folder / "rows.csv").write_text(rows)
+        settings = {"url": url, "source": source, "window": window, "privacy": privacy}
+        device.config.write_text(CONFIG.format(**settings, sketch=sketch))
+        return load_agent(device.config, {})
+
+    return configure
+
+
+def rows_of(*hours: list[int]) -> str:
+    """A row in the middle of an hour for each of its keys."""
+    lines = [
+        f"{NEW_YEAR + HOUR * hour + 1800 + second},{key}\n"
+        for hour, keys in enumerate(hours)
+        for second, key in enumerate(keys)
+    ]
+    return "time,badge\n" + "".join(lines)
+
+
+def released(config: Config, payload: bytes):
+    """The release, decoded with the spec of its own window."""
+    stream = config.streams[0]
+    index = window_index(peek(payload).windows[0].start, stream.window_seconds)
+    return decode(payload, stream.spec.for_window(index))
+
+
+def test_a_replay_releases_every_window_with_its_own_spec(keyed, device, broker, peer):
+    config = keyed(broker.url, rows_of([1, 2, 2, 1], [], [5], [*range(100), *range(50)]))
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        assert agent.ends() == 0, agent.said
+    offset = schedule_for("dev-1", HOUR).offset
+    starts = [window.start for window in collector.windows()]
+    assert starts == [NEW_YEAR + HOUR * n + offset for n in range(4)]
+    releases = [released(config, payload) for payload in collector.releases]
+    assert [round(release.distinct().value) for release in releases] == [2, 0, 1, 100]
+    fingerprints = {peek(payload).fingerprint for payload in collector.releases}
+    assert len(fingerprints) == 4
+    assert config.streams[0].spec.fingerprint not in fingerprints
+    assert [debit[4] for debit in device.ledger()] == ["100000000"] * 4
+    assert collector.statuses[0].streams["doors"].fingerprint == (
+        config.streams[0].spec.fingerprint.hex()
+    )
+    assert "per key per window" in collector.statuses[0].streams["doors"].guarantee
+
+
+def test_texts_on_standard_input_are_counted_once_each(keyed, device, broker, peer):
+    sketch = "expected_keys: 50000, memory: 16KiB, release: bitmap"
+    config = keyed(broker.url, source="{type: stdin}", window="2s", sketch=sketch)
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        agent.connects()
+        agent.process.stdin.write("".join(f'{{"badge": "b{n % 30}"}}\n' for n in range(90)))
+        agent.process.stdin.close()
+        assert agent.ends() == 0, agent.said
+    counts = [round(released(config, each).distinct().value) for each in collector.releases]
+    # Lines written at once lie in one window, or in two. Two of 30 keys share one of 100,000 slots
+    # with probability below 0.5 %, three pairs below 1e-7.
+    assert 28 <= sum(counts) <= 60
+    assert max(counts) <= 30
+
+
+def test_a_key_sketch_is_frozen_by_an_announced_intrusion(keyed, device, broker, peer, until):
+    config = keyed(broker.url, source="{type: stdin}", window="3s")
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: collector.releases, "a first window's end")
+        assert device.start("rerandomise").ends() == 0
+        agent.says("no more keys are taken until the window ends (doors)")
+        before = len(collector.releases)
+        agent.process.stdin.write('{"badge": 7}\n')
+        agent.process.stdin.flush()
+        # One of them may be of the window before the frozen one.
+        until(lambda: len(collector.releases) >= before + 2, "the frozen window")
+        agent.process.stdin.write('{"badge": 7}\n{"badge": 8}\n')
+        agent.process.stdin.flush()
+        # The first line came too late for the frozen window, or for nothing: 7 lies in one window
+        # or in two, 8 in one.
+        until(lambda: counted(config, collector) in (2, 3), "windows with both keys")
+        agent.process.stdin.close()
+        assert agent.ends() == 0
+    found = [released(config, payload) for payload in collector.releases]
+    stopped = [release for release in found if frozen(release)]
+    assert len(stopped) == 1
+    assert round(stopped[0].distinct().value) == 0
+    assert counted(config, collector) in (2, 3)
+
+
+def counted(config, collector) -> int:
+    """The keys of all windows so far."""
+    found = [released(config, payload) for payload in collector.releases]
+    return round(distinct_keys(found).value)
+
+
+def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, device, broker, peer):
+    """An agent before may have had keys of it, and been looked into."""
+    source = "{type: stdin}"
+    keyed(broker.url, source=source, window="2s", privacy="{epsilon: 1, intrusion: announced}")
+    with peer(broker.url) as collector:
+        agent = device.start("once")
+        assert agent.ends() == 0, agent.said
+    (window,) = collector.windows()
+    assert "doors: begins with the next window, at" in agent.said
+    begun = float(device.ledger()[0][2])
+    assert window.start == begun
+    started = (device.state / "lock").stat().st_mtime
+    assert window.start >= started
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "words"),
+    [
+        ("time,bagde\n", 9, "no 'badge'; rename it to one of: bagde"),
+        ("when,badge\n", 6, "no column 'time'"),
+    ],
+)
+def test_a_file_without_the_key_is_wrong_input(keyed, device, capsys, rows, line, words):
+    keyed(rows=rows)
+    for command in ("validate", "run"):
+        assert main([command, "--config", str(device.config)]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert f"config.yaml:{line}: streams.doors." in err
+        assert words in err
+
+
+def facts_of(out: str) -> dict[str, str]:
+    facts = (line.strip().split("  ", 1) for line in out.splitlines() if line.startswith("  "))
+    return {name: text.strip() for name, text in facts}
+
+
+def test_validate_says_what_a_key_pays_and_how_good_the_answers_are(keyed, device, capsys):
+    sketch = "expected_keys: 5000, memory: 512B, release: bitmap"
+    spec = keyed(privacy="{epsilon: 2, daily_cap: 5}", sketch=sketch).streams[0].spec
+    assert main(["validate", "--config", str(device.config)]) == 0
+    facts = facts_of(capsys.readouterr().out)
+    assert facts["key"] == "badge (any text)"
+    assert facts["tracked"] == "4096 of 8192 slots, a bit each (level 1)"
+    error = spec.planned_error(5000)
+    assert facts["planned error"] == f"± {error:.2g} keys (standard error) for 5000 on one device"
+    assert facts["state"] == "512 bytes, from the first instant to the last"
+    assert (
+        facts["unit"] == "one key: all that bears it in a window on this device, added or removed"
+    )
+    assert facts["epsilon"] == "2 per key per window per device: state 1 + output 1"
+    assert facts["a silent snapshot"] == "is covered: snapshot and release jointly cost 2"
+    assert facts["a key"] == (
+        "spends 2 in each window on each device that it appears on: w windows on d devices cost "
+        "w x d x 2"
+    )
+    day = "48 at most, for a key in every window on one device (24 windows of 1h)"
+    assert facts["a day"] == day
+    assert facts["an announced intrusion"].startswith("freezes the sketch: no more keys until")
+    assert facts["daily cap"] == (
+        "5: at most 2 windows a day of this stream on this device, then the stream stops"
+    )
+    assert facts["fingerprint"] == spec.fingerprint.hex()
+
+
+def test_validate_of_a_universe_and_of_announced_intrusions(keyed, device, capsys):
+    keyed(privacy="{epsilon: 2, intrusion: announced}")
+    assert main(["validate", "--config", str(device.config)]) == 0
+    facts = facts_of(capsys.readouterr().out)
+    assert facts["key"] == "badge (the numbers 0 to 999)"
+    assert facts["epsilon"] == "2 per key per window per device: state 2 + output 0"
+    assert facts["a silent snapshot"].startswith("is not covered")
+
+
+def test_check_names_the_key_and_what_it_pays(keyed, device, capsys):
+    keyed(privacy="{epsilon: 2}", sketch="universe: 1000, release: bitmap")
+    main(["check", "--json", "--config", str(device.config)])
+    found = {each["subject"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["source doors"]["text"].endswith("rows.csv: has the key badge")
+    assert found["keys doors"]["state"] == "note"
+    assert found["keys doors"]["text"] == (
+        "epsilon 2 per key per window per device (state 1 + output 1), 48 for a key all day long "
+        "on one device"
+    )
+
+
+def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
+    keyed(privacy="{epsilon: 2}")
+    with Ledger(device.state) as ledger:
+        for hour in range(3):
+            ledger.debit("doors", HOUR * hour, HOUR * (hour + 1), 2_000_000)
+    assert main(["ledger", "--json", "--config", str(device.config)]) == 0
+    doors = json.loads(capsys.readouterr().out)["streams"]["doors"]
+    assert (doors["reading_micro"], doors["span_micro"]) == (None, None)
+    assert (doors["key_micro"], doors["busiest_day_micro"]) == (2_000_000, 6_000_000)
+    assert main(["ledger", "--config", str(device.config)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split()[4:9] == ["-", "-", "2", "6", "1970-01-01"]
+    assert "a key once in each window that it appears in" in out
+
+
+def needles() -> list[bytes]:
+    word = int(key_words([MARK])[0])
+    return [MARK.encode(), MARK[-8:].encode(), *(struct.pack(f"{o}Q", word) for o in "<>")]
+
+
+def holds_the_mark(content: bytes) -> bool:
+    return any(needle in content for needle in needles())
+
+
+def holding(folder: Path) -> list[str]:
+    return [p.name for p in folder.rglob("*") if p.is_file() and holds_the_mark(p.read_bytes())]
+
+
+def test_no_key_in_any_log_message_or_file(keyed, device, broker, peer):
+    rows = f"time,badge\n{NEW_YEAR},{MARK}\n{MARK},{MARK}\n{NEW_YEAR + 5},\n{NEW_YEAR + 9},{MARK}\n"
+    keyed(broker.url, rows, sketch="expected_keys: 100")
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        assert agent.ends() == 0, agent.said
+    assert collector.releases
+    assert not any(map(holds_the_mark, collector.releases))
+    assert not holds_the_mark(agent.said.encode())
+    assert holding(device.state) == []
+    assert holding(device.folder) == ["rows.csv"], "the search finds what is there"
+
+
+BROKEN = """
+import sys
+from pansketch_agent.windows import window
+from pansketch_agent.__main__ import main
+
+def broken(self, index, rows):
+    raise ValueError(f"could not absorb {rows.tolist()}")
+
+window.Windows.absorb = broken
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_unforeseen_error_says_where_and_not_what(keyed, device):
+    keyed(rows=rows_of([423]))
+    agent = device.start("run", "--drain", "0", program=("-c", BROKEN))
+    assert agent.ends() == 1
+    assert "doors: stopped by ValueError at __main__:" in agent.said
+    assert "423" not in agent.said
+
+
+@pytest.mark.parametrize("keys", [[], [1], [7, "", "x", -1], list(range(900))])
+def test_the_agent_says_and_spends_the_same_whatever_the_keys(keyed, device, keys):
+    """Also when there is none: its row's time is what counts."""
+    rows = "".join(f"{NEW_YEAR + 1800},{key}\n" for key in keys or [""])
+    keyed(rows=f"time,badge\n{rows}")
+    agent = device.start("run", "--drain", "0")
+    assert agent.ends() == 1  # no collector
+    said = [line for line in agent.said.splitlines() if "doors" in line]
+    assert len(said) == 1
+    assert "release 1" in said[0]
+    assert [debit[0] for debit in device.ledger()] == ["1"]

@@ -1,0 +1,266 @@
+"""What a device says of its own health: counts, ages and its clock, on a public schedule."""
+
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from pansketch import WindowId, __version__, encode, os_entropy
+from pansketch_agent.host.clock import Clock
+from pansketch_agent.host.hardening import MemoryProtection
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
+from pansketch_agent.outbox.records import scan, waiting_in
+from pansketch_agent.status.disk_writes import DAY_SECONDS, written_daily
+from pansketch_agent.status.health import INTERVAL_SECONDS, HealthCollector, HealthSchedule
+from pansketch_fleet.protocol.messages import Health
+from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX
+
+HOUR = 3600
+NOW = 1_704_067_200 + 12 * HOUR  # noon on 2024-01-01
+LIVE = "{type: stdin}"
+
+
+class Bench:
+    """The parts of an agent that its health looks at, on disk, and clocks that a test sets."""
+
+    def __init__(self, device, folder, capacity=10**6, source=LIVE):
+        self.wall, self.up, self.synchronised = float(NOW), 500.0, True
+        self.config = device.configure(source=source)
+        self.ledger = Ledger(folder / "state")
+        self.outbox = Outbox(folder / "state/outbox", capacity)
+        memory = MemoryProtection("", folder)
+        self.collector = HealthCollector(
+            self.config, "s1", self.clock, self.ledger, self.outbox, memory
+        )
+
+    @property
+    def clock(self):
+        return Clock(lambda: self.wall, lambda: self.up, lambda *_: True, lambda: self.synchronised)
+
+    def put(self, sequence, stream="air", hours_ago=None):
+        """Puts an honest release, whose window ended so long ago; returns its bytes."""
+        end = NOW - HOUR * (10 - sequence if hours_ago is None else hours_ago)
+        window = WindowId("dev-1", stream, sequence, end - HOUR, end)
+        rng = os_entropy()
+        payload = encode(self.config.streams[0].spec.start(rng).release(rng, window))
+        self.outbox.put(Key(sequence, stream), payload)
+        return payload
+
+    def debit(self, count):
+        until = self.ledger.spent("air").until or NOW
+        for start in range(until, until + count * HOUR, HOUR):
+            self.ledger.debit("air", start, start + HOUR, 10)
+
+
+@pytest.fixture
+def made(device, tmp_path):
+    with ExitStack() as ends:
+
+        def make(**settings):
+            bench = Bench(device, tmp_path, **settings)
+            ends.enter_context(bench.ledger)
+            return bench
+
+        yield make
+
+
+def test_a_device_that_has_just_started_is_well(made):
+    bench = made()
+    bench.up += 61.9
+    assert bench.collector.snapshot() == Health(
+        "s1", __version__, 61, True, 0, None, 0, 0, 0, memory_protected=True
+    )
+
+
+@pytest.mark.parametrize("known", [True, False, None])
+def test_the_clock_is_asked_each_time(made, known):
+    bench = made()
+    bench.synchronised = known
+    assert bench.collector.snapshot().clock_synchronised is known
+
+
+def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
+    """Of all streams, from the end of its window, by the clock of now."""
+    bench = made()
+    for sequence in (1, 2, 3):
+        bench.put(sequence)
+    bench.put(1, "water", hours_ago=20)
+    taken = bench.collector.snapshot()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (4, 20 * HOUR)
+    bench.outbox.forget(Key(1, "water"))
+    bench.wall += 5.9
+    assert bench.collector.snapshot().oldest_waiting_seconds == 9 * HOUR + 5
+    bench.outbox.forget(Key(1, "air"))
+    assert bench.collector.snapshot().oldest_waiting_seconds == 8 * HOUR + 5
+    bench.wall = 0.0  # A board without a clock has started again: nobody can tell.
+    taken = bench.collector.snapshot()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
+
+
+def test_the_windows_of_a_replay_have_no_age(made):
+    """They bear the times of a file, years ago."""
+    bench = made(source="{type: replay, path: rows.csv}")
+    bench.put(1)
+    bench.put(2, "removed-from-the-configuration", hours_ago=2)
+    taken = bench.collector.snapshot()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (2, 2 * HOUR)
+
+
+def test_a_release_of_a_later_version_only_counts(made):
+    """After a downgrade the outbox may hold what this version cannot read."""
+    bench = made()
+    payload = bytearray(bench.put(1))
+    bench.outbox.forget(Key(1, "air"))
+    payload[4] = 4
+    bench.outbox.put(Key(1, "air"), bytes(payload))
+    taken = bench.collector.snapshot()
+    assert (taken.waiting, taken.oldest_waiting_seconds) == (1, None)
+
+
+def test_dropped_and_set_aside_are_counted(made):
+    bench = made(capacity=4000)
+    size = len(bench.put(1))
+    for sequence in range(2, 99):
+        if bench.outbox.has_room(2 * size):
+            bench.put(sequence)
+    with pytest.raises(OutboxFullError):
+        bench.outbox.put(Key(99, "air"), bytes(4000))
+    first, second = bench.outbox.waiting()[:2]
+    bench.outbox.refuse(first)
+    assert bench.collector.snapshot().dropped == bench.outbox.dropped == 1
+    assert bench.collector.snapshot().set_aside == 1
+    (segment,) = [p for p in bench.outbox.folder.glob("*.segment") if second.filename in names(p)]
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    Outbox(bench.outbox.folder, 4000)
+    assert bench.collector.snapshot().set_aside == 2
+    for path in (*bench.outbox.folder.glob("*.bad"), *bench.outbox.folder.glob("refused/*")):
+        path.unlink()
+    assert bench.collector.snapshot().set_aside == 0
+
+
+def names(segment):
+    return [key.filename for key in waiting_in(scan(segment.read_bytes()))]
+
+
+def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
+    bench = made()
+    each = written_daily(bench.config.streams[0], DEFAULT_OUTBOX) / 24
+    bench.debit(3)
+    assert bench.collector.snapshot().written_today_bytes == 3 * each
+    bench.wall += DAY_SECONDS
+    assert bench.collector.snapshot().written_today_bytes == 0
+    bench.debit(2)
+    assert bench.collector.snapshot().written_today_bytes == 2 * each
+
+
+def test_looking_changes_nothing(made):
+    bench = made()
+    payload = bench.put(1)
+    before = {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()}
+    for _ in range(3):
+        bench.collector.snapshot()
+    assert {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()} == before
+    assert bench.outbox.read(Key(1, "air")) == payload
+
+
+def said_at(reports, said, seconds):
+    """The moments, of these, at which a health was said."""
+    moments = []
+    for now in seconds:
+        before = len(said)
+        reports.step(float(now))
+        moments += [now] * (len(said) - before)
+    return moments
+
+
+def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made):
+    bench, said = made(), []
+    say = said.append
+    reports = HealthSchedule("dev-1", bench.collector, say)
+    reports.connected(1000.0)
+    assert len(said) == 1
+    moments = said_at(reports, said, range(1000, 2000))
+    assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
+    assert len(moments) in (16, 17)
+    # Another run, another connection, and whatever waits in the outbox: the same second.
+    bench.put(1)
+    again = HealthSchedule("dev-1", bench.collector, say)
+    again.connected(3017.0)
+    later = said_at(again, said, range(3017, 4000))
+    assert {moment % 60 for moment in later} == {moment % 60 for moment in moments}
+    seconds = set()
+    for number in range(40):
+        other = HealthSchedule(f"dev-{number}", bench.collector, say)
+        other.connected(0.0)
+        seconds.update(moment % 60 for moment in said_at(other, said, range(1, 121)))
+    assert len(seconds) > 15, "devices speak at different seconds"
+
+
+def out_of_order(folder):
+    """A file system that fails there: a name longer than any may be stands in its way."""
+    (folder / "refused").symlink_to("x" * 300)
+
+
+def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, caplog):
+    bench, said = made(), []
+    reports = HealthSchedule("dev-1", bench.collector, said.append)
+    out_of_order(bench.outbox.folder)
+    with pytest.raises(OSError, match="too long"):
+        bench.collector.snapshot()
+    assert said_at(reports, said, range(300)) == []
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the health is left out while the outbox cannot be read (")
+    (bench.outbox.folder / "refused").unlink()
+    assert len(said_at(reports, said, range(300, 400))) in (1, 2)
+    out_of_order(bench.outbox.folder)
+    reports.connected(400.0)
+    assert len(caplog.records) == 2
+
+
+def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, until):
+    device.configure(broker.url, source=LIVE, window="1s")
+    (device.state / "outbox").mkdir(parents=True)
+    out_of_order(device.state / "outbox")
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: len(collector.releases) >= 2, "releases")
+        assert agent.stop() == 0, agent.said
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
+        assert collector.healths == []
+    assert agent.said.count("the health is left out") == 1
+    assert "Traceback" not in agent.said
+
+
+def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
+    device.configure(broker.url, source=LIVE)
+    with peer(broker.url) as collector:
+        agent = device.start("run")
+        until(lambda: collector.healths, "the first health")
+        assert agent.stop() == 0, agent.said
+        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
+    assert len(collector.healths) == 2
+    for retained, health in collector.healths:
+        assert not retained
+        assert health.session == collector.statuses[-1].session
+        assert (health.version, health.waiting, health.dropped) == (__version__, 0, 0)
+    with peer(broker.url) as late:
+        until(lambda: late.statuses, "the retained status")
+        assert late.healths == []
+
+
+def test_the_health_of_an_agent_whose_collector_is_away(device, broker, peer, until):
+    device.configure(broker.url)
+    agent = device.start("run", "--drain", "0")
+    assert agent.ends() == 1
+    (device.state / "outbox/refused").mkdir()
+    (device.state / "outbox/refused/x").write_bytes(b"x")
+    with peer(broker.url, answer=lambda payload, ack: None) as deaf:
+        agent = device.start("run")
+        until(lambda: deaf.healths, "the first health")
+        agent.stop()
+    health = deaf.healths[0][1]
+    assert (health.waiting, health.set_aside) == (5, 1)
+    assert health.oldest_waiting_seconds is None

@@ -1,0 +1,151 @@
+"""Windows: the schedule is public, every window is released once, whatever the readings are."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
+from pansketch_agent.windows.window import (
+    MAX_EMPTY,
+    GapError,
+    Schedule,
+    WindowBounds,
+    Windows,
+    schedule_for,
+)
+
+ENTROPY = os_entropy()
+SPEC = HierarchySpec(
+    Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N")))),
+    Privacy(epsilon=100),
+    depth=2,
+    k=2,
+    width=2,
+    rows=1,
+    fanout=2,
+)
+TIMES = st.integers(0, 4_000_000_000)
+SECONDS = st.integers(1, 40 * 86400)
+NAMES = st.from_regex(r"[a-z0-9-]{1,64}", fullmatch=True)
+
+
+def rows_of(*temps):
+    return np.array([[temp, 0.0] for temp in temps]).reshape(-1, 2)
+
+
+@given(NAMES, SECONDS, TIMES)
+def test_every_moment_lies_in_exactly_one_window(device, window_seconds, at):
+    schedule = schedule_for(device, window_seconds)
+    index = schedule.index(at + 0.5)
+    span = schedule.span(index)
+    assert span.start <= at < span.end == span.start + window_seconds
+    assert schedule.span(index + 1).start == span.end
+    assert schedule.index(span.start) == index == schedule.index(span.end - 1e-6)
+
+
+@given(NAMES, SECONDS)
+def test_the_offset_is_small_and_from_the_name_only(device, window_seconds):
+    offset = schedule_for(device, window_seconds).offset
+    assert 0 <= offset <= min(window_seconds // 10, 600)
+    assert offset == schedule_for(device, window_seconds).offset
+
+
+def test_offsets_spread_a_fleet():
+    offsets = {schedule_for(f"device-{number}", 86400).offset for number in range(100)}
+    assert len(offsets) > 60
+
+
+@given(TIMES, SECONDS, st.integers(0, 600))
+def test_the_first_window_from_a_moment_begins_then_or_later(at, window_seconds, offset):
+    schedule = Schedule(window_seconds, offset)
+    first = schedule.first_from(at)
+    assert schedule.span(first).start >= at > schedule.span(first - 1).start
+
+
+@given(st.lists(st.integers(0, 2000), max_size=30), st.integers(1, 500), st.integers(0, 50))
+def test_split_agrees_with_going_row_by_row(times, window_seconds, offset):
+    schedule = Schedule(window_seconds, offset)
+    values = np.arange(2.0 * len(times)).reshape(-1, 2)
+    expected, newest = [], -1000
+    for at, row in zip(times, values.tolist(), strict=True):
+        newest = max(newest, schedule.index(at))
+        if schedule.index(at) == newest:
+            expected.append((newest, row))
+    parts = list(schedule.split(np.array(times, float), values.copy()))
+    got = [(i, row) for i, rows in parts for row in rows.tolist() if not np.isnan(row[0])]
+    assert got == expected
+    assert [index for index, _ in parts] == sorted({index for index, _ in parts})
+
+
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(0, 100))
+def test_every_window_from_the_first_to_the_last_is_released_once(indices, floor_index):
+    schedule = Schedule(10, 3)
+    windows = Windows(SPEC, schedule, ENTROPY, schedule.span(floor_index).start, live=False)
+    spans: list[WindowBounds] = []
+    for index in indices:
+        spans += [closed.span for closed in windows.reach(index)]
+        windows.absorb(index, rows_of(1.0))
+    spans += [closed.span for closed in windows.finish()]
+    first, last = max(indices[0], floor_index), max(indices)
+    assert spans == [schedule.span(index) for index in range(first, last + 1)]
+
+
+@given(st.lists(st.floats(-100, 100), max_size=8), st.lists(st.floats(-100, 100), max_size=8))
+def test_the_schedule_does_not_see_the_readings(some, others):
+    def spans(temps: list[float]) -> list[WindowBounds]:
+        windows = Windows(SPEC, Schedule(10, 0), ENTROPY)
+        seen = []
+        for index in range(5):
+            seen += [closed.span for closed in windows.reach(index)]
+            if temps and index < len(temps):
+                windows.absorb(index, rows_of(*temps[index:]))
+        return seen
+
+    assert spans(some) == spans(others) == [WindowBounds(10 * i, 10 * i + 10) for i in range(4)]
+
+
+def test_readings_reach_their_own_window():
+    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=False)
+    closed = []
+    for index, count in ((0, 300), (1, 0), (2, 700)):
+        closed += list(windows.reach(index))
+        windows.absorb(index, rows_of(*[20.0] * count))
+    windows.absorb(0, rows_of(*[20.0] * 900))  # too late
+    closed += list(windows.finish())
+    counts = [int(c.sketch.release(ENTROPY).counters[0:].max()) for c in closed]
+    assert counts[1] < 20
+    assert abs(counts[0] - 300) < 20
+    assert abs(counts[2] - 700) < 20
+
+
+def test_a_live_reading_survives_a_clock_that_was_set_back():
+    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=True)
+    list(windows.reach(5))
+    list(windows.reach(3))
+    windows.absorb(None, rows_of(*[20.0] * 500))
+    (closed,) = windows.reach(6)
+    assert closed.span == WindowBounds(50, 60)
+    assert abs(int(closed.sketch.release(ENTROPY).counters.max()) - 500) < 20
+
+
+def test_a_clock_that_is_set_for_the_first_time_skips_the_years_between():
+    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=True)
+    list(windows.reach(0))
+    assert [closed.span.start for closed in windows.reach(MAX_EMPTY + 1)] == [0]
+    assert windows.begun == 10 * MAX_EMPTY + 10
+
+
+def test_a_replay_does_not_release_thousands_of_windows_for_one_wrong_year():
+    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=False)
+    list(windows.reach(0))
+    with pytest.raises(GapError):
+        list(windows.reach(MAX_EMPTY + 1))
+
+
+def test_nothing_is_released_again_when_all_of_it_was():
+    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, released_until=60, live=False)
+    for index in range(6):
+        assert not list(windows.reach(index))
+        windows.absorb(index, rows_of(1.0))
+    assert not list(windows.finish())

@@ -1,0 +1,124 @@
+"""`replay`: an exported file goes through the same judgement as what comes from the broker."""
+
+import base64
+import json
+
+import pytest
+
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Status, digest
+
+
+@pytest.fixture
+def exported(filled, run, tmp_path):
+    """A file with the five releases of a database that is gone afterwards."""
+    path = tmp_path / "releases.jsonl"
+    assert run("export", "--stream", "fine", "--out", str(path))[0] == 0
+    for file in filled.database.parent.glob("*"):
+        file.unlink()
+    return path
+
+
+def line(topic, payload):
+    return json.dumps({"topic": topic, "payload": base64.b64encode(payload).decode()}) + "\n"
+
+
+def test_an_exported_file_brings_everything_back_byte_by_byte(filled, exported, run, tmp_path):
+    code, out, err = run("replay", str(exported))
+    assert (code, err) == (0, "")
+    assert out == f"{exported}: 5 stored, 0 duplicates, none refused\n"
+    again = tmp_path / "again.jsonl"
+    assert run("export", "--stream", "fine", "--out", str(again))[0] == 0
+    before, after = (list(map(json.loads, f.read_text().splitlines())) for f in (exported, again))
+    assert [{**found, "received_at": 0} for found in before] == [
+        {**found, "received_at": 0} for found in after
+    ]
+
+
+def test_a_second_time_changes_nothing(filled, exported, run):
+    run("replay", str(exported))
+    payloads = filled.stored("fine")
+    assert run("replay", str(exported))[:2] == (
+        0,
+        f"{exported}: 0 stored, 5 duplicates, none refused\n",
+    )
+    assert filled.stored("fine") == payloads
+
+
+def test_what_the_file_claims_is_not_believed(bench, run, tmp_path):
+    release, other = bench.release(), bench.release()
+    path = tmp_path / "mixed.jsonl"
+    damaged = bytearray(release)
+    damaged[40] ^= 1
+    path.write_text(
+        line(bench.topic("two"), release)
+        + line(bench.topic(), bytes(damaged))
+        + line(topics.release("elsewhere", "one", "air"), release)
+        + line(topics.status(bench.fleet, "one"), Status("online", "s", {}).encode())
+        + line("\ud800", b"x")
+        + "no JSON\n\n[1]\n{}\n"
+        + '{"topic": 1, "payload": ""}\n{"topic": "x", "payload": "?"}\n'
+        + "[" * 5000
+        + "\n"
+        + line(bench.topic(), b"\0" * 200_000)
+        + line(bench.topic(), release)
+        + line(bench.topic(), other)[:-30]
+    )
+    code, out, err = run("replay", str(path))
+    assert (code, err) == (1, "")
+    assert out.endswith(
+        ": 1 stored, 0 duplicates, not taken: checksum 1, fleet 1, identity 1, unreadable 10\n"
+    )
+    assert bench.stored() == [release]
+    with reading(bench.database) as reader:
+        assert reader.refusals() == {"checksum": 1, "fleet": 1, "identity": 1}
+        assert reader.devices() == []
+
+
+def test_an_equivocation_in_a_file_is_one(bench, run, tmp_path, arrive):
+    with store.opened(bench.database) as opened:
+        settle(opened, [arrive(bench.topic(), bench.release())], bench.rules, 1_000_000_001)
+    (first,) = bench.stored()
+    path = tmp_path / "other.jsonl"
+    path.write_text(line(bench.topic(), bench.release()))
+    assert run("replay", str(path))[0] == 1
+    assert bench.stored() == [first]
+
+
+def test_what_waits_in_an_outbox_can_be_carried_there(bench, run, tmp_path):
+    """The form of `pansketch-agent outbox export`: `received_at` is null."""
+    release = bench.release()
+    found = {
+        "topic": bench.topic(),
+        "received_at": None,
+        "digest": digest(release),
+        "payload": base64.b64encode(release).decode(),
+    }
+    path = tmp_path / "outbox.jsonl"
+    path.write_text(json.dumps(found) + "\n")
+    assert run("replay", str(path))[0] == 0
+    assert bench.stored() == [release]
+
+
+def test_a_file_that_is_not_there_is_one_line(bench, run):
+    code, out, err = run("replay", "nowhere.jsonl")
+    assert (code, out) == (2, "")
+    assert err == "cannot read nowhere.jsonl: No such file or directory\n"
+
+
+def test_another_server_is_named(bench, run, exported):
+    with store.opened(bench.database):
+        code, _, err = run("replay", str(exported))
+    assert code == 1
+    assert "another collector is serving" in err
+
+
+def test_late_and_gaps_are_of_the_windows_and_not_of_the_file(filled, exported, run):
+    run("replay", str(exported))
+    with reading(filled.database) as reader:
+        found = {h.device: (h.windows, h.gaps, h.late) for h in reader.holdings()}
+        assert len(list(reader.releases(Selection("fine")))) == 5
+    assert found == {"one": (3, 1, 0), "two": (2, 0, 0)}

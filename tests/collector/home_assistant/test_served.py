@@ -1,0 +1,205 @@
+"""A serving collector, a real broker, devices that speak, and a listener that hears what Home
+Assistant would."""
+
+import json
+import time
+
+import pytest
+
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Health, Status
+from testbed.embedded_broker import free_port
+from tests.collector.serving import goes_on
+
+HEALTH = Health(
+    *("s1", "0.1.0", 200_000, True, 3, 7205, 1, 2, 40_960),
+    deferred={"fingerprint": 2, "window": 1},
+    memory_protected=False,
+)
+SHOWN = {
+    "connection": "ON",
+    "clock": "OFF",
+    "memory": "ON",
+    "uptime_seconds": "200000",
+    "waiting": "3",
+    "oldest_waiting_seconds": "7205",
+    "deferred": "3",
+    "dropped": "1",
+    "set_aside": "2",
+    "refused_dropped": "0",
+    "name_conflicts": "0",
+    "written_today_bytes": "40960",
+}
+
+
+def place(device):
+    return f"homeassistant/device/pansketch_testing_{device}/config"
+
+
+@pytest.fixture
+def wanting(make_bench):
+    """A bench whose collector has these settings for Home Assistant, on a broker's port."""
+
+    def make(port, wanted):
+        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
+        text = bench.path.read_text()
+        if wanted is not None:
+            text = text.replace("{database:", f"{{home_assistant: {wanted}, database:")
+        bench.path.write_text(text)
+        return bench
+
+    return make
+
+
+def born(peer, bench, device, retain=True):
+    status = Status("online", "s1", {}).encode()
+    peer.publish(topics.status(bench.fleet, device), status, retain=retain)
+
+
+def test_devices_appear_with_what_they_say_of_themselves(
+    broker, wanting, start, until, connect, household, faults, render
+):
+    """Devices from before, with no health yet, and one that comes later."""
+    with broker() as port, household(port) as home:
+        bench = wanting(port, "true")
+        with connect(port, bench.fleet, "one") as peer:
+            born(peer, bench, "one")
+            serving = start(bench.path)
+            until(lambda: "one" in home.announced())
+            assert place("one") in home.kept
+            born(peer, bench, "two")
+            peer.publish(topics.health(bench.fleet, "two"), HEALTH.encode())
+            until(lambda: home.announced().get("two", {}).get("device", {}).get("sw_version"))
+        two = home.announced()["two"]
+        assert [faults(message) for message in home.announced().values()] == [[], []]
+        for key, entity in two["components"].items():
+            heard = home.kept[entity["state_topic"]]
+            assert render(entity["value_template"], heard) == SHOWN[key], key
+        assert "announcing devices to Home Assistant, below homeassistant/device" in serving.said
+        with household(port) as restarted:
+            until(lambda: restarted.announced().keys() == {"one", "two"})
+            assert {place("one"), place("two")} <= restarted.retained
+        assert serving.stop() == 0
+
+
+def test_nothing_is_published_where_it_is_not_wanted(broker, wanting, start, connect, household):
+    with broker() as port, household(port) as home:
+        bench = wanting(port, None)
+        with connect(port, bench.fleet, "one") as peer:
+            born(peer, bench, "one")
+            serving = start(bench.path)
+            serving.connects()
+            peer.publish(topics.health(bench.fleet, "one"), HEALTH.encode())
+            peer.exchange(bench.topic("one"), bench.release("one", 1))
+            goes_on(serving, 2.0)
+        mine = f"pansketch/v1/{bench.fleet}/one/"
+        assert {topic.removeprefix(mine) for topic in home.kept} == {
+            "status", "health", "release/air", "ack", "mark",
+        }  # fmt: skip
+        assert "Home Assistant" not in serving.said
+        assert serving.stop() == 0
+
+
+def test_a_broker_that_has_forgotten_everything_is_told_again(
+    broker, wanting, start, until, connect, household
+):
+    port = free_port()
+    bench = wanting(port, "true")
+    with broker(port), connect(port, bench.fleet, "one") as peer, household(port) as home:
+        serving = start(bench.path)
+        serving.connects()
+        born(peer, bench, "one")
+        until(lambda: "one" in home.announced())
+    until(lambda: "closed the connection" in serving.said)
+    with broker(port), household(port) as home, connect(port, bench.fleet, "one") as peer:
+        serving.connects(times=2)
+        assert home.announced() == {}
+        born(peer, bench, "one")
+        until(lambda: "one" in home.announced())
+    assert serving.stop() == 0
+
+
+def test_what_was_announced_is_taken_back_and_stays_away(
+    broker, wanting, start, until, connect, household
+):
+    """Also of a device whose status is at the broker no more; what others announced stays."""
+    other = "homeassistant/device/somebody/config"
+    with broker() as port, household(port) as home:
+        bench = wanting(port, "{prefix: homeassistant}")
+        with connect(port, bench.fleet, "one", "two") as peer:
+            peer.publish(other, b'{"device": {"name": "other"}}', retain=True)
+            born(peer, bench, "one")
+            born(peer, bench, "two")
+            serving = start(bench.path)
+            until(lambda: {"one", "two"} <= home.announced().keys())
+            assert serving.stop() == 0
+            peer.publish(topics.status(bench.fleet, "two"), b"", retain=True)
+        wanting(port, "{remove: true}")
+        again = start(bench.path)
+        until(lambda: {place("one"), place("two")} <= home.emptied)
+        until(lambda: "2 devices are taken back from Home Assistant; now leave" in again.said)
+        assert again.stop() == 0
+        with household(port, "homeassistant/#") as fresh:
+            until(lambda: other in fresh.kept)
+            assert set(fresh.kept) == {other}
+
+
+def test_a_fleet_is_announced_a_few_devices_at_a_time(
+    broker, wanting, start, until, connect, household
+):
+    with broker() as port, household(port, "homeassistant/#") as home:
+        bench = wanting(port, "true")
+        names = [f"dev-{number}" for number in range(25)]
+        with connect(port, bench.fleet, names[0]) as peer:
+            for name in names:
+                born(peer, bench, name)
+            serving = start(bench.path)
+            until(lambda: home.announced().keys() == set(names))
+        assert home.announcements == len(names)  # each of them once
+        assert serving.stop() == 0
+
+
+def test_the_announcement_of_a_device_that_was_named_by_garbage_is_not_made(
+    broker, wanting, start, until, connect, household
+):
+    """Only what the collector has taken for a status counts."""
+    with broker() as port, household(port) as home:
+        bench = wanting(port, "true")
+        with connect(port, bench.fleet, "one") as peer:
+            serving = start(bench.path)
+            serving.connects()
+            for topic, payload in (
+                ("pansketch/v1/elsewhere/two/status", Status("online", "s", {}).encode()),
+                (topics.status(bench.fleet, "three"), b"{}"),
+                (topics.health(bench.fleet, "four"), HEALTH.encode()),
+                (f"pansketch/v1/{bench.fleet}/Five/status", b"{}"),
+            ):
+                peer.publish(topic, payload)
+            born(peer, bench, "one")
+            until(lambda: "one" in home.announced())
+            deadline = time.monotonic() + 2.0
+            while time.monotonic() < deadline:
+                goes_on(serving, 0.2)
+        assert home.announced().keys() == {"one"}
+        assert {t for t in home.kept if t.startswith("homeassistant/")} == {place("one")}
+        assert json.loads(home.kept[place("one")])["origin"]["name"] == "pansketch"
+        assert serving.stop() == 0
+
+
+def test_one_device_is_taken_back_for_good(broker, wanting, start, until, connect, household):
+    """An empty status and an empty announcement, as docs/how-to/home-assistant.md has it."""
+    with broker() as port, household(port) as home:
+        bench = wanting(port, "true")
+        with connect(port, bench.fleet, "one", "two") as peer:
+            born(peer, bench, "one")
+            first = start(bench.path)
+            until(lambda: "one" in home.announced())
+            peer.publish(topics.status(bench.fleet, "one"), b"", retain=True)
+            peer.publish(place("one"), b"", retain=True)
+            assert first.stop() == 0
+            second = start(bench.path)
+            second.connects()
+            born(peer, bench, "two")
+            until(lambda: "two" in home.announced())
+        assert home.announced().keys() == {"two"}
+        assert second.stop() == 0

@@ -1,0 +1,208 @@
+"""The models that are kept: fitted once for all who ask, and anew as soon as releases differ."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from contextlib import closing
+
+import pytest
+
+from pansketch_collector.errors import CommandError
+from pansketch_collector.http.endpoints import caches as module
+from pansketch_collector.http.endpoints.caches import Models
+from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.queries.generator_registry import GeneratorChoice
+from pansketch_collector.storage.reader import Selection
+from pansketch_fleet.protocol import topics
+
+AIR = Selection("air")
+AUTO = GeneratorChoice()
+
+
+@pytest.fixture
+def site(make_site):
+    found = make_site()
+    found.fill()
+    return found
+
+
+@pytest.fixture
+def desk(site):
+    with closing(Executors(site.config.collector.database)) as found:
+        yield found
+
+
+def test_who_asks_at_once_gets_one_model(site, desk):
+    async def go():
+        models = Models(desk, site.config)
+        asked = [models.model(AIR, GeneratorChoice(name)) for name in ("auto", "privhp") * 10]
+        return await asyncio.gather(*asked, models.model(AIR, GeneratorChoice("kdtree")))
+
+    *same, other = asyncio.run(go())
+    assert len({id(model) for model in same}) == 1
+    assert other is not same[0]
+
+
+def test_a_new_release_and_a_dispute_each_make_a_new_model(site, desk, arrive):
+    async def go():
+        models, config = Models(desk, site.config, share=0), []
+        for message in (
+            None,
+            site.release("one", "air", 5),
+            site.release("one", "air", 5, times=2),  # another one of its window is kept beside it
+            site.release("two", "air", 5),
+        ):
+            if message is not None:
+                device = "one" if len(config) < 3 else "two"
+                site.settle([arrive(topics.release("testing", device, "air"), message)])
+            config.append(await models.model(AIR, AUTO))
+            assert await models.model(AIR, AUTO) is config[-1]
+        return config
+
+    found = asyncio.run(go())
+    assert [len(model.windows) for model in found] == [6, 7, 7, 8]
+    assert len({id(model) for model in found}) == 4
+
+
+def test_a_model_that_was_replaced_is_gone_at_once(site, desk, arrive):
+    """It has some tens of megabytes with its answers; nothing waits for the collector of cycles."""
+
+    async def go():
+        models = Models(desk, site.config, share=0)
+        _, model = await models.ask(AIR, AUTO, "count", lambda model: {"n": len(model.windows)})
+        old = weakref.ref(model)
+        del model
+        site.settle(
+            [arrive(topics.release("testing", "one", "air"), site.release("one", "air", 5))]
+        )
+        await models.model(AIR, AUTO)
+        return old()
+
+    gc.disable()
+    try:
+        assert asyncio.run(go()) is None
+    finally:
+        gc.enable()
+
+
+def test_only_the_models_asked_for_last_are_kept(site, desk):
+    async def go():
+        models = Models(desk, site.config, most=2)
+        first = await models.model(AIR, AUTO)
+        for device in ("one", "two"):
+            await models.model(Selection("air", devices=frozenset([device])), AUTO)
+        return first, await models.model(AIR, AUTO)
+
+    first, again = asyncio.run(go())
+    assert first is not again
+    assert first.windows == again.windows
+
+
+def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, desk):
+    async def go():
+        models = Models(desk, site.config)
+        for _ in range(2):
+            asked = [models.model(Selection("silent"), AUTO) for _ in range(5)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert all(isinstance(each, CommandError) for each in found)
+        return models
+
+    assert not asyncio.run(go())._kept
+
+
+def test_who_goes_away_leaves_the_fit_to_the_others(site, desk):
+    async def go():
+        models = Models(desk, site.config)
+        first = asyncio.create_task(models.model(AIR, AUTO))
+        second = asyncio.create_task(models.model(AIR, AUTO))
+        while not models._kept:
+            await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        return await second
+
+    assert len(asyncio.run(go()).windows) == 6
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The selections that were fitted."""
+    found, build = [], module.build
+
+    def noted(reader, config, selection, choice):
+        found.append(selection)
+        return build(reader, config, selection, choice)
+
+    monkeypatch.setattr(module, "build", noted)
+    return found
+
+
+def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, desk, fits):
+    """A page that asks again and again and never waits leaves one fit behind, not one a time."""
+
+    async def go():
+        models, free = Models(desk, site.config), threading.Event()
+        for _ in range(2):
+            desk.fits.submit(free.wait, 20)
+        for _ in range(30):
+            asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
+            while not models._kept:
+                await asyncio.sleep(0)
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            assert not models._kept
+        free.set()
+        return await models.model(AIR, AUTO)
+
+    assert len(asyncio.run(go()).windows) == 6
+    assert fits == [AIR]
+
+
+def test_releases_that_keep_coming_do_not_keep_fits_going(site, desk, fits, arrive):
+    """A model answers for some times as long as it took to make, whatever comes; and while it is
+    being made, everybody waits for that one."""
+
+    async def go(share, days):
+        models, found = Models(desk, site.config, share=share), []
+        for day in days:
+            asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
+            await asyncio.sleep(0)
+            for device in ("one", "two"):
+                topic = topics.release("testing", device, "air")
+                site.settle([arrive(topic, site.release(device, "air", day))])
+            found += await asyncio.gather(*asked, models.model(AIR, AUTO))
+        return found
+
+    many = asyncio.run(go(1e6, range(5, 9)))
+    assert len({id(model) for model in many}) == len(fits) == 1
+    fits.clear()
+    # Negative control: without the rule there are about as many as there were moments.
+    asyncio.run(go(0, range(9, 13)))
+    assert len(fits) >= 3
+
+
+def test_answers_are_kept_by_their_question_and_failures_are_not(site, desk):
+    times = []
+
+    def count(model):
+        times.append(len(model.windows))
+        return {"windows": len(model.windows)}
+
+    def fail(model):
+        times.append(None)
+        raise CommandError("no")
+
+    async def go():
+        models = Models(desk, site.config)
+        asked = [models.ask(AIR, AUTO, "count", count) for _ in range(5)]
+        found = [answer for answer, _ in await asyncio.gather(*asked)]
+        for _ in range(2):
+            with pytest.raises(CommandError):
+                await models.ask(AIR, AUTO, "fail", fail)
+        return found
+
+    assert asyncio.run(go()) == [{"windows": 6}] * 5
+    assert times == [6, None, None]

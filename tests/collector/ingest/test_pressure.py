@@ -1,0 +1,68 @@
+"""`serve` when the disk does not follow, with a broker that keeps sessions."""
+
+import signal
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from pansketch_collector.ingest.ingest_loop import BATCH
+from pansketch_collector.mqtt.connection import MAX_WAITING
+from pansketch_collector.storage.reader import reading
+from testbed.mosquitto import mosquitto
+from tests.collector.serving import goes_on
+
+pytestmark = pytest.mark.needs("mosquitto")
+KEEPS_ALL = "max_queued_messages 0\nmax_inflight_messages 0"
+
+
+def test_what_came_while_it_was_dead_is_delivered_without_being_sent_again(
+    make_bench, start, until, tmp_path, connect
+):
+    with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
+        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
+        first = start(bench.path)
+        first.connects()
+        with connect(port, bench.fleet, "one") as peer:
+            peer.exchange(bench.topic(), bench.release("one", 1))
+            flood = [bench.release("one", n) for n in range(2, 150)]
+            with closing(sqlite3.connect(bench.database)) as disk:
+                # While another holds the database nothing can be committed, only received.
+                disk.execute("BEGIN IMMEDIATE")
+                for payload in flood[:70]:
+                    peer.publish(bench.topic("one"), payload)
+                goes_on(first, 0.5)
+                first.stop(signal.SIGKILL)
+            for payload in flood[70:]:
+                peer.publish(bench.topic("one"), payload)
+            second = start(bench.path)
+            until(lambda: len(bench.stored()) == 149)
+            assert bench.stored()[1:] == flood
+            assert second.stop() == 0
+
+
+def test_a_full_queue_holds_the_broker_back_and_does_not_keep_it_from_stopping(
+    make_bench, start, until, tmp_path, connect
+):
+    with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
+        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
+        first = start(bench.path)
+        first.connects()
+        with connect(port, bench.fleet, "one") as peer:
+            peer.exchange(bench.topic(), bench.release("one", 1))
+            flood = [b"%d" % number for number in range(MAX_WAITING + 3 * BATCH)]
+            with closing(sqlite3.connect(bench.database)) as disk:
+                disk.execute("BEGIN IMMEDIATE")
+                for payload in flood:
+                    peer.publish(bench.topic(), payload)
+                goes_on(first, 0.5)
+                assert first.stop() == 0
+            assert refusals(bench) == {}
+            second = start(bench.path)
+            until(lambda: refusals(bench) == {"size": len(flood)})
+            assert second.stop() == 0
+
+
+def refusals(bench):
+    with reading(bench.database) as reader:
+        return reader.refusals()

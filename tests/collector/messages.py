@@ -1,0 +1,9 @@
+"""The verdict on a message by itself."""
+
+from pansketch_collector.validation.validation import Rules, validate
+from pansketch_collector.validation.verdicts import Judged
+from tests.collector.bench import incoming
+
+
+def judge(topic: str, payload: bytes, rules: Rules) -> Judged:
+    return validate([incoming(topic, payload)], rules)[0]

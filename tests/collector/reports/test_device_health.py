@@ -1,0 +1,188 @@
+"""Healths: judged like everything else, the newest kept, none answered, and shown as reported."""
+
+import json
+
+import pytest
+
+from pansketch_collector.ingest.ingest_loop import _tell, settle
+from pansketch_collector.storage import device_reports
+from pansketch_collector.storage import writer as store
+from pansketch_collector.validation.verdicts import HealthReport, Presence, Refused
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import HEALTH_LIMIT_BYTES, Health, Status
+from tests.collector.messages import judge
+
+HEALTH = Health("s1", "0.1.0", 200_000, True, 3, 7205, 1, 2, 40_960, memory_protected=True)
+HEADER = "device  heard                 waiting  oldest  deferred  dropped  set aside  written"
+
+
+def changed(**changes):
+    """HEALTH with other figures, as bytes."""
+    return json.dumps(json.loads(HEALTH.encode()) | changes).encode()
+
+
+@pytest.fixture
+def kept(bench):
+    with store.opened(bench.database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def settled(bench, kept, arrive):
+    """Judges and stores messages received at second `at`, and returns the verdicts."""
+    rules = bench.rules
+
+    def run(*messages, at=1000):
+        return settle(kept, [arrive(*m) for m in messages], rules, at)
+
+    return run
+
+
+def test_a_health_is_of_the_device_whose_topic_it_comes_on(bench):
+    verdict = judge(topics.health(bench.fleet, "one"), HEALTH.encode(), bench.rules)
+    assert verdict == HealthReport("one", HEALTH)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b"[" * 5000,
+        HEALTH.encode()[:-1],
+        HEALTH.encode() + b" " * HEALTH_LIMIT_BYTES,
+        Status("online", "s1", {}).encode(),
+        changed(device="two"),
+        changed(waiting=-1),
+        changed(uptime_seconds=True),
+        changed(readings=7),
+    ],
+)
+def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(bench, settled, payload):
+    (verdict,) = settled((topics.health(bench.fleet, "one"), payload))
+    assert isinstance(verdict, Refused)
+    assert (verdict.reason, verdict.device, verdict.stream) == ("health", "one", None)
+    post = Post()
+    _tell(post, None, verdict)
+    assert post.answers == []
+
+
+def test_a_health_of_another_fleet_is_refused(bench):
+    assert judge(topics.health("elsewhere", "one"), HEALTH.encode(), bench.rules).reason == "fleet"
+
+
+class Post:
+    """Where answers would go."""
+
+    def __init__(self):
+        self.answers = []
+
+    def take(self, most, timeout_seconds):
+        return []
+
+    def done(self, message):
+        pass
+
+    def answer(self, device, ack):
+        self.answers.append((device, ack))
+
+    def flush(self):
+        pass
+
+
+def test_a_health_is_told_to_nobody():
+    post = Post()
+    _tell(post, None, HealthReport("one", HEALTH))
+    assert post.answers == []
+
+
+def test_only_the_newest_health_of_a_device_is_kept(bench, settled, run):
+    topic = topics.health(bench.fleet, "one")
+    for minute in range(5):
+        settled((topic, changed(waiting=minute + 1)), at=60 * minute)
+    said = json.loads(run("devices", "--json")[1])
+    (one,) = said["devices"]
+    assert one["health"] == {
+        "heard_at": "1970-01-01T00:04:00Z",
+        **json.loads(changed(waiting=5)),
+        "name_conflicts": 0,
+    }
+    assert (one["state"], one["streams"]) == ("unknown", {})
+
+
+def test_the_table_of_healths_is_bounded_and_apart_from_that_of_devices(
+    bench, settled, monkeypatch
+):
+    monkeypatch.setattr(device_reports, "MAX_DEVICES", 2)
+    names = ["one", "two", "three", "one"]
+    verdicts = settled(*((topics.health(bench.fleet, name), HEALTH.encode()) for name in names))
+    assert [type(v) for v in verdicts] == [HealthReport, HealthReport, Refused, HealthReport]
+    birth = Status("online", "s1", {}).encode()
+    (verdict,) = settled((topics.status(bench.fleet, "four"), birth))
+    assert isinstance(verdict, Presence)
+
+
+def test_devices_shows_the_healths_in_a_table_of_their_own(bench, settled, run):
+    settled(
+        (topics.status(bench.fleet, "one"), Status("online", "s1", {}).encode()),
+        (topics.health(bench.fleet, "one"), HEALTH.encode()),
+        (
+            topics.health(bench.fleet, "two"),
+            changed(
+                clock_synchronised=False,
+                waiting=0,
+                oldest_waiting_seconds=None,
+                memory_protected=None,
+            ),
+        ),
+        (
+            topics.health(bench.fleet, "six"),
+            changed(clock_synchronised=None, uptime_seconds=9, memory_protected=False),
+        ),
+    )
+    code, out, err = run("devices")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith(HEADER))
+    found = [line.split() for line in lines[place + 1 : place + 4]]
+    heard = "1970-01-01T00:16:40Z"
+    first = (heard, "3", "2h", "-", "1", "2", "40KiB")
+    second = (heard, "0", "-", "-", "1", "2", "40KiB")
+    assert found == [
+        ["one", *first, "synchronised", "protected", "2d", "0.1.0"],
+        ["six", *first, "unknown", "MAY", "BE", "SWAPPED", "9s", "0.1.0"],
+        ["two", *second, "NOT", "synchronised", "unknown", "2d", "0.1.0"],
+    ]
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["one", "online", "-"],
+        ["six", "unknown", "-"],
+        ["two", "unknown", "-"],
+    ]
+
+
+def test_states_are_told_apart_and_a_stale_will_changes_none(bench, settled, run):
+    """Online, gone, stopped by itself; what comes of an earlier session is no news."""
+
+    def say(state, session):
+        settled((topics.status(bench.fleet, "one"), Status(state, session, {}).encode()))
+        return json.loads(run("devices", "--json")[1])["devices"][0]["state"]
+
+    assert say("online", "s1") == "online"
+    assert say("offline", "s1") == "offline"
+    assert say("online", "s2") == "online"
+    assert say("offline", "s1") == "online"
+    assert say("stopped", "s1") == "online"
+    assert say("stopped", "s2") == "stopped"
+    assert say("offline", "s1") == "stopped"
+    assert say("online", "s3") == "online"
+
+
+def test_the_newest_health_survives_a_restart(bench, arrive, run):
+    message = arrive(topics.health(bench.fleet, "one"), HEALTH.encode())
+    with store.opened(bench.database) as opened:
+        settle(opened, [message], bench.rules, 5)
+    with store.opened(bench.database) as opened:
+        later = message._replace(payload=changed(dropped=9))
+        settle(opened, [later], bench.rules, 6)
+    assert json.loads(run("devices", "--json")[1])["devices"][0]["health"]["dropped"] == 9

@@ -1,0 +1,56 @@
+"""A stream that has stopped by itself, and spans: what the collector's tables say of them."""
+
+import json
+from dataclasses import replace
+
+from pansketch import Guarantee, Privacy, Span, WindowId
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.queries.answers import source
+from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.reports.devices import as_json, as_table, overview
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.reader import reading
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Status, StreamBirth
+
+PROBLEM = "air: stopped at its daily cap of epsilon 3, nothing more is released"
+BIRTH = StreamBirth("0" * 16, "epsilon 1", 86_400)
+
+
+def devices_after(bench, arrive, *statuses):
+    topic = topics.status(bench.fleet, "one")
+    with store.opened(bench.database) as opened:
+        settle(opened, [arrive(topic, status.encode()) for status in statuses], bench.rules, 1000)
+    with reading(bench.database) as reader:
+        return overview(reader, bench.config)
+
+
+def test_devices_names_a_stopped_stream_and_its_problem(bench, arrive):
+    stopped = Status("online", "s1", {"air": replace_problem(PROBLEM), "fine": BIRTH})
+    found = devices_after(bench, arrive, stopped)
+    assert f"stopped: one air: {PROBLEM}\n" in as_table(found)
+    assert as_table(found).count("stopped:") == 1
+    reported = json.loads(as_json(found))["devices"][0]["reported"]
+    assert (reported["air"]["problem"], reported["fine"]["problem"]) == (PROBLEM, "")
+
+
+def test_a_problem_that_is_over_is_gone(bench, arrive):
+    stopped = Status("online", "s1", {"air": replace_problem(PROBLEM)})
+    well = Status("online", "s2", {"air": BIRTH})
+    assert "stopped:" not in as_table(devices_after(bench, arrive, stopped, well))
+
+
+def replace_problem(problem: str) -> StreamBirth:
+    return StreamBirth(BIRTH.fingerprint, BIRTH.guarantee, BIRTH.window_seconds, problem)
+
+
+def test_a_span_reads_well_beside_an_answer():
+    privacy = Privacy(0.6, Span(600, 60))
+    windows = (WindowId("one", "air", 1),)
+    promise = Guarantee.of_linear_counters(privacy)
+    model = Model(generator="privhp", windows=windows, guarantee=promise, fitted=None)
+    wanted = "epsilon 0.6 per span of 600 s with at most 60 readings (silent)"
+    assert source(model) == f"1 release of 1 device, {wanted}"
+    assert "per reading" in source(
+        replace(model, guarantee=Guarantee.of_linear_counters(Privacy(1)))
+    )

@@ -1,0 +1,122 @@
+"""Which settings were served, and which device runs which other ones."""
+
+import json
+
+import pytest
+
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.storage import writer as store
+from pansketch_collector.validation.validation import Rules
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Status, StreamBirth
+
+DAY = 86_400
+
+
+def change(bench, old, new):
+    text = bench.path.read_text()
+    assert old in text
+    bench.path.write_text(text.replace(old, new, 1))
+
+
+def birth(bench, stream="air"):
+    """What a device of the configuration as it is now says of itself."""
+    spec = bench.specs(stream)[0]
+    seconds = next(s.window_seconds for s in bench.config.streams if s.name == stream)
+    found = StreamBirth(spec.fingerprint.hex(), str(spec.guarantee), seconds)
+    return Status("online", "s1", {stream: found}).encode()
+
+
+@pytest.fixture
+def reports(bench, arrive):
+    def go(**statuses):
+        with store.opened(bench.database) as opened:
+            rules = Rules.of(bench.config, opened.serve_settings(bench.config, 9000))
+            batch = [arrive(topics.status(bench.fleet, d), s) for d, s in statuses.items()]
+            settle(opened, batch, rules, 9000)
+
+    return go
+
+
+def said(run):
+    text = run("devices")[1]
+    found = {d["device"]: d for d in json.loads(run("devices", "--json")[1])["devices"]}
+    return text, found
+
+
+def test_a_device_that_was_not_updated_is_named_with_what_differs(bench, serve, reports, run):
+    serve(at=100)
+    old = birth(bench)
+    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    change(bench, "{low: -40, high: 60, unit: degC}", "{low: -50, high: 60, unit: degC}")
+    reports(attic=old, cellar=birth(bench))
+    text, found = said(run)
+    line = (
+        "other settings: attic air: settings served until 1970-01-01T00:01:40Z: "
+        "domain.attributes.temp.low -40 and -50; privacy.epsilon 1 and 2 here"
+    )
+    assert line in text.splitlines()
+    assert "cellar air" not in text
+    assert found["cellar"]["other_settings"] == {}
+    assert list(found["attic"]["other_settings"]) == ["air"]
+
+
+def test_a_device_that_is_ahead_is_named_as_far_as_it_tells(bench, serve, reports, run):
+    before = bench.path.read_text()
+    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    ahead = birth(bench)
+    bench.path.write_text(before)
+    change(bench, "depth: 4", "depth: 6")
+    finer = birth(bench)
+    bench.path.write_text(before)
+    change(bench, "    window: 1d\n", "    window: 12h\n")
+    shorter = birth(bench)
+    bench.path.write_text(before.replace("  air:", "  water:", 1))
+    other = birth(bench, "water")
+    bench.path.write_text(before)
+    reports(ahead=ahead, finer=finer, shorter=shorter, other=other)
+    _, found = said(run)
+    told = {name: next(iter(each["other_settings"].values())) for name, each in found.items()}
+    assert told.pop("ahead").startswith("epsilon 2 per reading")
+    assert told == {
+        "finer": "other attributes, bounds or sizes than here: its releases are deferred",
+        "shorter": "windows of 12h there, of 1d here",
+        "other": "the configuration has no such stream",
+    }
+
+
+def test_refused_messages_name_device_stream_and_cause(bench, serve, run):
+    late = bench.release("attic", 1)
+    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    serve(("attic", "air", late), ("kitchen", "air", b"x"))
+    text, found = said(run)
+    assert (
+        any(
+            line.startswith("in quarantine: attic air: 1 by fingerprint (made with other settings")
+            for line in text.splitlines()
+        )
+        or "attic" not in found
+    )
+    assert "in quarantine: attic air: 1 by fingerprint" in text
+    assert "in quarantine: kitchen air: 1 by " in text
+
+
+def test_settings_are_listed_with_since_when_releases_and_changes(bench, serve, run):
+    serve(("one", "air", bench.release("one", 1)), at=100)
+    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    serve(("one", "air", bench.release("one", 2)), ("one", "air", bench.release("one", 3)), at=500)
+    code, out, err = run("settings")
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in out.splitlines() if line.startswith("air ")]
+    assert rows[0][1:] == [
+        "1970-01-01T00:08:20Z", "1970-01-01T00:08:20Z", "1d", "2", "hierarchy", "2", "yes"
+    ]  # fmt: skip
+    assert rows[1][1:] == [
+        "1970-01-01T00:01:40Z", "1970-01-01T00:01:40Z", "1d", "1", "hierarchy", "1"
+    ]  # fmt: skip
+    assert "air, since 1970-01-01T00:01:40Z, and now: privacy.epsilon 1 and 2" in out
+    found = json.loads(run("settings", "--json")[1])["settings"]
+    first, second = [each for each in found if each["stream"] == "air"]
+    assert (first["now"], first["releases"], first["changes"]) == (True, 2, [])
+    assert (second["now"], second["releases"]) == (False, 1)
+    assert second["specs"][0]["family"] == "hierarchy"

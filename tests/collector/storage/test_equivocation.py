@@ -1,0 +1,174 @@
+"""Another release of a stored window does not count, and can be looked at; numbers of ledgers."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from pansketch import WindowId
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.queries.fleet_model import build
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused
+from pansketch_fleet.settings.device_spec import schedule_offset
+
+DAY = 86_400
+OFFSET = schedule_offset("one", DAY)
+
+
+def window(sequence, day, incarnation=b""):
+    start = day * DAY + OFFSET
+    return WindowId("one", "air", sequence, start, start + DAY, None, incarnation)
+
+
+def disputed(bench):
+    return [row[0] for row in rows(bench.database, "SELECT payload FROM disputed ORDER BY id")]
+
+
+@pytest.fixture
+def settled(bench, arrive):
+    """Judges and stores payloads of one device, each batch by a collector that starts anew."""
+    rules = bench.rules
+
+    def run(*payloads, at=1_000_001_000):
+        with store.opened(bench.database) as opened:
+            return settle(opened, [arrive(bench.topic(), p) for p in payloads], rules, at)
+
+    return run
+
+
+def rows(path, query):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one batch", "batches"])
+def test_the_one_stored_first_goes_on_counting_and_the_other_is_kept_whole(
+    bench, settled, together
+):
+    first, other, next_one = bench.release(), bench.release(), bench.release(sequence=2)
+    if together:
+        verdicts = settled(first, other, next_one)
+    else:
+        verdicts = [*settled(first), *settled(other), *settled(next_one)]
+    assert [type(v) for v in verdicts] == [Accepted, Refused, Accepted]
+    assert verdicts[1].reason == "equivocation"
+    assert bench.stored() == [first, next_one]
+    assert disputed(bench) == [other]
+
+
+def test_whatever_comes_for_a_stored_window_takes_nothing_away(bench, settled):
+    first, other = bench.release(), bench.release()
+    settled(first, other)
+    third = bench.release()
+    renumbered = bench.release(window=window(9, 1))
+    elsewhere = bench.release(window=window(1, 1, b"another!"))
+    verdicts = settled(first, other, third, renumbered, elsewhere)
+    assert [type(v) for v in verdicts] == [Duplicate, *[Refused] * 4]
+    assert [v.reason for v in verdicts[1:]] == ["equivocation"] * 4
+    assert bench.stored() == [first]
+    assert disputed(bench) == [other, third, renumbered, elsewhere]
+
+
+@pytest.mark.parametrize("incarnation", [b"", b"another!"], ids=["the same ledger", "another"])
+def test_whoever_has_a_devices_credentials_removes_nothing_of_its_history(
+    bench, settled, incarnation
+):
+    """Ten windows are stored; then ten later ones come under the numbers 1 to 10."""
+    history = [bench.release(window=window(n, n)) for n in range(1, 11)]
+    later = [bench.release(window=window(n, 10 + n, incarnation)) for n in range(1, 11)]
+    assert {type(v) for v in settled(*history, *later)} == {Accepted}
+    assert bench.stored() == history + later
+    again = [bench.release(window=window(n, n, incarnation)) for n in range(1, 11)]
+    assert {type(v) for v in settled(*again)} == {Refused}
+    assert bench.stored() == history + later
+
+
+def test_answers_merge_windows_of_one_number(bench, settled):
+    """A rolled back ledger's: every window counts once."""
+    many = ((20.0,),) * 5000
+    named = [window(1, 1), window(1, 2), window(1, 3, b"another!")]
+    settled(*[bench.release(window=each, readings=many) for each in named])
+    with reading(bench.database) as reader:
+        assert len(build(reader, bench.config, Selection("air")).windows) == 3
+
+
+def test_a_device_cannot_fill_the_disk_with_disputes_nor_push_one_out(bench, settled, monkeypatch):
+    monkeypatch.setattr(store, "MAX_DISPUTED", 3)
+    others = [bench.release() for _ in range(6)]
+    settled(bench.release(), *others)
+    assert disputed(bench) == others[:3]
+
+
+def test_other_devices_do_not_notice(bench, settled, arrive):
+    settled(bench.release(), bench.release())
+    with store.opened(bench.database) as opened:
+        message = arrive(bench.topic("two"), bench.release("two"))
+        assert isinstance(settle(opened, [message], bench.rules, 1_000_000_001)[0], Accepted)
+
+
+def test_a_disputed_window_is_shown_and_is_no_gap(bench, settled, run):
+    settled(bench.release(), bench.release(), bench.release(sequence=4))
+    with reading(bench.database) as reader:
+        (holding,) = reader.holdings()
+    assert (holding.windows, holding.disputed, holding.gaps) == (2, 1, 2)
+    code, out, _ = run("devices")
+    assert code == 0
+    assert out.splitlines()[1].split()[6:11] == ["2", "0", "1", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "gaps", "ledgers", "rolled_back"),
+    [
+        ({b"": [1, 2, 3]}, 0, 1, 0),
+        ({b"": [2, 4]}, 2, 1, 0),
+        # A new card: numbers begin at 1 again.
+        ({b"": [1, 2, 3], b"another!": [1, 2]}, 0, 2, 0),
+        ({b"": [1, 2, 4], b"another!": [1, 3]}, 2, 2, 0),
+        # A ledger that goes on under a new incarnation: a restored copy.
+        ({b"": [1, 2], b"another!": [3, 4]}, 0, 2, 0),
+        ({b"": [1, 2], b"another!": [5]}, 2, 2, 0),
+        ({b"": [1, 2, 3, 4, 5], b"another!": [3, 4]}, 0, 2, 0),
+        # A restored copy that never heard of what was stored before.
+        ({b"": [1, 2, 3, 2, 3, 4]}, 0, 1, 2),
+    ],
+)
+def test_gaps_and_late_windows_are_those_of_each_ledger(
+    bench, settled, numbers, gaps, ledgers, rolled_back
+):
+    day = 0
+    for incarnation, given in numbers.items():
+        for number in given:
+            day += 1
+            settled(bench.release(window=window(number, day, incarnation)), at=1_000_000_000 + day)
+    with reading(bench.database) as reader:
+        (holding,) = reader.holdings()
+    assert (holding.windows, holding.gaps) == (day, gaps)
+    assert (holding.ledgers, holding.rolled_back) == (ledgers, rolled_back)
+    assert holding.late == (1 if rolled_back else 0)
+
+
+def test_a_window_that_came_after_a_later_one_is_late_and_no_gap(bench, settled):
+    settled(bench.release(sequence=1), at=1_000_000_010)
+    settled(bench.release(sequence=3), at=1_000_000_030)
+    settled(bench.release(sequence=2), at=1_000_000_040)
+    settled(bench.release(sequence=4), at=1_000_000_040)
+    with reading(bench.database) as reader:
+        (holding,) = reader.holdings()
+    assert (holding.windows, holding.late, holding.gaps) == (4, 1, 0)
+
+
+def test_what_is_deleted_leaves_its_high_water_mark(bench, settled):
+    """So a device still learns that these windows were stored once."""
+    settled(*[bench.release(window=window(n, n, b"the one.")) for n in (1, 2, 3)])
+    settled(bench.release(window=window(1, 9, b"another!")))
+    with closing(sqlite3.connect(bench.database)) as database:
+        database.execute("DELETE FROM releases WHERE sequence <> 2")
+        database.commit()
+    query = "SELECT incarnation, sequence, window_end FROM high_water ORDER BY window_end"
+    assert rows(bench.database, query) == [
+        (b"the one.", 3, 4 * DAY + OFFSET),
+        (b"another!", 1, 10 * DAY + OFFSET),
+    ]
+    assert rows(bench.database, "SELECT deleted_id FROM generation") == [(4,)]

@@ -1,0 +1,228 @@
+"""The judgement of one message."""
+
+from dataclasses import replace
+from itertools import product
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pansketch import HierarchySpec, WindowId, decode, encode, merge
+from pansketch.randomness.keyed_hash import digest as checksum
+from pansketch_collector.validation.decision import compare, supersedes
+from pansketch_collector.validation.verdicts import (
+    LATEST_SECOND,
+    Accepted,
+    Duplicate,
+    Presence,
+    Refused,
+    StoredWindow,
+)
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Status, StreamBirth, digest
+from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.collector.messages import judge
+
+DAY = 86_400
+OFFSET = schedule_offset("one", DAY)
+
+
+def refusal(topic, payload, rules):
+    verdict = judge(topic, payload, rules)
+    assert isinstance(verdict, Refused), verdict
+    assert verdict.text
+    assert "\n" not in verdict.text
+    return verdict
+
+
+def test_a_release_on_its_own_topic_is_accepted_with_its_exact_bytes(bench):
+    payload = bench.release("one", 7)
+    verdict = judge(bench.topic("one"), payload, bench.rules)
+    assert isinstance(verdict, Accepted)
+    assert verdict.window == WindowId("one", "air", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
+    assert verdict.payload == payload
+    assert verdict.digest == digest(payload)
+    assert verdict.fingerprint == bench.specs("air")[0].fingerprint
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
+def test_a_flipped_byte_is_refused_wherever_it_is(bench, flip):
+    payload, rules, topic = bench.release(), bench.rules, bench.topic()
+    reasons = []
+    for position in range(len(payload)):
+        damaged = bytearray(payload)
+        damaged[position] ^= flip
+        reasons.append(refusal(topic, bytes(damaged), rules).reason)
+    assert reasons[:4] == ["magic"] * 4
+    assert reasons[4] == "version"
+    assert set(reasons[5:]) == {"checksum"}
+
+
+def test_every_truncation_and_every_tail_is_refused(bench):
+    payload, rules, topic = bench.release(), bench.rules, bench.topic()
+    for length in range(len(payload)):
+        refusal(topic, payload[:length], rules)
+    refusal(topic, payload + b"\0", rules)
+
+
+WATER = WindowId("one", "water", 9, 0, 86_400)
+
+
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_another_version_is_named(bench, version):
+    payload = bytearray(bench.release())
+    payload[4] = version
+    verdict = refusal(bench.topic(), bytes(payload), bench.rules)
+    assert verdict.reason == "version"
+    assert not verdict.final, "a collector of that version takes it"
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("pansketch/v1/elsewhere/one/release/air", "fleet"),
+        ("pansketch/v1/testing/one/release/water", "identity"),
+        ("pansketch/v1/testing/two/release/air", "identity"),
+        ("pansketch/v1/testing/one/release/fine", "identity"),
+        ("pansketch/v1/testing/one/ack", "topic"),
+        ("pansketch/v2/testing/one/release/air", "topic"),
+        ("pansketch/v1/testing/One/release/air", "topic"),
+        ("somewhere", "topic"),
+        ("", "topic"),
+    ],
+)
+def test_a_release_on_another_topic_is_refused(bench, topic, reason):
+    assert refusal(topic, bench.release("one"), bench.rules).reason == reason
+
+
+def test_what_is_longer_than_anything_configured_is_not_read(bench):
+    most = bench.rules.largest
+    verdict = refusal(bench.topic(), b"\0" * (most + 1), bench.rules)
+    assert verdict.reason == "length"
+    assert str(most) in verdict.text
+    assert not verdict.final, "another configuration may have larger sketches"
+    assert refusal(bench.topic(), b"\0" * most, bench.rules).reason == "magic"
+
+
+def test_what_is_longer_than_its_own_settings_allow_is_refused_for_good(bench, monkeypatch):
+    payload, rules = bench.release(), bench.rules
+    monkeypatch.setattr(HierarchySpec, "max_release_nbytes", len(payload) - 1)
+    verdict = refusal(bench.topic(), payload, rules)
+    assert (verdict.reason, verdict.sequence, verdict.final) == ("size", 1, True)
+
+
+def test_what_another_configuration_would_take_is_not_refused_for_good(bench):
+    """Also where the other configuration has smaller sketches, or fewer streams."""
+    large = replace(bench.specs("air")[0], depth=8, width=512, rows=3)
+    payload = bench.release(spec=large)
+    assert len(payload) > bench.rules.specs["air"].max_bytes
+    verdicts = [
+        refusal(bench.topic(), payload, bench.rules),
+        refusal(bench.topic(stream="water"), bench.release(window=WATER), bench.rules),
+    ]
+    assert [verdict.reason for verdict in verdicts] == ["fingerprint", "stream"]
+    assert [verdict.sequence for verdict in verdicts] == [1, 9]
+    assert not any(verdict.final for verdict in verdicts)
+
+
+def test_a_release_made_with_other_settings_is_refused_by_its_fingerprint(bench):
+    other = replace(bench.specs("air")[0], hash_key=99)
+    verdict = refusal(bench.topic(), bench.release(spec=other), bench.rules)
+    assert verdict.reason == "fingerprint"
+    assert verdict.sequence == 1
+
+
+def test_a_merged_release_is_refused_because_it_holds_two_windows(bench):
+    spec = bench.specs("air")[0]
+    both = merge(decode(bench.release(sequence=n), spec) for n in (1, 2))
+    assert refusal(bench.topic(), encode(both), bench.rules).reason == "identity"
+
+
+@pytest.mark.parametrize(
+    ("sequence", "start", "end"),
+    [(1, 10, 10), (1, 10, 9), (-1, 0, 10), (1, -5, 10), (1, 0, LATEST_SECOND + 1)],
+)
+def test_an_impossible_window_is_refused(bench, sequence, start, end):
+    window = WindowId("one", "air", sequence, start, end)
+    verdict = refusal(bench.topic(), bench.release(window=window), bench.rules)
+    assert verdict.reason == "identity"
+
+
+@pytest.mark.parametrize("reason", ["stream", "fingerprint", "version", "length", "window", "new"])
+def test_a_reason_that_is_not_listed_as_final_is_temporary(reason):
+    assert not Refused(reason, "text").final
+
+
+def test_every_device_class_of_the_fleet_is_accepted(bench):
+    for spec in bench.specs("fine"):
+        payload = bench.release(stream="fine", spec=spec, readings=((20.0, 1.0),))
+        verdict = judge(bench.topic(stream="fine"), payload, bench.rules)
+        assert isinstance(verdict, Accepted)
+        assert verdict.fingerprint == spec.fingerprint
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=60), st.binary(max_size=200))
+def test_arbitrary_messages_are_refused_and_never_raise(shared_rules, topic, payload):
+    for place in (topic, "pansketch/v1/testing/one/release/air", "pansketch/v1/testing/one/status"):
+        assert isinstance(judge(place, payload, shared_rules), Refused)
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.binary(max_size=9)
+    | st.text(max_size=9)
+    | st.floats(),
+    lambda inner: st.lists(inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=64), JUNK, st.integers(0, 3))
+def test_hostile_bodies_with_a_right_checksum_are_refused_and_never_raise(
+    shared_rules, noise, junk, place
+):
+    fingerprint = next(iter(shared_rules.specs["air"].at(0)))
+    body = ["hierarchy", fingerprint, [["one", "air", 1, 0, 10]], [[0, b"", noise]]]
+    body[place] = junk
+    later = ([0], [noise[:1]], [0, noise[:8]], [0, junk])
+    newer = ([*body[:2], [["one", "air", 1, 0, 10, *each]], *body[3:]] for each in later)
+    bodies = (*map(msgpack.packb, (body, junk, *newer)), noise)
+    for version, packed in product((1, 2, 3), bodies):
+        payload = b"PANS" + bytes([version]) + checksum(packed, 8) + packed
+        verdict = judge("pansketch/v1/testing/one/release/air", payload, shared_rules)
+        assert isinstance(verdict, Refused)
+
+
+def test_the_same_bytes_again_are_a_duplicate(bench):
+    accepted = judge(bench.topic(), bench.release(), bench.rules)
+    assert isinstance(compare(accepted, StoredWindow(accepted.digest, 1, b"")), Duplicate)
+
+
+@pytest.mark.parametrize("incarnation", [b"", b"another!"])
+def test_a_second_release_of_a_stored_window_is_an_equivocation(bench, incarnation):
+    accepted = judge(bench.topic(), bench.release(), bench.rules)
+    verdict = compare(accepted, StoredWindow("0" * 32, 9, incarnation))
+    assert (verdict.reason, verdict.sequence, verdict.final) == ("equivocation", 1, True)
+    assert "sequence 9" in verdict.text
+    assert ("another ledger" in verdict.text) == bool(incarnation)
+
+
+def test_presence_is_taken_and_garbage_on_its_topic_is_refused(bench):
+    birth = Status("online", "s1", {"air": StreamBirth("0" * 16, "epsilon 1", DAY)})
+    topic = topics.status(bench.fleet, "one")
+    assert judge(topic, birth.encode(), bench.rules) == Presence("one", birth)
+    for garbage in (b"", b"{}", b"\xff", b"[" * 5000, birth.encode()[:-1]):
+        assert refusal(topic, garbage, bench.rules).reason == "status"
+
+
+def test_the_will_of_an_older_session_is_no_news():
+    will = Status("offline", "s1", {})
+    assert supersedes(will, None)
+    assert supersedes(will, "s1")
+    assert not supersedes(will, "s2")
+    assert supersedes(Status("online", "s3", {}), "s2")

@@ -1,0 +1,118 @@
+"""Tests that need a program of another Debian package: `@pytest.mark.needs("mosquitto")`.
+
+A fixture that needs one is marked the same way, below `@pytest.fixture`, for all tests that use it.
+A test whose package is missing is left out, and counted at the end with the command that installs
+it; where CI is set, nothing may be missing, and nothing may be skipped for another reason. A test
+finds only the programs of the packages that it names, also where all are installed: a forgotten
+mark fails everywhere.
+
+No program that a test starts outlives the process that runs the test.
+"""
+
+import os
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from pansketch_fleet.child_process import Child
+from tests.packages import PACKAGES, PATH, command, missing
+
+# Also behind subprocess.run, so that a run of pytest killed by SIGKILL leaves nothing behind.
+subprocess.Popen = Child  # type: ignore[misc]
+
+PROPERTY = "needs"  # of the reports of tests that are left out
+STUB = """\
+#!/bin/sh
+echo "this test does not say that it needs {package}: mark it with pytest.mark.needs" >&2
+exit 127
+"""
+# A busy machine is no fault of a property's.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+MISSING, STUBS = pytest.StashKey[list[str]](), pytest.StashKey[dict[str, Path]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    line = "needs(*packages): Debian packages, of tests/packages.py, without which it is left out"
+    config.addinivalue_line("markers", line)
+    config.stash[MISSING] = missing()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    config.stash[STUBS] = _stubs(config)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if config.stash[MISSING] and reporter is not None and not hasattr(config, "workerinput"):
+        lacking = " ".join(config.stash[MISSING])
+        if os.environ.get("CI"):
+            raise pytest.UsageError(f"missing: {lacking}; {command(config.stash[MISSING])}")
+        reporter.write_line(f"missing: {lacking}; the tests that need them are left out")
+
+
+def _stubs(config: pytest.Config) -> dict[str, Path]:
+    """A folder for each package, with programs of the same names that only say what is wrong."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    folder = factory.mktemp("stubs")
+    for package, alternatives in PACKAGES.items():
+        (folder / package).mkdir()
+        for name in {name for names in alternatives for name in names if "/" not in name}:
+            (folder / package / name).write_text(STUB.format(package=package))
+            (folder / package / name).chmod(0o700)
+    return {package: folder / package for package in PACKAGES}
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    """What the test, or a fixture that it uses, is marked to need."""
+    found = {name for mark in item.iter_markers("needs") for name in mark.args}
+    fixtures = getattr(item, "_fixtureinfo", None)
+    for definitions in fixtures.name2fixturedefs.values() if fixtures else ():
+        for definition in definitions:
+            found.update(getattr(definition.func, "needs", ()))
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs = _needs(item)
+    unknown = needs - set(PACKAGES)
+    assert not unknown, f"not in tests/packages.py: {unknown}"
+    lacking = sorted(needs & set(item.config.stash[MISSING]))
+    if lacking:
+        item.user_properties.append((PROPERTY, " ".join(lacking)))
+        pytest.skip(f"needs {' '.join(lacking)}")
+    stubs = item.config.stash[STUBS]
+    os.environ["PATH"] = ":".join([*(str(stubs[name]) for name in set(stubs) - needs), PATH])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and PROPERTY not in dict(item.user_properties):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} is skipped: only a missing package is a reason to"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.outcome == "skipped":
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} is skipped: only a missing package is a reason to"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    left_out = [dict(report.user_properties) for report in skipped]
+    lacking = sorted({name for each in left_out for name in each.get(PROPERTY, "").split()})
+    if lacking:
+        tests = f"{len(left_out)} test{'s' * (len(left_out) > 1)}"
+        terminalreporter.write_line(f"left out: {tests}; to run all: {command(lacking)}")

@@ -1,0 +1,86 @@
+"""What cannot be asked of a moment model, and what cannot be one."""
+
+import numpy as np
+import pytest
+
+from pansketch import (
+    HierarchySpec,
+    Privacy,
+    Release,
+    WindowId,
+)
+from pansketch.generators import EmptyModel, m2m
+from tests.pansketch.generators.moments.releases import (
+    SQUARE,
+    STATION,
+    even,
+    noiseless,
+    released,
+    spec_of,
+    station,
+    training_of,
+)
+
+
+def test_an_empty_release_gives_no_answers():
+    spec = spec_of("rff")
+    counters = np.zeros(sum(spec.blocks), np.int64)
+    model = m2m(Release(spec, (WindowId("d", "s", 1),), 2, counters), training_of(spec, 100))
+    for ask in (lambda: model.mean("a"), lambda: model.weights(), lambda: model.count("a<.5")):
+        with pytest.raises(EmptyModel, match="outweighs"):
+            ask()
+    histograms = spec_of("hist")
+    empty = Release(histograms, (WindowId("d", "s", 1),), 2, np.zeros(41, np.int64))
+    with pytest.raises(EmptyModel, match="outweighs"):
+        m2m(empty, training_of(histograms, 100)).mean("a")
+
+
+@pytest.fixture(scope="module")
+def station_model():
+    spec = spec_of("hist", STATION)
+    return m2m(noiseless(spec, station(100)), training_of(spec, 100))
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (lambda m: m.mean("rain"), "unknown attribute 'rain'"),
+        (lambda m: m.mean("wind"), "wind has categories"),
+        (lambda m: m.moment("temp", 0), "order of a moment"),
+        (lambda m: m.moment("temp", 1.5), "order of a moment"),
+        (lambda m: m.cdf("temp", float("nan")), "finite number"),
+        (lambda m: m.histogram("temp", 0), "number of bins"),
+        (lambda m: m.histogram("wind", 3), "leave the bins out"),
+        (lambda m: m.covariance(("temp", "wind")), "wind has categories"),
+        (lambda m: m.estimate(lambda x: x), r"numbers \[n\]"),
+        (lambda m: m.estimate(lambda x: 1.0), r"numbers \[n\]"),
+        (lambda m: m.estimates(lambda x: x[:, 0]), r"numbers \[n, k\]"),
+        (
+            lambda m: m.estimate(lambda x: x[:, 0] / np.zeros(len(x))),
+            "finite number at every point",
+        ),
+        (lambda m: m.estimate(lambda x: x[:, 0].astype(str)), "finite number at every point"),
+        (lambda m: m.weights(np.zeros((3, 2))), "must have shape"),
+        (lambda m: m.weights(np.full((3, 3), np.nan)), "finite numbers"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(station_model, ask, error):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=error) as caught:
+        ask(station_model)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_a_model_is_refused():
+    spec, other = spec_of("rff"), spec_of("rff", m=40)
+    release = released(spec, even(100, 1))
+    with pytest.raises(ValueError, match="other features"):
+        m2m(release, training_of(other, 50))
+    with pytest.raises(ValueError, match="other method"):
+        m2m(release, training_of(spec, 50), as_published=True)
+    with pytest.raises(ValueError, match="at least two points"):
+        m2m(release, np.zeros(4))
+    with pytest.raises(ValueError, match="must have shape"):
+        m2m(release, np.zeros((4, 3)))
+    hierarchy = HierarchySpec(SQUARE, Privacy(epsilon=1.0), depth=4, k=4, width=8, rows=1)
+    with pytest.raises(ValueError, match="not a release of family hierarchy"):
+        m2m(released(hierarchy, even(10, 1)))

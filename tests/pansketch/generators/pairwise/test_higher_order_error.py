@@ -1,0 +1,81 @@
+"""What cells hide of a dependence, from how much of an attribute's spread is inside them."""
+
+import numpy as np
+import pytest
+
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
+from pansketch.generators import fidelity
+from pansketch.generators.fidelity.distances import correlations
+from pansketch.generators.fidelity.grid import Grid
+from pansketch.generators.fidelity.portrait import attenuations, blurs, portrait
+from pansketch.generators.pairwise.contingency_tables import Table, tables_of
+from pansketch.generators.pairwise.fit import ViewFit, fit_views
+from pansketch.generators.pairwise.marginals import Margin
+
+RHO, READINGS = 0.8, 100_000
+DOMAIN = Domain([Attribute(name, low=-10, high=10) for name in "xy"])
+COARSE, FINE = 3, 6  # cells of 2.5 and of 0.3 standard deviations
+CLEAR = 100.0  # an epsilon whose noise is next to nothing
+
+
+def readings():
+    """A pair of normal numbers that go together, of a fixed seed."""
+    generator = np.random.default_rng(3)
+    x, other = generator.normal(size=(2, READINGS))
+    return np.column_stack([x, RHO * x + np.sqrt(1 - RHO**2) * other])
+
+
+def released(bits):
+    part = Privacy(CLEAR).epsilon_micro // 3
+    sets = {("x",): (8,), ("y",): (8,), ("x", "y"): (bits, bits)}
+    parts = [part, part, Privacy(CLEAR).epsilon_micro - 2 * part]
+    views = [View(*view, part) for view, part in zip(sets.items(), parts, strict=True)]
+    sketch = ViewsSpec(DOMAIN, Privacy(CLEAR), views).start(os_entropy())
+    sketch.update_many(readings())
+    return sketch.release(os_entropy(), WindowId("a", "s", 0))
+
+
+def shown(bits):
+    """(the correlation that cells of so many bits show, attenuation, blur)."""
+    release = released(bits)
+    fit = fit_views(DOMAIN, tables_of(release))
+    grids = {i: Grid.of(DOMAIN.attributes[i], [fit.margins[i]]) for i in range(2)}
+    found = float(correlations(portrait(fit, grids), grids)[0])
+    return found, attenuations(fit, grids)[0, 1], blurs(fit, grids)[0, 1]
+
+
+@pytest.mark.parametrize("bits", [COARSE, FINE])
+def test_cells_show_the_attenuated_correlation(bits):
+    """Seeded readings, no noise to speak of; the control is the correlation unattenuated. Of normal
+    numbers there are terms in odd powers of RHO beyond the first, which coarse cells show too."""
+    found, part, _ = shown(bits)
+    assert found / part == pytest.approx(RHO, rel=0.1 if bits == COARSE else 0.02)
+    if bits == COARSE:
+        assert found < 0.8 * RHO
+
+
+def test_fine_cells_hide_next_to_nothing():
+    coarse, fine = shown(COARSE), shown(FINE)
+    assert fine[1] > 0.98 > coarse[1]
+    assert fine[2] < 0.1 < 0.3 < coarse[2]
+
+
+@pytest.mark.parametrize(("bits", "least", "most"), [(COARSE, 0.15, 0.5), (FINE, 0.0, 0.03)])
+def test_the_predicted_correlation_error_is_what_cells_hide(bits, least, most):
+    found, _, _ = shown(bits)
+    told = fidelity([released(bits)]).correlation
+    assert told == pytest.approx(RHO - found, rel=0.25, abs=0.01)
+    assert least <= told <= most
+
+
+def test_an_attribute_that_never_changes_has_no_correlation_and_hides_none():
+    """All readings in one cell, which holds a single step."""
+    domain = Domain([Attribute("rain", low=0, high=8, step=1), Attribute("y", low=-10, high=10)])
+    grids = {i: Grid(domain.attributes[i], 4, np.arange(1, 16) / 16) for i in range(2)}
+    counts = np.zeros((16, 16))
+    counts[0] = 10.0
+    table = Table((0, 1), (4, 4), counts, 1e-9)
+    fit = ViewFit({i: Margin(4, table.along(i)) for i in range(2)}, [table])
+    assert grids[0].between(np.eye(16)[0], 4) == 1.0
+    assert correlations(portrait(fit, grids), grids).tolist() == [0.0]
+    assert np.isfinite(blurs(fit, grids)[0, 1])

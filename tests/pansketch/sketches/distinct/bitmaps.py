@@ -1,0 +1,34 @@
+"""Releases of distinct counters with known keys."""
+
+import numpy as np
+
+from pansketch import (
+    DistinctSpec,
+    Privacy,
+    Release,
+    WindowId,
+    os_entropy,
+)
+
+
+def key_privacy(epsilon, intrusion="silent"):
+    return Privacy(epsilon=epsilon, unit="key", intrusion=intrusion)
+
+
+def released(spec, keys, device="d"):
+    sketch = spec.start(os_entropy())
+    sketch.update_many(keys)
+    return sketch.release(os_entropy(), WindowId(device, "s", 1))
+
+
+def release_of(spec, counters, devices=1):
+    windows = tuple(WindowId(f"d{place}", "s", 1) for place in range(devices))
+    return Release(spec, windows, 2 * devices, np.array(counters, np.int64))
+
+
+def hashed(epsilon=2.0, **sizes):
+    return DistinctSpec(key_privacy(epsilon), **{"expected_keys": 4096, "memory": 512} | sizes)
+
+
+def sampled(epsilon=1.0, **sizes):
+    return DistinctSpec(key_privacy(epsilon), **{"universe": 20_000, "memory": 512} | sizes)

@@ -1,0 +1,141 @@
+"""Nothing of a key stays in a distinct counter beside its bits."""
+
+import numpy as np
+import pytest
+
+from pansketch import frozen, os_entropy
+from pansketch.randomness.exact_noise import ExactNoise
+from pansketch.sketches.distinct.keys import as_words
+from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
+
+
+def test_frozen_asks_of_keys_only(make_spec, no_noise):
+    with pytest.raises(ValueError, match="family hierarchy counts readings"):
+        frozen(make_spec().start(no_noise).release(no_noise))
+
+
+def leftovers(sketch):
+    """Bytes that are not zero in any array a sketch holds, but for its bits; and small numbers
+    that are public: multipliers, masks and sizes are no arrays."""
+    found, seen = 0, {id(sketch._bits), id(sketch._spec), id(sketch._rng)}
+    things = [sketch]
+    while things:
+        thing = things.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray):
+            found += np.count_nonzero(thing)
+        else:
+            things += list(getattr(thing, "__dict__", {}).values())
+    return found
+
+
+@pytest.mark.parametrize("make", [hashing, sampling])
+def test_nothing_of_a_key_stays(make):
+    sketch = make().start(os_entropy())
+    sketch.update_many(np.arange(900))
+    sketch.update_many([3, 4])
+    if make is hashing:
+        sketch.update_many(["badge-0001", "badge-0002"])
+    assert leftovers(sketch) == 0
+
+
+def test_what_stays_would_be_found():
+    """Negative control."""
+    sketch = sampling().start(os_entropy())
+    sketch._slots._walking[3] = 1
+    sketch._words[5] = 1
+    assert leftovers(sketch) == 2
+
+
+def test_randomness_that_fails_leaves_the_state_and_no_keys(watched_words):
+    words = watched_words(fail_after=1)
+    sketch = sampling().start(ExactNoise(words))
+    held = sketch._bits.tobytes()
+    with pytest.raises(OSError, match="no randomness"):
+        sketch.update_many(np.arange(500))
+    assert sketch._bits.tobytes() == held
+    assert leftovers(sketch) == 0
+
+
+def test_words_made_of_texts_are_erased(monkeypatch, no_noise):
+    made = []
+
+    def watched(*given):
+        made.append(as_words(*given))
+        return made[-1]
+
+    monkeypatch.setattr("pansketch.sketches.distinct.sketch.as_words", watched)
+    hashing().start(no_noise).update_many(["badge-0001", "badge-0002", None])
+    ((words, wrong, copied),) = made
+    assert copied
+    assert not words.any()
+    assert not wrong.any(), "which of them is no key is a fact about one"
+
+
+ANYWHERE = [
+    ("badge-7741", "several"),
+    (b"badge-7741", "several"),
+    (7741, "array of integers"),
+    (7741.0, "array of integers"),
+    (None, "array of integers"),
+    ({"badge-7741"}, "array of integers"),
+    ((key for key in ["badge-7741"]), "array of integers"),
+    (np.array([7741.0]), "array of integers"),
+    (np.array([True]), "array of integers"),
+    (np.array(7741), "one dimension"),
+    (np.array([[7741]]), "one dimension"),
+]
+ALONE = [
+    *([7741.5], [True], [None], [[7741]], [-7741], [774_100_000_000_000_000_000], [object()]),
+    *(np.array([-7741]), np.array([-77], np.int8), np.array([True], object)),
+]
+BEYOND = [
+    *(["badge-7741"], np.array(["badge-7741"]), [1000], [7741]),
+    *(np.array([7741]), np.array([1000, 7741], np.uint64), np.array([7741], ">i4")),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [(make, wrong) for make in (hashing, sampling) for wrong in ALONE]
+    + [(sampling, wrong) for wrong in BEYOND],
+)
+def test_what_is_no_key_is_left_out_alone(make, wrong, no_noise):
+    """One that took its batch with it would be a unit of as many keys as a batch has."""
+    good = [3, 5, 8]
+    mixed = [*wrong, *good]
+    if isinstance(wrong, np.ndarray) and wrong.dtype.kind in "iu":
+        mixed = np.array(mixed, wrong.dtype)
+    spec = make()
+    sketch, control = spec.start(no_noise), spec.start(no_noise)
+    sketch.update_many(mixed)
+    control.update_many(good)
+    assert sketch._bits.tobytes() == control._bits.tobytes()
+    assert sketch._bits.any()
+    assert leftovers(sketch) == 0
+
+
+def test_a_draw_is_made_for_what_is_no_key_as_well(known_noise):
+    """How much randomness is taken depends on the batch's length alone."""
+    drawn = []
+    for keys in ([3, 5], [3, -7741], [None, "x"]):
+        rng = known_noise(1)
+        sampling().start(rng).update_many(keys)
+        drawn.append(len(rng.draws))
+    assert len(set(drawn)) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "text"), [(make, *case) for make in (hashing, sampling) for case in ANYWHERE]
+)
+def test_wrong_keys_are_refused_before_anything_is_absorbed(make, wrong, text):
+    sketch = make(turnstile=make is sampling).start(os_entropy())
+    held = sketch._bits.tobytes()
+    with pytest.raises(ValueError, match=text) as caught:
+        sketch.update_many(wrong)
+    assert sketch._bits.tobytes() == held
+    assert leftovers(sketch) == 0
+    assert "77" not in str(caught.value)
+    assert "\n" not in str(caught.value)

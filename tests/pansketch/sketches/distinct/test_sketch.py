@@ -1,0 +1,212 @@
+"""The state of a distinct counter: what an appearance does to it, and that nothing else is kept."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pansketch import DistinctSpec, Privacy, encode, frozen, key_words, merge, os_entropy
+from pansketch.randomness.exact_noise import LogOdds
+from pansketch.sketches.distinct import sketch
+from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots
+from tests.pansketch.sketches.distinct.key_specs import KEY, hashing, sampling
+
+ALPHA = 1e-6
+KNOWN = Privacy(epsilon=2.0, unit="key", intrusion="announced")
+
+
+def state(sketch):
+    return np.unpackbits(sketch._bits, count=sketch._spec.tracked)
+
+
+def slots_of(spec, keys):
+    words = np.array(keys, np.uint64)
+    HashedSlots(spec.hash_key, spec.tracked, spec.level).place(words)
+    return {slot for slot in words.tolist() if slot < spec.tracked}
+
+
+def test_it_runs_as_written():
+    spec = DistinctSpec(
+        expected_keys=20_000,
+        memory=4096,
+        privacy=Privacy(epsilon=2.0, unit="key", intrusion="silent"),
+        variant="ppds",
+    )
+    sketch = spec.start(os_entropy())
+    sketch.update_many(["badge-0001", "badge-0002", "badge-0001"])
+    estimate = sketch.release(os_entropy()).distinct()
+    assert 0 < estimate.standard_error < 200
+
+
+@pytest.mark.parametrize("memory", [100, 3 * sketch.SECTION_BITS // 8 + 1])
+def test_the_bits_of_the_keys_slots_are_drawn_and_no_others(memory, no_noise):
+    """Without noise a bit is 1 where a key fell. The second state has several sections, and the
+    last byte of neither is full."""
+    spec = hashing(memory=memory, expected_keys=4 * memory - 3)
+    sketch = spec.start(no_noise)
+    assert not sketch._bits.any()
+    keys = np.random.default_rng(4).integers(0, 1 << 62, 3 * KEYS_AT_ONCE + 5)
+    for batch in np.array_split(keys, 2):
+        sketch.update_many(batch)
+    expected = set()
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        expected |= slots_of(spec, keys[start : start + KEYS_AT_ONCE])
+    assert set(np.flatnonzero(np.unpackbits(sketch._bits)).tolist()) == expected
+
+
+def test_a_universe_that_fits_is_counted_one_by_one(no_noise):
+    spec = sampling(universe=300, memory=50)
+    sketch = spec.start(no_noise)
+    sketch.update_many(np.arange(50, 90))
+    sketch.update_many([60, 70, 299])
+    assert sketch.release(no_noise).counters.tolist() == [41]
+
+
+@pytest.mark.parametrize("kind", ["u1", "i1", "i4", "u8", ">u2"])
+def test_the_kind_of_array_makes_no_difference(kind, known_noise):
+    keys = np.arange(100) % 17
+    expected, other = (sampling().start(known_noise(1)) for _ in range(2))
+    expected.update_many(keys.tolist())
+    other.update_many(np.repeat(keys, 2).astype(kind)[::2])
+    assert (state(other) == state(expected)).all()
+
+
+def test_a_text_is_the_same_key_as_its_word(known_noise):
+    texts = [f"badge-{number}" for number in range(500)]
+    states = []
+    for keys in (texts, key_words(texts), [text.encode() for text in texts], np.array(texts)):
+        sketch = hashing().start(known_noise(1))
+        sketch.update_many(keys)
+        states.append(sketch._bits.tobytes())
+    assert len(set(states)) == 1
+
+
+def share_of_ones(spec, appearances, keys, runs):
+    """Ones among the bits of keys that appeared, over several windows, and how many bits."""
+    ones, total = 0, 0
+    for window in range(runs):
+        sketch = spec.for_window(window).start(os_entropy())
+        for _ in range(appearances):
+            sketch.update_many(keys)
+        ones += int(state(sketch).sum())
+        total += spec.tracked
+    return ones, total
+
+
+@pytest.mark.parametrize(("appearances", "place"), [(0, 0), (1, 1), (30, 1)])
+@pytest.mark.parametrize("variant", ["ppds", "optbern", "dwork"])
+def test_a_bit_has_its_chance_however_often_its_key_appeared(appearances, place, variant):
+    """All keys of a universe that fits. False alarm: ALPHA, exact binomial."""
+    spec = sampling(Privacy(epsilon=1.5, unit="key"), universe=4000, memory=500, variant=variant)
+    ones, total = share_of_ones(spec, appearances, np.arange(4000), 5)
+    chance = spec.chances[place].probability
+    assert stats.binomtest(ones, total, chance).pvalue > ALPHA
+
+
+def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
+    """Negative control: bits that are only ever set to 1 reveal how often their keys appeared."""
+
+    def set_only(packed, count, places, values):
+        places[values == 0] = count
+        return honest(packed, count, places, values * 0 + 1)
+
+    honest = sketch.write_bits
+    monkeypatch.setattr("pansketch.sketches.distinct.sketch.write_bits", set_only)
+    spec = sampling(universe=4000, memory=500)
+    ones, total = share_of_ones(spec, 30, np.arange(4000), 5)
+    assert stats.binomtest(ones, total, spec.chances[1].probability).pvalue < ALPHA
+
+
+def test_one_draw_for_each_key_whatever_the_keys_are(known_noise):
+    """How much randomness is read depends on how many keys there are, not on which."""
+    spec = hashing(memory=10)
+    lengths = []
+    for keys in (np.zeros(700, np.int64), np.arange(700)):
+        rng = known_noise(1)
+        spec.start(rng).update_many(keys)
+        lengths.append([(chance, len(drawn)) for chance, drawn in rng.draws])
+    assert lengths[0] == lengths[1] == [(spec.chances[0], 80), (spec.chances[1], 700)]
+
+
+def test_removed_keys_are_as_if_they_had_never_appeared(no_noise, known_noise):
+    spec = sampling(universe=300, turnstile=True)
+    sketch = spec.start(no_noise)
+    sketch.update_many(np.arange(100))
+    sketch.remove_many([5, 6, 7, 200])
+    assert sketch.release(no_noise).counters.tolist() == [97]
+    rng = known_noise(1)
+    spec.start(rng).remove_many([5])
+    assert rng.draws[1][0] == spec.chances[0]
+    with pytest.raises(ValueError, match="turnstile"):
+        sampling().start(no_noise).remove_many([5])
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_a_silent_release_has_fresh_noise_of_its_share(release, known_noise):
+    spec = hashing(release=release, output_share=Fraction(1, 4))
+    rng = known_noise(1)
+    sketch = spec.start(rng)
+    sketch.update_many(np.arange(300))
+    held = state(sketch)
+    counters = sketch.release(rng).counters
+    parameter, drawn = rng.draws[-1]
+    if release == "count":
+        assert parameter == Fraction(2)
+        assert counters.tolist() == [held.sum() + drawn[0]]
+    else:
+        assert parameter == LogOdds(Fraction(-1, 2))
+        assert (counters == held ^ drawn).all()
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_an_announced_release_is_the_state_and_draws_nothing(release, known_noise):
+    spec = hashing(KNOWN, release=release)
+    rng = known_noise(1)
+    sketch = spec.start(rng)
+    held = state(sketch)
+    expected = [held.sum()] if release == "count" else held.tolist()
+    assert sketch.release(rng).counters.tolist() == expected
+    assert len(rng.draws) == 1
+
+
+@pytest.mark.parametrize("privacy", [KEY, KNOWN])
+def test_an_announced_intrusion_freezes_the_sketch(privacy, known_noise):
+    rng = known_noise(1)
+    sketch = sampling(privacy, turnstile=True).start(rng)
+    sketch.update_many(np.arange(100))
+    held, drawn = sketch._bits.tobytes(), len(rng.draws)
+    sketch.rerandomise(rng)
+    sketch.update_many(np.arange(500))
+    sketch.remove_many(np.arange(500))
+    assert sketch._bits.tobytes() == held
+    assert len(rng.draws) == drawn
+    with pytest.raises(ValueError, match="one dimension"):
+        sketch.update_many(np.array([[1]]))
+    release = sketch.release(rng)
+    assert release.draws == release.spec.guarantee.draws + 1
+    assert frozen(release)
+
+
+def test_a_frozen_window_shows_in_a_sum(known_noise):
+    spec = sampling()
+    whole, cut = spec.start(known_noise(1)), spec.start(known_noise(2))
+    cut.rerandomise(known_noise(3))
+    releases = [whole.release(os_entropy()), cut.release(os_entropy())]
+    assert [frozen(release) for release in releases] == [False, True]
+    assert frozen(merge(releases))
+
+
+@pytest.mark.parametrize("nothing", [[], (), np.zeros(0, np.int64), np.zeros(0, np.uint8)])
+@pytest.mark.parametrize("make", [hashing, sampling])
+def test_no_keys_change_nothing(make, nothing):
+    sketch = make().start(os_entropy())
+    held = sketch._bits.tobytes()
+    sketch.update_many(nothing)
+    assert sketch._bits.tobytes() == held
+
+
+def test_a_bitmap_costs_a_bit_for_each_slot_on_the_wire():
+    spec = hashing(release="bitmap", memory=4096, expected_keys=20_000)
+    size = len(encode(spec.start(os_entropy()).release(os_entropy())))
+    assert spec.nbytes < size <= spec.release_nbytes <= spec.nbytes + 144

@@ -1,0 +1,122 @@
+"""Readings go in at the devices, and the answers come out at the collector's command line."""
+
+import base64
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from pansketch_fleet.protocol.messages import digest
+
+HOURS, EACH = 6, 400
+NEW_YEAR = 1704067200
+MAX_OFFSET = 600
+DEVICES = {"dev-1": 5.0, "dev-2": 20.0, "dev-3": 35.0}  # the mean of temp at each
+# At epsilon 100, the largest there is, nearly every counter is exact. What is left is that a
+# reading is known only to its cell: 12 levels halve two attributes six times each, so a cell of
+# temp is 100 / 2**6 degC wide.
+CELL = 100 / 2**6
+
+
+def drawn(mean, rng):
+    """Readings of one device: (unix seconds, temp, pm25), none of them within a window's offset."""
+    for hour in range(HOURS):
+        for number in range(EACH):
+            at = NEW_YEAR + 3600 * hour + 700 + number
+            yield at, round(rng.normal(mean, 4.0), 2), round(rng.lognormal(3.5, 0.8), 1)
+
+
+@pytest.fixture
+def settled(house):
+    """A house whose three devices have replayed everything, and the readings they had."""
+    rng = np.random.default_rng(7)
+    readings = {name: list(drawn(mean, rng)) for name, mean in DEVICES.items()}
+    for name, rows in readings.items():
+        house.configure(name, rows, epsilon=100)
+    house.start_broker()
+    collector = house.collector()
+    agents = [house.agent(name) for name in DEVICES]
+    assert [agent.ends() for agent in agents] == [0, 0, 0]
+    assert collector.stop() == 0
+    return house, np.array([row for rows in readings.values() for row in rows])
+
+
+def test_every_window_is_stored_once_and_the_answers_are_near_the_truth(settled):
+    house, truth = settled
+    for device in DEVICES:
+        stored = house.stored(device)
+        offset = stored[0][1] - NEW_YEAR
+        assert 0 <= offset < MAX_OFFSET
+        starts = [NEW_YEAR + offset + 3600 * hour for hour in range(HOURS)]
+        assert stored == [(n + 1, start, start + 3600) for n, start in enumerate(starts)]
+        assert house.ledger(device) == stored
+        assert house.outbox(device) == []
+    assert house.quarantine() == []
+    assert house.rows("SELECT count(*) FROM releases") == [(len(DEVICES) * HOURS,)]
+    answers_are_near(house, truth[:, 1])
+    commands_agree(house)
+
+
+def answers_are_near(house, temps):
+    def asked(*words):
+        return json.loads(house.ask("query", "--stream", "air", "--json", *words))
+
+    mean = asked("mean", "temp")
+    assert mean["value"] == pytest.approx(temps.mean(), abs=CELL)
+    assert (mean["releases"], mean["devices"]) == (len(DEVICES) * HOURS, len(DEVICES))
+    truth = np.quantile(temps, 0.9)
+    assert asked("quantile", "temp", "0.9")["value"] == pytest.approx(truth, abs=2 * CELL)
+    at_10 = asked("cdf", "temp", "10")["value"]
+    assert np.mean(temps <= 10 - CELL) <= at_10 <= np.mean(temps <= 10 + CELL)
+    # These bounds are bounds of cells (a quarter of -40 to 60), so only noise is left: 18 windows
+    # with a deviation below one reading in each of the few cells that make up the range.
+    half = asked("range", "temp", "10", "35")["value"]
+    assert half == pytest.approx(np.sum((temps >= 10) & (temps < 35)), rel=0.02)
+    # The negative control: one device alone is far from the fleet.
+    alone = asked("mean", "temp", "--devices", "dev-1")["value"]
+    assert alone == pytest.approx(DEVICES["dev-1"], abs=CELL)
+    assert alone != pytest.approx(temps.mean(), abs=CELL)
+
+
+def commands_agree(house):
+    sample = house.ask("sample", "--stream", "air", "--rows", "500", "--out", "-")
+    header, *rows = csv.reader(io.StringIO(sample))
+    assert header == ["temp", "pm25"]
+    assert len(rows) == 500
+    assert all(-40 <= float(temp) <= 60 and 0 <= float(pm25) <= 1000 for temp, pm25 in rows)
+    devices = json.loads(house.ask("devices", "--json"))
+    assert devices["quarantine"] == {}
+    shown = {d["device"]: (d["state"], d["streams"]["air"]["windows"]) for d in devices["devices"]}
+    assert shown == dict.fromkeys(DEVICES, ("stopped", HOURS))
+    exported = house.ask("export", "--stream", "air", "--out", "-").splitlines()
+    assert len(exported) == len(DEVICES) * HOURS
+    for found in map(json.loads, exported):
+        assert found["digest"] == digest(base64.b64decode(found["payload"]))
+        window = found["sequence"], found["window"]["start"], found["window"]["end"]
+        assert window in house.stored(found["device"])
+
+
+def test_a_device_of_another_class_adds_up_with_the_others(house, hourly):
+    hours, each = 4, 300
+    house.configure("dev-1", hourly(hours, each, temp=10.0), epsilon=100)
+    house.configure("dev-2", hourly(hours, each, temp=30.0), epsilon=100, profile="gateway-x86")
+    house.start_broker()
+    collector = house.collector()
+    agents = [house.agent("dev-1"), house.agent("dev-2")]
+    assert [agent.ends() for agent in agents] == [0, 0]
+    assert collector.stop() == 0
+    assert house.quarantine() == []
+    assert [len(house.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]
+    assert house.rows("SELECT count(DISTINCT fingerprint) FROM releases") == [(2,)]
+
+    def readings(low, high, *options):
+        words = ("--json", *options, "range", "temp", low, high)
+        return json.loads(house.ask("query", "--stream", "air", *words))["value"]
+
+    # A deviation is below 5 readings at epsilon 100 (4 windows, 5 levels); a tenth is far beyond.
+    near = pytest.approx(hours * each, rel=0.1)
+    assert readings("20", "40") == near
+    assert readings("0", "40") == pytest.approx(2 * hours * each, rel=0.1)
+    assert readings("0", "40", "--devices", "dev-2") == near
