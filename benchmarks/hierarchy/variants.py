@@ -1,6 +1,6 @@
 """PrivHP's growth with each of its choices open, to measure one against another.
 
-It takes the steps from `pansketch.generators.hierarchy.privhp` and changes nothing but the choice
+It takes the steps from `pansketch.generators.hierarchy.growth` and changes nothing but the choice
 that is compared.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from pansketch import HierarchySpec, Release
 from pansketch.domain import FloatArray
 from pansketch.generators import Partition
-from pansketch.generators.hierarchy import privhp as growth
+from pansketch.generators.hierarchy import growth
 from pansketch.sketches.hierarchy_levels import Level
 
 Estimator = Callable[[FloatArray, float, float], FloatArray]

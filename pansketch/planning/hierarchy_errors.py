@@ -25,12 +25,12 @@ from pansketch.sketches.hierarchy import HierarchySpec
 
 DRAWN = 0.008  # total variation between readings and the boxes that a model of them has
 DRAWN_ALONE = 0.0001  # W1 between them, in standard deviations
-PROJECTED = 1.4  # of the noise of a running sum, where growth keeps counts from being negative
+PROJECTED = 1.2  # of the noise of a running sum, where growth keeps counts from being negative
 RISING = 0.4  # of the variance of a running sum, left where one attribute's may only rise
 UNSHRUNK = 0.25  # total variation that noise adds at most
-FITTED = 1.1  # of the noise of a bin, left where levels are fitted together
 SMOOTH = 0.25  # of the noise of a correlation, likewise
-BLURRED = 2.7  # error inside a cell that noise has divided, over that of an undivided one
+BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of an undivided one
+BLURRED_ALONE = 1.5  # of one attribute, likewise
 
 
 class _Depth(NamedTuple):
@@ -47,6 +47,9 @@ class _Depth(NamedTuple):
         return 1 << sum(self.bits)
 
 
+_Shares = list[tuple[float, _Depth]]
+
+
 def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int = 0) -> Errors:
     """Of so many merged releases with so many readings in them all together, whose range is
     2**-narrow of the one that is assumed for each number (expected_errors.py)."""
@@ -55,30 +58,33 @@ def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int
     varying = [axis for axis, bits in enumerate(most) if bits]
     depths = _depths(spec, releases, total, [narrow if each else 0 for each in numbers])
     exact = _fitted(depths[: len(spec.exact_levels)])
-    shares = _shares(spec, depths, total)
+    of_one = _shares(spec, depths, total, BLURRED_ALONE)
+    of_two = _shares(spec, depths, total, BLURRED)
     known = [not n and b == m for n, b, m in zip(numbers, depths[-1].bits, most, strict=True)]
 
-    def inside(axis: int, hidden: Callable[[float, bool], float]) -> float:
+    def inside(axis: int, shares: _Shares, hidden: Callable[[float, bool], float]) -> float:
         return sum(share * hidden(depth.within[axis], known[axis]) for share, depth in shares)
 
     alone = {
         axis: marginal_error(
-            PROJECTED * sqrt(_running(exact, axis)) / total, inside(axis, hidden_alone), DRAWN_ALONE
+            PROJECTED * sqrt(_running(exact, axis)) / total,
+            inside(axis, of_one, hidden_alone),
+            DRAWN_ALONE,
         )
         for axis in varying
     }
     pairs, related = [], []
     for a, b in combinations(varying, 2):
-        noise = FITTED * sqrt(_in_a_bin(exact, a, b)) / total
+        noise = sqrt(_in_a_bin(exact, a, b)) / total
         bins = bins_of(exact[-1].within[a] * exact[-1].within[b])
-        hidden = inside(a, hidden_in) + inside(b, hidden_in)
+        hidden = inside(a, of_two, hidden_in) + inside(b, of_two, hidden_in)
         margins = (alone[a] + alone[b]) / 2
         pairs.append(pair_error(noise, bins, hidden, margins, DRAWN, UNSHRUNK))
         if numbers[a] and numbers[b]:
             cells = 1 << exact[-1].bits[a] + exact[-1].bits[b]
             apart = SMOOTH * sqrt(exact[-1].variance * exact[-1].cells / cells) / total
             left, right = (max(1.0, exact[-1].within[axis]) for axis in (a, b))
-            inverse = (sum(each / depth.within[axis] for each, depth in shares) for axis in (a, b))
+            inverse = (sum(each / depth.within[axis] for each, depth in of_two) for axis in (a, b))
             related.append(correlation_error(apart, left, right, 1 / max(inverse)))
     return Errors(_mean(pairs), _mean(list(alone.values())), _mean(related))
 
@@ -113,11 +119,9 @@ def _fitted(exact: Sequence[_Depth]) -> list[_Depth]:
     return fitted[::-1]
 
 
-def _shares(
-    spec: HierarchySpec, depths: Sequence[_Depth], total: int
-) -> list[tuple[float, _Depth]]:
+def _shares(spec: HierarchySpec, depths: Sequence[_Depth], total: int, blurred: float) -> _Shares:
     """Of the readings, those that are known to a level's cells and not to finer ones; those whose
-    cells noise has divided count more than once."""
+    cells noise has divided count `blurred` times."""
     found = []
     told = 1.0
     first = len(spec.exact_levels)
@@ -125,7 +129,7 @@ def _shares(
         reached = min(1.0, spec.k * spec.fanout / child.occupied)
         each = total / child.occupied
         clear = each * each / (each * each + child.variance)
-        found.append((told * (1 - reached + BLURRED * reached * (1 - clear)), parent))
+        found.append((told * (1 - reached + blurred * reached * (1 - clear)), parent))
         told *= reached * clear
     return [*found, (told, depths[-1])]
 

@@ -8,7 +8,6 @@ whole numbers, and errors are compared in whole millionths.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
@@ -93,18 +92,9 @@ def hierarchy_plans(
     stated: StatedSizes = NO_SIZES,
 ) -> list[HierarchyPlan]:
     """The plans of every depth that fit, the chosen one first, then by their regret."""
-    # Many streams of a device differ in their names alone, and so in their hash key.
-    found = _plans(domain, privacy, memory_bytes, expected, stated)
-    return [replace(plan, spec=replace(plan.spec, hash_key=hash_key)) for plan in found]
-
-
-@lru_cache
-def _plans(
-    domain: Domain, privacy: Privacy, memory_bytes: int, expected: Expected, stated: StatedSizes
-) -> list[HierarchyPlan]:
     found, coarsest = [], 0
     cases = cases_of(expected, DEEP)
-    for spec in _candidates(domain, privacy, memory_bytes, stated):
+    for spec in _candidates(domain, privacy, memory_bytes, hash_key, stated):
         coarsest = min(coarsest or spec.nbytes, spec.nbytes)
         # A stated depth is not the planner's to refuse: all streams together must fit.
         if stated.depth is not None or spec.nbytes <= memory_bytes:
@@ -124,7 +114,7 @@ def _plans(
 
 
 def _candidates(
-    domain: Domain, privacy: Privacy, memory_bytes: int, stated: StatedSizes
+    domain: Domain, privacy: Privacy, memory_bytes: int, hash_key: int, stated: StatedSizes
 ) -> Iterator[HierarchySpec]:
     """The coarsest comes first: what it raises is raised."""
     least = True
@@ -133,7 +123,7 @@ def _candidates(
             for k in _exact(depth, fanout, memory_bytes, stated):
                 sizes = _filled(replace(stated, depth=depth, k=k, fanout=fanout), memory_bytes)
                 try:
-                    yield HierarchySpec(domain, privacy, **sizes)
+                    yield HierarchySpec(domain, privacy, hash_key=hash_key, **sizes)
                 except ValueError:
                     # Deeper still needs a larger part of epsilon. What nobody chose is not
                     # complained of.

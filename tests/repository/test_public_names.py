@@ -35,7 +35,7 @@ EXAMINED = {
     "testbed": {"pansketch.wire.rice"},
     "benchmarks": {
         "pansketch.generators.density.count_recovery",
-        "pansketch.generators.hierarchy.privhp",
+        "pansketch.generators.hierarchy.growth",
         "pansketch.generators.moments.design_matrix",
         "pansketch.generators.moments.marginal",
         "pansketch.generators.moments.ridge",

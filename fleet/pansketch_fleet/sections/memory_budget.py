@@ -12,11 +12,14 @@ from pansketch_fleet.yaml.document import Document
 # one must not change the sketch of another, whose releases would no longer add up with older ones.
 VIEWS_PART = 2
 HIERARCHY_PART = 3
+# A hierarchy of one attribute is good with little, and boards have a hundred of them.
+ALONE_PART = 100
+LEAST_ALONE_BYTES = 2048
 
 
 class PlannedSketch:
     """The part of a `Plan` that does not depend on the planner. `memory_bytes`: the maximum of the
-    state; None: one `part`-th of the profile's sketch memory."""
+    state; None: a share of the profile's sketch memory."""
 
     part: ClassVar[int]
     sizes: StatedSizes | StatedViews
@@ -30,7 +33,11 @@ class PlannedSketch:
     def memory(self, profile: Profile) -> int:
         """The most bytes that the planner may take."""
         stated = self.memory_bytes
-        return profile.sketch_memory_bytes // self.part if stated is None else stated
+        return self.share(profile.sketch_memory_bytes) if stated is None else stated
+
+    def share(self, sketch_memory_bytes: int) -> int:
+        """Of a profile's sketch memory, where no memory is stated."""
+        return sketch_memory_bytes // self.part
 
 
 def read_memory(document: Document, where: str, text: str | None) -> int | None:

@@ -45,7 +45,7 @@ class SketchSection(Section, frozen=True):
             "The maximum size of the state, for the planner.",
             "16KiB",
             form="size",
-            default="a third of the profile's `sketch_memory`",
+            default="a third of the profile's `sketch_memory`; of one attribute a hundredth",
         ),
     ] = None
 

@@ -172,7 +172,6 @@ STREAM = """\
     window: 1h
     privacy: {{epsilon: 1.0}}
     attributes: {{temp: {{low: -40, high: 60}}}}
-    sketch: {{memory: 2KiB}}
 """
 
 

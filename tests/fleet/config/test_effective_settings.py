@@ -26,7 +26,7 @@ def test_describe_names_values_and_origins(load_text, tmp_path, valid):
     assert found["streams.air.window"] == ("10m", f"{file}:14")
     assert found["streams.air.source.speed"] == ("as fast as possible", "default")
     assert found["streams.air.sketch.k"] == ("64", f"{file}:24")
-    assert found["streams.air.sketch.depth"] == ("18", "planned for pi-zero-2w")
+    assert found["streams.air.sketch.depth"] == ("20", "planned for pi-zero-2w")
     assert found["streams.air.expect.readings"] == ("10", "derived")
     assert found["streams.air.expect.devices"] == ("10", "default")
     assert found["streams.air.attributes.pm25.scale"] == ("log", f"{file}:21")

@@ -103,7 +103,7 @@ def test_broker_addresses(load_text, url, expected, valid):
 
 def test_a_stated_size_wins_over_the_profile_and_the_profile_over_the_planner(load_text, valid):
     stream = load_text(valid.replace("    views", "    sketch: {k: 64}\n    views")).streams[0]
-    assert (stream.spec.k, stream.spec.depth, stream.spec.fanout) == (64, 18, 4)
+    assert (stream.spec.k, stream.spec.depth, stream.spec.fanout) == (64, 20, 4)
     profile = replace(load_profile("pi-zero-2w"), sketch=StatedSizes(k=16, fanout=2, depth=7))
     spec = stream.plan.spec(profile)
     assert (spec.k, spec.depth, spec.fanout) == (64, 7, 2)

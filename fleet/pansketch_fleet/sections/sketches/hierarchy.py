@@ -8,7 +8,13 @@ from typing import Any
 from pansketch import Domain, HierarchySpec, Privacy
 from pansketch.planning import Expected, StatedSizes, hierarchy_plans
 from pansketch.planning import HierarchyPlan as Choice
-from pansketch_fleet.sections.memory_budget import HIERARCHY_PART, PlannedSketch, read_memory
+from pansketch_fleet.sections.memory_budget import (
+    ALONE_PART,
+    HIERARCHY_PART,
+    LEAST_ALONE_BYTES,
+    PlannedSketch,
+    read_memory,
+)
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.section import join, section
 from pansketch_fleet.settings.sketch_schema import SketchSection
@@ -41,7 +47,13 @@ class HierarchySettings(PlannedSketch):
     def choices(self, profile: Profile) -> list[Choice]:
         """The plans of every depth that fit, the chosen one first. Raises ValueError."""
         sizes = _under(profile.sketch, self.sizes, self.domain)
-        return _choices(self, sizes, self.memory(profile))
+        found = _choices(replace(self, hash_key=0), sizes, self.memory(profile))
+        return [replace(plan, spec=replace(plan.spec, hash_key=self.hash_key)) for plan in found]
+
+    def share(self, sketch_memory_bytes: int) -> int:
+        if self.domain.dimension == 1:
+            return max(LEAST_ALONE_BYTES, sketch_memory_bytes // ALONE_PART)
+        return super().share(sketch_memory_bytes)
 
     def spec(self, profile: Profile) -> HierarchySpec:
         return self.choices(profile)[0].spec
@@ -57,7 +69,8 @@ class HierarchySettings(PlannedSketch):
                 yield name, str(getattr(spec, name)), f"{origin} {profile.name}"
 
 
-# Every device plans its streams once, and the collector for every profile: many have the same.
+# Every device plans its streams once, and the collector for every profile: many have the same, but
+# for the hash key, which follows from their names.
 @lru_cache(maxsize=64)
 def _choices(plan: HierarchySettings, sizes: StatedSizes, memory_bytes: int) -> list[Choice]:
     return hierarchy_plans(

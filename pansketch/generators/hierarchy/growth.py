@@ -1,0 +1,269 @@
+"""PrivHP's growth: a merged hierarchy release becomes a partition of the domain.
+
+Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 2 and 3, read as: cells of the exact levels are
+all kept; from there the children of the k heaviest cells are estimated from their level's table,
+made consistent with their parents, and so on down; cells that are not refined are leaves, and the
+leaves of every depth together carry all mass. (The loop bounds printed in the paper are off by
+one.)
+
+Four changes, each post-processing, each measured in benchmarks/hierarchy/growth.py against the
+paper's own choice (`as_published=True`): exact levels are fitted by weighted least squares before
+they are made consistent, consistency is a projection, the estimator of a sketched cell follows the
+noise, and children that noise explains are left empty where it would carry readings far away.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import FloatArray
+from pansketch.generators.partition.partition import Partition
+from pansketch.sketches.hierarchy import HierarchySpec
+from pansketch.sketches.hierarchy_levels import Level
+
+Paths = npt.NDArray[np.uint64]
+Consistency = Callable[[FloatArray, FloatArray], FloatArray]
+"""(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
+Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
+"""(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
+IMPOSSIBLE = -1e15  # Far below any count: a projection leaves such a cell empty.
+CLEAR = 4.0  # deviations of its noise, above which a cell's readings stand out
+NEAR, FAR = 0.03, 0.2  # of a parent's readings, that a child may lose to its siblings at most
+QUARTERS = (0.25, 0.75)
+
+
+@dataclass(frozen=True)
+class _Frontier:
+    """Cells of one depth, and the readings in each."""
+
+    bits: int
+    paths: Paths
+    mass: FloatArray
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What is known of the cells of a level before they are made consistent, float64[n], and the
+    standard deviation of one."""
+
+    level: Level
+    values: FloatArray
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of the growth that can be taken in several ways."""
+
+    least_squares: bool
+    consistent: Consistency
+    estimate: Estimator
+    prunes: bool
+
+
+def grow(spec: HierarchySpec, blocks: list[FloatArray], draws: int, steps: Steps) -> Partition:
+    """The partition that these blocks of counters grow into, without replicates and noise."""
+    if not steps.prunes:
+        return _grown(spec, blocks, draws, steps, None)
+    once = _grown(spec, blocks, draws, steps, np.full(spec.domain.dimension, np.inf))
+    return _grown(spec, blocks, draws, steps, _spread(once))
+
+
+def _grown(
+    spec: HierarchySpec,
+    blocks: list[FloatArray],
+    draws: int,
+    steps: Steps,
+    spread: FloatArray | None,
+) -> Partition:
+    """`spread`: of the readings along each attribute, in the unit interval; None: no pruning."""
+    places = zip(spec.exact_levels, blocks, strict=False)
+    exact = [_Counts(each, counts, _deviation(each, draws)) for each, counts in places]
+    total = float(blocks[0][0])
+    if steps.least_squares:
+        exact = _least_squares(spec, exact)
+    frontier = _Frontier(0, np.zeros(1, np.uint64), np.maximum(exact[0].values, 0.0))
+    leaves = []
+    for counts in exact[1:]:
+        frontier = _refine(spec, frontier, counts, steps.consistent, spread)
+    for level, block in zip(spec.sketched_levels, blocks[len(exact) :], strict=True):
+        frontier, rest = _heaviest(frontier, spec.k)
+        leaves.append(rest)
+        children = _children(frontier, level)
+        values = steps.estimate(level, block, children, total, draws)
+        noise = _deviation(level, draws) / np.sqrt(level.rows)
+        counts = _Counts(level, values, float(np.hypot(noise, total / level.width)))
+        frontier = _refine(spec, frontier, counts, steps.consistent, spread)
+    leaves.append(frontier)
+    return _partition(spec, leaves)
+
+
+def _deviation(level: Level, draws: int) -> float:
+    return float(np.sqrt(draws * level.noise_variance))
+
+
+def _spread(partition: Partition) -> FloatArray:
+    """The middle half of the readings along each attribute, in the unit interval; infinite for
+    categories, which are near to nothing."""
+    low, high = partition.low, partition.high
+    middles, mass = (low + high) / 2, partition.mass
+    found = np.full(partition.domain.dimension, np.inf)
+    for axis, attribute in enumerate(partition.domain.attributes):
+        if attribute.categories is None and mass.sum() > 0:
+            order = np.argsort(middles[:, axis], kind="stable")
+            running = np.cumsum(mass[order]) / mass.sum()
+            first, last = (order[np.searchsorted(running, each)] for each in QUARTERS)
+            found[axis] = high[last, axis] - low[first, axis]
+    return found
+
+
+def _least_squares(spec: HierarchySpec, exact: list[_Counts]) -> list[_Counts]:
+    """Every exact count averaged with the sum of its children, by inverse variance, bottom up.
+
+    The upward pass of Hay et al., "Boosting the accuracy of differentially private histograms
+    through consistency" (VLDB 2010), for levels of unequal noise. Cells that cannot be hold
+    nothing.
+    """
+    exact = [
+        replace(each, values=np.where(_possible(spec, each.level), each.values, 0.0))
+        for each in exact
+    ]
+    fitted = [exact[-1]]
+    for parent in exact[-2::-1]:
+        child = fitted[-1]
+        ways = child.level.size // parent.level.size
+        sums = child.values.reshape(parent.level.size, ways).sum(axis=1)
+        sum_variance, own = child.deviation**2 * ways, parent.deviation**2
+        weight = sum_variance / (sum_variance + own)
+        values = weight * parent.values + (1 - weight) * sums
+        fitted.append(_Counts(parent.level, values, float(np.sqrt(weight * own))))
+    return fitted[::-1]
+
+
+def _refine(
+    spec: HierarchySpec,
+    frontier: _Frontier,
+    counts: _Counts,
+    consistent: Consistency,
+    spread: FloatArray | None,
+) -> _Frontier:
+    """Children of the frontier, with counts made consistent: never negative, summing to the
+    parent."""
+    level = counts.level
+    paths = _children(frontier, level)
+    possible = np.where(_possible(spec, level, paths), counts.values, IMPOSSIBLE)
+    families = possible.reshape(len(frontier.mass), -1)
+    if spread is not None:
+        sides = 0.5 ** np.bincount(
+            spec.domain.split_order(spec.depth)[: frontier.bits], minlength=len(spread)
+        )
+        # A parent that is wider than the readings spread has children far from each other.
+        most = FAR if (sides > spread).any() else NEAR
+        families = _pruned(families, frontier.mass, CLEAR * counts.deviation, most)
+    return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel())
+
+
+def _pruned(families: FloatArray, parents: FloatArray, limit: float, most: float) -> FloatArray:
+    """Children below the limit of what noise explains are impossible, if noise explains all of them
+    together too, and the limit is less than `most` of the parent.
+
+    A few readings that noise puts into the wrong child cost little where children are near each
+    other, and as much as all others where they are not.
+    """
+    pruned = (families < limit) & (limit < most * parents)[:, None]
+    lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
+    pruned &= (lost < limit * np.sqrt(pruned.sum(axis=1)))[:, None]
+    pruned &= ~pruned.all(axis=1, keepdims=True)
+    return np.where(pruned, IMPOSSIBLE, families)
+
+
+def _children(frontier: _Frontier, level: Level) -> Paths:
+    step = level.bits - frontier.bits
+    suffixes = np.arange(1 << step, dtype=np.uint64)
+    return ((frontier.paths << np.uint64(step))[:, None] | suffixes).ravel()
+
+
+def _possible(
+    spec: HierarchySpec, level: Level, paths: Paths | None = None
+) -> npt.NDArray[np.bool_]:
+    """Whether cells hold any value: codes beyond the last category do not exist."""
+    if paths is None:
+        paths = np.arange(level.size, dtype=np.uint64)
+    if all(attribute.categories is None for attribute in spec.domain.attributes):
+        return np.ones(len(paths), np.bool_)
+    low, _ = spec.domain.boxes(paths, level.bits)
+    return np.asarray((low < _ceilings(spec)).all(axis=1))
+
+
+def _ceilings(spec: HierarchySpec) -> FloatArray:
+    """Where the values of each attribute end in the unit interval."""
+    return np.array(
+        [
+            1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent
+            for attribute in spec.domain.attributes
+        ]
+    )
+
+
+def _heaviest(frontier: _Frontier, k: int) -> tuple[_Frontier, _Frontier]:
+    """The k heaviest cells, and the rest. Ties fall by path, so that every machine grows alike."""
+    order = np.argsort(-frontier.mass, kind="stable")
+    parts = np.sort(order[:k]), np.sort(order[k:])
+    hot, rest = (_Frontier(frontier.bits, frontier.paths[p], frontier.mass[p]) for p in parts)
+    return hot, rest
+
+
+def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
+    """What each row of a private count-min table says of cells: float64[rows, n]."""
+    assert level.hash is not None
+    columns = level.hash.table(paths)
+    return np.take_along_axis(block.reshape(level.rows, level.width), columns, axis=1)
+
+
+def smallest_row(
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: int
+) -> FloatArray:
+    """The minimum over rows, as the paper estimates cells."""
+    return np.asarray(row_counts(level, block, paths).min(axis=0))
+
+
+def by_noise(level: Level, block: FloatArray, paths: Paths, total: float, draws: int) -> FloatArray:
+    """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
+    noise outweighs them and the minimum sits low, so there it is the mean less the expected
+    collisions."""
+    if np.sqrt(draws * level.noise_variance) < total / level.width:
+        return smallest_row(level, block, paths, total, draws)
+    rows = row_counts(level, block, paths)
+    return np.asarray((rows.mean(axis=0) * level.width - total) / (level.width - 1))
+
+
+def projected(families: FloatArray, parents: FloatArray) -> FloatArray:
+    """Nearest non-negative counts that sum to the parent's: Euclidean projection onto a simplex."""
+    falling = -np.sort(-families, axis=1)
+    ranks = np.arange(1, families.shape[1] + 1)
+    excess = (np.cumsum(falling, axis=1) - parents[:, None]) / ranks
+    kept = np.maximum((falling > excess).sum(axis=1) - 1, 0)
+    shift = np.take_along_axis(excess, kept[:, None], axis=1)
+    return np.asarray(np.maximum(families - shift, 0.0))
+
+
+def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
+    """PrivHP's consistency: clip at zero, give each of two children half of what is missing."""
+    left = np.maximum(families, 0.0)
+    left += ((parents - left.sum(axis=1)) / 2)[:, None]
+    return np.asarray(np.clip(left, 0.0, parents[:, None]))
+
+
+def _partition(spec: HierarchySpec, leaves: list[_Frontier]) -> Partition:
+    boxes = [spec.domain.boxes(leaf.paths, leaf.bits) for leaf in leaves]
+    low = np.concatenate([box[0] for box in boxes])
+    high = np.minimum(np.concatenate([box[1] for box in boxes]), _ceilings(spec))
+    mass = np.concatenate([leaf.mass for leaf in leaves])
+    held = mass > 0
+    return Partition(spec.domain, low[held], high[held], mass[held])
+
+
+OURS = Steps(least_squares=True, consistent=projected, estimate=by_noise, prunes=True)
+PUBLISHED = Steps(least_squares=False, consistent=halved, estimate=smallest_row, prunes=False)
