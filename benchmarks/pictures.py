@@ -9,7 +9,7 @@ from benchmarks.distinct import papers_pictures
 from benchmarks.harness.report import Results
 from benchmarks.harness.result import Row
 from benchmarks.hierarchy import one_attribute
-from benchmarks.hierarchy.growth import PLANNED_ERROR, UNIT
+from benchmarks.hierarchy.growth import MAX_ERROR, UNIT
 from benchmarks.kdtree import kdtree as kdtree_picture
 from benchmarks.moments import pictures as m2m_picture
 from benchmarks.performance import sizes
@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, NullLocator
 
-TICKS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
+TICKS = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
 COLOURS = ("#2a6f97", "#d1495b", "#4d4d4d", "#66a182", "#edae49")
 
 
@@ -61,7 +61,7 @@ def _growth(file: Path, rows: list[Row]) -> None:
         label = attributes[place] if first else None
         axis.plot([row.detail["mean"], row.detail["max"]], [height] * 2, color=COLOURS[place])
         axis.plot(row.detail["mean"], height, "o", color=COLOURS[place], label=label)
-    axis.axvline(PLANNED_ERROR, color="#999999", linestyle=":", label="bar of the planned sizes")
+    axis.axvline(MAX_ERROR, color="#999999", linestyle=":", label="bar of the first two")
     axis.set_yticks(range(len(choices)), choices)
     axis.invert_yaxis()
     axis.set_xscale("log")

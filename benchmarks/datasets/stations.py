@@ -37,7 +37,7 @@ DOMAIN = Domain(
         Attribute("pm25", low=0, high=1000, unit="ug/m3", scale="log", step=1),
     ]
 )
-# What is planned for two attributes and 588 releases, on the smallest profile and on the largest.
+# Exact levels alone, which suit readings that fill their bounds.
 TWO = HierarchySpec(DOMAIN, Privacy(1.0), depth=10, k=1024, rows=1)
 
 

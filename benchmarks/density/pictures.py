@@ -1,12 +1,11 @@
 """The density benchmark's rows as a table of numbers and as a picture."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 
-from benchmarks.harness.result import Row
+from benchmarks.harness.result import Row, write_table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -32,10 +31,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
     """Writes density.csv and density.png."""
     found = [dict(row.detail) for row in rows if "terms" in row.detail]
     table, picture = folder / "density.csv", folder / "density.png"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(found[0]))
-        writer.writeheader()
-        writer.writerows(found)
+    write_table(table, found)
     _picture(picture, found)
     return [table, picture]
 

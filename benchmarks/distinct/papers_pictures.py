@@ -1,6 +1,5 @@
 """The figures of the ppds benchmark, each as a picture and as a table of its numbers."""
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import matplotlib
 
 from benchmarks.distinct.curves import CONTENDERS, FAR, FIXED_EPSILON, SIZES
 from benchmarks.distinct.published import ALPHA, BETA, Record, bounded, planned, spent
-from benchmarks.harness.result import Row
+from benchmarks.harness.result import Row, write_table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -56,10 +55,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
     files = []
     for name, (drawing, records, height) in figures.items():
         table, picture = folder / f"ppds-{name}.csv", folder / f"ppds-{name}.png"
-        with table.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]))
-            writer.writeheader()
-            writer.writerows(records)
+        write_table(table, records)
         whole = plt.figure(figsize=(11, height), layout="constrained")
         drawing(whole, records)
         whole.savefig(picture, dpi=120)

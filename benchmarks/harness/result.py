@@ -3,8 +3,10 @@
 A time is the least of several runs: what else the machine does can only add to it.
 """
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 
 FAILED = "failed"
@@ -51,6 +53,14 @@ def at_most(
 def failed(rows: Sequence[Row]) -> bool:
     """Whether they only say that the benchmark failed."""
     return [row.name for row in rows] == [FAILED]
+
+
+def write_table(file: Path, records: Sequence[Mapping[str, object]]) -> None:
+    """A CSV file with a column for each key of the first record."""
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.DictWriter(opened, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
 
 
 class MeasurementFailed(Exception):

@@ -51,6 +51,7 @@ def grown(
     projection: bool = True,
     estimator: Estimator | None = None,
     prunes: bool = True,
+    separates: bool = True,
 ) -> Partition:
     """The generator of a release by these choices; without an estimator by the library's own."""
     spec = release.spec
@@ -60,9 +61,30 @@ def grown(
         growth.projected if projection else growth.halved,
         growth.by_noise if estimator is None else partial(_estimated, estimator),
         prunes,
+        separates,
     )
     blocks = [block.astype(np.float64) for block in release.split()]
     return growth.grow(spec, blocks, release.draws, steps)
+
+
+def published(
+    release: Release,
+    *,
+    least_squares: bool = False,
+    projection: bool = False,
+    estimator: Estimator | None = smallest,
+    prunes: bool = False,
+    separates: bool = False,
+) -> Partition:
+    """The paper's choices, but for those that are named."""
+    return grown(
+        release,
+        least_squares=least_squares,
+        projection=projection,
+        estimator=estimator,
+        prunes=prunes,
+        separates=separates,
+    )
 
 
 def _estimated(

@@ -8,7 +8,6 @@ generator is judged by the centres of its cells and their weights. Writes kdtree
 prints a table.
 """
 
-import csv
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -20,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness import report
 from benchmarks.harness.report import Watch
-from benchmarks.harness.result import Row, at_most
+from benchmarks.harness.result import Row, at_most, write_table
 from benchmarks.kdtree.cases import (
     ADAPTIVE,
     BARRED_EPSILONS,
@@ -63,10 +62,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
         {"method": row.name.split(": ")[-1], **row.detail} for row in rows if row.detail
     ]
     table, picture = folder / "kdtree.csv", folder / "kdtree.png"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(found[0]))
-        writer.writeheader()
-        writer.writerows(found)
+    write_table(table, found)
     _picture(picture, found)
     return [table, picture]
 

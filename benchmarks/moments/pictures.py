@@ -1,13 +1,12 @@
 """The figures of the M2M benchmark, each as a picture and as a table of its numbers."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 
 from benchmarks.datasets.random10 import EPSILONS, FIGURES
-from benchmarks.harness.result import Row
+from benchmarks.harness.result import Row, write_table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -28,10 +27,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
         ("occupancy", [each for each in rooms if "epsilon" in each], _occupancy),
     ):
         files += [folder / f"m2m-{name}.csv", folder / f"m2m-{name}.png"]
-        with files[-2].open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]))
-            writer.writeheader()
-            writer.writerows(records)
+        write_table(files[-2], records)
         drawing(files[-1], records)
     return files
 

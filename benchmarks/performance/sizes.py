@@ -177,7 +177,7 @@ def run_wire(quick: bool) -> list[Row]:
     six = read_station(STATIONS / f"{stations()[0]}.csv.gz", views.domain.names)[1][:WIRE_READINGS]
     specs: dict[str, tuple[HierarchySpec | ViewsSpec, FloatArray]] = {
         "hierarchy, default sizes": (default_spec(), two),
-        "hierarchy, planned sizes": (TWO, two),
+        "hierarchy, exact levels": (TWO, two),
         "views of config.yaml": (views, six),
     }
     return [

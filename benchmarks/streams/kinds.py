@@ -15,9 +15,10 @@ from benchmarks.datasets.small_streams import STREAMS, FloatArray, Stream
 from benchmarks.streams import events, sensors
 from pansketch import Domain, Privacy
 from pansketch.planning import Expected, HierarchyPlan, ViewPlan, plan_hierarchy, plan_views
+from pansketch_fleet.sections.memory_budget import HIERARCHY_PART, VIEWS_PART
+from pansketch_fleet.settings.profiles import load_profile
 
-# What the profile of a Pi Zero 2 W gives a stream: a third and a half of 256 KiB.
-HIERARCHY_MEMORY, VIEWS_MEMORY = (1 << 18) // 3, 1 << 17
+PROFILE = "pi-zero-2w"
 
 Figures = Mapping[str, float]
 """By measure: `pair` and `worst pair` (total variation), `W1`, `correlation`."""
@@ -95,9 +96,10 @@ def default_plan(stream: Stream, epsilon: float) -> HierarchyPlan | ViewPlan:
     window, so many devices and readings."""
     devices = len(stream.devices())
     expected = Expected(len(stream.truth) // devices, devices, 1)
+    memory = load_profile(PROFILE).sketch_memory_bytes
     if stream.domain.dimension < 3:
-        return plan_hierarchy(stream.domain, Privacy(epsilon), HIERARCHY_MEMORY, expected)
-    return plan_views(stream.domain, Privacy(epsilon), VIEWS_MEMORY, expected)
+        return plan_hierarchy(stream.domain, Privacy(epsilon), memory // HIERARCHY_PART, expected)
+    return plan_views(stream.domain, Privacy(epsilon), memory // VIEWS_PART, expected)
 
 
 def size_of(plan: HierarchyPlan | ViewPlan) -> str:

@@ -4,6 +4,10 @@ Hashing spreads cells over counters; privacy never rests on it, so its key is pu
 shift over 64-bit words (Dietzfelbinger, "Universal hashing and k-wise independent random variables
 via integer arithmetic without primes", STACS 1996) is pairwise independent in its upper bits, which
 is what count-min and count-sketch need, and costs two vector operations.
+
+It is also linear: if one child of a cell shares a counter with a child of another cell, all their
+children do, pair by pair, and nobody can tell the two families apart. So the product is folded with
+a public function of the key that is not linear. Pairs stay independent, whatever that function is.
 """
 
 import hashlib
@@ -16,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 WORD_BITS = 64
+FOLD_MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd
+FOLD_SHIFT = 32
 
 
 def digest(data: bytes, size: int) -> bytes:
@@ -32,6 +38,24 @@ def derive_word(hash_key: int, label: str) -> int:
     """A 64-bit word that is a fixed function of a public key and a label."""
     key = hash_key.to_bytes(8, "big")
     return int.from_bytes(hashlib.blake2b(label.encode(), key=key, digest_size=8).digest(), "big")
+
+
+def fold(
+    keys: npt.NDArray[np.uint64],
+    multiplier: np.uint64 | npt.NDArray[np.uint64],
+    folded: npt.NDArray[np.uint64],
+    spare: npt.NDArray[np.uint64],
+) -> None:
+    """A function of keys that is not linear, into `folded`; where the multiplier is 0 it is 0.
+
+    All arrays have the keys' shape; `spare` is scratch.
+    """
+    np.copyto(folded, keys)
+    np.multiply(folded, multiplier, out=folded)
+    np.copyto(spare, folded)
+    np.right_shift(spare, np.uint64(FOLD_SHIFT), out=spare)
+    np.bitwise_xor(folded, spare, out=folded)
+    np.multiply(folded, multiplier, out=folded)
 
 
 @dataclass(frozen=True)
@@ -81,8 +105,10 @@ class RowHash:
         for row, (word, shift) in enumerate(self.shifts):
             if row == 0 or word != self.shifts[row - 1][0]:
                 multiplier, addend = self.words[word]
+                fold(keys, np.uint64(FOLD_MULTIPLIER), columns, mixed)
                 np.multiply(keys, np.uint64(multiplier), out=mixed)
                 np.add(mixed, np.uint64(addend), out=mixed)
+                np.bitwise_xor(mixed, columns, out=mixed)
             np.right_shift(mixed, np.uint64(shift), out=columns)
             if shift + self.row_bits < WORD_BITS:
                 np.bitwise_and(columns, np.uint64(self.width - 1), out=columns)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pansketch.domain.cell_paths import READINGS_AT_ONCE
 from pansketch.domain.scratch import block
 from pansketch.randomness.index_arrays import Indices, as_indices, spare_words
+from pansketch.randomness.keyed_hash import FOLD_MULTIPLIER, fold
 from pansketch.sketches.hierarchy_levels import Level
 
 COUNTER = np.dtype(np.int32)
@@ -95,35 +96,40 @@ class PathCounter:
 class _Slots:
     """Every counter that one path touches, computed for a few paths in one pass over all levels.
 
-    A row of a table is (path >> prefix) * multiplier + addend >> shift & mask + offset; the exact
-    level is the same with multiplier 1 and no shift.
+    A row of a table is (key * multiplier + addend ^ fold(key)) >> shift & mask + offset, where the
+    key is path >> prefix; an exact level is the same with multiplier 1, no fold and no shift.
     """
 
     def __init__(self, depth: int, levels: tuple[Level, ...]) -> None:
         rows = []
         for level in levels:
-            hashed = [(1, 0, 0)]
+            hashed, folding = [(1, 0, 0)], 0
             if level.hash is not None:
                 hashed = [(*level.hash.words[word], shift) for word, shift in level.hash.shifts]
+                folding = FOLD_MULTIPLIER
             for row, (multiplier, addend, shift) in enumerate(hashed):
                 offset = level.offset + row * level.width
                 prefix = depth - level.bits
-                rows.append((prefix, multiplier, addend, shift, level.width - 1, offset))
+                rows.append((prefix, folding, multiplier, addend, shift, level.width - 1, offset))
         self._columns = [np.array(part, np.uint64)[:, None] for part in zip(*rows, strict=True)]
-        self._places = np.zeros((len(rows), FEW_READINGS), np.uint64)
+        shape = len(rows), FEW_READINGS
+        self._places, self._folded, self._shifted = (np.zeros(shape, np.uint64) for _ in range(3))
         self._spare = spare_words(self._places.size)
 
     def count(self, paths: Paths, counters: Counters) -> None:
         """Add 1 to every counter of at most `FEW_READINGS` paths."""
-        prefix, multiplier, addend, shift, mask, offset = self._columns
-        places = block(self._places, len(paths))
+        prefix, folding, multiplier, addend, shift, mask, offset = self._columns
+        scratch = self._places, self._folded, self._shifted
+        places, folded, shifted = (block(each, len(paths)) for each in scratch)
         np.copyto(places, paths)
         np.right_shift(places, prefix, out=places)
+        fold(places, folding, folded, shifted)
         np.multiply(places, multiplier, out=places)
         np.add(places, addend, out=places)
+        np.bitwise_xor(places, folded, out=places)
         np.right_shift(places, shift, out=places)
         np.bitwise_and(places, mask, out=places)
         np.add(places, offset, out=places)
         np.add.at(counters, as_indices(places.reshape(-1), self._spare), ONE)
-        places.fill(0)
-        self._spare.fill(0)
+        for used in (places, folded, shifted, self._spare):
+            used.fill(0)
