@@ -188,10 +188,10 @@ class Outbox:
             return set(self._segments.again)
 
     def forget_kept(self, unwanted: Callable[[Key], bool]) -> None:
-        """Lets go of some of the acknowledged releases, also after a restart."""
+        """Lets go of some of the acknowledged releases, which is on disk before it returns: their
+        numbers may name others then. Raises OSError; nothing of their segment is let go."""
         with self._mutex:
-            for key in [key for key in self._segments.kept if unwanted(key)]:
-                self._segments.forget(key)
+            self._segments.forget_kept([key for key in self._segments.kept if unwanted(key)])
 
     def wait_again(self, keys: Collection[Key]) -> list[Key]:
         """Those of the kept releases that there is room for, oldest first, wait again, also after a

@@ -33,6 +33,15 @@ class Key:
         return f"{self.sequence:012d}.{self.stream}.release"
 
 
+@dataclass(slots=True)
+class RecordPosition:
+    """Where a release's record lies; `size`: with the note AGAIN, where that follows at once."""
+
+    segment: int
+    at: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A sound record at `at` in a segment: `size` bytes, its payload the last `payload_bytes`."""

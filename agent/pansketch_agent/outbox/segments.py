@@ -2,14 +2,12 @@
 
 A segment knows its own releases and which of them are forgotten, so each can go without the others.
 A torn end is cut off; a segment with damage before its end is set aside as `.bad`, and its sound
-releases go on in a new one. Forgetting is not synced: after a power cut a release is sent again at
-most.
+releases go on in a new one. After a power cut a release may be sent again: its note is not synced.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pansketch_agent.outbox.records import (
@@ -20,6 +18,7 @@ from pansketch_agent.outbox.records import (
     SIGNATURE,
     Key,
     Record,
+    RecordPosition,
     Scan,
     again_in,
     encode,
@@ -33,15 +32,6 @@ from pansketch_agent.outbox.records import (
 from pansketch_agent.outbox.segment_files import SegmentFiles
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class RecordPosition:
-    """Where a release's record lies; `size`: with the note AGAIN, where that follows at once."""
-
-    segment: int
-    at: int
-    size: int
 
 
 class Segments:
@@ -106,8 +96,7 @@ class Segments:
                 self._files.append(number, encode(FORGOTTEN, key), durable=False)
 
     def keep(self, key: Key, at: int) -> None:
-        """The release is acknowledged, and stays for as long as there is room. Noted as `forget`
-        does, and not synced either."""
+        """It is acknowledged, and stays while there is room. The note is not synced either."""
         self.kept[key] = at
         self.again.discard(key)
         with suppress(OSError):  # It is only sent again after the next start.
@@ -117,15 +106,26 @@ class Segments:
     def wait_again(self, keys: Iterable[Key]) -> None:
         """Acknowledged releases that are kept wait once more, which is on disk before it returns.
         Raises OSError; those of the segments before are done then."""
+        for some in self._noted(AGAIN, keys):
+            for key in some:
+                del self.kept[key]
+                self.again.add(key)
+
+    def forget_kept(self, keys: Iterable[Key]) -> None:
+        """As `forget`, and on disk before it returns. Raises OSError, as `wait_again` does."""
+        for some in self._noted(FORGOTTEN, keys):
+            for key in some:
+                self._remove(key)
+
+    def _noted(self, kind: int, keys: Iterable[Key]) -> Iterator[list[Key]]:
+        """The keys of one segment after the other, once a note of each is on disk."""
         by_segment: dict[int, list[Key]] = {}
         for key in keys:
             by_segment.setdefault(self.places[key].segment, []).append(key)
         for number, some in by_segment.items():
-            notes = b"".join(encode(AGAIN, key) for key in some)
+            notes = b"".join(encode(kind, key) for key in some)
             self._files.append(number, notes, durable=True)
-            for key in some:
-                del self.kept[key]
-                self.again.add(key)
+            yield some
 
     def expire(self, before: int) -> None:
         """Lets go of what was acknowledged before; `before` in unix seconds. Nothing is written."""

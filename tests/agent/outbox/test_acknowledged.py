@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -169,6 +170,45 @@ def test_what_a_lost_ledger_had_numbered_gives_way_to_new_releases(tmp_path):
     assert again.kept() == {Key(1, "air")}
     assert again.waiting() == [Key(2, "air")]
     assert again.read(Key(2, "air")) == b"new"
+
+
+def test_a_power_cut_brings_back_no_release_whose_number_names_another(tmp_path, monkeypatch):
+    """Of each segment only what was synced survives. The control is what `forget` notes."""
+    synced = {}
+
+    def sync(handle):
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        synced[path] = path.stat().st_size
+
+    monkeypatch.setattr("pansketch_agent.outbox.segment_files.os.fdatasync", sync)
+
+    def power_cut():
+        for path, size in synced.items():
+            if path.exists():
+                os.truncate(path, size)
+        return Outbox(tmp_path, 10**6, RULES)
+
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, 2, 3, at=DAY)
+    put(outbox, 4)  # It waits, so that the segment stays.
+    outbox.forget_kept(lambda key: True)
+    outbox.forget(Key(4, "air"))
+    again = power_cut()
+    assert again.kept() == set()
+    assert again.waiting() == [Key(4, "air")]
+
+
+def test_what_the_disk_does_not_let_go_stays(tmp_path, monkeypatch):
+    outbox = Outbox(tmp_path, 10**6, RULES)
+    put(outbox, 1, at=DAY)
+
+    def refuse(handle: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pansketch_agent.outbox.segment_files.os.write", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        outbox.forget_kept(lambda key: True)
+    assert outbox.kept() == {Key(1, "air")}
 
 
 def test_a_segment_that_is_written_again_still_names_what_was_acknowledged(tmp_path):
