@@ -6,14 +6,19 @@ more than a pool's worth of each size is needed. Texts beyond MAX_BYTES come fro
 whose freed places nobody can ask for.
 """
 
+import sys
+from struct import calcsize
+
 FLOATS = 1024
 POOL_BYTES = 16384
 POOLS = 2
-STEP_BYTES, MAX_BYTES = 16, 512
-_HEADER_BYTES = 33  # of a bytes object; with it each of these fills its place to the last byte
+STEP_BYTES, MAX_BYTES = 2 * calcsize("P"), 512  # from one size to the next: 16, or 8 on 32 bits
+_HEADER_BYTES = sys.getsizeof(b"")  # with it each of these fills its place to the last byte
+# Python makes bytes of one character once and for all, so the least size has room for two.
+_LEAST_BYTES = -(-(_HEADER_BYTES + 2) // STEP_BYTES) * STEP_BYTES
 _LENGTHS = tuple(
     size - _HEADER_BYTES
-    for size in range(48, MAX_BYTES + 1, STEP_BYTES)
+    for size in range(_LEAST_BYTES, MAX_BYTES + 1, STEP_BYTES)
     for _ in range(POOLS * POOL_BYTES // size)
 )
 

@@ -239,7 +239,7 @@ def test_an_empty_window_is_not_made_up():
     """Noisy numbers of readings that are not positive, and a positive one without heavy cells."""
     spec = CellsSpec(UNIT, Privacy(epsilon=1.0), depth=4, width=8, rows=1)
     for readings in (-5, 0):
-        counters = np.concatenate([[readings], np.arange(-4, 4)])
+        counters = np.array([readings, *range(-4, 4)], np.int64)
         model = density(Release(spec, (WindowId("d", "s", 1),), 2, counters))
         for ask in (
             lambda m: m.sample(1, np.random.default_rng(0)),
