@@ -52,8 +52,7 @@ def fold(
     """
     np.copyto(folded, keys)
     np.multiply(folded, multiplier, out=folded)
-    np.copyto(spare, folded)
-    np.right_shift(spare, np.uint64(FOLD_SHIFT), out=spare)
+    np.right_shift(folded, np.uint64(FOLD_SHIFT), out=spare)
     np.bitwise_xor(folded, spare, out=folded)
     np.multiply(folded, multiplier, out=folded)
 
