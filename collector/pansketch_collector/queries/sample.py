@@ -148,10 +148,16 @@ def _lines(found: Fidelity, attributes: dict[str, Attribute], rows: int) -> Iter
     yield from _indented(table)
     if found.pairs:
         worst = sorted(found.pairs.items(), key=lambda item: -item[1])[:MAX_PAIRS]
+        of_pairs = "of known pairs" if found.unknown else "of all pairs"
+        listed = [
+            (f"{a}, {b}", f"{value:.4f}", f"at most {found.upper[a, b]:.4f}")
+            for (a, b), value in worst
+        ]
+        measure = "total variation on 16 x 16 quantiles"
         yield from _indented(
             [
-                ("mean of all pairs", f"{found.pair:.4f}", "total variation on 16 x 16 quantiles"),
-                *((f"{a}, {b}", f"{value:.4f}", "") for (a, b), value in worst),
+                (f"mean {of_pairs}", f"{found.pair:.4f}", measure),
+                *listed,
                 ("correlations", f"{found.correlation:.4f}", "largest error of one"),
             ]
         )

@@ -6,17 +6,18 @@ from what they would hide if they were twice as wide, and from how much of an at
 inside them (portrait.py). Sampling: of so many records. The three have nothing to do with each
 other, so their squares add up.
 
-What no view tells cannot be predicted: a pair of attributes that no view holds is left out, and
-where all readings are in two or three cells of an attribute, what they do inside may be more. Where
-noise hides a long tail, the attribute's deviation is found too small: what is told in deviations,
-and of its correlations, is then too large.
+What no view tells cannot be predicted: a pair of attributes that no view holds is left out. Inside
+cells that hold many bins readings may do what no halving shows, so the prediction is kept between
+two parts of what cells can hide, and has an upper figure beside it: all of that. Where noise hides
+a long tail, the attribute's deviation is found too small: what is told in deviations, and of its
+correlations, is then too large.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from operator import add
 
 import numpy as np
@@ -37,6 +38,8 @@ from pansketch.generators.fidelity.portrait import (
     Portrait,
     attenuations,
     blurs,
+    ceiling_without_view,
+    ceilings,
     halvings,
     portrait,
     wider,
@@ -54,6 +57,9 @@ REPLICATES = 16
 # cells, a halving shows a quarter of what the one before showed if densities are smooth, half if
 # values lie on points of their own: from 1/15 to 1/3 of the square.
 HIDDEN = 0.4
+# Of what cells can hide at most, the part that they do hide: of eight streams whose readings crowd,
+# have spikes or depend on each other in any way, cells hid 0.1 to 0.3 (benchmarks/streams).
+LEAST_PART, MOST_PART = 0.1, 0.3
 # Between smooth densities and what one room does in two weeks (benchmarks/views/stations.py).
 FADING = 0.7
 
@@ -68,19 +74,29 @@ class Fidelity:
         marginals: by attribute, W1 in standard deviations of the attribute. For a cyclic one, W1
             around the circle, in those of an even spread. For categories, total variation.
         pairs: total variation of two attributes on 16 x 16 bins of their quantiles, at most 1.
-        correlation: the largest error of a correlation of two numbers, at most 2; 0 without any.
+        upper: of all pairs, also those that no view holds, what it may be at most.
+        correlation: the largest error of a correlation of two numbers, at most 2; 0 without any,
+            and at least 1 where no view holds two of them.
         unknown: pairs that no view holds.
     """
 
     marginals: Mapping[str, float]
     pairs: Mapping[Names, float]
+    upper: Mapping[Names, float]
     correlation: float
     unknown: tuple[Names, ...]
 
     @property
     def pair(self) -> float:
-        """Mean over the pairs; 0 without any."""
-        return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
+        """Mean over the pairs that views hold; 0 without any pair, NaN where none is held."""
+        if not self.pairs:
+            return nan if self.unknown else 0.0
+        return float(np.mean(list(self.pairs.values())))
+
+    @property
+    def pair_upper(self) -> float:
+        """Mean of `upper`; 0 without any pair."""
+        return float(np.mean(list(self.upper.values()))) if self.upper else 0.0
 
 
 def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
@@ -94,36 +110,42 @@ def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
     grids = _grids(domain, fits)
     found = _together([portrait(fit, grids) for fit in fits])
     likely = _together([portrait(fit, grids) for fit in rough])
+    most = _mean(ceilings, fits, grids, found)
     hidden = np.maximum(
         _hidden(rough, grids), dependences(found) * _mean(blurs, fits, grids, found)
     )
+    hidden = np.clip(hidden, LEAST_PART * most, MOST_PART * most)
     noisy = [_together(each) for each in _replicates(domain, releases, rough, grids)]
     marginals = _root(
         np.mean([marginal_distances(likely, each, grids) for each in noisy], axis=0),
         HIDDEN * marginal_distances(found, with_wider_cells(found, grids), grids),
         sampled_marginals(found, grids, rows),
     )
-    pairs = _root(
-        np.mean([pair_distances(likely, each) for each in noisy], axis=0),
-        hidden,
-        sampled_pairs(found, rows),
-    )
+    shaken = np.mean([pair_distances(likely, each) for each in noisy], axis=0)
+    pairs = _root(shaken, hidden, sampled_pairs(found, rows))
+    upper = dict(zip(found.bins, shaken + most + sampled_pairs(found, rows), strict=True))
     names = domain.names
     known = [(names[a], names[b]) for a, b in found.bins]
+    unknown = [pair for pair in combinations(range(len(names)), 2) if pair not in found.bins]
+    upper |= {pair: ceiling_without_view(found, grids, pair) for pair in unknown}
     return Fidelity(
         {
             names[axis]: min(each, _most(grids[axis]))
             for axis, each in zip(grids, marginals.tolist(), strict=True)
         },
         {pair: min(each, 1.0) for pair, each in zip(known, pairs.tolist(), strict=True)},
-        _correlation_error(
-            found,
-            _mean(attenuations, fits, grids, found),
-            [_together(each) for each in _replicates(domain, releases, fits, grids)],
-            grids,
-            rows,
+        {(names[a], names[b]): min(float(each), 1.0) for (a, b), each in sorted(upper.items())},
+        max(
+            _correlation_error(
+                found,
+                _mean(attenuations, fits, grids, found),
+                [_together(each) for each in _replicates(domain, releases, fits, grids)],
+                grids,
+                rows,
+            ),
+            float(any(_are_numbers(domain, pair) for pair in unknown)),
         ),
-        tuple(pair for pair in combinations(names, 2) if pair not in known),
+        tuple((names[a], names[b]) for a, b in unknown),
     )
 
 
@@ -218,6 +240,12 @@ def _correlation_error(
     told = float(np.mean([np.abs(correlations(each, grids) - whole).max() for each in noisy]))
     sampling = float(np.max(1 - here**2) / np.sqrt(rows))
     return min(sqrt(told**2 + sampling**2), 2.0)
+
+
+def _are_numbers(domain: Domain, pair: Pair) -> bool:
+    """Whether they have a correlation."""
+    attributes = (domain.attributes[axis] for axis in pair)
+    return all(each.categories is None and not each.cyclic for each in attributes)
 
 
 def _most(grid: Grid) -> float:

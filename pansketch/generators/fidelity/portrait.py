@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.fidelity.grid import Grid, refined
+from pansketch.generators.fidelity.grid import SCARCE, Grid, refined
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.fit import ViewFit
 from pansketch.generators.pairwise.marginals import Margin
@@ -101,6 +101,31 @@ def blurs(fit: ViewFit, grids: Grids) -> dict[Pair, float]:
     return found
 
 
+def ceilings(fit: ViewFit, grids: Grids) -> dict[Pair, float]:
+    """Of each pair, the total variation between bins that its cells can hide at most.
+
+    Records are independent inside a cell. They are farthest from readings of the same margins where
+    the attribute in fewer bins follows from the other: what they share is the sum of its squares.
+    """
+    found = {}
+    for (a, b), table in _shared_pairs(fit, grids):
+        counts = np.maximum(table.onto((a, b)), 0.0)
+        left, right = (
+            _together(grids[axis], _shares(fit, grids, axis), table.bits_of(axis))
+            for axis in (a, b)
+        )
+        most = 1 - np.maximum(left[:, None], right)
+        found[a, b] = float((counts * most).sum() / max(counts.sum(), SCARCE))
+    return found
+
+
+def ceiling_without_view(of: Portrait, grids: Grids, pair: Pair) -> float:
+    """The same for a pair that no view holds: all of it is one cell. 1 for an attribute in none."""
+    if not all(axis in grids for axis in pair):
+        return 1.0
+    return float(1 - max(_together(grids[axis], of.cells[axis], 0)[0] for axis in pair))
+
+
 def with_wider_cells(of: Portrait, grids: Grids) -> Portrait:
     """What a portrait would say of attributes alone if their cells were twice as wide."""
     return replace(of, cells={axis: _even(grids[axis], c) for axis, c in of.cells.items()})
@@ -132,6 +157,11 @@ def _shares(fit: ViewFit, grids: Grids, axis: int) -> FloatArray:
 
 def _rank(table: Table, pair: Pair) -> tuple[int, int]:
     return len(table.axes), -sum(table.bits_of(axis) for axis in pair)
+
+
+def _together(grid: Grid, shares: FloatArray, bits: int) -> FloatArray:
+    """How likely two readings of a cell of so many bits are in one bin: float64[cells]."""
+    return np.asarray((grid.bins_of_cells(shares, bits) ** 2).sum(axis=1))
 
 
 def _wider(table: Table, grids: Grids) -> Table:

@@ -74,7 +74,7 @@ def test_a_report_stands_beside_the_records(fleet, run):
         "temp",
         "humid",
         "wind",
-        "mean of all pairs",
+        "mean of known pairs",
         "temp, humid",
         "humid, wind",
         "correlations",
