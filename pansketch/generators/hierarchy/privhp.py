@@ -1,13 +1,14 @@
 """PrivHP: a release of a hierarchy becomes a model, whose errors are seen by growing it again from
-counters with more noise."""
+counters with more noise, and with other cells in one counter."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
+from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, Paths, grow
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import Noise, noise_of_sums
@@ -15,6 +16,7 @@ from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.release_model import Release
 
 REPLICATES = 24
+POINTS = 8
 
 
 def privhp(release: Release, *, as_published: bool = False) -> Partition:
@@ -51,12 +53,71 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
     def replicate() -> list[Partition]:
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
-        noisy = (with_noise(spec, blocks, draws, generator) for _ in range(REPLICATES))
         # Noise hides what pruning takes away: every other replicate keeps it.
         ways = cycle((steps, replace(steps, prunes=False)))
-        return [grow(spec, each, draws, way) for each, way in zip(noisy, ways, strict=False)]
+        hashed = _hashed_otherwise(spec, blocks, partition, generator)
+        return [
+            grow(other, with_noise(other, each, draws, generator), draws, way)
+            for (other, each), way in zip(hashed, ways, strict=False)
+        ]
 
     return replace(partition, replicate=replicate, noise=noise_of(release))
+
+
+def _hashed_otherwise(
+    spec: HierarchySpec,
+    blocks: list[FloatArray],
+    fitted: Partition,
+    generator: np.random.Generator,
+) -> Iterator[tuple[HierarchySpec, list[FloatArray]]]:
+    """What counters would be under other hash keys: of `REPLICATES` keys, spec and blocks.
+
+    Which cells share a counter is chance too. The fitted model is taken out of each table as it was
+    hashed, and put in as it is under another key; what no model explains stays where it is.
+    """
+    paths, mass = _scattered(spec, fitted, generator)
+    own = _tables(spec, paths, mass)
+    left = [block - table for block, table in zip(blocks, own, strict=True)]
+    for number in range(REPLICATES):
+        other = replace(spec, hash_key=(spec.hash_key + 1 + number) % (1 << 64))
+        tables = _tables(other, paths, mass)
+        yield other, [rest + table for rest, table in zip(left, tables, strict=True)]
+
+
+def _scattered(
+    spec: HierarchySpec, fitted: Partition, generator: np.random.Generator
+) -> tuple[Paths, FloatArray]:
+    """Deepest cells with the mass of a model's boxes: uint64[n], float64[n]. A box of several cells
+    has POINTS in it."""
+    whole = 2.0**-spec.depth
+    ways = np.where((fitted.high - fitted.low).prod(axis=1) > 1.5 * whole, POINTS, 1)
+    boxes = np.repeat(np.arange(len(ways)), ways)
+    sides = (fitted.high - fitted.low)[boxes]
+    units = fitted.low[boxes] + sides * generator.random(sides.shape)
+    order = spec.domain.split_order(spec.depth)
+    paths = np.zeros(len(boxes), np.uint64)
+    for axis in order:
+        units[:, axis] *= 2
+        bit = units[:, axis] >= 1
+        units[:, axis] -= bit
+        paths = paths << np.uint64(1) | bit.astype(np.uint64)
+    return paths, (fitted.mass / ways)[boxes]
+
+
+def _tables(spec: HierarchySpec, paths: Paths, mass: FloatArray) -> list[FloatArray]:
+    """Counters of the sketched levels for cells of so much mass, 0 in the exact levels."""
+    found = []
+    for level in spec.levels:
+        block = np.zeros((level.rows, level.width))
+        if level.hash is not None:
+            for row, columns in zip(
+                block,
+                level.hash.table(paths >> np.uint64(spec.depth - level.bits)),
+                strict=True,
+            ):
+                row += np.bincount(columns, mass, level.width)
+        found.append(block.ravel())
+    return found
 
 
 def noise_of(release: Release) -> Noise:

@@ -43,7 +43,7 @@ streams:
     attributes:
       temp: {{low: -40, high: 60, unit: degC}}
       humid: {{low: 0, high: 100}}
-    sketch: {{depth: 8, k: 16, width: 32, rows: 1, fanout: 2}}
+    sketch: {{depth: 8, k: 64, width: 256, rows: 1, fanout: 2}}
 collector: {{database: var/collector.sqlite}}
 """
 

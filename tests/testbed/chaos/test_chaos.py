@@ -11,7 +11,7 @@ import pytest
 
 from testbed.chaos.accounting import accounting, evidence
 from testbed.chaos.accounting.accounting import account
-from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, state_in
+from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, STREAM, state_in
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS
 from testbed.chaos.observation.ledger_marks import Drop, Span
@@ -45,8 +45,11 @@ def test_every_debit_of_a_run_is_in_one_class(run):
     assert settled.failures == ()
     assert sum(found.run.faults.values()) == 6
     assert len(settled.classes) == len(found.debits) == sum(settled.totals().values())
-    # Two streams of two devices, four windows of each at least.
-    assert len(found.debits) >= 16
+    # The run waits for four windows of each device's fast stream. The slow one may have fewer where
+    # a busy machine keeps agents away for long.
+    fast = Counter(debit.name.device for debit in found.debits if debit.name.stream == STREAM)
+    assert len(fast) == 2
+    assert min(fast.values()) >= 4
     assert settled.totals()[accounting.NOWHERE] == 0
     assert settled.totals()[accounting.MERGED] == len(found.stored) > 0
     # The second device writes only what is not acknowledged in time.
