@@ -35,7 +35,9 @@ EXAMINED = {
     "testbed": {"pansketch.wire.rice"},
     "benchmarks": {
         "pansketch.generators.density.count_recovery",
+        "pansketch.generators.hierarchy.consistency",
         "pansketch.generators.hierarchy.growth",
+        "pansketch.generators.hierarchy.shared_counters",
         "pansketch.generators.moments.design_matrix",
         "pansketch.generators.moments.marginal",
         "pansketch.generators.moments.ridge",

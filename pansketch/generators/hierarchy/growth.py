@@ -13,28 +13,30 @@ noise, cells that share a counter are told apart by what their parents hold, and
 explains are left empty where it would carry readings far away.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
+from pansketch.generators.hierarchy.consistency import Consistency, halved, projected
+from pansketch.generators.hierarchy.shared_counters import (
+    Estimator,
+    Paths,
+    by_noise,
+    separated,
+    smallest_row,
+)
 from pansketch.generators.partition.partition import Partition
 from pansketch.randomness.index_arrays import Indices
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
-Paths = npt.NDArray[np.uint64]
-Consistency = Callable[[FloatArray, FloatArray], FloatArray]
-"""(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
-Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
-"""(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 IMPOSSIBLE = -1e15  # Far below any count: a projection leaves such a cell empty.
 CLEAR = 4.0  # deviations of its noise, above which a cell's readings stand out
 NEAR, FAR = 0.03, 0.2  # of a parent's readings, that a child may lose to its siblings at most
 VERY_WIDE = 2  # of the readings' spread: so wide is a slab that is looked at as a whole
-ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 QUARTERS = (0.25, 0.75)
 
 
@@ -99,8 +101,10 @@ def _grown(
         children = _children(frontier, level)
         values = steps.estimate(level, block, children, total, draws)
         if steps.separates:
+            possible = _possible(spec, level, children)
+            consistent = partial(_consistent, steps.consistent, possible, frontier.mass)
             unknown = float(rest.mass.sum())
-            values = _separated(spec, frontier, level, block, children, values, unknown, steps)
+            values = separated(level, block, children, values, unknown, consistent)
         noise = _deviation(level, draws) / np.sqrt(level.rows)
         counts = _Counts(level, values, float(np.hypot(noise, total / level.width)))
         frontier = _refine(spec, frontier, counts, steps.consistent, spread)
@@ -174,42 +178,14 @@ def _refine(
     return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel())
 
 
-def _separated(
-    spec: HierarchySpec,
-    frontier: _Frontier,
-    level: Level,
-    block: FloatArray,
-    paths: Paths,
-    values: FloatArray,
-    unknown: float,
-    steps: Steps,
+def _consistent(
+    consistency: Consistency,
+    possible: npt.NDArray[np.bool_],
+    parents: FloatArray,
+    counts: FloatArray,
 ) -> FloatArray:
-    """Counts of cells less what the others in their counters hold.
-
-    Which cells share a counter is public, and what their parents hold is known: consistent counts
-    that explain the counters are found by projected gradient descent. `unknown`: readings in cells
-    that are not among these, on average even over the counters.
-    """
-    assert level.hash is not None
-    columns = level.hash.table(paths).astype(np.intp)
-    columns += np.arange(level.rows)[:, None] * level.width
-    counters = block - unknown / level.width
-    possible = _possible(spec, level, paths)
-
-    def consistent(counts: FloatArray) -> FloatArray:
-        families = np.where(possible, counts, IMPOSSIBLE).reshape(len(frontier.mass), -1)
-        return steps.consistent(families, frontier.mass).ravel()
-
-    def unexplained(held: FloatArray) -> FloatArray:
-        load = np.bincount(columns.ravel(), np.tile(held, level.rows), len(counters))
-        return counters - load
-
-    held = consistent(values)
-    for _ in range(ROUNDS):
-        sharing = np.bincount(columns.ravel(), np.tile(held > 0, level.rows), len(counters))
-        step = unexplained(held) / np.maximum(1, sharing)
-        held = consistent(held + step[columns].mean(axis=0))
-    return np.asarray(held + unexplained(held)[columns].mean(axis=0))
+    families = np.where(possible, counts, IMPOSSIBLE).reshape(len(parents), -1)
+    return consistency(families, parents).ravel()
 
 
 def _halvings(spec: HierarchySpec, bits: int) -> Indices:
@@ -291,47 +267,6 @@ def _heaviest(frontier: _Frontier, k: int) -> tuple[_Frontier, _Frontier]:
     parts = np.sort(order[:hottest]), np.sort(order[hottest:])
     hot, rest = (_Frontier(frontier.bits, frontier.paths[p], frontier.mass[p]) for p in parts)
     return hot, rest
-
-
-def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
-    """What each row of a private count-min table says of cells: float64[rows, n]."""
-    assert level.hash is not None
-    columns = level.hash.table(paths)
-    return np.take_along_axis(block.reshape(level.rows, level.width), columns, axis=1)
-
-
-def smallest_row(
-    level: Level, block: FloatArray, paths: Paths, total: float, draws: int
-) -> FloatArray:
-    """The minimum over rows, as the paper estimates cells."""
-    return np.asarray(row_counts(level, block, paths).min(axis=0))
-
-
-def by_noise(level: Level, block: FloatArray, paths: Paths, total: float, draws: int) -> FloatArray:
-    """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
-    noise outweighs them and the minimum sits low, so there it is the mean less the expected
-    collisions."""
-    if np.sqrt(draws * level.noise_variance) < total / level.width:
-        return smallest_row(level, block, paths, total, draws)
-    rows = row_counts(level, block, paths)
-    return np.asarray((rows.mean(axis=0) * level.width - total) / (level.width - 1))
-
-
-def projected(families: FloatArray, parents: FloatArray) -> FloatArray:
-    """Nearest non-negative counts that sum to the parent's: Euclidean projection onto a simplex."""
-    falling = -np.sort(-families, axis=1)
-    ranks = np.arange(1, families.shape[1] + 1)
-    excess = (np.cumsum(falling, axis=1) - parents[:, None]) / ranks
-    kept = np.maximum((falling > excess).sum(axis=1) - 1, 0)
-    shift = np.take_along_axis(excess, kept[:, None], axis=1)
-    return np.asarray(np.maximum(families - shift, 0.0))
-
-
-def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
-    """PrivHP's consistency: clip at zero, give each of two children half of what is missing."""
-    left = np.maximum(families, 0.0)
-    left += ((parents - left.sum(axis=1)) / 2)[:, None]
-    return np.asarray(np.clip(left, 0.0, parents[:, None]))
 
 
 def _partition(spec: HierarchySpec, leaves: list[_Frontier]) -> Partition:

@@ -12,7 +12,8 @@ from scipy import optimize, stats
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge, os_entropy
 from pansketch.generators import EmptyModel, privhp
-from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow, halved, projected
+from pansketch.generators.hierarchy.consistency import halved, projected
+from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 FAMILIES = hnp.arrays(np.float64, (3, 4), elements=st.floats(-1e4, 1e4))

@@ -1,0 +1,70 @@
+"""Counts of cells from tables in which several cells share a counter."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import FloatArray
+from pansketch.sketches.hierarchy_levels import Level
+
+Paths = npt.NDArray[np.uint64]
+Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
+"""(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
+ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
+
+
+def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
+    """What each row of a private count-min table says of cells: float64[rows, n]."""
+    assert level.hash is not None
+    columns = level.hash.table(paths)
+    return np.take_along_axis(block.reshape(level.rows, level.width), columns, axis=1)
+
+
+def smallest_row(
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: int
+) -> FloatArray:
+    """The minimum over rows, as the paper estimates cells."""
+    return np.asarray(row_counts(level, block, paths).min(axis=0))
+
+
+def by_noise(level: Level, block: FloatArray, paths: Paths, total: float, draws: int) -> FloatArray:
+    """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
+    noise outweighs them and the minimum sits low, so there it is the mean less the expected
+    collisions."""
+    if np.sqrt(draws * level.noise_variance) < total / level.width:
+        return smallest_row(level, block, paths, total, draws)
+    rows = row_counts(level, block, paths)
+    return np.asarray((rows.mean(axis=0) * level.width - total) / (level.width - 1))
+
+
+def separated(
+    level: Level,
+    block: FloatArray,
+    paths: Paths,
+    values: FloatArray,
+    unknown: float,
+    consistent: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Counts of cells less what the others in their counters hold, float64[n].
+
+    Which cells share a counter is public, and what their parents hold is known: consistent counts
+    that explain the counters are found by projected gradient descent from `values`. `unknown`:
+    readings in cells that are not among these, on average even over the counters. `consistent`:
+    the nearest counts that agree with the parents.
+    """
+    assert level.hash is not None
+    columns = level.hash.table(paths)
+    columns += np.arange(level.rows)[:, None] * level.width
+    counters = block - unknown / level.width
+
+    def unexplained(held: FloatArray) -> FloatArray:
+        load = np.bincount(columns.ravel(), np.tile(held, level.rows), len(counters))
+        return counters - load
+
+    held = consistent(values)
+    for _ in range(ROUNDS):
+        sharing = np.bincount(columns.ravel(), np.tile(held > 0, level.rows), len(counters))
+        step = unexplained(held) / np.maximum(1, sharing)
+        held = consistent(held + step[columns].mean(axis=0))
+    return np.asarray(held + unexplained(held)[columns].mean(axis=0))
