@@ -56,6 +56,7 @@ LEDGER_FULL = (
 )
 NOT_DRAINED = "not acknowledged after"
 DISPUTED = "is refused by the collector (equivocation"
+UNKNOWN_LEDGER = "does not know, and a replay would release them again"
 DATABASE_AWAY = ("locked", "full", "I/O", "No space left", "unable to open", "File too large")
 
 
@@ -260,8 +261,11 @@ def _explained(end: End, evidence: Evidence) -> bool:
         return True  # A broker that fails by itself is one more fault, and not ours.
     if NOT_DRAINED in end.said:
         return True  # What is left is in the outbox, and counted there.
-    if DISPUTED in end.said and end.program in {name.device for name in evidence.run.twins}:
-        return end.code == 1  # The second agent of its name released the window first.
+    twice = end.program in {name.device for name in evidence.run.twins}
+    if twice and (DISPUTED in end.said or UNKNOWN_LEDGER in end.before):
+        # The second agent of its name released the window first, or its ledger is first seen when
+        # the outbox is emptied, which a replay without readings does.
+        return end.code == 1
     if end.program == "collector":
         return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)
     if any(span.device == end.program for span in evidence.run.full_disks):

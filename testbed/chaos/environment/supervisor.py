@@ -15,16 +15,19 @@ from testbed.program import END_SECONDS, Program
 
 PAUSE_SECONDS = 1.0  # Before a program that has ended by itself is started again.
 LOOK_SECONDS = 0.1
+LINES_BEFORE = 8  # of the last line: where a program has said several reasons
 
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended: its exit code, the last line that it said, and whether we ended it."""
+    """How a process ended: its exit code, the last line that it said, whether we ended it, and some
+    lines before the last one."""
 
     program: str
     code: int
     said: str
     ours: bool
+    before: str = ""
 
 
 @dataclass(eq=False)
@@ -125,8 +128,9 @@ class Service:
 
     def _note(self, program: Program, ours: bool) -> None:
         program.close()
-        lines = program.said.splitlines() or [""]
-        self.ends.append(End(self.name, program.process.returncode, lines[-1], ours))
+        *before, last = program.said.splitlines() or [""]
+        lines = "\n".join(before[-LINES_BEFORE:])
+        self.ends.append(End(self.name, program.process.returncode, last, ours, lines))
         self.program = None
         self.after()
 

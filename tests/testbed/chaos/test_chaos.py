@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.chaos.accounting import accounting, evidence
+from testbed.chaos.accounting.accounting import UNKNOWN_LEDGER as UNKNOWN
 from testbed.chaos.accounting.accounting import account
 from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, STREAM, state_in
 from testbed.chaos.environment.supervisor import End
@@ -189,6 +190,19 @@ def test_a_crash_excuses_only_what_nobody_has_seen(run):
 def test_a_program_ends_by_itself_for_a_known_reason_only(run, end, fine):
     ends = replace(evidence.gather(run).run, ends=(end,))
     assert (changed(run, run=ends) == []) is fine
+
+
+def test_an_unknown_ledger_explains_an_end_where_two_agents_had_one_name(run):
+    waiting = "waiting for the collector to acknowledge the outbox (releases: 3)"
+    end = End("dev-01", 1, waiting, False, f"air: the collector holds windows that {UNKNOWN}\n")
+    found = evidence.gather(run)
+    alone = replace(found.run, ends=(end,))
+    assert len(changed(run, run=alone)) == 1
+    twin = next(debit.name for debit in found.debits if debit.name.device == "dev-01")
+    assert changed(run, run=replace(alone, twins=frozenset({twin}))) == []
+    other = replace(end, before="anything")
+    again = replace(alone, twins=frozenset({twin}), ends=(other,))
+    assert len(changed(run, run=again)) == 1
 
 
 @pytest.mark.parametrize("mark", ["damaged", "erased", "unkept"])
