@@ -150,7 +150,7 @@ def _lines(found: Fidelity, attributes: dict[str, Attribute], rows: int) -> Iter
         worst = sorted(found.pairs.items(), key=lambda item: -item[1])[:MAX_PAIRS]
         of_pairs = "of known pairs" if found.unknown else "of all pairs"
         listed = [
-            (f"{a}, {b}", f"{value:.4f}", f"at most {found.upper[a, b]:.4f}")
+            (f"{a}, {b}", f"{value:.4f}", f"up to {found.upper[a, b]:.4f}")
             for (a, b), value in worst
         ]
         measure = "total variation on 16 x 16 quantiles"

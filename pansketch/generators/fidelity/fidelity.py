@@ -8,9 +8,10 @@ other, so their squares add up.
 
 What no view tells cannot be predicted: a pair of attributes that no view holds is left out. Inside
 cells that hold many bins readings may do what no halving shows, so the prediction is kept between
-two parts of what cells can hide, and has an upper figure beside it: all of that. Where noise hides
-a long tail, the attribute's deviation is found too small: what is told in deviations, and of its
-correlations, is then too large.
+two parts of what cells can hide, and has an upper figure beside it: all of that. A value with mass
+of its own, inside a cell of its attribute, is in neither figure. Where noise hides a long tail, the
+attribute's deviation is found too small: what is told in deviations, and of its correlations, is
+then too large.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,8 +58,8 @@ REPLICATES = 16
 # cells, a halving shows a quarter of what the one before showed if densities are smooth, half if
 # values lie on points of their own: from 1/15 to 1/3 of the square.
 HIDDEN = 0.4
-# Of what cells can hide at most, the part that they do hide: of eight streams whose readings crowd,
-# have spikes or depend on each other in any way, cells hid 0.1 to 0.3 (benchmarks/streams).
+# Of what cells can hide at most, the part that they are taken to hide. Set on the streams of
+# `benchmarks --only streams`, which prints predicted over measured; spikes and rooms hide more.
 LEAST_PART, MOST_PART = 0.1, 0.3
 # Between smooth densities and what one room does in two weeks (benchmarks/views/stations.py).
 FADING = 0.7
@@ -74,7 +75,7 @@ class Fidelity:
         marginals: by attribute, W1 in standard deviations of the attribute. For a cyclic one, W1
             around the circle, in those of an even spread. For categories, total variation.
         pairs: total variation of two attributes on 16 x 16 bins of their quantiles, at most 1.
-        upper: of all pairs, also those that no view holds, what it may be at most.
+        upper: of all pairs, also those that no view holds, what it is if cells hide all they can.
         correlation: the largest error of a correlation of two numbers, at most 2; 0 without any,
             and at least 1 where no view holds two of them.
         unknown: pairs that no view holds.
@@ -92,11 +93,6 @@ class Fidelity:
         if not self.pairs:
             return nan if self.unknown else 0.0
         return float(np.mean(list(self.pairs.values())))
-
-    @property
-    def pair_upper(self) -> float:
-        """Mean of `upper`; 0 without any pair."""
-        return float(np.mean(list(self.upper.values()))) if self.upper else 0.0
 
 
 def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:

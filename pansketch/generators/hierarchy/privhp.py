@@ -3,7 +3,7 @@ counters with more noise, and with other cells in one counter."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, repeat
 
 import numpy as np
 
@@ -76,6 +76,9 @@ def _hashed_otherwise(
     Which cells share a counter is chance too. The fitted model is taken out of each table as it was
     hashed, and put in as it is under another key; what no model explains stays where it is.
     """
+    if not spec.sketched_levels:
+        yield from repeat((spec, blocks), REPLICATES)
+        return
     paths, mass = _scattered(spec, fitted, generator)
     own = _tables(spec, paths, mass)
     left = [block - table for block, table in zip(blocks, own, strict=True)]
