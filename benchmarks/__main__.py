@@ -22,6 +22,7 @@ from benchmarks.hierarchy import estimators, growth, one_attribute
 from benchmarks.http import http as web
 from benchmarks.kdtree import kdtree
 from benchmarks.moments import m2m
+from benchmarks.papers import papers
 from benchmarks.performance import (
     duplicates,
     footprint,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "young": few_readings.run,
     "density": density.run,
     "ppds": ppds.run,
+    "papers": papers.run,
     "m2m": m2m.run,
     "kdtree": kdtree.run,
     "twelve": twelve.run,

@@ -8,7 +8,12 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated number and its standard error: noise of the releases and width of the cells."""
+    """An estimated number and its standard error.
+
+    Args:
+        value: the estimate, in the unit of the question.
+        standard_error: in the same unit: noise of the releases and width of the cells.
+    """
 
     value: float
     standard_error: float
@@ -21,7 +26,11 @@ class Estimate:
 class Estimates:
     """Estimated numbers and their standard errors, as two arrays of one shape.
 
-    Indexing gives an `Estimate`, or `Estimates` of what is left of the shape.
+    Indexing gives an `Estimate`, or `Estimates` of the rest of the shape.
+
+    Args:
+        value: the estimates, float64[...], in the unit of the question.
+        standard_error: float64[...] of the same shape and unit.
     """
 
     value: npt.NDArray[np.float64]

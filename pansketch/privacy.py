@@ -101,15 +101,26 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for one unit of one stream of one device. In other streams, and on other devices,
-    a unit pays again: their releases have noise of their own, and the losses add up.
+    """What holds for one unit of one stream of one device.
 
-    `state_micro` is what a snapshot of the state alone costs the unit, `release_micro` what the
-    release costs by its fresh noise alone (0: none is added). `epsilon_micro` bounds snapshot and
-    releases jointly: for linear counters a reading arrives either before or after the snapshot, so
-    it is their maximum; a key may appear before and after it, so it is their sum. A span pays for
-    each of its readings, whichever windows they fall into, a key once in each of its windows on
-    each device.
+    In other streams, and on other devices, a unit pays again: their releases have noise of their
+    own, and the losses add up. A span pays for each of its readings, whichever windows they fall
+    into, a key once in each of its windows on each device.
+
+    `epsilon_micro` bounds snapshot and releases jointly. For linear counters it is their maximum,
+    because a reading arrives either before or after the snapshot. For keys it is their sum, because
+    a key may appear before and after it.
+
+    Args:
+        unit: what neighbouring streams differ in.
+        intrusion: the snapshots that are covered, as in `Privacy`.
+        state_micro: what a snapshot of the state alone costs the unit, in micro-epsilon.
+        release_micro: what the release costs by its fresh noise alone, in micro-epsilon; 0: it adds
+            none.
+        delta: probability that the bound fails: 0 for every family.
+
+    Reference:
+        Dwork, Naor, Pitassi, Rothblum, Yekhanin, "Pan-private streaming algorithms", ICS 2010.
     """
 
     unit: Unit
@@ -120,7 +131,18 @@ class Guarantee:
 
     @classmethod
     def of_linear_counters(cls, privacy: Privacy) -> "Guarantee":
-        """Raises ValueError for the unit "key", which counters of readings cannot bound."""
+        """The guarantee of counters to which each reading adds a bounded number.
+
+        Args:
+            privacy: epsilon, unit and intrusion.
+
+        Returns:
+            The guarantee: whole micro-epsilon for each reading of a unit.
+
+        Raises:
+            ValueError: the unit is "key", which counters of readings cannot bound, or epsilon is
+                too small for the readings of a span.
+        """
         if privacy.unit == "key":
             raise ValueError("this sketch counts readings, not keys: use unit reading, or a span")
         readings = readings_of(privacy.unit)
@@ -132,10 +154,18 @@ class Guarantee:
 
     @classmethod
     def of_keys(cls, privacy: Privacy, output_share: Fraction) -> "Guarantee":
-        """For the unit "key": the share of epsilon that the fresh noise of the release gets; the
-        state gets the rest. With announced intrusions the state gets all, whatever the share.
+        """The guarantee of a sketch that counts keys.
 
-        Raises ValueError for another unit, or when the state or the output would get nothing.
+        Args:
+            privacy: epsilon, unit and intrusion.
+            output_share: the share of epsilon for the fresh noise of the release; the state gets
+                the rest. With announced intrusions the state gets all of it, whatever the share.
+
+        Returns:
+            The guarantee, in whole micro-epsilon.
+
+        Raises:
+            ValueError: the unit is not "key", or the state or the output would get nothing.
         """
         if privacy.unit != "key":
             raise ValueError("this sketch counts keys, not readings: use unit key")
@@ -186,15 +216,31 @@ class Guarantee:
 
 
 def readings_of(unit: Unit) -> int:
-    """How many readings a unit may hold."""
+    """How many readings a unit may hold.
+
+    Args:
+        unit: "reading", "key" or a span.
+
+    Returns:
+        The maximum of a span, else 1.
+    """
     return unit.max_readings if isinstance(unit, Span) else 1
 
 
 def split_budget(epsilon_micro: int, squared_weights: list[Fraction]) -> list[Fraction]:
     """Shares of a budget proportional to the square roots of the weights; they sum to it exactly.
 
-    Integer square roots, so that every machine computes the same shares. Raises ValueError when a
-    share would vanish.
+    Integer square roots, so that every machine computes the same shares.
+
+    Args:
+        epsilon_micro: the budget, in micro-epsilon.
+        squared_weights: one for each share, not negative.
+
+    Returns:
+        Shares in epsilon, each a whole number of pico-epsilon, in the order of the weights.
+
+    Raises:
+        ValueError: a share would vanish.
     """
     roots = [isqrt(int(weight * (1 << 80))) for weight in squared_weights]
     pico = epsilon_micro * PICO_PER_MICRO

@@ -9,7 +9,11 @@ __all__ = ["code_version", "sources_digest"]
 
 
 def sources_digest() -> str:
-    """BLAKE2b-64 of the library's sources, names and contents, in 16 hexadecimal digits."""
+    """BLAKE2b-64 of the library's sources, names and contents.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     root = Path(__file__).parent
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(root.rglob("*.py")):
@@ -18,5 +22,9 @@ def sources_digest() -> str:
 
 
 def code_version() -> str:
-    """The version and the digest, for people."""
+    """The version and the digest, for people.
+
+    Returns:
+        "pansketch VERSION, sources DIGEST".
+    """
     return f"pansketch {__version__}, sources {sources_digest()}"

@@ -16,7 +16,7 @@ from pansketch import Attribute, Domain, MomentsSpec, Privacy, Release, WindowId
 from pansketch.generators import EmptyModel, Training, m2m
 from pansketch.generators.moments.design_matrix import Values
 from pansketch.generators.moments.marginal import Column, Marginal
-from pansketch.generators.moments.ridge import Means
+from pansketch.generators.moments.ridge import Means, PublishedRidge
 from pansketch.generators.moments.training_points import Along, uniform
 from pansketch.sketches import Features
 from pansketch_audit.mechanisms.zero_noise import NoNoise
@@ -25,6 +25,7 @@ READINGS, DIMENSION = 27_000, 10
 THRESHOLDS = (np.arange(20) + 0.5) / 20
 QUERIES = 50
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+RIDGES: tuple[PublishedRidge | None, ...] = (None, "theorem1")
 DOMAIN = Domain([Attribute(f"a{place}", low=0, high=1) for place in range(DIMENSION)])
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,11 +33,15 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Way:
-    """Features, and how a release of them is read."""
+    """Features, and how a release of them is read: by a published ridge, or as the product does."""
 
     name: str
     spec: MomentsSpec
-    as_published: bool
+    ridge: PublishedRidge | None
+
+    @property
+    def as_published(self) -> bool:
+        return self.ridge is not None
 
     def at(self, epsilon: float) -> MomentsSpec:
         return replace(self.spec, privacy=Privacy(epsilon, intrusion="announced"))
@@ -49,9 +54,9 @@ def ways(**sizes: Any) -> list[Way]:
         for name in get_args(Features)
     }
     return [
-        Way(f"{name}{', as published' if published else ''}", spec, published)
+        Way(f"{name}{', as published' if ridge else ''}", spec, ridge)
         for name, spec in specs.items()
-        for published in (False, True)
+        for ridge in RIDGES
     ]
 
 
@@ -133,7 +138,8 @@ class Experiment:
         return Release(spec, window, 1, counters)
 
     def _answers(self, release: Release) -> Answers:
-        model = m2m(release, self._training, as_published=self.way.as_published)
+        way = self.way
+        model = m2m(release, self._training, as_published=way.as_published, ridge=way.ridge)
         found = {name: model.fit.means_along(each).value for name, each in self._along.items()}
         if model._marginals:
             found |= _direct([*model._marginals.values()])

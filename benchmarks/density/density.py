@@ -120,7 +120,8 @@ def _errors(case: Case, mixture: Mixture, shares: FloatArray, repeat: int) -> di
     found = {name: error(each) for name, each in {**recovered, **heights}.items()}
     clipped = np.maximum(recovered["mean"], 0.0)
     outside = np.where(heights["published"] > 0, 0.0, clipped)
-    missed = (1 - published.capture_ratio) ** 2 * np.sum(heights["published"] ** 2)
+    captured = float(published.counts.sum()) / float(release.counters[0])
+    missed = (1 - captured) ** 2 * np.sum(heights["published"] ** 2)
     bound = 2 * error(clipped) + 2 * (missed + np.sum(outside**2)) / cells
     return found | {"over bound": found["published"] / float(bound)}
 

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.distinct.papers`: sample sizes, the privacy that is really spent, mean squared
 errors over epsilon and over the sample size (universe and stream of 100,000, uniform and Zipf), at
-equal sample size and at equal bytes; then the product's own speed and error bars. Epsilon is what
+equal sample size and at equal bytes; then the product's own speed and error bars, and its levels
+for any number of keys. Epsilon is what
 the state and the output each get. Writes a PNG and a CSV for every figure, and prints a table.
 """
 
@@ -12,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.distinct import papers_pictures
+from benchmarks.distinct import levels, papers_pictures
 from benchmarks.distinct.curves import (
     AS_PUBLISHED,
     BY_BYTES,
@@ -54,8 +55,10 @@ def speed(quick: bool) -> list[Row]:
     small = keys % 100_000
     open_spec = DistinctSpec(PRIVACY, expected_keys=20_000)
     numbered = DistinctSpec(PRIVACY, universe=100_000)
+    unguessed = DistinctSpec(PRIVACY)
     return [
         _speed("integers, open universe", open_spec, keys, INTEGER_RATE, repeats),
+        _speed("integers, levels without a guess", unguessed, keys, INTEGER_RATE, repeats),
         _speed("integers, enumerated universe", numbered, small, INTEGER_RATE, repeats),
         _speed("texts, open universe", open_spec, texts, TEXT_RATE, repeats),
     ]
@@ -147,6 +150,7 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
 def tasks(quick: bool) -> list[Task]:
     """What is measured, in pieces, so that progress can be shown."""
     found: list[Task] = [partial(_rows, speed, quick), partial(coverage, quick), _losses]
+    found.append(partial(levels.rows, quick))
     for stream in streams():
         for size in SIZES:
             found += [

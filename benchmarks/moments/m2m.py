@@ -25,9 +25,11 @@ from pansketch import MomentsSpec, Privacy, Sketch, os_entropy
 READINGS_PER_SECOND = 200_000
 FIXED_EPSILON = 1.0
 # Mean relative error of E[x], without noise and at epsilon 1. Features of bandwidth 1 express x in
-# ten dimensions to about 2e-4 and no better; the bar without noise is for a wide kernel.
+# ten dimensions to about 2e-4 and no better; the bar without noise is for a wide kernel. For RFF
+# the bar at epsilon 1 is a third of the paper's figure. HIST cannot have the paper's figure there
+# at sensitivity d (benchmarks/papers/m2m.py): its bars are near what unbiased estimates have.
 EXPRESSED = 1e-6
-BARS = {"RFF": (None, 2e-2), "HIST": (1e-4, 4e-3)}
+BARS = {"RFF": (None, 3e-3), "HIST": (4e-5, 3.5e-3)}
 PUBLISHED = {"RFF": 9.55e-3, "HIST": 9.1e-4}
 AREA, COVERED, LESS_ERROR = 0.95, 0.9, 0.5
 OCCUPANCY_EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -99,7 +101,7 @@ def _other_sizes(quick: bool) -> Iterator[Row]:
     for name, epsilon, sizes, bar in (
         ("RFF, sigma 4", None, {"sigma": 4.0}, None),
         ("RFF, sigma 24", None, {"sigma": 24.0}, EXPRESSED),
-        ("RFF, sigma 24", FIXED_EPSILON, {"sigma": 24.0}, BARS["RFF"][1]),
+        ("RFF, sigma 24", FIXED_EPSILON, {"sigma": 24.0}, PUBLISHED["RFF"]),
         ("RFF, as published, m 400", FIXED_EPSILON, {"m": 400}, None),
         ("HIST, 10 bins", FIXED_EPSILON, {"bins": 10}, None),
     ):

@@ -8,9 +8,11 @@ from pansketch.planning import DistinctPlan, DistinctWanted
 
 CONVENTION = """\
 epsilon: what the state and the output's noise are each calibrated to, as in the papers. A key seen
-before a snapshot and after it spends their sum, `together`; unit key, add or remove. The last line
-of each epsilon shares the same sum between state and output as is best for the given memory.\
+before a snapshot and after it spends their sum, `together`; unit key, add or remove. {share}
+between state and output as is best for the given memory.\
 """
+LAST_LINE = "The last line\nof each epsilon shares the same sum"
+EVERY_LINE = "Every line\nshares this sum"
 PUBLISHED = """\
 As published: 4 bytes an id, output noise too small for the guarantee, and the level of ppds leaks
 (pansketch audit). Repaired: one bit a key. The bounds hold for every stream and every universe.\
@@ -25,8 +27,15 @@ Keys of an open universe are hashed to slots. Errors are relative to the expecte
 take the estimate as normal; the standard error is that of linear counting, bits and output noise.\
 """
 
+LEVELS = """\
+Keys of an open universe are hashed to slots on levels: half of them to the first level, a quarter
+to the second, and so on. Errors are relative to the number of keys and take the estimate as normal.
+More memory lowers the error of many keys and raises that of few.\
+"""
+
 NEEDED = ["epsilon", "together", "estimator", "share", "keys, 3 parts", "keys", "bytes", ""]
 REACHED = ["epsilon", "together", "estimator", "share", "keys", "within", "std. error", ""]
+ANY_NUMBER = ["epsilon", "together", "estimator", "share", "keys", "within", "std. error", ""]
 THREE_PARTS = frozenset({4})
 
 
@@ -37,6 +46,8 @@ def as_json(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
 def as_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
     """Two tables, what a wanted error needs and what a memory reaches, and what their words
     mean."""
+    if wanted.any_number:
+        return _levels_text(wanted, answers)
     hashed = wanted.expected_keys is not None
     error = f"{wanted.alpha:g}" + (" of the keys" if hashed else "")
     chance = f"with probability {1 - wanted.beta:g}"
@@ -52,9 +63,20 @@ def as_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
             f"What a memory of {wanted.memory:,} B reaches, {chance}",
             *_aligned([REACHED, *(_reached_cells(each, wanted) for each in answers)]),
             "",
-            "\n\n".join([CONVENTION, *notes]),
+            "\n\n".join([CONVENTION.format(share=LAST_LINE), *notes]),
         ]
     )
+
+
+def _levels_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
+    rows = [ANY_NUMBER, *map(_level_cells, answers)]
+    head = f"What a memory of {wanted.memory:,} B reaches, with probability {1 - wanted.beta:g}"
+    return "\n".join([head, *_aligned(rows), "", CONVENTION.format(share=EVERY_LINE), "", LEVELS])
+
+
+def _level_cells(line: DistinctPlan) -> list[str]:
+    errors = ["-" if e is None else f"{e:.3g}" for e in (line.within, line.standard_error)]
+    return [*_names(line), f"{line.of_keys:,}", *errors, "too many" if line.problem else ""]
 
 
 def _needed_cells(line: DistinctPlan) -> list[str]:

@@ -10,7 +10,7 @@ from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.profiles import known, load_profile
 
-KEY_OPTIONS = ("alpha", "beta", "epsilon", "memory", "universe", "expected_keys")
+KEY_OPTIONS = ("alpha", "beta", "epsilon", "memory", "universe", "expected_keys", "any_number")
 DEFAULT_EPSILONS = (0.2, 0.5, 1.0)
 
 
@@ -57,6 +57,12 @@ def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     keys.add_argument(
         "--expected-keys", type=int, metavar="KEYS", help="the keys are texts, so many in a window"
     )
+    keys.add_argument(
+        "--any-number",
+        action="store_true",
+        default=None,
+        help="the keys are texts, and nothing is known of their number",
+    )
     plan.add_argument("--json", action="store_true", help="print one JSON object")
     plan.set_defaults(run=_plan)
 
@@ -95,6 +101,7 @@ def _plan_keys(options: argparse.Namespace) -> int:
         4096 if options.memory is None else options.memory,
         options.universe,
         options.expected_keys,
+        bool(options.any_number),
     )
     try:
         answers = distinct_plans(wanted)

@@ -11,7 +11,7 @@ from pansketch_collector.commands.command_line import parser
 from pansketch_collector.commands.disputed import run_disputed
 from pansketch_collector.commands.exclude import run_exclude, run_forget
 from pansketch_collector.commands.quarantine import run_quarantine
-from pansketch_collector.commands.query import run_query, run_sample
+from pansketch_collector.commands.query import run_query, run_sample, run_scales
 from pansketch_collector.commands.release_files import run_export, run_replay
 from pansketch_collector.commands.retention import run_retention
 from pansketch_collector.commands.serve import run_serve
@@ -55,6 +55,7 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "devices": run_devices,
     "acl": run_acl,
     "sample": run_sample,
+    "scales": run_scales,
     "query": run_query,
     "export": run_export,
     "disputed": run_disputed,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import isfinite, log1p, nextafter
 from typing import Any, Literal, get_args
 
@@ -10,9 +11,10 @@ import numpy as np
 from pansketch.domain.quantization import Lattice, Owners
 from pansketch.domain.scale import FloatArray, Scaling
 
-Scale = Literal["linear", "log"]
+Scale = Literal["linear", "log", "learned"]
 
 MAX_BITS = 30  # of one continuous attribute: finer than any sensor
+MAX_KNOT_BITS = 10  # a learned scale has 2 to 2**10 parts
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,16 @@ class Attribute:
         low: public lower bound, in `unit`; values below are clipped.
         high: public upper bound, in `unit`; values above are clipped.
         unit: for people; it is in no fingerprint.
-        scale: "linear", or "log": cells equally wide in log(1 + (x - low) / resolution).
+        scale: "linear"; "log": cells equally wide in log(1 + (x - low) / resolution); "learned":
+            equally many knots apart.
         categories: names; a reading holds the index of its category.
         resolution: where a log scale turns from linear to logarithmic, in `unit`.
         step: the sensor's own resolution, in `unit`: values are k * step for whole k, counted from
             0. It shapes what generators give and nothing else, so it is in no fingerprint.
         cyclic: `high` is `low` again, and values beyond wrap.
         constant: the value of every record.
+        knots: of a learned scale, in `unit`: float[2**b + 1], rising from `low` to `high`. Between
+            two of them cells are equally wide.
 
     Raises:
         ValueError: the arguments contradict each other, or a bound is not finite.
@@ -49,12 +54,17 @@ class Attribute:
     step: float | None = None
     cyclic: bool = False
     constant: float | None = None
+    knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("an attribute needs a name")
         if self.scale not in get_args(Scale):
-            raise ValueError(f"scale must be one of linear, log, not {self.scale!r}")
+            known = ", ".join(get_args(Scale))
+            raise ValueError(f"scale must be one of {known}, not {self.scale!r}")
+        object.__setattr__(self, "knots", tuple(float(knot) for knot in self.knots))
+        if bool(self.knots) != (self.scale == "learned"):
+            raise ValueError(f"{self.name}: a learned scale has knots, and no other has")
         if self.categories is not None:
             self._check_categories()
         elif self.constant is not None:
@@ -70,6 +80,8 @@ class Attribute:
             raise ValueError(f"{self.name}: give either low and high, or categories, not both")
         if self.step is not None or self.cyclic or self.constant is not None:
             raise ValueError(f"{self.name}: categories have no step, no constant and no circle")
+        if self.knots:
+            raise ValueError(f"{self.name}: categories have no learned scale")
         if not names or len(set(names)) != len(names):
             raise ValueError(f"{self.name}: categories must be one or more different names")
 
@@ -98,9 +110,27 @@ class Attribute:
             raise ValueError(f"{self.name}: resolution must be positive")
         if self.cyclic and self.scale != "linear":
             raise ValueError(f"{self.name}: only a linear scale can be cyclic")
+        if self.knots:
+            self._check_knots(self.low, self.high)
         # Whatever a reading holds, its place on the scale must be a finite number.
         if not (isfinite(self.extent) and isfinite(2.0**MAX_BITS / self.extent)):
             raise ValueError(f"{self.name}: the range from low to high is too small or too large")
+
+    def _check_knots(self, low: float, high: float) -> None:
+        """None may hide a cell: each part of the scale is wide enough to be halved."""
+        parts = len(self.knots) - 1
+        if not 2 <= parts <= 1 << MAX_KNOT_BITS or parts & (parts - 1):
+            raise ValueError(
+                f"{self.name}: knots must number a power of two and one, from 3 to "
+                f"{(1 << MAX_KNOT_BITS) + 1}, not {len(self.knots)}"
+            )
+        if not all(isfinite(knot) for knot in self.knots):
+            raise ValueError(f"{self.name}: knots must be finite")
+        if (self.knots[0], self.knots[-1]) != (low, high):
+            raise ValueError(f"{self.name}: the first knot must be low, and the last one high")
+        narrowest = (high - low) * 2.0**-MAX_BITS
+        if min(after - before for before, after in pairwise(self.knots)) < narrowest:
+            raise ValueError(f"{self.name}: knots must rise, by {narrowest:g} or more each")
 
     def _check_step(self) -> None:
         if self.step is None:
@@ -138,7 +168,7 @@ class Attribute:
         """Length of the scaled interval that the unit interval stands for."""
         if self.categories is not None:
             return float(1 << self.max_bits)
-        if self.constant is not None:
+        if self.constant is not None or self.knots:
             return 1.0
         span = float(self.high or 0.0) - self.origin
         return log1p(span / self.resolution) if self.scale == "log" else span
@@ -153,11 +183,16 @@ class Attribute:
     @cached_property
     def scaling(self) -> Scaling:
         resolution = self.resolution if self.scale == "log" and self.categories is None else None
-        return Scaling(self.origin, self.extent, resolution)
+        return Scaling(self.origin, self.extent, resolution, self.knots)
 
     @cached_property
     def lattice(self) -> Lattice | None:
-        """The values that a sensor with this step can give; None without a step."""
+        """The values that a sensor with this step can give; None without a step.
+
+        Raises:
+            ValueError: the bounds hold no multiple of the step, or it is too fine to be told apart.
+                The constructor raises it first.
+        """
         if self.step is None:
             return None
         return Lattice.between(
@@ -172,6 +207,8 @@ class Attribute:
         if self.cyclic:
             return min((value - self.origin) % self.extent / self.extent, nextafter(1.0, 0.0))
         shifted = min(max(value, self.origin), self.highest) - self.origin
+        if self.scaling.segments is not None:
+            return float(self.scaling.segments.places(np.array([shifted]))[0])
         if self.scaling.resolution is not None:
             shifted = log1p(shifted / self.resolution)
         return shifted / self.extent
@@ -209,7 +246,7 @@ class Attribute:
         """Mean value of a point spread evenly over each unit interval [low, high)."""
         if self.lattice is not None:
             return self.lattice.means(low, high)
-        if self.scaling.resolution is not None:
+        if self.scaling.resolution is not None or self.knots:
             return self.scaling.means(low, high)
         return np.asarray((self.from_unit(low) + self.from_unit(high)) / 2)
 
@@ -220,7 +257,17 @@ class Attribute:
         return self.scaling.variances(low, high) if self.varies else np.zeros(np.shape(low))
 
     def code(self, category: str) -> int:
-        """The code of a category. Raises ValueError for a number or an unknown name."""
+        """The code of a category.
+
+        Args:
+            category: its name.
+
+        Returns:
+            Its index in `categories`.
+
+        Raises:
+            ValueError: the attribute is a number, or has no such category.
+        """
         if self.categories is None:
             raise ValueError(f"{self.name} is a number and has no categories")
         if category not in self.categories:
@@ -238,4 +285,6 @@ class Attribute:
         form: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
         if self.scale == "log":
             form |= {"scale": "log", "resolution": float(self.resolution)}
+        if self.knots:
+            form |= {"scale": "learned", "knots": list(self.knots)}
         return form | {"cyclic": True} if self.cyclic else form

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pansketch.domain.clipping import Clipper, as_readings
 from pansketch.domain.domain import Domain
+from pansketch.domain.scale import Warp
 from pansketch.domain.scratch import block, erase
 from pansketch.randomness.index_arrays import WIDE, Indices
 
@@ -28,6 +29,7 @@ class PathEncoder:
         bits = [order.count(position) for position in range(len(attributes))]
         self._dimension = len(attributes)
         self._clipper = Clipper(domain)
+        self._warp = Warp([a.scaling for a in attributes], BLOCK)
         self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
         self._scale = _column([2.0**b / a.extent for a, b in zip(attributes, bits, strict=True)])
         self._last = _column(
@@ -69,6 +71,7 @@ class PathEncoder:
         for start in range(0, len(readings), BLOCK):
             kept += self._encode_block(readings[start : start + BLOCK].T, self._paths[kept:])
         erase(len(readings), self._units, self._narrow, self._cells, self._finite)
+        self._warp.erase(len(readings))
         for scratch in (self._part, self._index):
             scratch[: len(readings)].fill(0)
         return self._paths[:kept].view(np.uint64)
@@ -82,6 +85,7 @@ class PathEncoder:
                 np.divide(row, resolution, out=row)
                 np.add(row, 1.0, out=row)
                 np.log(row, out=row)  # log1p's extra digits are far below a cell, and it is slow
+        self._warp.apply(units)
         np.multiply(units, self._scale, out=units)
         np.minimum(units, self._last, out=units)
         narrow, cells = block(self._narrow, count), block(self._cells, count)

@@ -47,15 +47,32 @@ class Domain:
         return len(self.attributes)
 
     def index(self, name: str) -> int:
-        """Position of an attribute. Raises ValueError that lists the known names."""
+        """Position of an attribute.
+
+        Args:
+            name: of the attribute.
+
+        Returns:
+            Its column in a reading, 0 to d - 1.
+
+        Raises:
+            ValueError: no attribute has this name; the text lists the names.
+        """
         if name not in self.names:
             raise ValueError(f"unknown attribute {name!r}; there is {', '.join(self.names)}")
         return self.names.index(name)
 
     def split_order(self, depth: int) -> tuple[int, ...]:
-        """Which attribute each of `depth` bits of a path halves: in turn, while it has bits left.
+        """Which attribute each bit of a path halves: in turn, while an attribute has bits left.
 
-        Raises ValueError when the attributes cannot be halved so often.
+        Args:
+            depth: number of bits.
+
+        Returns:
+            Positions of attributes, `depth` of them.
+
+        Raises:
+            ValueError: the attributes cannot be halved so often.
         """
         left = [attribute.max_bits for attribute in self.attributes]
         if depth > sum(left):
@@ -69,8 +86,18 @@ class Domain:
         return tuple(order)
 
     def boxes(self, paths: npt.NDArray[np.uint64], depth: int) -> tuple[FloatArray, FloatArray]:
-        """Cells as boxes of the unit cube: uint64[n] paths of `depth` bits -> low, high
-        float64[n, d]."""
+        """Cells as boxes of the unit cube.
+
+        Args:
+            paths: uint64[n].
+            depth: bits of each path.
+
+        Returns:
+            Lower and upper corners, float64[n, d] each.
+
+        Raises:
+            ValueError: the attributes cannot be halved so often.
+        """
         low = np.zeros((len(paths), self.dimension))
         side = np.ones(self.dimension)
         for place, position in enumerate(self.split_order(depth)):
@@ -85,13 +112,31 @@ class Domain:
         return np.stack(columns, axis=1)
 
     def interval(self, name: str, wanted: ranges.Wanted) -> ranges.Interval:
-        """A range (low, high) or a category of one attribute, as a unit interval (intervals.py).
+        """A range or a category of one attribute as a unit interval (intervals.py).
 
-        Raises ValueError for an unknown attribute or category, and for low > high unless the
-        attribute is cyclic; then an interval that goes past the end has low > high as well.
+        Args:
+            name: of the attribute.
+            wanted: (low, high) in the attribute's unit, both ends included, or a category.
+
+        Returns:
+            (start, end) in [0, 1]. Around a circle a range may go past the end: then start > end.
+
+        Raises:
+            ValueError: the attribute or the category is unknown, or low > high and the attribute is
+                not cyclic.
         """
         return ranges.interval(self.attributes[self.index(name)], wanted)
 
     def intervals(self, wanted: Mapping[str, ranges.Wanted]) -> dict[int, ranges.Interval]:
-        """`interval` for several attributes, keyed by position."""
+        """`interval` for several attributes.
+
+        Args:
+            wanted: a range or a category by the attribute's name.
+
+        Returns:
+            Unit intervals by the attribute's position.
+
+        Raises:
+            ValueError: as `interval`.
+        """
         return {self.index(name): self.interval(name, value) for name, value in wanted.items()}

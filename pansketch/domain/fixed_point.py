@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pansketch.domain.clipping import Clipper, as_readings
 from pansketch.domain.domain import Domain
+from pansketch.domain.scale import Warp
 from pansketch.domain.scratch import block, erase
 
 POSITION_BITS = 16
@@ -31,6 +32,7 @@ class PositionEncoder:
             if len(attribute.categories or ()) > MAX_POSITIONS:
                 raise ValueError(f"{attribute.name}: at most {MAX_POSITIONS} categories")
         self._clipper = Clipper(domain)
+        self._warp = Warp([a.scaling for a in attributes], block)
         self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
         self._scale = _column(
             [MAX_POSITIONS / a.extent if a.categories is None else 1.0 for a in attributes]
@@ -59,6 +61,7 @@ class PositionEncoder:
                     yield self._encode_block(given[start : start + block].T)
                 finally:
                     erase(len(given) - start, self._units, self._finite, self._positions)
+                    self._warp.erase(len(given) - start)
         finally:
             if copied:
                 given.fill(0)
@@ -69,6 +72,7 @@ class PositionEncoder:
             if resolution:
                 np.divide(row, resolution, out=row)
                 np.log1p(row, out=row)
+        self._warp.apply(units)
         np.multiply(units, self._scale, out=units)
         np.minimum(units, self._last, out=units)
         positions = block(self._positions, units.shape[1])

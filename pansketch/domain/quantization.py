@@ -127,6 +127,11 @@ class Lattice:
     def means(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """Mean of the points of each interval."""
         starts, ends = self.sections(low, high)
+        if self.scaling.knots:
+            # A point stands for the values from itself to the next.
+            even = self.scaling.means(self.places(starts), self.places(ends))
+            first, last = self.points(starts), self.points(ends - 1)
+            return np.asarray(np.clip(even - float(self.step) / 2, first, last))
         if self.scaling.resolution is None:
             return self.points((starts + ends - 1) / 2)
         begin, count = self._from_pole(starts), ends - starts
@@ -138,7 +143,7 @@ class Lattice:
         """Variance of the points of each interval."""
         starts, ends = self.sections(low, high)
         square, count = float(self.step) ** 2, ends - starts
-        if self.scaling.resolution is None:
+        if self.scaling.resolution is None and not self.scaling.knots:
             return np.asarray(square * (count**2 - 1) / 12)
         # Sheppard's correction: of a density that changes within a step, all but the last digits.
         even = self.scaling.variances(self.places(starts), self.places(ends))

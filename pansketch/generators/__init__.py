@@ -14,20 +14,26 @@ from pansketch.generators.moments.mmd import median_bandwidth, mmd
 from pansketch.generators.moments.model import M2MModel
 from pansketch.generators.moments.training_points import Training
 from pansketch.generators.pairwise.generator import pairwise
+from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.learned_scale import learned_domain
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.rebasing import combine, common_domain, rebased
+from pansketch.generators.periods.drift import Drift, holm, margin_drift
+from pansketch.generators.periods.local_level import Levels, smooth_levels
 from pansketch.generators.significance import EmptyModel, TooFewReadings
 
 __all__ = [
     "DensityModel",
+    "Drift",
     "EmptyModel",
     "Estimates",
     "Fidelity",
     "FittedModel",
     "ImseTerms",
     "KdTree",
+    "Levels",
     "M2MModel",
     "Partition",
     "Sampler",
@@ -37,10 +43,14 @@ __all__ = [
     "common_domain",
     "density",
     "fidelity",
+    "holm",
     "imse_terms",
     "kdtree",
     "kdtree_points",
+    "learned_domain",
     "m2m",
+    "margin",
+    "margin_drift",
     "median_bandwidth",
     "mmd",
     "overlap",
@@ -48,4 +58,5 @@ __all__ = [
     "parse_predicate",
     "privhp",
     "rebased",
+    "smooth_levels",
 ]

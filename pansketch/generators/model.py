@@ -19,31 +19,149 @@ class Sampler(Protocol):
 
 
 class FittedModel(Protocol):
-    """A model of merged releases, whatever generator made it.
+    """A model of merged releases, whatever generator made it. Its answers hold standard errors.
 
-    Its answers hold standard errors. They raise ValueError for an attribute or a condition that
-    the domain does not have, and for a question that the model does not answer; TooFewReadings
-    where noise outweighs the readings. A model of feature sums answers no quantiles and no ranges.
+    A question that a model does not answer raises ValueError: a model of feature sums has no
+    quantiles and no ranges.
     """
 
     @property
     def domain(self) -> Domain: ...
-    def mean(self, name: str) -> Estimate: ...
-    def cdf(self, name: str, x: float) -> Estimate: ...
-    def quantile(self, name: str, q: float) -> Estimate: ...
-    def count(self, wanted: Wanted | str, /) -> Estimate: ...
-    def share(self, wanted: Wanted | str, /) -> Estimate: ...
-    def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
-        """`share` of every bin of one attribute, or of two: bins[0] holds a condition for each bin
-        of the first attribute. Estimates of shape [bins] or [bins of the first, of the second]."""
+    @property
+    def readings(self) -> Estimate:
+        """Their estimated number, with the noise on it."""
         ...
 
-    def covariance(self, names: tuple[str, ...] | None = None) -> Estimates: ...
+    def mean(self, name: str) -> Estimate:
+        """Mean of an attribute; of a cyclic one the circular mean.
+
+        Args:
+            name: of the attribute.
+
+        Returns:
+            The mean, in the attribute's unit.
+
+        Raises:
+            ValueError: the attribute is unknown or has categories.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def cdf(self, name: str, x: float) -> Estimate:
+        """Share of readings at or below a value.
+
+        Args:
+            name: of the attribute.
+            x: the value, in the attribute's unit.
+
+        Returns:
+            The share.
+
+        Raises:
+            ValueError: the attribute is unknown, cyclic or has categories, or `x` is not finite.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def quantile(self, name: str, q: float) -> Estimate:
+        """The value below which a share of readings lies.
+
+        Args:
+            name: of the attribute.
+            q: the share, in [0, 1].
+
+        Returns:
+            The value, in the attribute's unit. With a step: the least multiple of it that a share
+            `q` does not exceed.
+
+        Raises:
+            ValueError: the attribute is unknown, cyclic or has categories, or `q` is
+                outside [0, 1].
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def count(self, wanted: Wanted | str, /) -> Estimate:
+        """Number of readings for which a conjunction holds.
+
+        Args:
+            wanted: a range (low, high), both ends included, or a category, by the attribute's name;
+                or text such as "temp > 20 & wind = NE" (partition/predicate.py).
+
+        Returns:
+            The number of readings.
+
+        Raises:
+            ValueError: an attribute or category is unknown, low > high and the attribute is not
+                cyclic, or the text does not parse.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def share(self, wanted: Wanted | str, /) -> Estimate:
+        """`count` as a share of all readings.
+
+        Args:
+            wanted: as for `count`.
+
+        Returns:
+            The share.
+
+        Raises:
+            ValueError: as `count`.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
+        """`share` of every bin of one attribute, or of two.
+
+        Args:
+            bins: conditions; bins[0] holds one for each bin of the first attribute.
+
+        Returns:
+            Shares, [bins] or [bins of the first, bins of the second].
+
+        Raises:
+            ValueError: as `count`.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
+    def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
+        """Covariances of attributes.
+
+        Args:
+            names: k attributes; None: all numbers that are not cyclic.
+
+        Returns:
+            Covariances, in the product of both units: [k, k].
+
+        Raises:
+            ValueError: an attribute is unknown, cyclic or has categories, or there is none at all.
+            EmptyModel: noise outweighs the readings (`TooFewReadings`), or there are none.
+        """
+        ...
+
     def check(self, attributes: Iterable[int] | None = None) -> None:
-        """Raises TooFewReadings where noise outweighs what the model knows of attributes, by
-        position; of all of them unless told."""
+        """Refuse a question whose answer would be noise.
+
+        Args:
+            attributes: their positions; None: all.
+
+        Raises:
+            TooFewReadings: noise outweighs what the model knows of them.
+        """
         ...
 
     def sampler(self) -> Sampler:
-        """What draws synthetic records."""
+        """What draws synthetic records.
+
+        Returns:
+            A sampler of points in real units.
+
+        Raises:
+            EmptyModel: noise outweighs the readings, or there are none.
+            ValueError: the model's points do not fit its features.
+        """
         ...

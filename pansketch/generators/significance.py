@@ -22,8 +22,10 @@ class EmptyModel(ValueError):
 class TooFewReadings(EmptyModel):
     """The noise outweighs the readings.
 
-    `readings`: their noisy number in so many `releases`; `deviation`: that of the noise that they
-    are weighed against.
+    Args:
+        readings: their noisy number.
+        deviation: standard deviation of the noise that they are compared with, in readings.
+        releases: number of releases that hold them.
     """
 
     def __init__(self, readings: float, deviation: float, releases: int) -> None:

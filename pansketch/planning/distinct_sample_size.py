@@ -32,7 +32,15 @@ class Unreachable(ValueError):
 
 @dataclass(frozen=True)
 class Budget:
-    """Epsilon of the state and of the output's fresh noise. Raises ValueError unless positive."""
+    """A key's epsilon, split.
+
+    Args:
+        state: epsilon that the state's bits are calibrated to.
+        output: epsilon that the release's fresh noise is calibrated to.
+
+    Raises:
+        ValueError: one of them is not positive and finite.
+    """
 
     state: float
     output: float
@@ -54,6 +62,10 @@ class Estimator:
     """A variant as published, which stores ids, or repaired, which stores one bit a key.
 
     The published output noise, Laplace(1 / (output m)), is too small by the factor `gain`.
+
+    Args:
+        variant: "dwork", "optbern" or "ppds".
+        as_published: with the paper's noise and ids of 4 bytes.
     """
 
     variant: Variant
@@ -63,7 +75,11 @@ class Estimator:
         return f"{self.variant}, {'as published' if self.as_published else 'repaired'}"
 
     def chances(self, state: float) -> tuple[float, float]:
-        """(p_init, p_upd) of a bit. Raises ValueError where they would not keep the promise."""
+        """(p_init, p_upd) of a bit, by the epsilon of the state.
+
+        Raises:
+            ValueError: the variant would not keep that epsilon.
+        """
         micro = round(state * MICRO)
         if not keeps_within(self.variant, micro):
             raise ValueError(
@@ -74,17 +90,17 @@ class Estimator:
         return initial.probability, updated.probability
 
     def gain(self, state: float) -> float:
-        """p_upd - p_init: epsilon / 4 (dwork) or tanh(epsilon / 2)."""
+        """p_upd - p_init: epsilon / 4 (dwork) or tanh(epsilon / 2). See `Estimator.chances`."""
         initial, updated = self.chances(state)
         return updated - initial
 
     def noise_scale(self, budget: Budget, tracked: int) -> float:
-        """Parameter of the (discrete) Laplace noise on the density."""
+        """Parameter of the (discrete) Laplace noise on the density. See `Estimator.chances`."""
         published = 1 / (budget.output * tracked)
         return published if self.as_published else published / self.gain(budget.state)
 
     def noise_variance(self, budget: Budget, tracked: int) -> float:
-        """Variance of the output's noise on the density."""
+        """Variance of the output's noise on the density. See `Estimator.chances`."""
         if self.as_published:
             return 2 * self.noise_scale(budget, tracked) ** 2
         ratio = exp(-budget.output)
@@ -92,7 +108,7 @@ class Estimator:
         return 2 * ratio / (1 - ratio) ** 2 * scale**2
 
     def memory(self, tracked: int, state: float) -> int:
-        """Bytes that tracking so many keys needs.
+        """Bytes that tracking so many keys needs. See `Estimator.chances`.
 
         A published sample holds ids of 4 bytes; that of PPDS holds those whose bit is 1, but must
         hold up to twice as many, because its level halves what is tracked when it is full.
@@ -102,7 +118,7 @@ class Estimator:
         return ID_BYTES * ceil(tracked * self._ids_a_key(state))
 
     def tracked(self, memory: int, state: float) -> int:
-        """How many keys `memory` bytes track: the reverse of `memory`."""
+        """How many keys `memory` bytes track: the reverse of `memory`. See `Estimator.chances`."""
         if not self.as_published:
             return 8 * memory
         return int(memory // ID_BYTES / self._ids_a_key(state))
@@ -118,7 +134,7 @@ ESTIMATORS = tuple(Estimator(name, published) for published in (True, False) for
 def mean_squared_error(
     estimator: Estimator, budget: Budget, tracked: int, density: float, universe: int | None = None
 ) -> float:
-    """Mean squared error of the estimated density, which is unbiased.
+    """Return the mean squared error of the estimated density, which is unbiased.
 
     The sum of three variances: of the sample, of the bits, and of the output's noise.
 
@@ -128,6 +144,9 @@ def mean_squared_error(
         tracked: number of tracked keys.
         density: the share of possible keys that appear, in [0, 1].
         universe: number of possible keys; None: any number.
+
+    Raises:
+        ValueError: the variant cannot keep the state's epsilon.
     """
     initial, updated = estimator.chances(budget.state)
     left = 1.0 if universe is None else (universe - tracked) / max(1, universe - 1)
@@ -145,9 +164,7 @@ def error_bound(
     universe: int | None = None,
     joint: bool = True,
 ) -> float:
-    """The alpha that the error of the density exceeds with probability at most `beta`.
-
-    The smallest that the bound gives: see `_min_sum`.
+    """Return the alpha that the error of the density exceeds with probability at most `beta`.
 
     Args:
         estimator: variant, as published or repaired.
@@ -158,7 +175,8 @@ def error_bound(
         joint: sample and bits are one error. Otherwise they are two, as in the paper.
 
     Raises:
-        ValueError: beta is outside (0, 1), or `tracked` is 0 or more than the universe.
+        ValueError: beta is outside (0, 1), `tracked` is 0 or more than the universe, or the variant
+            cannot keep the state's epsilon.
 
     Reference:
         arXiv 2111.08784, section 3.2. Hoeffding (JASA 1963), theorem 4: sampling without
@@ -190,7 +208,7 @@ def sample_size(
     universe: int | None = None,
     joint: bool = True,
 ) -> int:
-    """The fewest tracked keys whose `error_bound` is at most `alpha`.
+    """Return the fewest tracked keys whose `error_bound` is at most `alpha`.
 
     Args:
         estimator: variant, as published or repaired.
@@ -201,8 +219,8 @@ def sample_size(
         joint: as in `error_bound`.
 
     Raises:
-        Unreachable: all keys of the universe are not enough.
-        ValueError: alpha or beta is outside (0, 1).
+        Unreachable: a ValueError; all keys of the universe are not enough.
+        ValueError: alpha or beta is outside (0, 1), or the variant cannot keep the state's epsilon.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must lie between 0 and 1, not {alpha:g}")

@@ -2,7 +2,8 @@
 
 One line for each epsilon and estimator of pansketch/planning/distinct_sample_size.py, as published
 and repaired, and one for the repaired PPDS whose split between state and output is the best. Keys
-without numbers, hashed to slots, have lines of their own: nothing of the kind was published.
+without numbers, hashed to slots, have lines of their own: nothing of the kind was published. So
+has any number of keys, on levels.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,13 +28,24 @@ from pansketch.sketches.slot_occupancy import NoEstimate
 
 BEST = Estimator("ppds", as_published=False)
 WORST_DENSITY = 0.5
+LEVEL_KEYS = tuple(10**power for power in range(2, 10))
 EQUAL = Fraction(1, 2)
 MIN_EPSILON = 1e-4  # A share of 1/64 of it is still more than a micro-epsilon.
 
 
 @dataclass(frozen=True)
 class DistinctWanted:
-    """The question. `universe` or `expected_keys`, or neither: any universe, however large."""
+    """A question about distinct counters. Without universe and expected keys: any universe.
+
+    Args:
+        alpha: error of the density, or relative error with expected keys, in (0, 1).
+        beta: probability of a larger error, in (0, 1).
+        epsilons: one plan or more for each: the state's epsilon and, equally split, the output's.
+        memory: given bytes of the state.
+        universe: number of possible keys.
+        expected_keys: distinct keys in a window, hashed to slots.
+        any_number: texts of which nobody knows how many there will be.
+    """
 
     alpha: float
     beta: float
@@ -41,14 +53,27 @@ class DistinctWanted:
     memory: int
     universe: int | None = None
     expected_keys: int | None = None
+    any_number: bool = False
 
 
 @dataclass(frozen=True)
 class DistinctPlan:
-    """The answer for one epsilon and estimator; None where there is none, and `problem` says why.
+    """The answer for one epsilon and estimator. None where there is none, and `problem` says why.
 
-    `keys_three_parts`, `keys`, `memory_bytes`: enough for alpha and beta. `tracked`, `within`,
-    `standard_error`: what the given memory reaches.
+    Args:
+        epsilon: as asked for.
+        together: epsilon of a key in the state and the output together.
+        estimator: its name, as published or repaired.
+        output_share: the output's share of `together`, a fraction.
+        keys_three_parts: tracked keys for alpha and beta, with the paper's three errors.
+        keys: tracked keys for alpha and beta, with sample and bits as one error.
+        memory_bytes: bytes of the state for `keys`.
+        tracked: keys that the given memory tracks.
+        within: error that the given memory exceeds with probability at most beta.
+        standard_error: that the given memory reaches; of a density at its worst, 1/2, or relative
+            with expected keys or any number of them. With any number there are no needs.
+        of_keys: with any number of keys, the number that a line's errors are relative to.
+        problem: one line, or empty.
     """
 
     epsilon: float
@@ -62,10 +87,24 @@ class DistinctPlan:
     within: float | None = None
     standard_error: float | None = None
     problem: str = ""
+    of_keys: int | None = None
 
 
 def distinct_plans(wanted: DistinctWanted) -> list[DistinctPlan]:
-    """Raises ValueError, in one line, for a question that has no answer at all."""
+    """What `pansketch plan` answers for distinct counters.
+
+    Args:
+        wanted: the question.
+
+    Returns:
+        For each epsilon one plan for each estimator, and one for the best split.
+
+    Raises:
+        ValueError: a number of the question is out of range; one line.
+
+    Reference:
+        arXiv 2111.08784, section 3.2; `sample_size` and `error_bound`.
+    """
     for name in ("memory", "universe"):
         value = getattr(wanted, name)
         if value is not None and not 1 <= value <= MAX_KEYS:
@@ -79,7 +118,11 @@ def distinct_plans(wanted: DistinctWanted) -> list[DistinctPlan]:
                 f"epsilon must lie between {MIN_EPSILON:g} and {MAX_EPSILON // 2}, because "
                 f"a key spends twice that, not {epsilon:g}"
             )
-    each = _hashed if wanted.expected_keys is not None else _numbered
+    each = _numbered
+    if wanted.any_number:
+        each = _levelled
+    elif wanted.expected_keys is not None:
+        each = _hashed
     return [line for epsilon in wanted.epsilons for line in each(wanted, epsilon)]
 
 
@@ -164,6 +207,22 @@ def _hashed_line(
     if memory is None:
         return replace(line, problem="no memory is enough at this epsilon")
     return replace(line, keys=spec(memory).tracked, memory_bytes=memory)
+
+
+def _levelled(wanted: DistinctWanted, epsilon: float) -> Iterator[DistinctPlan]:
+    """What one memory reaches for ever more keys, without a guess of their number."""
+    spec = DistinctSpec(Privacy(2 * epsilon, unit="key"), memory=wanted.memory)
+    output = Fraction(spec.guarantee.release_micro, spec.guarantee.epsilon_micro)
+    line = DistinctPlan(epsilon, 2 * epsilon, "levels", str(output), tracked=spec.tracked)
+    sides = NormalDist().inv_cdf(1 - wanted.beta / 2)
+    for keys in LEVEL_KEYS:
+        of = replace(line, of_keys=keys)
+        try:
+            reached = spec.planned_error(keys) / keys
+        except NoEstimate as error:
+            yield replace(of, problem=str(error))
+        else:
+            yield replace(of, within=sides * reached, standard_error=reached)
 
 
 def _most_useful(keys: int) -> int:

@@ -52,11 +52,13 @@ _Shares = list[tuple[float, _Depth]]
 
 def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int = 0) -> Errors:
     """Of so many merged releases with so many readings in them all together, whose range is
-    2**-narrow of the one that is assumed for each number (expected_errors.py)."""
+    2**-narrow of the one that is assumed for each number without a learned scale
+    (expected_errors.py)."""
     most = [attribute.max_bits for attribute in spec.domain.attributes]
     numbers = [attribute.categories is None for attribute in spec.domain.attributes]
     varying = [axis for axis, bits in enumerate(most) if bits]
-    depths = _depths(spec, releases, total, [narrow if each else 0 for each in numbers])
+    spread = [not each or a.knots for each, a in zip(numbers, spec.domain.attributes, strict=True)]
+    depths = _depths(spec, releases, total, [0 if each else narrow for each in spread])
     exact = _fitted(depths[: len(spec.exact_levels)])
     of_one = _shares(spec, depths, total, BLURRED_ALONE)
     of_two = _shares(spec, depths, total, BLURRED)

@@ -27,7 +27,15 @@ COUNTER_BYTES = 4
 
 @dataclass(frozen=True)
 class StatedSizes:
-    """Sizes of a `HierarchySpec` that are fixed already. None: the planner chooses."""
+    """Sizes of a `HierarchySpec` that are fixed already. None: the planner chooses.
+
+    Args:
+        depth: bits of a path.
+        k: cells that growth refines at each deeper level.
+        width: columns of the count-min table of each deeper level.
+        rows: rows of each table.
+        fanout: children of a cell.
+    """
 
     depth: int | None = None
     k: int | None = None
@@ -66,7 +74,7 @@ def plan_hierarchy(
     hash_key: int = 0,
     stated: StatedSizes = NO_SIZES,
 ) -> HierarchyPlan:
-    """The best sizes of a hierarchy.
+    """Return the best sizes of a hierarchy.
 
     Args:
         domain: the attributes of a reading.
@@ -91,7 +99,10 @@ def hierarchy_plans(
     hash_key: int = 0,
     stated: StatedSizes = NO_SIZES,
 ) -> list[HierarchyPlan]:
-    """The plans of every depth that fit, the chosen one first, then by their regret."""
+    """Return the plans of every depth that fit: the chosen one first, then by their regret.
+
+    For the arguments and errors see `plan_hierarchy`.
+    """
     found, coarsest = [], 0
     cases = cases_of(expected, DEEP)
     for spec in _candidates(domain, privacy, memory_bytes, hash_key, stated):

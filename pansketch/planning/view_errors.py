@@ -28,9 +28,17 @@ SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
 CHAINED, LOOSE = 0.3, 0.3  # the same, where they are linked by views of other pairs
 
 Bits = tuple[int, ...]
-Kind = tuple[int, bool]  # most bits of an attribute in a view, and whether it has categories
 Holder = tuple[int, int]  # a view and the place in it
 Group = TypeVar("Group", "_Attribute", "_Pair")
+
+
+class Kind(NamedTuple):
+    """Most bits of an attribute in a view, and whether it has categories or a learned scale: both
+    spread the readings over all cells."""
+
+    bits: int
+    categories: bool
+    learned: bool
 
 
 class _Attribute(NamedTuple):
@@ -67,7 +75,10 @@ class Views(NamedTuple):
 
     def within(self, kind: Kind, cells: int) -> float:
         """Cells of an attribute in the range of its readings."""
-        return float(cells) if kind[1] else cells / (1 << self.readings.narrow)
+        if kind.learned:
+            # All of them, where a third is assumed of a pair of others.
+            return cells / sqrt(OCCUPIED)
+        return float(cells) if kind.categories else cells / (1 << self.readings.narrow)
 
 
 class Layout:
@@ -126,7 +137,8 @@ def varying(domain: Domain) -> tuple[str, ...]:
 
 def _kind(domain: Domain, name: str) -> Kind:
     attribute = domain.attributes[domain.index(name)]
-    return min(MAX_VIEW_BITS, attribute.max_bits), attribute.categories is not None
+    bits = min(MAX_VIEW_BITS, attribute.max_bits)
+    return Kind(bits, attribute.categories is not None, bool(attribute.knots))
 
 
 def _first_of_a_kind(kinds: Sequence[tuple[Kind, ...]]) -> list[int]:
@@ -136,12 +148,11 @@ def _first_of_a_kind(kinds: Sequence[tuple[Kind, ...]]) -> list[int]:
 
 
 def _whole(kind: Kind, bits: int) -> bool:
-    most, categories = kind
-    return categories and bits == most
+    return kind.categories and bits == kind.bits
 
 
 def _of_numbers(pair: _Pair) -> bool:
-    return not (pair.first.kind[1] or pair.second.kind[1])
+    return not (pair.first.kind.categories or pair.second.kind.categories)
 
 
 def _marginal(attribute: _Attribute, views: Views) -> float:

@@ -48,10 +48,10 @@ class StatedViews:
     single_share: int | None = None
 
     def __post_init__(self) -> None:
-        for name, most in (("single_bits", MAX_VIEW_BITS), ("pair_bits", MAX_VIEW_BITS)):
+        for name in ("single_bits", "pair_bits"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise ValueError(f"{name} must lie between 1 and {most}, not {value}")
+            if value is not None and not 1 <= value <= MAX_VIEW_BITS:
+                raise ValueError(f"{name} must lie between 1 and {MAX_VIEW_BITS}, not {value}")
         if self.single_share is not None and not 1 <= self.single_share <= 99:
             raise ValueError(f"single_share must lie between 1 and 99, not {self.single_share}")
 
@@ -61,8 +61,19 @@ NOTHING_STATED = StatedViews()
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """A choice of views. `errors`: predicted. `pair_bits`, `single_bits`: the finest resolution of
-    an attribute in a pair and alone, 0 where there is no such view."""
+    """A choice of views.
+
+    Args:
+        domain: the attributes of a reading.
+        privacy: epsilon, unit and intrusion.
+        sets: the attributes of each view.
+        shapes: bits of each attribute of each view.
+        parts: what each view costs a reading, in micro-epsilon.
+        errors: predicted for the expected windows and a range of readings as assumed.
+        score: its regret, in thousandths.
+        single_bits: the finest resolution of an attribute alone; 0: there is no such view.
+        pair_bits: the finest resolution of an attribute in a pair; 0: there is no such view.
+    """
 
     domain: Domain
     privacy: Privacy
@@ -98,7 +109,7 @@ def plan_views(
     wanted: Sequence[ViewNames] | None = None,
     stated: StatedViews = NOTHING_STATED,
 ) -> ViewPlan:
-    """The best views over a domain that fit.
+    """Return the best views over a domain that fit.
 
     Args:
         domain: the attributes of a reading.
@@ -110,7 +121,7 @@ def plan_views(
 
     Raises:
         NoPlan: no views fit; one line with those that would.
-        ValueError: an attribute is unknown.
+        ValueError: an attribute is unknown, or the unit is "key".
     """
     return view_plans(domain, privacy, memory_bytes, expected, wanted, stated)[0]
 
@@ -123,7 +134,8 @@ def view_plans(
     wanted: Sequence[ViewNames] | None = None,
     stated: StatedViews = NOTHING_STATED,
 ) -> list[ViewPlan]:
-    """The best plan of each pair resolution that fits, the chosen one first, then by error."""
+    """Return the best plan of each pair resolution that fits, the chosen one first, then by regret.
+    For the arguments and errors see `plan_views`."""
     search = _Search(domain, privacy, memory_bytes, expected, stated)
     choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
     if stated.pair_bits is not None or stated.single_share is not None:

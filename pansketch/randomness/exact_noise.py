@@ -29,7 +29,11 @@ from pansketch.randomness.random_words import LAST_WORD, WORD_BITS, OsWords, Wor
 
 @dataclass(frozen=True)
 class LogOdds:
-    """The probability e**value / (1 + e**value): irrational, but for the value 0."""
+    """The probability e**value / (1 + e**value): irrational, but for the value 0.
+
+    Args:
+        value: the logarithm of the odds, exact.
+    """
 
     value: Fraction
 
@@ -61,7 +65,14 @@ class LogOdds:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A rational probability. Raises ValueError unless it lies in [0, 1]."""
+    """A rational probability.
+
+    Args:
+        value: the probability, exact.
+
+    Raises:
+        ValueError: the value is outside [0, 1].
+    """
 
     value: Fraction
 
@@ -251,5 +262,12 @@ def _scratch(draws: int, counters: Counters) -> _Scratch:
 
 
 def os_entropy() -> ExactNoise:
-    """The production source. Each program creates it in one place and hands it on."""
+    """The production source of secret randomness. Each program creates it in one place.
+
+    Returns:
+        Exact noise from the words of the kernel's generator.
+
+    Raises:
+        OSError: /dev/urandom is not the kernel's generator.
+    """
     return ExactNoise(OsWords())

@@ -25,7 +25,15 @@ FOLD_SHIFT = 32
 
 
 def digest(data: bytes, size: int) -> bytes:
-    """BLAKE2b of `data`, `size` bytes long."""
+    """BLAKE2b of some bytes.
+
+    Args:
+        data: any bytes.
+        size: length of the digest, 1 to 64 bytes.
+
+    Returns:
+        `size` bytes.
+    """
     return hashlib.blake2b(data, digest_size=size).digest()
 
 

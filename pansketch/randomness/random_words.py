@@ -24,8 +24,13 @@ class OsWords:
     """Words from the kernel, read straight into the caller's buffer: no copy stays behind.
 
     Not by getrandom: from glibc 2.41 on that function keeps a generator of its own in the memory of
-    the process, and who reads that memory knows the draws to come. Raises OSError unless `device`
-    is the kernel's generator: a file of that name in a container or a chroot is none.
+    the process, and who reads that memory knows the draws to come.
+
+    Args:
+        device: path of the kernel's generator.
+
+    Raises:
+        OSError: `device` is another file, which a container or a chroot may hold under that name.
     """
 
     def __init__(self, device: str = URANDOM) -> None:
@@ -41,7 +46,14 @@ class OsWords:
             )
 
     def fill(self, words: npt.NDArray[np.uint64]) -> None:
-        """Raises OSError when the kernel gives no randomness: there is no fallback generator."""
+        """Overwrite an array with random words.
+
+        Args:
+            words: uint64[n], contiguous.
+
+        Raises:
+            OSError: the kernel gives no randomness; there is no fallback generator.
+        """
         left = words.data.cast("B")
         while len(left):
             count = os.readv(self._device, [left])

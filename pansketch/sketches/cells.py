@@ -5,11 +5,13 @@ reading adds its sign to one counter in each of K rows of R counters; the sum of
 the sketch of both streams. A cell is the `depth` bits of a reading's path, so a histogram has
 2**depth cells of one shape.
 
-The paper keeps a heap of the heaviest cells while it streams, which shows what arrived. Here no
-cell is remembered: whoever has a release finds the heavy cells in it, by enumeration up to 2**20
-cells, and beyond by descent through coarser tables that the sketch carries for that purpose
-(generators/density/). Noise is drawn as for hierarchies: once at the start and, in `silent`
-mode, once more at the release (docs/explanation/privacy.md).
+The paper's streaming algorithm keeps a heap of the heaviest cells, which shows what arrived. Its
+appendix D has the private sketch: double geometric noise of p = 1 - exp(-epsilon / K) on every
+counter, which is discrete Laplace noise of scale K / epsilon, and heavy cells found afterwards by
+going through all partitions. So it is here up to 2**20 cells; beyond, a search descends through
+coarser tables that the sketch carries for that purpose (generators/density/). The appendix draws
+noise once and spends nothing on the number of readings. Here that number has a share of epsilon,
+and in `silent` mode noise is drawn once more at the release (docs/explanation/privacy.md).
 """
 
 from collections.abc import Iterator

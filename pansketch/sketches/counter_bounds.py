@@ -39,10 +39,16 @@ class CounterRow:
 
 @dataclass(frozen=True, eq=False)
 class CounterBounds:
-    """Bounds of an honest release, row by row: float64[rows] each.
+    """Bounds of an honest release, row by row.
 
-    `low`, `high` of a counter, `sum_low`, `sum_high` of the sum of a row, `norm` of the sum of its
-    absolute values; `sizes` of the rows. `total`: how the rows' sums estimate what was counted.
+    Args:
+        sizes: number of counters in each row.
+        low: lower bound of a counter of each row, float64[rows].
+        high: upper bound of a counter, float64[rows].
+        sum_low: lower bound of the sum of a row, float64[rows].
+        sum_high: upper bound of that sum, float64[rows].
+        norm: upper bound of the sum of a row's absolute values, float64[rows].
+        total: how the rows' sums estimate what was counted.
     """
 
     sizes: tuple[int, ...]
@@ -135,26 +141,30 @@ def _total(rows: Sequence[CounterRow], draws: int) -> Total:
 
 
 @lru_cache(maxsize=64)  # Of all windows of a stream it is the same.
-def bit_bounds(found: KeyEstimator, noise: int) -> CounterBounds:
-    """Bounds of a bitmap of one window, or of the number of its ones, to which noise that exceeds
-    `noise` with a quarter of the allowance on one side was added.
+def bit_bounds(found: KeyEstimator, levels: tuple[int, ...], noise: int) -> CounterBounds:
+    """Bounds of a bitmap of one window, or of each level's number of ones, to which noise was added
+    that exceeds `noise` with a quarter of the level's allowance on one side.
 
     Every bit is 1 with one of two probabilities, so the number of ones is bounded however many
-    keys there were; a quarter of the allowance goes to each side of it.
+    keys there were; a quarter of the allowance goes to each side of it. Levels share the allowance.
     """
-    spread = ones_quantile(found.tracked, ALLOWANCE / 4)
-    low = found.tracked * found.channel.empty - spread - noise
-    high = found.tracked * found.channel.full + spread + noise
-    sizes = (found.tracked if found.bitmap else 1,)
-    each = (0.0, 1.0) if found.bitmap else (low, high)
-    least, most, norm = np.array([*each, max(high, -low)])[:, None]
-    sum_low, sum_high = np.array([low, high])[:, None]
-    return CounterBounds(sizes, least, most, sum_low, sum_high, norm, _slots_total(found))
+    sizes = np.array(levels, np.float64)
+    share = ALLOWANCE / 4 / len(levels)
+    spread = np.array([ones_quantile(size, share) for size in levels], np.float64) + noise
+    low = sizes * found.channel.empty - spread
+    high = sizes * found.channel.full + spread
+    norm = np.maximum(high, -low)
+    if not found.bitmap:
+        rows = (1,) * len(levels)
+        return CounterBounds(rows, low, high, low, high, norm, _slots_total(found, levels))
+    least, most = np.zeros_like(low), np.ones_like(low)
+    return CounterBounds(levels, least, most, low, high, norm, _slots_total(found, levels))
 
 
-def _slots_total(found: KeyEstimator) -> Total:
+def _slots_total(found: KeyEstimator, levels: tuple[int, ...]) -> Total:
     """The number of full slots, which is that of the keys as far as none share a slot."""
     scale = found.slots / found.tracked / found.channel.gain
     bits = found.tracked * max(p * (1 - p) for p in (found.channel.empty, found.channel.full))
     offset = -found.tracked * found.channel.empty * scale
-    return Total(np.array([scale]), offset, (bits + found.output_variance) * scale**2)
+    noise = len(levels) * found.output_variance
+    return Total(np.full(len(levels), scale), offset, (bits + noise) * scale**2)

@@ -1,10 +1,10 @@
 """PrivHP's state: a private hierarchy of counters over a public domain.
 
 Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory" (PrivHP),
-Algorithm 1: exact counters for the shallow levels, one private count-min table for each deeper
-level, and the budget shared among the levels so that the paper's error bound is least. A cell at
-level l is the first l bits of a reading's path; a step from one level to the next takes
-log2(fanout) bits.
+Algorithm 2: exact counters for the shallow levels, one private count-min table (Algorithm 1) for
+each deeper level, and the budget shared among the levels so that the paper's error bound is least
+(Lemma 5). A cell at level l is the first l bits of a reading's path; a step from one level to the
+next takes log2(fanout) bits.
 
 The paper draws noise once, at the start. That protects one output, not a snapshot followed by
 publications; `silent` mode adds a second, fresh draw at the release (docs/explanation/privacy.md).
@@ -47,7 +47,7 @@ class HierarchySpec(LinearSpec):
 
     Reference:
         Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory"
-        (PrivHP), Algorithm 1.
+        (PrivHP), Algorithms 1 and 2.
     """
 
     depth: int = 24

@@ -148,17 +148,27 @@ class Release:
             start += length
 
     def distinct(self) -> Estimate:
-        """How many distinct keys there were: in the window of one release, in the union of merged
-        bitmaps, in the disjoint sets of merged counts.
+        """How many distinct keys there were.
 
-        Raises ValueError if the spec counts readings, NoEstimate (a ValueError) if the error
-        would mean nothing.
+        Returns:
+            The estimate: of the window of one release, of the union of merged bitmaps, of the
+            disjoint sets of merged counts.
+
+        Raises:
+            ValueError: the spec counts readings.
+            NoEstimate: a ValueError; the error would mean nothing.
         """
         return self._counting_keys().distinct(self)
 
     def density(self) -> Estimate:
-        """`distinct` as a share of an enumerated universe. Raises ValueError as it does, and for
-        an open universe."""
+        """`distinct` as a share of an enumerated universe.
+
+        Returns:
+            The estimated share, 1 for all keys of the universe.
+
+        Raises:
+            ValueError: as `distinct`, or the universe is open.
+        """
         return self._counting_keys().density(self)
 
     def _counting_keys(self) -> CountsKeys:

@@ -43,7 +43,9 @@ LIMITS: dict[str, Any] = {
 class WireError(ValueError):
     """These bytes are not a release that can be used.
 
-    `reason`: "size", "magic", "version", "checksum", "malformed" or "fingerprint".
+    Args:
+        reason: "size", "magic", "version", "checksum", "malformed" or "fingerprint".
+        text: the message, one line.
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -53,7 +55,15 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class Header:
-    """What a release says of itself, read without its spec."""
+    """What a release says of itself, read without its spec.
+
+    Args:
+        version: of the wire format.
+        family: of the spec.
+        fingerprint: 8 bytes, of the spec.
+        windows: one label for each merged release.
+        draws: independent draws of noise in every counter.
+    """
 
     version: int
     family: str
@@ -64,7 +74,12 @@ class Header:
 
 @dataclass(frozen=True)
 class Opened:
-    """A release whose checksum holds and whose header is one; its counters are not looked at."""
+    """A release whose checksum holds and whose header is valid; its counters are not decoded.
+
+    Args:
+        header: as `peek` returns it.
+        entries: the encoded blocks of counters, one for each block of the spec.
+    """
 
     header: Header
     entries: list[Any] = field(repr=False)
@@ -104,6 +119,9 @@ def decode(data: bytes, spec: Spec) -> Release:
         data: any bytes.
         spec: the spec that the release was made under.
 
+    Returns:
+        The release, with read-only counters.
+
     Raises:
         WireError: the bytes are damaged, malformed, or of another spec.
     """
@@ -116,6 +134,9 @@ def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
     Args:
         data: any bytes, one item for each release.
         spec: the spec that the releases were made under.
+
+    Returns:
+        One release for each item, in their order.
 
     Raises:
         WireError: one of them is no release of `spec`; the error does not name it.
@@ -130,8 +151,18 @@ def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
 
 
 def counters_of_all(opened: Sequence[Opened], spec: Spec) -> npt.NDArray[np.int64]:
-    """The counters of releases of one spec, int64[releases, counters]. Raises WireError wherever
-    `decode_all` does."""
+    """The counters of opened releases of one spec.
+
+    Args:
+        opened: as `open_release` returns them.
+        spec: the spec that the releases were made under.
+
+    Returns:
+        int64[releases, counters].
+
+    Raises:
+        WireError: one of them is no release of `spec`; the error does not name it.
+    """
     entries, sizes = _entries(opened, spec)
     try:
         return counters_of(entries, sizes).reshape(len(opened), -1)
@@ -159,6 +190,9 @@ def peek(data: bytes) -> Header:
     Args:
         data: any bytes.
 
+    Returns:
+        The header. The counters behind it are not examined.
+
     Raises:
         WireError: the bytes are damaged, or are no release.
     """
@@ -166,7 +200,17 @@ def peek(data: bytes) -> Header:
 
 
 def open_release(data: bytes) -> Opened:
-    """A release as far as it can be read without its spec. Raises WireError."""
+    """A release as far as it can be read without its spec.
+
+    Args:
+        data: any bytes.
+
+    Returns:
+        The header and the encoded blocks.
+
+    Raises:
+        WireError: the bytes are damaged, or are no release.
+    """
     if len(data) > MAX_BYTES:
         raise WireError("size", f"a release of {len(data)} bytes is longer than {MAX_BYTES}")
     if len(data) < HEADER_BYTES:

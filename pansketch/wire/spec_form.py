@@ -30,13 +30,29 @@ FAMILIES: Mapping[str, type[Any]] = {
 
 
 def form_of(spec: Spec) -> dict[str, Any]:
-    """The spec's family, fingerprint in hexadecimal digits and fields, as values of JSON."""
+    """A spec as values of JSON.
+
+    Args:
+        spec: of any family.
+
+    Returns:
+        Family, fingerprint in hexadecimal digits, and every public field.
+    """
     return {"family": spec.family, "fingerprint": spec.fingerprint.hex(), **_plain(spec)}
 
 
 def spec_of(form: Mapping[str, Any]) -> Any:
-    """The spec that has this form. Raises ValueError, one line, for a form that is none, and for
-    one that makes a spec of another fingerprint in this version."""
+    """The spec that has this form.
+
+    Args:
+        form: as `form_of` returns it.
+
+    Returns:
+        A spec with the form's fingerprint.
+
+    Raises:
+        ValueError: the form is none, or this version derives another fingerprint from it; one line.
+    """
     given = dict(form)
     family, fingerprint = given.pop("family", None), given.pop("fingerprint", None)
     try:
@@ -61,7 +77,15 @@ def spec_of(form: Mapping[str, Any]) -> Any:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two forms, by dotted names: "privacy.epsilon 1 and 2"."""
+    """What differs between two forms.
+
+    Args:
+        old: as `form_of` returns it.
+        new: like `old`.
+
+    Returns:
+        One text for each field that differs, by dotted names: "privacy.epsilon 1 and 2".
+    """
     left, right = dict(_leaves(old)), dict(_leaves(new))
     names = [name for name in {**left, **right} if name not in ("fingerprint", "hash_key")]
     return [

@@ -57,7 +57,7 @@ def lines(evidence: Evidence, account: Account) -> list[str]:
         f"and started again: {len(by_itself)}",
         f"releases seen on disk or wire: {len(evidence.made)}; stored: {len(evidence.stored)}; "
         f"came again and were only counted: {evidence.duplicates}",
-        f"refused into quarantine: {refused}; disputed: {len(evidence.disputed)}; "
+        f"quarantined: {refused}; disputed: {len(evidence.disputed)}; "
         f"database: {evidence.integrity}",
         f"dropped, as the devices count: {sum(evidence.counted_dropped.values())}",
         _risk(evidence, account),

@@ -54,6 +54,22 @@ def test_expected_keys_are_planned_by_the_sketch_itself(capsys):
     assert answers(capsys, *needed[:-1], one_less)[1]["within"] > 0.05
 
 
+def test_any_number_of_keys_is_planned_by_the_sketch_itself(capsys):
+    found = answers(capsys, "--epsilon", "1", "--any-number", "--memory", "2048")
+    spec = DistinctSpec(Privacy(2.0, unit="key"), memory=2048)
+    assert [line["of_keys"] for line in found] == [10**power for power in range(2, 10)]
+    for line in found[:6]:
+        error = spec.planned_error(line["of_keys"]) / line["of_keys"]
+        assert line["standard_error"] == pytest.approx(error)
+        assert line["tracked"] == spec.tracked
+    assert "no empty slot on any of 16 levels" in found[-1]["problem"]
+    assert found[-1]["standard_error"] is None
+    assert main(["plan", "--any-number", "--epsilon", "1"]) == 0
+    table, *notes = capsys.readouterr().out.split("\n\n")
+    assert table.count("too many") == 1
+    assert "Every line\nshares this sum" in notes[0]
+
+
 def test_what_cannot_be_reached_is_said_and_the_rest_is_shown(capsys):
     """Dwork's bits beyond epsilon 1.59; a universe that is too small; a memory below one id."""
     found = answers(capsys, "--epsilon", "2", "--universe", "1500", "--memory", "3")
@@ -95,7 +111,12 @@ def test_wrong_input_is_one_line_and_exit_code_2(options, said, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [["--epsilon", "x"], ["--universe", "1", "--expected-keys", "1"]]
+    "options",
+    [
+        ["--epsilon", "x"],
+        ["--universe", "1", "--expected-keys", "1"],
+        ["--any-number", "--expected-keys", "1"],
+    ],
 )
 def test_what_the_parser_refuses_ends_with_2(options, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -1,8 +1,11 @@
 """A configuration of a small fleet, and the releases that its devices would send."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +20,14 @@ from pansketch_fleet.settings.device_spec import schedule_offset
 
 DAY = 86_400
 ENTROPY = os_entropy()
+# Of the streams that differ in their sketch and in epsilon only.
+OF_THREE = """source: {{type: system, interval: 10s}}
+    window: 1d
+    privacy: {{epsilon: {epsilon}}}
+    attributes:
+      temp: {{low: -40, high: 60, unit: degC}}
+      humid: {{low: 0, high: 100}}
+      wind: {{categories: [calm, "north, east", south]}}"""
 CONFIG = """
 fleet: {fleet}
 mqtt: {{url: "{url}"}}
@@ -38,31 +49,13 @@ streams:
       wind: {{categories: [calm, "north, east", south]}}
     sketch: {{depth: 12}}           # the rest is planned, otherwise for a class of little memory
   heavy:
-    source: {{type: system, interval: 10s}}
-    window: 1d
-    privacy: {{epsilon: 100}}
-    attributes:
-      temp: {{low: -40, high: 60, unit: degC}}
-      humid: {{low: 0, high: 100}}
-      wind: {{categories: [calm, "north, east", south]}}
+    {of_three}
     sketches: [{{type: cells}}]
   sums:
-    source: {{type: system, interval: 10s}}
-    window: 1d
-    privacy: {{epsilon: 100}}
-    attributes:
-      temp: {{low: -40, high: 60, unit: degC}}
-      humid: {{low: 0, high: 100}}
-      wind: {{categories: [calm, "north, east", south]}}
+    {of_three}
     sketches: [{{type: moments}}]
   bars:
-    source: {{type: system, interval: 10s}}
-    window: 1d
-    privacy: {{epsilon: {epsilon}}}
-    attributes:
-      temp: {{low: -40, high: 60, unit: degC}}
-      humid: {{low: 0, high: 100}}
-      wind: {{categories: [calm, "north, east", south]}}
+    {noisy}
     sketches: [{{type: moments, features: hist, bins: 50}}]
 collector: {{database: var/collector.sqlite}}
 """
@@ -80,7 +73,13 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.path = self.folder / "config.yaml"
-        text = CONFIG.format(fleet=self.fleet, url=self.url, epsilon=self.epsilon)
+        text = CONFIG.format(
+            fleet=self.fleet,
+            url=self.url,
+            epsilon=self.epsilon,
+            of_three=OF_THREE.format(epsilon=100),
+            noisy=OF_THREE.format(epsilon=self.epsilon),
+        )
         self.path.write_text(text, encoding="utf-8")
 
     @property
@@ -123,6 +122,12 @@ class Bench:
 
     def topic(self, device: str = "one", stream: str = "air") -> str:
         return topics.release(self.fleet, device, stream)
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """The rows that a query finds in a database."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
 
 
 def incoming(topic: str, payload: bytes) -> Incoming:

@@ -42,6 +42,24 @@ def arrive() -> Callable[[str, bytes], Incoming]:
 
 
 @pytest.fixture
+def kept(bench: Bench) -> Iterator[store.Store]:
+    """The database, open for writing."""
+    with store.opened(bench.database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def settled(bench: Bench, kept: store.Store) -> Callable[..., list[Verdict]]:
+    """Judges and stores messages, (topic, payload) each, received at second `at`: verdicts."""
+    rules = bench.rules
+
+    def run(*messages: tuple[str, bytes], at: int = 1_000_001_000) -> list[Verdict]:
+        return settle(kept, [incoming(*message) for message in messages], rules, at)
+
+    return run
+
+
+@pytest.fixture
 def until() -> Callable[[Callable[[], object]], None]:
     return waiting.until
 

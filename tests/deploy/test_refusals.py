@@ -138,7 +138,7 @@ def test_a_fault_is_named_by_the_agent_and_by_its_check(site, foreign_ca, fault)
     agent.says(text)
     lines = [line for line in agent.said.splitlines() if place in line]
     assert len(lines) == 1, agent.said
-    assert lines[0].endswith("; trying again")
+    assert lines[0].endswith("; retrying")
     assert "Traceback" not in agent.said
     assert not agent.ended(), "it tries on"
 

@@ -39,7 +39,7 @@ ORDER = {
         "generators",
         "generators.partition",
         "generators.density|generators.moments|generators.pairwise",
-        "generators.fidelity|generators.kdtree_points",
+        "generators.fidelity|generators.kdtree_points|generators.periods",
         "generators.hierarchy",
     ],
     "pansketch_fleet": [
@@ -62,6 +62,7 @@ ORDER = {
         "mqtt|validation",
         "storage",
         "home_assistant|ingest|queries",
+        "periods",
         "http.server|reports",
         "http.endpoints",
         "http",
@@ -82,7 +83,7 @@ ORDER = {
     "benchmarks": [
         "datasets|harness",
         "density|distinct|error_bars|hierarchy|kdtree|moments|performance|views",
-        ".|http|streams",
+        ".|http|papers|streams",
         "__main__",
     ],
 }

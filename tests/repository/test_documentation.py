@@ -1,5 +1,6 @@
 """What the documentation shows is run: Python blocks, YAML blocks, commands and links."""
 
+import ast
 import os
 import re
 import shlex
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
 from pansketch_agent.__main__ import main as agent_main
+from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_cli.__main__ import main as library_main
 from pansketch_collector.__main__ import COMMANDS
 from pansketch_collector.__main__ import main as collector_main
@@ -178,6 +181,63 @@ def names_that_lead_nowhere(text):
             yield name
 
 
+def commands_that_do_nothing(text):
+    """Names of benchmarks and of planted bugs in commands of a page that do not exist. Capital
+    letters stand for any name."""
+    bugs_of_the_audit = {bug.name for bug in bugs()}
+    for names in re.findall(r"--only ((?:[a-z0-9-]+(?: |\b))+)", text):
+        yield from (name for name in names.split() if name not in BENCHMARKS)
+    for name in re.findall(r"--plant ([a-z][a-z0-9-]*)", text):
+        if name not in bugs_of_the_audit:
+            yield name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_benchmarks_and_planted_bugs_named_in_a_page_exist(page):
+    code = "\n".join(re.findall(r"`([^`\n]+)`", page.read_text()))
+    assert list(commands_that_do_nothing(code)) == []
+
+
+def test_a_command_that_does_nothing_would_be_found():
+    """Negative control."""
+    text = "`--only papers m2m gone` and `python -m benchmarks --quick --only seeds`"
+    text += " or `pansketch audit --plant ppds-level`, `pansketch audit --plant ppds-nothing`"
+    gone = ["gone", "seeds", "ppds-nothing"]
+    code = "\n".join(re.findall(r"`([^`\n]+)`", text))
+    assert list(commands_that_do_nothing(code)) == gone
+
+
+STATUSES = {"reproduced", "better", "false", "vacuous", "not reproduced", "deviation"}
+
+
+def unfinished_claims(text):
+    """Rows of a claim with another status than those, or with neither a command nor a reason."""
+    for line in re.findall(r"^\| .* \|$", text, re.M):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) != 5 or cells[0] == "claim":
+            continue
+        status, _, reason = cells[4].partition(":")
+        if status not in STATUSES or not ("`" in cells[3] or reason.strip()):
+            yield cells[0]
+
+
+def test_every_claim_of_the_papers_has_a_status_and_a_command_or_a_reason():
+    text = (ROOT / "docs/explanation/papers.md").read_text()
+    assert len(re.findall(r"^\| ", text, re.M)) > 60
+    assert list(unfinished_claims(text)) == []
+
+
+def test_a_claim_without_a_command_would_be_found():
+    """Negative control."""
+    text = (
+        "| claim | the paper | here | command | status |\n|---|---|---|---|---|\n"
+        "| A | x | y | `--only papers` | better |\n"
+        "| B | x | y | none | not reproduced: no data |\n"
+        "| C | x | y | none | reproduced |\n| D | x | y | `--only papers` | fine |\n"
+    )
+    assert list(unfinished_claims(text)) == ["C", "D"]
+
+
 SOURCES = [
     file
     for folder in ("agent", "audit", "benchmarks", "cli", "collector", "demo", "fleet", "pansketch")
@@ -190,6 +250,46 @@ def test_modules_named_in_a_page_exist(page):
     code = " ".join(f"`{code}`" for code in re.findall(r"`([^`\n]+)`", page.read_text()))
     assert list(paths_that_lead_nowhere(code)) == []
     assert list(names_that_lead_nowhere(code)) == []
+
+
+def definitions(files):
+    """Arguments of everything that is defined, by name, and the text constants of the code."""
+    arguments, texts = {}, set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                own = node.args
+                names = {each.arg for each in own.posonlyargs + own.args + own.kwonlyargs}
+                arguments.setdefault(node.name, set()).add(frozenset(names))
+            elif isinstance(node, ast.ClassDef):
+                arguments.setdefault(node.name, set())
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                arguments.setdefault(node.id, set())
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+    return arguments, texts
+
+
+def undefined(page, arguments, texts):
+    """Classes, constants and functions named in a page that no code defines, and other single
+    words, such as threads and states, that no code has as a text."""
+    for name, call in re.findall(r"`\.?([A-Za-z_]\w*)(\([\w, ]*\))?`", page):
+        wanted = set(re.findall(r"\w+", call))
+        known = name in arguments if name != name.lower() else name in {*arguments, *texts}
+        if call:
+            known = any(wanted <= given for given in arguments.get(name, ()))
+        if not (known or (ROOT / name).is_dir() or (ROOT / name.split("_")[-1] / name).is_dir()):
+            yield name + call
+
+
+def test_what_the_architecture_names_is_defined():
+    files = SOURCES + sorted((ROOT / "tests/pansketch").rglob("*.py"))
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    defined = definitions(files)
+    assert list(undefined(page, *defined)) == []
+    control = "`Release` `Parcel` `release(rng)` `release(secret)` `MAX_GONE` `link` `nowhere_else`"
+    gone = ["Parcel", "release(secret)", "MAX_GONE", "nowhere_else"]
+    assert list(undefined(control, *defined)) == gone, "the control"
 
 
 def test_paths_named_in_the_code_exist():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pansketch.docstrings import gaps
 from tests.repository.layers import MODULES
 from tests.waiting import SECONDS
 
@@ -141,6 +142,70 @@ def test_every_class_and_function_has_its_docstring_in_the_reference_once():
                 assert found.__doc__, name
                 wanted.setdefault(id(found), f"{namespace}.{name}")
     assert sorted(re.findall(r"^::: (\S+)$", page, re.M)) == sorted(wanted.values())
+
+
+def public_names():
+    """Every class and function of the documented namespaces, by its name there."""
+    for namespace in NAMESPACES:
+        for name in names_of(namespace):
+            found = getattr(import_module(namespace), name)
+            if isclass(found) or isfunction(found):
+                yield name, found
+
+
+def test_docstrings_describe_arguments_results_and_exceptions():
+    names = dict(public_names())
+    assert {name: left for name, found in names.items() if (left := list(gaps(found, names)))} == {}
+
+
+class Described:
+    """A class of the control, less what each test below leaves out.
+
+    Args:
+        width: columns.
+
+    Raises:
+        ValueError: there is no column.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = _checked(width)
+
+    def halved(self) -> int:
+        """See `Described`."""
+        return _checked(self.width // 2)
+
+    def doubled(self) -> int:
+        """Nothing that it raises leaves it."""
+        try:
+            return _checked(2 * self.width)
+        except ValueError:
+            return 0
+
+
+def _checked(width):
+    if width < 1:
+        raise ValueError("there must be a column")
+    return width
+
+
+def narrow(width: int) -> int:
+    """Half of the columns."""
+    return _checked(width) // 2
+
+
+def test_a_gap_in_a_docstring_would_be_found(monkeypatch):
+    """Negative control: an argument, a result, exceptions of helpers, of a constructor, of a
+    method; and no exception that is caught."""
+    names = {"Described": Described}
+    assert list(gaps(Described, names)) == []
+    assert list(gaps(narrow, names)) == ["argument width", "result", "raises ValueError"]
+    monkeypatch.setattr(Described, "__doc__", "Args:\n    height: rows.")
+    assert list(gaps(Described, names)) == [
+        "argument width",
+        "raises ValueError",
+        "halved: raises ValueError",
+    ]
 
 
 def test_the_library_itself_has_few_names():

@@ -101,7 +101,7 @@ def test_a_device_with_another_universe_is_deferred_and_the_others_count(house):
     house.collector()
     agents = [house.agent(device) for device in BADGES]
     assert [agent.ends() for agent in agents[:2]] == [0, 0]
-    agents[2].says("the collector does not take release 1 yet (fingerprint")
+    agents[2].says("the collector deferred release 1 (fingerprint")
     doors = [f"{hour:012d}.doors.release" for hour in range(1, HOURS + 1)]
     house.until(lambda: house.outbox("dev-3") == doors, lambda: str(house.outbox("dev-3")))
     house.until(lambda: len(house.quarantine()) == HOURS, lambda: str(house.quarantine()))

@@ -24,9 +24,9 @@ def test_a_misconfigured_collector_costs_no_release(patient_house, hourly):
     wrong = house.collector()
     house.configure("dev-1", rows, epsilon=1.0)
     agent = house.agent("dev-1")
-    agent.says("the collector does not take release 1 yet (fingerprint: made with other settings")
+    agent.says("the collector deferred release 1 (fingerprint: made with other settings")
     house.until(lambda: len(house.quarantine()) == MANY, "an answer to each release")
-    wrong.says("refused into quarantine: fingerprint")
+    wrong.says("quarantined: fingerprint")
     assert "(dev-1/air" in wrong.said
     assert wrong.stop() == 0
     assert len(house.outbox()) == MANY

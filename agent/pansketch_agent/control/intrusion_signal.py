@@ -59,7 +59,8 @@ def announce(state: Path, clock: Clock) -> None:
         agent = signal_holder(state, signal.SIGUSR1)
         if agent is None:
             raise NotAnnouncedError(
-                f"no agent is running with the state {state}; nothing to do, a start draws afresh"
+                f"no agent is running with the state {state}; do nothing, "
+                "the next start draws fresh noise"
             )
     except OSError as error:
         why = error.strerror or type(error).__name__

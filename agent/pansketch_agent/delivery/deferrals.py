@@ -47,7 +47,7 @@ class Deferrals:
         if (key.stream, ack.reason_class) not in self._said:
             self._said.add((key.stream, ack.reason_class))
             LOG.warning(
-                "%s: the collector does not take release %d yet (%s); releases stay in the outbox "
+                "%s: the collector deferred release %d (%s); releases stay in the outbox "
                 "and are retried, at least hourly",
                 key.stream,
                 key.sequence,
@@ -67,7 +67,7 @@ class Deferrals:
         ]
         if (key.stream, had.reason) in self._said:
             self._said.discard((key.stream, had.reason))
-            LOG.info("%s: the collector takes what it had deferred (%s)", key.stream, had.reason)
+            LOG.info("%s: the collector stored a deferred release (%s)", key.stream, had.reason)
         return likewise
 
     def forget(self, key: Key) -> None:

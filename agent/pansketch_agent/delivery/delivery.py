@@ -237,7 +237,9 @@ class Delivery:
             self.outbox.refuse(key)
         except OSError as error:
             self._places.defer(key, 0, self._now + SET_BACK_SECONDS, why)
-            LOG.error("%s cannot be kept in refused (%s); it waits", key.filename, error.strerror)
+            LOG.error(
+                "%s cannot be moved to refused (%s); free the disk", key.filename, error.strerror
+            )
             return
         self._places.forget(key)
         self.refused = True

@@ -1,6 +1,7 @@
 """What `validate` and `print-config` print: aligned text, numbers that a person can check."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pansketch import Attribute, DistinctSpec, NoEstimate, Span
 from pansketch_agent.host.check_result import CheckResult
@@ -29,12 +30,19 @@ from pansketch_fleet.settings.settings import (
 )
 from pansketch_fleet.units import duration_text, rounded_size_text
 
+PLANNED_KEYS = (300, 3000, 100_000, 10_000_000)
+
 
 def key_sizes(stream: KeyStream) -> Iterator[tuple[str, str]]:
     """What is tracked, and how good the answers of one device will be."""
     spec = stream.spec
     known = "any text" if spec.universe is None else f"the numbers 0 to {spec.universe - 1}"
     yield "key", f"{stream.key} ({known})"
+    if spec.levels:
+        slots = f"{spec.tracked} slots, a bit each, on {len(spec.levels)} levels"
+        yield "tracked", f"{slots} (any number of keys)"
+        yield "planned error", _planned_level_errors(spec)
+        return
     yield "tracked", f"{spec.tracked} of {spec.slots} slots, a bit each (level {spec.level})"
     yield "planned error", _planned_error(spec)
 
@@ -46,6 +54,18 @@ def _planned_error(spec: DistinctSpec) -> str:
         return f"± {spec.planned_error(keys):.2g} keys (standard error) for {keys} on one device"
     except NoEstimate as error:
         return f"none can be given for {keys} keys: {error}"
+
+
+def _planned_level_errors(spec: DistinctSpec) -> str:
+    """At numbers of keys of every size: the operator has named none."""
+    return ", ".join(map(partial(_level_error, spec), PLANNED_KEYS)) + " (standard error)"
+
+
+def _level_error(spec: DistinctSpec, keys: int) -> str:
+    try:
+        return f"± {spec.planned_error(keys) / keys:.2g} of {keys:,} keys"
+    except NoEstimate:
+        return f"no estimate of {keys:,} keys"
 
 
 def key_promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
@@ -203,6 +223,8 @@ def _attribute_text(attribute: Attribute) -> str:
     unit = f" {attribute.unit}" if attribute.unit else ""
     if attribute.constant is not None:
         return f"{attribute.name} (always {attribute.constant:g}{unit})"
-    scale = ", log" if attribute.scale == "log" else ", cyclic" if attribute.cyclic else ""
+    scale = ", cyclic" if attribute.cyclic else ""
+    if attribute.scale != "linear":
+        scale = f", {attribute.scale}"
     steps = "" if attribute.step is None else f" in steps of {attribute.step:g}"
     return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{steps}{scale})"

@@ -170,7 +170,7 @@ class DeviceClient:
     def _say(self, status: bytes) -> None:
         if len(status) > self._room(self._status):
             fix = "raise its max_packet_size, or have fewer streams"
-            LOG.error("the status (%d bytes) is larger than the broker takes; %s", len(status), fix)
+            LOG.error("the status (%d bytes) exceeds the broker's limit; %s", len(status), fix)
             return
         self._publish(self._status, status, retain=True)
 

@@ -26,14 +26,14 @@ class OutageLog:
             # A connection follows each time, which makes nothing new of it.
             if absent.reason not in self._taken:
                 self._taken.add(absent.reason)
-                LOG.error("lost its place at the broker at %s: %s", self._place, absent.reason)
+                LOG.error("disconnected by the broker at %s: %s", self._place, absent.reason)
             return
         refusal = absent.reason if absent.refused else ""
         if refusal in self._said:
             return
         self._said.add(refusal)
         if refusal:
-            LOG.warning("rejected by the broker at %s: %s; trying again", self._place, refusal)
+            LOG.warning("rejected by the broker at %s: %s; retrying", self._place, refusal)
         else:
             why = absent.reason
             LOG.warning("no broker at %s (%s); retrying until it is available", self._place, why)

@@ -295,5 +295,5 @@ class Outbox:
     def _drop_held(self, key: Key, error: OSError) -> None:
         self._drops.add()
         what, why = f"{key.stream}: release {key.sequence}", error.strerror
-        LOG.error("%s is dropped: the outbox cannot be written (%s)", what, why)
+        LOG.error("%s is dropped: the outbox cannot be written (%s); free the disk", what, why)
         self._remove(key)

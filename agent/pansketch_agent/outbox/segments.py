@@ -206,7 +206,7 @@ class Segments:
             return
         if found.end < len(content):
             torn = len(content) - found.end
-            LOG.warning("%s: a torn end is cut off (%d bytes); the rest goes on", path, torn)
+            LOG.warning("%s: a torn end is cut off (%d bytes); earlier ones stay", path, torn)
             self._files.truncate(number, found.end)
         self._files.sizes[number] = found.end
         kept = kept_in(found, content)

@@ -70,5 +70,5 @@ class WriteBehind:
     def _log_failure(self, key: Key, error: OSError) -> None:
         """Once, until one can be written again: they stay in memory, and are sent anyway."""
         if not self._failing:
-            LOG.error("%s cannot be written yet (%s)", key.filename, error.strerror)
+            LOG.error("%s cannot be written yet (%s); free the disk", key.filename, error.strerror)
         self._failing = True

@@ -66,7 +66,7 @@ class Control:
             sent, held_back = self._delivery.attempts(), self._delivery.held_back()
             self._answers.write(sent, outbox.held, outbox.dropped, held_back, taken_back)
         except OSError as error:
-            LOG.error("a question about the outbox cannot be answered (%s)", error.strerror)
+            LOG.error("the outbox cannot be listed (%s); check the disk", error.strerror)
 
     def retry_if_requested(self) -> int:
         """The number of dead-lettered releases that are queued again. Raises OSError."""
@@ -74,10 +74,10 @@ class Control:
         if wanted is None:
             return 0
         self._delivery.retry()
-        LOG.info("asked to retransmit the releases in flight, at once")
+        LOG.info("retransmitting the releases in flight, on request")
         if wanted == REFUSED:
             taken_back = self._delivery.outbox.take_back()
-            LOG.info("asked to send refused releases again (releases: %d)", taken_back)
+            LOG.info("requeued dead-lettered releases, on request (releases: %d)", taken_back)
         return taken_back
 
 

@@ -111,7 +111,7 @@ class LedgerReconciliation:
         self.ledger.adopt(stream.name, incarnation, windows, of_the_day, end, micro)
         LOG.warning(
             "%s: the collector holds windows up to %s that this ledger does not know (about %d); "
-            "going on with those after them; see `pansketch-agent ledger`",
+            "continuing with later windows; see `pansketch-agent ledger`",
             stream.name,
             utc_text(end),
             windows,
@@ -181,7 +181,11 @@ class LedgerReconciliation:
                 again = self.outbox.wait_again(wanted)
             except OSError as error:
                 again = []
-                LOG.error("%s: kept releases cannot be retransmitted (%s)", stream, error.strerror)
+                LOG.error(
+                    "%s: kept releases cannot be retransmitted (%s); check the disk",
+                    stream,
+                    error.strerror,
+                )
             owed -= set(again)
             left |= len(again) < len(wanted)
             if again:
@@ -206,7 +210,7 @@ class LedgerReconciliation:
         try:
             replace_file(self._path, f"{generation}\n".encode())
         except OSError as error:
-            LOG.error("%s cannot be written (%s)", self._path, error.strerror)
+            LOG.error("%s cannot be written (%s); check the disk", self._path, error.strerror)
 
 
 def check_same_age(ledger: Ledger, outbox: Outbox) -> None:
@@ -215,7 +219,7 @@ def check_same_age(ledger: Ledger, outbox: Outbox) -> None:
     for key in outbox.waiting():
         if key.sequence > ledger.spent(key.stream).sequence:
             raise LedgerError(
-                f"{ledger.path}: is older than the outbox and nothing is published; restore it, or "
+                f"{ledger.path}: is older than the outbox, so nothing is published; restore it, or "
                 "give the device a new name (agent.device) so that no window is released twice"
             )
     outbox.forget_kept(lambda key: key.sequence > ledger.spent(key.stream).sequence)

@@ -70,7 +70,9 @@ class StreamBuilder:
         now, spent = self.clock.now(), self.ledger.spent(stream.name).until
         if live and now < spent and not far_behind(now, spent, stream.window_seconds):
             LOG.warning(
-                "%s: released already up to %s; waiting until then", stream.name, utc_text(until)
+                "%s: windows up to %s are released already; the next one follows",
+                stream.name,
+                utc_text(until),
             )
         room = self._wait_for_room(stream.spec.max_release_nbytes) if patient else None
         limiter = self._limiter(stream, live)
@@ -83,7 +85,7 @@ class StreamBuilder:
         comes again would pay twice. In silent mode the output's share of epsilon pays for that.
         """
         end = schedule.span(schedule.index(self.clock.now())).end
-        LOG.info("%s: begins with the next window, at %s", name, utc_text(end))
+        LOG.info("%s: the first window starts at %s", name, utc_text(end))
         return end
 
     def _limiter(self, stream: Stream, live: bool) -> SpanLimiter | None:

@@ -130,7 +130,7 @@ class HealthSchedule:
         """A figure that is made up would be worse than none."""
         if not self._unknown:
             why = error.strerror
-            LOG.error("the health is left out while the outbox cannot be read (%s)", why)
+            LOG.error("no health is published: the outbox cannot be read (%s); check the disk", why)
         self._unknown = True
 
     def _minute_of(self, now: float) -> int:

@@ -59,6 +59,10 @@ class ReleaseWriter:
         except OutboxFullError:
             LOG.error("%s is dropped: the outbox is full; check the collector", what)
         except OSError as error:
-            LOG.error("%s is dropped: the outbox cannot be written (%s)", what, error.strerror)
+            LOG.error(
+                "%s is dropped: the outbox cannot be written (%s); free the disk",
+                what,
+                error.strerror,
+            )
         else:
             LOG.info("%s is in the outbox", what)

@@ -27,6 +27,7 @@ from pansketch_audit.mechanisms.zero_noise import NoNoise
 
 Stream = tuple[int, ...]
 MANY_KEYS = 64  # Of an open universe: enough for two to meet in one of eight slots.
+TWO_LEVELS = (2, 1)  # Slots of each level: fewer than a byte holds, so that all can be enumerated.
 SAMPLED = ("sample counted", "hashed, bitmap")
 
 
@@ -153,6 +154,8 @@ def _key_counters() -> list[Subject]:
         "hashed, counted": {"expected_keys": 2},
         "hashed, bitmap": {"expected_keys": 2, "release": "bitmap"},
         "hashed, sample counted": {"expected_keys": 12, "memory": 1},
+        "levels, counted": {"levels": TWO_LEVELS},
+        "levels, bitmap": {"levels": TWO_LEVELS, "release": "bitmap"},
         "removable": {"universe": 3, "turnstile": True},
         "optbern": {"universe": 2, "variant": "optbern"},
         "dwork": {"universe": 2, "variant": "dwork", "release": "bitmap"},
@@ -165,13 +168,20 @@ def _key_counters() -> list[Subject]:
 
 
 def key_subject(
-    name: str, intrusion: Intrusion = "silent", sampled: bool = False, **sizes: Any
+    name: str,
+    intrusion: Intrusion = "silent",
+    sampled: bool = False,
+    levels: tuple[int, ...] = (),
+    **sizes: Any,
 ) -> Subject:
     """A counter of distinct keys with epsilon 1: in silent mode a half for the state and a half for
-    the release."""
+    the release. `levels`: their sizes, instead of those that a memory has."""
     share = Fraction(1, 2) if intrusion == "silent" else None
     privacy = Privacy(epsilon=1.0, unit="key", intrusion=intrusion)
     spec = DistinctSpec(privacy=privacy, output_share=share, **sizes)
+    if levels:
+        object.__setattr__(spec, "levels", levels)
+        object.__setattr__(spec, "tracked", sum(levels))
     universe = np.arange(spec.universe or MANY_KEYS)
     if len(universe) > spec.tracked:
         universe = _telling(spec, universe)
@@ -193,10 +203,15 @@ def slot_of(spec: Spec, key: int) -> int | None:
 
 def _telling(spec: Spec, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Of many keys the few that can differ: two of one slot, if any share one, a key of another
-    slot, and one that is not tracked."""
-    by_slot: dict[int | None, list[int]] = {}
+    slot, of another level if there is one, and one that is not tracked."""
+    by_slot: dict[int, list[int]] = {}
+    untracked: list[int] = []
     for key in keys.tolist():
-        by_slot.setdefault(slot_of(spec, key), []).append(key)
-    untracked = by_slot.pop(None, [])
-    fullest, other, *_ = sorted(by_slot.values(), key=len, reverse=True)
+        slot = slot_of(spec, key)
+        (untracked if slot is None else by_slot.setdefault(slot, [])).append(key)
+    found = sorted(by_slot.items(), key=lambda each: len(each[1]), reverse=True)
+    (first, fullest), *others = found
+    levels = getattr(spec, "levels", ())
+    apart = [keys for one, keys in others if levels and (one < levels[0]) != (first < levels[0])]
+    other = (apart or [keys for _, keys in others])[0]
     return np.array([*fullest[:2], other[0], *untracked[:1]])

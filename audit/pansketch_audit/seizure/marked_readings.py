@@ -106,6 +106,8 @@ def _units(values: FloatArray, spec: HierarchySpec) -> FloatArray:
         column = values[:, position] - attribute.origin
         if attribute.scale == "log":
             column = np.log(column / attribute.resolution + 1.0)
+        if attribute.scaling.segments is not None:
+            column = attribute.scaling.segments.places(column)
         columns.append(column * (2.0 ** order.count(position) / attribute.extent))
     return np.column_stack(columns)
 

@@ -28,9 +28,9 @@ def backup(database: Path, target: Path, check: Callable[[Path], Found]) -> Foun
     `check` raises; then there is no file of that name.
     """
     if target.exists():
-        raise wrong(f"{target} is there already: name another file, for none is overwritten")
+        raise wrong(f"{target} exists already: name another file")
     if not target.parent.is_dir():
-        raise wrong(f"cannot write {target}: its folder is not there")
+        raise wrong(f"cannot write {target}: create its folder first")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -46,7 +46,7 @@ def backup(database: Path, target: Path, check: Callable[[Path], Found]) -> Foun
         os.link(unfinished, target)
         return found
     except FileExistsError:
-        raise wrong(f"{target} is there already: name another file") from None
+        raise wrong(f"{target} exists already: name another file") from None
     except OSError as error:
         raise CommandError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
@@ -66,7 +66,7 @@ def _copy(database: Path, unfinished: Path) -> None:
             # One file, that can be read without writing beside it.
             copy.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        raise CommandError(f"cannot copy {database}: {error}: free the disk and again") from error
+        raise CommandError(f"cannot copy {database}: {error}: free the disk and retry") from error
 
 
 def run_backup(config: Config, options: argparse.Namespace) -> int:

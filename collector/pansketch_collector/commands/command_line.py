@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import NoReturn
 
-from pansketch_collector.queries.generator_registry import AUTO, DISTINCT, GENERATORS
+from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import QUESTIONS
 from pansketch_fleet.errors import one_line
 
@@ -30,7 +30,13 @@ QUERIES = """questions:
                           the covariances of these attributes, or of all that are numbers
   distinct                of a stream with a key: how many distinct keys each window had. The keys
                           of different windows cannot be matched, so there is no total over them
-A sketch of type moments answers mean, cdf, count and covariance.
+  change [ATTRIBUTE ...] --between A B
+                          how far the means of two periods differ, and whether beyond noise
+  drift [ATTRIBUTE ...] --between A B
+                          which attributes are distributed otherwise in two periods, beyond noise
+                          (types views and hierarchy)
+A period is FROM..TO, a date, which is that day, or a moment, which is the window around it.
+A sketch of type moments answers mean, cdf, count, covariance and change.
 
 """
 
@@ -77,6 +83,7 @@ def parser() -> Parser:
     acl.add_argument("--devices", metavar="A,B", help=says)
     acl.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
     _sample(commands)
+    _scales(commands)
     _query(commands)
     export = _add(commands, "export", "write the stored releases as JSON lines")
     _selecting(export)
@@ -110,6 +117,19 @@ def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
     sample.add_argument("--report", action="store_true", help=says)
 
 
+def _scales(commands: "argparse._SubParsersAction[Parser]") -> None:
+    scales = _add(
+        commands,
+        "scales",
+        "print scales with fine cells where readings are, as YAML",
+        "They cost no epsilon. Copy them into the configurations of collector and devices.",
+    )
+    _selecting(scales)
+    _generating(scales)
+    scales.set_defaults(robust=False)
+    scales.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
+
+
 def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     query = _add(commands, "query", "answer one question with its standard error", epilog=QUERIES)
     _selecting(query)
@@ -119,16 +139,22 @@ def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     query.add_argument("--robust", action="store_true", help=says)
     query.add_argument(
         "--by",
-        choices=("window", "device"),
-        help="distinct: a line for each window (default), or for each device",
+        choices=("window", "day", "device"),
+        help="a row for each window, day (UTC) or device, not for covariance (distinct: for each "
+        "window, the default, or device)",
     )
+    says = "with --by window or day: the level behind the noise, with its error"
+    query.add_argument("--smooth", action="store_true", help=says)
     query.add_argument(
         "--keys",
         choices=("shared", "disjoint"),
         help="distinct: whether devices see the same keys (default: shared if they release "
         "bitmaps)",
     )
-    questions = sorted([*QUESTIONS, DISTINCT])
+    query.add_argument(
+        "--between", nargs=2, metavar=("A", "B"), help="change, drift: the two periods"
+    )
+    questions = sorted([*QUESTIONS, CHANGE, DISTINCT, DRIFT])
     query.add_argument("question", choices=questions, help="the question, as listed below")
     query.add_argument("words", nargs="*", metavar="WORD", help="attribute, numbers, categories")
 

@@ -9,16 +9,19 @@ import numpy as np
 
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
-from pansketch_collector.queries import answers, distinct, questions, robust_merge, sample
+from pansketch_collector.periods import comparison, series, series_report
+from pansketch_collector.queries import answers, distinct, questions, robust_merge, sample, scales
 from pansketch_collector.queries.basis import Basis, LeftOut, omission_lines
 from pansketch_collector.queries.fleet_model import Model, NotYet, build
 from pansketch_collector.queries.generator_registry import (
+    CHANGE,
     DISTINCT,
+    DRIFT,
     SAMPLE,
     GeneratorChoice,
     check_answers,
 )
-from pansketch_collector.queries.selection import select
+from pansketch_collector.queries.selection import select, select_periods
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.units import utc_text
@@ -26,12 +29,20 @@ from pansketch_fleet.units import utc_text
 
 def run_query(config: Config, options: argparse.Namespace) -> int:
     """Prints one answer with its standard error."""
+    if options.question in (CHANGE, DRIFT):
+        return _run_comparison(config, options)
+    if options.between:
+        raise wrong(f"--between is for the questions {CHANGE} and {DRIFT}: leave it out")
     selection = _selection(config, options, options.question)
     if options.question == DISTINCT:
         return _run_distinct(config, options, selection)
-    if options.by or options.keys:
-        raise wrong(f"--by and --keys are for the question {DISTINCT}: leave them out")
+    if options.keys:
+        raise wrong(f"--keys is for the question {DISTINCT}: leave it out")
+    if options.smooth and options.by is None:
+        raise wrong("--smooth follows windows or days: add --by window or --by day")
     questions.check_words(options.question, options.words)
+    if options.by is not None:
+        return _run_series(config, options, selection)
     try:
         answer, basis = _answer(config, selection, options)
     except NotYet as refusal:
@@ -42,6 +53,37 @@ def run_query(config: Config, options: argparse.Namespace) -> int:
     shape = answers.as_json if options.json else answers.as_line
     with writing("-") as out:
         out.write(shape(answer, basis) + "\n")
+    return 0
+
+
+def _run_series(config: Config, options: argparse.Namespace, selection: Selection) -> int:
+    """Prints a row for each window, day or device; 1 when noise outweighs all of them."""
+    asked = series.SeriesQuestion(
+        options.question, tuple(options.words), options.by, options.smooth
+    )
+    with reading(config.collector.database) as reader:
+        found = series.series(reader, config, selection, _choice(options), asked)
+    note_left_out(found.left)
+    with writing("-") as out:
+        out.write((series_report.as_json if options.json else series_report.as_table)(found) + "\n")
+    return 0 if any(row.answer is not None for row in found.rows) else 1
+
+
+def _run_comparison(config: Config, options: argparse.Namespace) -> int:
+    """Prints a row for each attribute of two periods."""
+    if options.between is None:
+        raise wrong(f"{options.question} compares two periods: add --between A B")
+    if options.since or options.until or options.by or options.keys or options.smooth:
+        raise wrong("with --between leave out --from, --to, --by, --keys and --smooth")
+    periods = select_periods(config, options.stream, options.between, options.devices)
+    _check(config, periods[0], options)
+    with reading(config.collector.database) as reader:
+        found = comparison.compare(
+            reader, config, periods, _choice(options), options.question, options.words
+        )
+    note_left_out([left for period in found.periods for left in period.left])
+    with writing("-") as out:
+        out.write((comparison.as_json if options.json else comparison.as_table)(found) + "\n")
     return 0
 
 
@@ -63,6 +105,8 @@ def _run_distinct(config: Config, options: argparse.Namespace, selection: Select
     """Prints the figures of all windows; 1 when one of them cannot be given."""
     if options.words:
         raise wrong(f"write: query --stream STREAM {DISTINCT}, and nothing behind it")
+    if options.by == "day" or options.smooth:
+        raise wrong(f"{DISTINCT} keys of several windows do not add up: ask --by window")
     if options.by == "device" and options.keys:
         raise wrong("--keys is about devices together: leave it out, or leave out --by device")
     with reading(config.collector.database) as reader:
@@ -97,15 +141,34 @@ def run_sample(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
+def run_scales(config: Config, options: argparse.Namespace) -> int:
+    """Prints the attributes of a stream with learned scales."""
+    selection = _selection(config, options, SAMPLE)
+    model = _model(config, selection, _choice(options))
+    with model.refusing():
+        learned = scales.learned(model)
+    with writing(options.out) as out:
+        out.write(scales.as_yaml(learned, answers.source(model)))
+    for name in learned.kept:
+        print(f"{name} keeps its scale: {learned.kept[name]}", file=sys.stderr)
+    return 0
+
+
 def _selection(
     config: Config, options: argparse.Namespace, question: str | None = None
 ) -> Selection:
     """The selection, of a stream that answers the question."""
     found = select(config, options.stream, options.since, options.until, options.devices)
     if question is not None:
-        stream = next(s for s in config.streams if s.name == found.stream)
-        check_answers(stream, question, _choice(options))
+        _check(config, found, options, question)
     return found
+
+
+def _check(
+    config: Config, selection: Selection, options: argparse.Namespace, question: str | None = None
+) -> None:
+    stream = next(s for s in config.streams if s.name == selection.stream)
+    check_answers(stream, question or options.question, _choice(options))
 
 
 def _choice(options: argparse.Namespace) -> GeneratorChoice:

@@ -55,7 +55,9 @@ def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Co
     except OSError as error:
         raise wrong(f"cannot read {path}: {error.strerror or error}") from error
     except sqlite3.Error as error:
-        raise CommandError(f"cannot write the database ({error}): free its disk, again") from error
+        raise CommandError(
+            f"cannot write the database ({error}): free its disk and retry"
+        ) from error
     return counts
 
 

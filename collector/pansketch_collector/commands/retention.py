@@ -115,7 +115,7 @@ class RetentionTask:
         try:
             removed = {name: self._store.remove(name, s, now, PORTION) for name, s in self._kept}
         except sqlite3.Error as error:
-            log.warning("old releases cannot be removed now (%s)", error)
+            log.warning("old releases cannot be removed now (%s); retrying in an hour", error)
             self._due = uptime + PAUSE_SECONDS / 24
             return
         for name, count in removed.items():
@@ -123,7 +123,7 @@ class RetentionTask:
         if not any(removed.values()):
             for name, count in self._removed.items():
                 if count:
-                    log.info("removed, by the retention of %s: %d releases", name, count)
+                    log.info("removed by the retention of stream %s: %d releases", name, count)
             self._removed.clear()
             self._due = uptime + PAUSE_SECONDS
 

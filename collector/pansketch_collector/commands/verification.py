@@ -129,7 +129,7 @@ class BackgroundVerification:
                     totals.append((stored, total))
             self._store.add_totals(totals)
         except sqlite3.Error as error:
-            log.warning("stored releases cannot be looked at now (%s)", error)
+            log.warning("stored releases cannot be verified now (%s); retrying in an hour", error)
             self._due = uptime + PAUSE_SECONDS / 24
             return
         self._after = found[-1][0] if found else 0

@@ -82,7 +82,7 @@ class Discovery:
             self._outlet.announce(*self._said(device))
         if self._settings.remove and not self._due and not self._finished:
             self._finished = True
-            taken = f"{len(self._said_at)} devices are taken back from Home Assistant"
+            taken = f"{len(self._said_at)} devices are removed from Home Assistant"
             log.info("%s; now leave collector.home_assistant out of the configuration", taken)
 
     def _note_version(self, device: str, version: str) -> None:
@@ -113,6 +113,6 @@ def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
         healths = reader.healths()
         names = [device.device for device in reader.devices()]
     versions = {name: healths[name].health.version if name in healths else None for name in names}
-    what = "taking devices back from" if wanted.remove else "announcing devices to"
+    what = "removing devices from" if wanted.remove else "announcing devices to"
     log.info("%s Home Assistant, below %s/device", what, wanted.prefix)
     return Discovery(wanted, config.fleet, versions, outlet)

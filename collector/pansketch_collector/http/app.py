@@ -5,7 +5,7 @@ collector/pansketch_collector/http/server/executors.py.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -17,11 +17,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from pansketch import __version__
 from pansketch.source_digest import sources_digest
 from pansketch_collector import clock
-from pansketch_collector.errors import CommandError
+from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.http.endpoints import listing, metrics
 from pansketch_collector.http.endpoints.caches import CachedCount, Models
 from pansketch_collector.http.endpoints.listing import audit_object
 from pansketch_collector.http.endpoints.parameters import (
+    COMPARISONS,
     ListParameters,
     Paging,
     QuestionParameters,
@@ -30,6 +31,7 @@ from pansketch_collector.http.endpoints.parameters import (
     choice_of,
     question_of,
     selection_of,
+    series_of,
 )
 from pansketch_collector.http.endpoints.row_formats import SHAPES, pieces
 from pansketch_collector.http.server import pages
@@ -39,13 +41,15 @@ from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.http.server.pages import add_page
 from pansketch_collector.http.server.problem_details import RESPONSES, Unknown, add_problems
 from pansketch_collector.http.supervisor import BrokerState
+from pansketch_collector.periods import comparison, series, series_report
 from pansketch_collector.queries import distinct
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, check_answers
+from pansketch_collector.queries.selection import select_periods
 from pansketch_collector.storage.reader import Selection
 from pansketch_fleet.config.loader import Config
-from pansketch_fleet.settings.settings import KeyStream, Stream
+from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
 
 DESCRIPTION = (
     "Private telemetry of a fleet: every answer comes from published releases alone. "
@@ -176,10 +180,7 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
         check_answers(found, _capability(asked.question), choice)
         if isinstance(found, KeyStream):
             return await _count_keys(config, desk, selection, asked)
-        answer, _ = await models.ask(
-            selection, choice, asked.model_dump_json(), question_of(found, asked)
-        )
-        return {"question": asked.question, **answer}
+        return {"question": asked.question, **await _answer(config, models, found, asked)}
 
     @app.get(
         "/v1/streams/{stream}/sample",
@@ -202,6 +203,34 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
         return await _file(desk, model, stream, asked)
 
 
+async def _answer(
+    config: Config, models: Models, stream: ReadingStream, asked: QuestionParameters
+) -> Mapping[str, Any]:
+    """One answer of all selected releases, one for each row, or a comparison of two periods."""
+    name, choice = asked.model_dump_json(), choice_of(asked)
+    if asked.question in COMPARISONS:
+        periods = select_periods(config, stream.name, asked.between, asked.devices)
+        return await models.made(
+            name,
+            periods,
+            lambda reader: comparison.as_object(
+                comparison.compare(reader, config, periods, choice, asked.question, asked.attribute)
+            ),
+        )
+    selection = selection_of(config, stream.name, asked)
+    if asked.by is not None:
+        rows = series_of(stream, asked)
+        return await models.made(
+            name,
+            (selection,),
+            lambda reader: series_report.as_object(
+                series.series(reader, config, selection, choice, rows)
+            ),
+        )
+    answer, _ = await models.ask(selection, choice, name, question_of(stream, asked))
+    return answer
+
+
 def _capability(question: str) -> str:
     """The question of the command line that a sketch must answer for this one."""
     return "count" if question in ("histogram", "density") else question
@@ -210,6 +239,8 @@ def _capability(question: str) -> str:
 async def _count_keys(
     config: Config, desk: Executors, selection: Selection, asked: QuestionParameters
 ) -> dict[str, Any]:
+    if asked.by == "day":
+        raise wrong("distinct keys of several windows do not add up: ask by=window")
     by: distinct.By = asked.by or "window"
     counted = await desk.read(
         lambda reader: distinct.count_keys(reader, config, selection, by, asked.keys)

@@ -66,7 +66,7 @@ class RefusalLog:
     def report(self, uptime: float) -> None:
         due = self.said_at is None or uptime - self.said_at >= REPORT_SECONDS
         if self.counts and due:
-            log.warning("refused into quarantine: %s; see `quarantine list`", self._reasons())
+            log.warning("quarantined: %s; see `quarantine list`", self._reasons())
             self.counts.clear()
             self.said_at = uptime
 
@@ -140,7 +140,7 @@ def _commit(
             return settle(store, batch, rules, at)
         except sqlite3.OperationalError as error:  # full or locked: it may pass
             if not complained:
-                log.error("cannot write the database (%s): trying again; free its disk", error)
+                log.error("cannot write the database (%s); retrying; free its disk", error)
             complained = True
             alive()
             stop.wait(RETRY_SECONDS)

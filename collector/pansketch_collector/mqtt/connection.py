@@ -136,7 +136,7 @@ class CollectorClient:
             self._connection.publish(topic, payload, qos, retain)
         elif "size" not in self._complained:
             size = f"{topic} ({len(payload)} bytes)"
-            log.error("broker takes no message as large as %s: raise its max_packet_size", size)
+            log.error("a message exceeds the broker's limit: %s; raise its max_packet_size", size)
             self._complained.add("size")
 
     def make(self, terms: Terms) -> CollectorConnection:
@@ -196,7 +196,9 @@ class CollectorClient:
 
     def cleared(self, topic: str) -> None:
         if "cleared" not in self._complained:
-            log.warning("broker kept a message under %s, and maybe others: clearing them", topic)
+            log.warning(
+                "broker retains a message under %s: clearing all retained messages there", topic
+            )
             self._complained.add("cleared")
 
     def denied(self, topic: str) -> None:

@@ -1,7 +1,10 @@
 """The basis of an answer: the releases in it, their guarantees, and the releases left out."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import inf
 
 from pansketch import Guarantee, WindowId
 from pansketch_collector.errors import CommandError
@@ -61,6 +64,25 @@ class Basis:
     def span(self) -> tuple[int, int]:
         """First start and last end, unix seconds."""
         return min(w.start for w in self.windows), max(w.end for w in self.windows)
+
+
+def joined_parts(parts: Iterable[EpochShare]) -> Iterator[EpochShare]:
+    """Those of one epoch together, the newest first."""
+
+    def age(part: EpochShare) -> tuple[float, str]:
+        return -inf if part.since is None else -part.since, str(part.guarantee)
+
+    for _, same in groupby(sorted(parts, key=age), age):
+        found = list(same)
+        yield replace(found[0], releases=sum(part.releases for part in found))
+
+
+def joined_left(left: Iterable[LeftOut]) -> list[LeftOut]:
+    """Those of one reason together, in the order in which reasons come first."""
+    found = Counter[str]()
+    for each in left:
+        found[each.reason] += each.releases
+    return [LeftOut(releases, reason) for reason, releases in found.items()]
 
 
 def set_aside(found: Sequence[Damage], reader: Reader, selection: Selection) -> list[LeftOut]:

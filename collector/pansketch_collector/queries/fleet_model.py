@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from math import ceil
 
@@ -79,20 +79,26 @@ TOGETHER = 16  # releases that are decoded together
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(Basis):
-    """What the selected releases say together, and what they are.
+class Merged(Basis):
+    """Selected releases, merged, one for each spec. `expected_readings`: of a window, as the
+    configuration has it; 0 where it has none."""
 
-    `fitted`: what the generator made of them. `releases` are merged, one for each spec.
-    `expected_readings`: of a window, as the configuration has it.
-    """
-
-    fitted: FittedModel
     releases: tuple[Release, ...] = ()
     expected_readings: float = 0.0
 
     def refusing(self) -> AbstractContextManager[None]:
         """Where questions are asked of it: what noise outweighs raises NotYet."""
         return refusing(len(self.devices), self.expected_readings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Merged):
+    """What the selected releases say together, and what they are.
+
+    `fitted`: what the generator made of them.
+    """
+
+    fitted: FittedModel
 
     def check_sample(self) -> None:
         """Raises NotYet where synthetic readings would follow the noise."""
@@ -109,33 +115,54 @@ def build(
     number of readings the noise outweighs, and for a generator or a size that does not suit the
     sketch.
     """
+    check_devices(reader, selection)
+    model = model_of(merged(reader, config, selection, choice), choice)
+    with model.refusing():
+        model.fitted.check(())
+    return model
+
+
+def merged(
+    reader: Reader,
+    config: Config,
+    selection: Selection,
+    choice: GeneratorChoice = ANY_GENERATOR,
+    epochs: Sequence[Epoch] | None = None,
+) -> Merged:
+    """The releases that `build` makes a model of; their devices are not checked. `epochs`: those of
+    the stream, where they are known. Raises CommandError as `build` does."""
     stream = next(s for s in config.streams if s.name == selection.stream)
     name = choose(stream.name, stream.spec.family, choice)
-    check_devices(reader, selection)
-    fingerprints, epochs = reader.fingerprints(selection), reader.epochs(stream.name)
+    epochs = reader.epochs(stream.name) if epochs is None else epochs
+    fingerprints = reader.fingerprints(selection)
     specs, apart = _usable(stream, config.specs(stream), epochs, fingerprints)
     bad: list[Damage] = []
-    merged = [r for spec in specs.values() for r in _merged(reader, selection, spec, bad)]
+    found = [r for spec in specs.values() for r in _merged(reader, selection, spec, bad)]
     out = [*_unusable(reader, selection, fingerprints, specs, apart, bad)]
     out += set_aside(bad, reader, selection)
-    if not merged:
+    if not found:
         raise nothing_usable(out) if out else nothing_selected(reader, selection)
-    windows = tuple(sorted(w for release in merged for w in release.windows))
-    fitted = _fitted(name, merged, choice)
-    parts = tuple(_parts(merged, epochs))
-    expected = float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
-    with refusing(len({window.device for window in windows}), expected):
-        fitted.check(())
-    return Model(
+    parts = tuple(_parts(found, epochs))
+    return Merged(
         generator=name,
-        windows=windows,
+        windows=tuple(sorted(w for release in found for w in release.windows)),
         guarantee=promise(stream, parts),
         left=tuple(out),
         parts=parts,
-        fitted=fitted,
-        releases=tuple(merged),
-        expected_readings=expected,
+        releases=tuple(found),
+        expected_readings=(
+            float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
+        ),
     )
+
+
+def model_of(
+    found: Merged, choice: GeneratorChoice = ANY_GENERATOR, attribute: str | None = None
+) -> Model:
+    """The generator's model; of one attribute alone, if that is named and costs less. It is not
+    checked whether noise outweighs the readings. Raises CommandError as `build` does."""
+    fitted = _fitted(found.generator, found.releases, choice, attribute)
+    return Model(**{each.name: getattr(found, each.name) for each in fields(found)}, fitted=fitted)
 
 
 def promise(stream: Stream, parts: Sequence[EpochShare]) -> Guarantee:
@@ -198,9 +225,14 @@ def _unusable(
     yield from (LeftOut(releases, reason) for reason, releases in counts.items() if releases)
 
 
-def _fitted(name: str, merged: list[Release], choice: GeneratorChoice) -> FittedModel:
+def _fitted(
+    name: str, releases: Sequence[Release], choice: GeneratorChoice, attribute: str | None
+) -> FittedModel:
+    generator = GENERATORS[name]
     try:
-        return GENERATORS[name].fit(merged, choice)
+        if attribute is not None and generator.margin is not None:
+            return generator.margin(releases, attribute)
+        return generator.fit(releases, choice)
     except ValueError as error:
         raise wrong(f"{name}: {error}") from error
 

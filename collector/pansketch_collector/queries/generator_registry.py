@@ -13,6 +13,7 @@ from pansketch.generators import (
     density,
     kdtree,
     m2m,
+    margin,
     pairwise,
     privhp,
     rebased,
@@ -22,8 +23,11 @@ from pansketch_fleet.settings.settings import KeyStream, Stream
 
 AUTO = "auto"
 SAMPLE = "sample"
-OF_BOXES = ("quantile", "mean", "cdf", "range", "count", "covariance", SAMPLE)
-OF_MOMENTS = ("mean", "cdf", "count", "covariance", SAMPLE)
+CHANGE, DRIFT = "change", "drift"
+OF_BOXES = ("quantile", "mean", "cdf", "range", "count", "covariance", CHANGE, SAMPLE)
+OF_COUNTS = (*OF_BOXES, DRIFT)
+OF_MOMENTS = ("mean", "cdf", "count", "covariance", CHANGE, SAMPLE)
+MOST_MARGINS = 1_000  # rows of an answer of one attribute, from views
 SIZES = ("cells", "points")
 MIN_POINTS, MAX_POINTS = 1_000, 200_000
 
@@ -42,12 +46,16 @@ class GeneratorChoice:
 @dataclass(frozen=True)
 class Generator:
     """`fit`: from merged releases, one for each spec there is, to one model of all; raises
-    CommandError for a size that cannot be, ValueError for one that the library refuses."""
+    CommandError for a size that cannot be, ValueError for one that the library refuses.
+    `margin`: the same for one attribute alone, where that costs less. `most_rows`: of an answer by
+    window, day or device, each of which is a fit."""
 
     family: str
     questions: tuple[str, ...]
     fit: Callable[[Sequence[Release], GeneratorChoice], FittedModel]
     sizes: tuple[str, ...] = ()
+    margin: Callable[[Sequence[Release], str], Partition] | None = None
+    most_rows: int = 400
 
 
 def _added(models: Sequence[Partition]) -> Partition:
@@ -74,6 +82,10 @@ def _pairwise(releases: Sequence[Release], choice: GeneratorChoice) -> Partition
     return _added([pairwise(release) for release in releases])
 
 
+def _margin(releases: Sequence[Release], name: str) -> Partition:
+    return _added([margin(release, name) for release in releases])
+
+
 def _m2m(releases: Sequence[Release], choice: GeneratorChoice) -> M2MModel:
     if len(releases) > 1:
         raise wrong(
@@ -89,11 +101,11 @@ def _m2m(releases: Sequence[Release], choice: GeneratorChoice) -> M2MModel:
 
 # Of those that read one family, the first is the one that suits it best.
 GENERATORS: Mapping[str, Generator] = {
-    "privhp": Generator("hierarchy", OF_BOXES, _privhp),
-    "kdtree": Generator("hierarchy", OF_BOXES, _kdtree),
+    "privhp": Generator("hierarchy", OF_COUNTS, _privhp),
+    "kdtree": Generator("hierarchy", OF_COUNTS, _kdtree),
     "density": Generator("cells", OF_BOXES, _density, ("cells",)),
-    "pairwise": Generator("views", OF_BOXES, _pairwise),
-    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",)),
+    "pairwise": Generator("views", OF_COUNTS, _pairwise, margin=_margin, most_rows=40),
+    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), most_rows=24),
 }
 
 
@@ -113,7 +125,9 @@ def choose(stream: str, family: str, choice: GeneratorChoice) -> str:
         )
     for size in SIZES:
         if getattr(choice, size) is not None and size not in GENERATORS[name].sizes:
-            raise wrong(f"--{size} is no size of {name}, which reads stream {stream}: leave it out")
+            raise wrong(
+                f"--{size} does not apply to {name}, which reads stream {stream}: leave it out"
+            )
     return name
 
 
@@ -125,9 +139,11 @@ def check_answers(stream: Stream, question: str, choice: GeneratorChoice) -> Non
     if isinstance(stream, KeyStream):
         _check_keys(stream.name, question, choice)
         return
+    if choice.robust and question in (CHANGE, DRIFT):
+        raise wrong(f"--robust is not for {question}, which has two sets of releases: leave it out")
     if choice.robust and question == SAMPLE:
         raise wrong(
-            "a median is made of answers, and there is none of synthetic readings: leave out "
+            "--robust takes a median of answers, and synthetic readings have none: leave out "
             "--robust, and exclude what you do not trust with `exclude DEVICE`"
         )
     family = stream.spec.family

@@ -5,10 +5,9 @@ groups by public hashes of their names, never by what they report.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import groupby
 from math import inf, pi, sqrt
 from typing import TypeVar
 
@@ -19,7 +18,7 @@ from pansketch.generators import Estimates
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries import questions as query
 from pansketch_collector.queries.answers import Answer, Matrix
-from pansketch_collector.queries.basis import EXCLUDED, Basis, EpochShare, LeftOut
+from pansketch_collector.queries.basis import EXCLUDED, Basis, LeftOut, joined_parts
 from pansketch_collector.queries.fleet_model import ANY_GENERATOR, Model, NotYet, build, promise
 from pansketch_collector.queries.generator_registry import GeneratorChoice
 from pansketch_collector.queries.selection import check_devices
@@ -52,7 +51,7 @@ class Groups(Basis):
 def _groups(
     models: Sequence[Model], stream: Stream, formed: int, left: Sequence[LeftOut]
 ) -> Groups:
-    parts = tuple(_parts(part for model in models for part in model.parts))
+    parts = tuple(joined_parts(part for model in models for part in model.parts))
     return Groups(
         generator=models[0].generator,
         windows=tuple(sorted(window for model in models for window in model.windows)),
@@ -64,17 +63,6 @@ def _groups(
         stream=stream,
         formed=formed,
     )
-
-
-def _parts(parts: Iterable[EpochShare]) -> Iterator[EpochShare]:
-    """Those of one epoch together, the newest first."""
-
-    def age(part: EpochShare) -> tuple[float, str]:
-        return -inf if part.since is None else -part.since, str(part.guarantee)
-
-    for _, same in groupby(sorted(parts, key=age), age):
-        found = list(same)
-        yield replace(found[0], releases=sum(part.releases for part in found))
 
 
 def grouped(devices: Sequence[str]) -> list[frozenset[str]]:

@@ -4,6 +4,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from math import floor, log10
 from typing import TextIO
 
@@ -100,6 +101,9 @@ def decimals(attribute: Attribute) -> int:
     smallest = (high - low) / STEPS
     if attribute.scale == "log":
         smallest = min(smallest, attribute.resolution / 100)
+    if attribute.knots:
+        narrowest = min(after - before for before, after in pairwise(attribute.knots))
+        smallest = min(smallest, narrowest / 100)
     return min(max(0, -floor(log10(smallest))), 12)
 
 

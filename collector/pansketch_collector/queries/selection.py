@@ -1,15 +1,20 @@
 """What a person asks for on the command line, as a selection of stored releases."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.storage.reader import Reader, Selection
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.device_spec import window_index
+from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.units import utc_text
 
 MAX_LISTED = 12
+DAY_SECONDS = 86_400
 
 
 def when(text: str) -> int:
@@ -51,6 +56,41 @@ def select(
     if None not in (selection.since, selection.until) and not _grows(selection):
         raise wrong("--from must be before --to")
     return selection
+
+
+def period(text: str, stream: Stream) -> tuple[int, int]:
+    """A period of `--between`, as first and last second of windows' starts, the last one not in it.
+
+    `FROM..TO`; or a date, which is that day; or a moment, which is the window around it. Raises
+    CommandError.
+    """
+    since, parts, until = text.partition("..")
+    if parts:
+        start, end = when(since), when(until)
+    elif re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        start = when(text)
+        end = start + DAY_SECONDS
+    else:
+        start = window_index(when(text), stream.window_seconds) * stream.window_seconds
+        end = start + stream.window_seconds
+    if start >= end:
+        raise wrong(f"{text!r} is empty: a period begins before it ends")
+    return start, end
+
+
+def select_periods(
+    config: Config, stream: str, between: Sequence[str], devices: str | None
+) -> tuple[Selection, Selection]:
+    """Two periods of one stream, which share no window. Raises CommandError."""
+    whole = select(config, stream, None, None, devices)
+    found = next(each for each in config.streams if each.name == stream)
+    first, second = (period(text, found) for text in between)
+    if first[0] < second[1] and second[0] < first[1]:
+        raise wrong("the two periods overlap: their difference would hold the same noise twice")
+    return (
+        replace(whole, since=first[0], until=first[1]),
+        replace(whole, since=second[0], until=second[1]),
+    )
 
 
 def _grows(selection: Selection) -> bool:

@@ -117,14 +117,20 @@ class Reader:
         where, values = _where(selection)
         if fingerprint is not None:
             where, values = f"{where} AND fingerprint = ?", [*values, fingerprint]
-        query = f"SELECT count(*) FROM releases WHERE {where}"
-        return int(self._db.execute(query, values).fetchone()[0])
+        rows = self._db.execute(f"SELECT count(*) FROM releases WHERE {where}", values)
+        return int(rows.fetchone()[0])
 
     def releasing(self, selection: Selection) -> list[str]:
         """The devices of the selected releases, by name."""
         where, values = _where(selection)
         query = f"SELECT DISTINCT device FROM releases WHERE {where} ORDER BY device"
         return [row[0] for row in self._db.execute(query, values)]
+
+    def spans(self, selection: Selection, seconds: int) -> list[int]:
+        """In which spans of so many seconds, counted from 1970, selected releases start."""
+        where, values = _where(selection)
+        query = f"SELECT DISTINCT window_start / {seconds:d} FROM releases WHERE {where} ORDER BY 1"
+        return [int(row[0]) for row in self._db.execute(query, values)]
 
     def releases(self, selection: Selection, fingerprint: bytes | None = None) -> Iterator[Stored]:
         """The selected releases, one at a time, by window, device and sequence."""
@@ -161,10 +167,9 @@ class Reader:
         where, values = _where(selection)
         rows = f"SELECT coalesce(max(id), 0), count(*) FROM releases WHERE {where}"
         newest, count = self._db.execute(rows, values).fetchone()
-        aside = f"SELECT count(*) FROM disputed WHERE {where}"
-        others = int(self._db.execute(aside, values).fetchone()[0])
+        others = self._db.execute(f"SELECT count(*) FROM disputed WHERE {where}", values).fetchone()
         exclusions = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
-        return int(newest), int(count), others, hash(tuple(exclusions))
+        return int(newest), int(count), int(others[0]), hash(tuple(exclusions))
 
     def listed(self, selection: Selection, after: Place | None, most: int) -> list[ReleaseSummary]:
         """At most so many of the selected releases, by window, device and sequence, after a place
@@ -282,8 +287,7 @@ _EXCLUDED = (
 
 
 def _where(selection: Selection, excluded: bool = False) -> tuple[str, list[str | int | bytes]]:
-    """The condition of a selection, with its values in order: without what the operator excludes,
-    or of that alone."""
+    """The condition of a selection with its values, without what is excluded or of that alone."""
     parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
     if selection.since is not None:
         parts.append(("window_start >= ?", [selection.since]))

@@ -144,7 +144,7 @@ def check_sequence(window: WindowId, first: LedgerStart | None) -> None:
     if first is not None and first.start <= window.start:
         most = min(most, first.sequence + (window.start - first.start) // window_seconds)
     if window.sequence > most + MAX_AHEAD:
-        text = f"sequence {window.sequence} is ahead of the windows, which leave room for {most}"
+        text = f"sequence {window.sequence} is ahead of the windows, of which there were {most}"
         raise ImplausibleError("bounds", text)
 
 
@@ -154,5 +154,8 @@ def check_room(window: WindowId, stored: int) -> None:
     window_seconds = window.end - window.start
     most = min(MAX_RELEASES, MAX_YEARS * 366 * 86_400 // window_seconds)
     if stored >= most:
-        text = f"{stored} releases of {window.stream} of {window.device} are stored, and {most} fit"
+        text = (
+            f"{stored} releases of {window.stream} of {window.device} are stored, the maximum; "
+            "set a retention"
+        )
         raise ImplausibleError("full", text)

@@ -222,5 +222,7 @@ def _attribute(root: str, attribute: Attribute) -> Iterator[Line]:
     yield f"{root}.scale", attribute.scale
     if attribute.scale == "log":
         yield f"{root}.resolution", number_text(attribute.resolution)
+    if attribute.knots:
+        yield f"{root}.knots", f"{len(attribute.knots)} numbers"
     yield f"{root}.step", "none" if attribute.step is None else number_text(attribute.step)
     yield f"{root}.cyclic", "true" if attribute.cyclic else "false"

@@ -1,8 +1,8 @@
-"""`config.yaml`, parsed once at the door into frozen values.
+"""`config.yaml`, parsed once at the boundary into frozen values.
 
     config = load_agent("config.yaml", os.environ)
 
-Everything the configuration says is checked here; later code meets only values that make sense.
+The loaders check every setting of the file; later code receives valid values only.
 """
 
 from collections.abc import Mapping
@@ -98,9 +98,7 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder = _read(path, "agent", environ)
-    _check_id(document, "fleet", top.fleet)
-    mqtt = read_mqtt(document, top.mqtt, folder)
+    document, top, folder, mqtt = _read(path, "agent", environ)
     if top.agent is None:
         raise document.error("agent", "is missing; add agent: {device: name-of-this-device}")
     given = section(document, "agent", top.agent, AgentSection)
@@ -139,9 +137,7 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder = _read(path, "collector", environ)
-    _check_id(document, "fleet", top.fleet)
-    mqtt = read_mqtt(document, top.mqtt, folder)
+    document, top, folder, mqtt = _read(path, "collector", environ)
     name = DEFAULT_PROFILE
     if top.agent is not None:
         given = section(document, "agent", top.agent, AgentSection).profile
@@ -162,8 +158,8 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
 
 def _read(
     path: str | Path, program: Program, environ: Mapping[str, str]
-) -> tuple[Document, FileSection, Path]:
-    """The checked sections of a file, and its folder."""
+) -> tuple[Document, FileSection, Path, Mqtt]:
+    """The checked sections of a file, its folder, and the broker, which both programs need."""
     path = Path(path)
     folder = path.parent
 
@@ -180,7 +176,9 @@ def _read(
     document = parse(read_text(path), str(path), filled, text_paths(FileSection))
     if document.value is None:
         raise document.error("", "is empty; start from the example configuration")
-    return document, section(document, "", document.value, FileSection), folder
+    top = section(document, "", document.value, FileSection)
+    _check_id(document, "fleet", top.fleet)
+    return document, top, folder, read_mqtt(document, top.mqtt, folder)
 
 
 def _collector(

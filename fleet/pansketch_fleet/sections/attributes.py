@@ -9,7 +9,7 @@ from pansketch_fleet.settings.section import join, nearest, section
 from pansketch_fleet.yaml.document import Document
 
 SCALES = get_args(Scale)
-OF_NUMBERS = ("low", "high", "scale", "resolution", "step", "cyclic")
+OF_NUMBERS = ("low", "high", "scale", "knots", "resolution", "step", "cyclic")
 MAX_ATTRIBUTES = 16
 MAX_CATEGORIES = 1024
 MAX_NAME = 64
@@ -90,12 +90,13 @@ def _attribute(document: Document, where: str, name: str, raw: Any) -> Attribute
             given.low,
             given.high,
             given.unit,
-            "log" if given.scale == "log" else "linear",
+            given.scale or "linear",  # type: ignore[arg-type]  # one of SCALES
             tuple(given.categories) if given.categories is not None else None,
             1.0 if given.resolution is None else given.resolution,
             given.step,
             bool(given.cyclic),
             given.constant,
+            tuple(given.knots or ()),
         )
     except ValueError as error:
         raise document.error(where, f"{error}; correct the attribute") from None
@@ -113,6 +114,13 @@ def _check_bounds(document: Document, where: str, given: AttributeSection) -> No
     if given.scale is not None and given.scale not in SCALES:
         problem = f"{given.scale[:40]!r} is no scale; {nearest(given.scale, SCALES)}"
         raise document.error(join(where, "scale"), problem)
+    learned = given.scale == "learned"
+    if learned and given.knots is None:
+        problem = "is missing; `pansketch-collector scales` prints it, or write scale: linear"
+        raise document.error(join(where, "knots"), problem)
+    if given.knots is not None and not learned:
+        problem = "goes with scale: learned only; add that, or remove the knots"
+        raise document.error(join(where, "knots"), problem)
     if given.resolution is not None and given.resolution <= 0:
         problem = (
             f"{given.resolution:g} is impossible; write a positive number in the attribute's unit"
@@ -121,8 +129,8 @@ def _check_bounds(document: Document, where: str, given: AttributeSection) -> No
 
 
 def _check_step(document: Document, where: str, given: AttributeSection) -> None:
-    if given.cyclic and given.scale == "log":
-        problem = "does not go with a log scale; remove one of the two"
+    if given.cyclic and given.scale in ("log", "learned"):
+        problem = f"does not go with a {given.scale} scale; remove one of the two"
         raise document.error(join(where, "cyclic"), problem)
     if given.step is None or given.low is None or given.high is None:
         return

@@ -35,10 +35,21 @@ class AttributeSection(Section, frozen=True):
     scale: Annotated[
         str | None,
         KeyDoc(
-            "The scale of the cells. `log` has finer cells near zero.",
+            "The scale of the cells. `log` has finer cells near zero, `learned` where `knots` are.",
             "log",
             values=get_args(Scale),
             default="`linear`",
+        ),
+    ] = None
+    knots: Annotated[
+        list[float] | None,
+        KeyDoc(
+            "The ends of the parts of a learned scale: `pansketch-collector scales` prints them. "
+            "Each part gets as many cells as the others.",
+            "[-30, 4, 11, 15, 50]",
+            unit="unit of the attribute",
+            allowed="rising from `low` to `high`; 3, 5, 9, ... or 1,025 numbers",
+            default="required for a learned scale",
         ),
     ] = None
     categories: Annotated[

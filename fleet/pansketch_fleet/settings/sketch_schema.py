@@ -163,7 +163,7 @@ class MomentsSection(Section, frozen=True):
             allowed="only with `hist`",
         ),
     ] = None
-    num_share: Annotated[
+    count_share: Annotated[
         float | None,
         KeyDoc(
             "The share of epsilon for the number of readings.",
@@ -185,20 +185,20 @@ class DistinctSection(Section, frozen=True):
             65536,
             1,
             1 << 40,
-            default="`expected_keys` instead",
-            allowed="exactly one of `universe` and `expected_keys`",
+            default="any texts are keys",
+            allowed="at most one of `universe` and `expected_keys`",
         ),
     ] = None
     expected_keys: Annotated[
         int | None,
         _whole(
             "The distinct keys expected in a window, if they are texts; with `release: bitmap`, "
-            "those of all devices together.",
+            "those of all devices together. Without it any number of keys is counted.",
             2000,
             1,
             1 << 40,
-            default="`universe` instead",
-            allowed="exactly one of `universe` and `expected_keys`",
+            default="any number",
+            allowed="at most one of `universe` and `expected_keys`",
         ),
     ] = None
     memory: Annotated[

@@ -2,10 +2,12 @@
 
 Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301): f_C,
 the density anywhere, is the count of a point's cell as its rows tell it; f_S draws a cell among the
-heaviest by its count, and a point evenly within it. Two changes: the heavy cells are found in the
-release (density/heavy_cells.py), not remembered while it is made; and their counts are fitted to
-the table together (density/unbiased_counts.py). `as_published=True` reads each cell by itself, as
-the paper does; benchmarks/density/density.py measures one against the other.
+heaviest by its count, and a point evenly within it. The heavy cells are found in the release
+(density/heavy_cells.py), as the paper's appendix D proposes for private sketches. Two changes:
+their counts are fitted to the table together (density/unbiased_counts.py), and the number of
+readings is a counter of its own. `as_published=True` reads each cell by itself and divides by the
+sum of all cells' counts, as the paper does; benchmarks/density/density.py and
+benchmarks/papers/density_sketches.py measure one against the other.
 """
 
 from functools import partial
@@ -22,6 +24,7 @@ from pansketch.generators.density.heavy_cells import (
     MAX_CELLS_OF_A_DESCENT,
     boxes,
     heaviest,
+    possible_cells,
     top,
 )
 from pansketch.generators.density.model import DensityModel
@@ -49,7 +52,9 @@ def density(
         cells: maximum number of heavy cells.
         recovery: how a cell's count follows from the rows of a table. "auto" takes the mean where
             noise outweighs collisions, else the median.
-        as_published: use the counts as the paper does.
+        as_published: use the counts as the paper does. The number of readings is then the sum of
+            all cells' counts, n-hat of Theorem 4. Beyond 20 bits of depth there are too many cells
+            to sum, and it stays the release's own counter.
 
     Returns:
         The model, with its error bars.
@@ -59,7 +64,7 @@ def density(
 
     Reference:
         Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation"
-        (arXiv 2102.12301).
+        (arXiv 2102.12301), Theorem 4 for n-hat.
     """
     spec = release.spec
     if not isinstance(spec, CellsSpec):
@@ -76,15 +81,18 @@ def density(
         float(release.counters[0]), sqrt(release.draws * laplace_variance(spec.count_scale))
     )
     find = partial(heaviest, tables, spec.domain, recovery=recovery)
+    noise = Noise(len(release.windows), readings.standard_error)
     if as_published:
         paths, counts = find(cells)
+        if spec.depth <= ENUMERABLE_BITS:
+            readings = _summed(tables[-1], spec, recovery)
     else:
         # Cells next in line are fitted too, for their readings are in the same counters: at least
         # as many as there are counters to tell them apart.
         paths, counts = find(max(2 * cells, min(MIN_FITTED, tables[-1].sketch.size)))
         counts = fit_counts(tables[-1], paths, counts, max(readings.value, 0.0))
         paths, counts = top(paths, counts, cells)
-    partition = _partition(release, tables[0], readings, paths, counts)
+    partition = _partition(release, tables[0], readings, noise, paths, counts)
     return DensityModel(spec, readings, paths, counts, tables[-1], recovery, partition)
 
 
@@ -96,8 +104,23 @@ def _tables(spec: CellsSpec, release: Release) -> list[ReleasedTable]:
     ]
 
 
+def _summed(table: ReleasedTable, spec: CellsSpec, recovery: Recovery) -> Estimate:
+    """The paper's n-hat, the sum of all cells' counts. Two cells of one counter add twice the
+    product of their counts to the variance, n**2 / (R K) in all. Hashing is 3-independent, and over
+    all cells at once its variance may be twice that of full independence, which stands here."""
+    cells = possible_cells(spec.domain, spec.depth)
+    total = float(table.counts(cells, recovery).sum())
+    variance = len(cells) * table.variance(recovery) + total**2 / table.sketch.size
+    return Estimate(total, sqrt(variance))
+
+
 def _partition(
-    release: Release, first: ReleasedTable, readings: Estimate, paths: Paths, counts: FloatArray
+    release: Release,
+    first: ReleasedTable,
+    readings: Estimate,
+    noise: Noise,
+    paths: Paths,
+    counts: FloatArray,
 ) -> Partition:
     """The sampler: the heavy cells by their counts, scaled to all readings."""
     spec = release.spec
@@ -110,5 +133,4 @@ def _partition(
         return signed_measure(first, spec.domain, readings).replicates(generator)
 
     low, high = boxes(spec.domain, paths, spec.depth)
-    noise = Noise(len(release.windows), readings.standard_error)
     return Partition(spec.domain, low, high, masses, replicate, noise=noise)

@@ -97,11 +97,18 @@ class DensityModel:
     """What a release says of the density its readings come from.
 
     Attributes:
+        spec: of the release.
         readings: their estimated number.
         paths: the heavy cells, uint64[n], in order of path.
         counts: readings in each heavy cell, float64[n].
+        table: the finest table of the release, from which densities are read.
+        recovery: how a cell's count follows from the rows of the table.
         partition: the sampler f_S as weighted boxes that hold all readings; its quantiles, means,
             counts and shares have standard errors.
+
+    Reference:
+        Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation"
+        (arXiv 2102.12301).
     """
 
     spec: CellsSpec
@@ -118,20 +125,34 @@ class DensityModel:
         return float(self.counts.sum() / self._positive_readings())
 
     def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
-        """Synthetic records, float64[count, d], in real units and inside the bounds.
+        """Synthetic records in real units and inside the bounds.
 
-        Raises EmptyModel where noise outweighs the readings or no cell is heavy, ValueError for a
-        negative count.
+        Args:
+            count: number of records.
+            generator: draws them.
+
+        Returns:
+            float64[count, d].
+
+        Raises:
+            EmptyModel: noise outweighs the readings, or no cell is heavy.
+            ValueError: the count is negative.
         """
         self._check_heavy()
         return self.partition.sample(count, generator)
 
     def density(self, points: FloatArray) -> FloatArray:
-        """f_C at points, float64[n, d] in real units -> float64[n], per unit of every number; a
-        category counts as a probability. Never negative, zero out of bounds.
+        """The density f_C at points, per unit of every number; a category counts as a probability.
 
-        Raises TooFewReadings where noise outweighs the readings, ValueError for another shape
-        and for points that are not finite.
+        Args:
+            points: float64[n, d] in real units.
+
+        Returns:
+            float64[n], never negative, zero out of bounds.
+
+        Raises:
+            TooFewReadings: noise outweighs the readings.
+            ValueError: the points have another shape, or are not finite.
         """
         readings = self._positive_readings()
         points, paths = self._located(points)
@@ -141,7 +162,15 @@ class DensityModel:
     def imse_terms(self, slopes: Sequence[float] = ()) -> ImseTerms:
         """The parts of f_C's error, as far as the release itself tells.
 
-        Raises TooFewReadings, an EmptyModel, where noise outweighs the readings.
+        Args:
+            slopes: as for the function `imse_terms`.
+
+        Returns:
+            The terms, which add up to the error.
+
+        Raises:
+            TooFewReadings: noise outweighs the readings.
+            ValueError: the slopes are neither none nor one an attribute.
         """
         readings = self._positive_readings()
         pairs = max(self.table.second_moment - readings, 0.0)  # The same cell twice, over readings.
@@ -180,6 +209,9 @@ class DensityModel:
 
 def _units_per_value(attribute: Attribute, values: FloatArray) -> FloatArray:
     """Lengths of the unit interval that one unit of a number, or one category, takes up there."""
+    segments = attribute.scaling.segments
+    if segments is not None:
+        return segments.slopes(values - attribute.origin)
     lengths = np.full_like(values, 1 / attribute.extent)
     if attribute.scale == "log" and attribute.categories is None:
         lengths /= attribute.resolution + values - attribute.origin

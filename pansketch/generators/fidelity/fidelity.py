@@ -96,10 +96,18 @@ class Fidelity:
 
 
 def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
-    """Of `rows` records drawn from the generator of merged releases, one for each spec there is.
+    """Predicted distances of synthetic records from the readings, from the releases alone.
 
-    Raises ValueError for no releases, another family or different domains; TooFewReadings when the
-    noise of all of them together outweighs the readings.
+    Args:
+        releases: merged releases of views over one domain, one for each spec.
+        rows: number of records drawn from their generator; infinity leaves sampling out.
+
+    Returns:
+        The distances, with an upper figure for each pair.
+
+    Raises:
+        ValueError: there are no releases, they are of another family, or their domains differ.
+        TooFewReadings: the noise of all of them together outweighs the readings.
     """
     domain, releases, fits = _fitted(releases)
     rough = [fit_views(domain, tables_of(release), LIKELY) for release in releases]

@@ -21,7 +21,7 @@ def projected(families: FloatArray, parents: FloatArray) -> FloatArray:
 
 
 def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
-    """PrivHP's consistency: clip at zero, give each of two children half of what is missing."""
+    """PrivHP's Algorithm 4: clip at zero, give each of two children half of what is missing."""
     left = np.maximum(families, 0.0)
     left += ((parents - left.sum(axis=1)) / 2)[:, None]
     return np.asarray(np.clip(left, 0.0, parents[:, None]))

@@ -1,6 +1,6 @@
 """PrivHP's growth: a merged hierarchy release becomes a partition of the domain.
 
-Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 2 and 3, read as: cells of the exact levels are
+Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 3 and 4, read as: cells of the exact levels are
 all kept; from there the children of the k heaviest cells are estimated from their level's table,
 made consistent with their parents, and so on down; cells that are not refined are leaves, and the
 leaves of every depth together carry all mass. (The loop bounds printed in the paper are off by
@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.hierarchy.consistency import Consistency, halved, projected
 from pansketch.generators.hierarchy.shared_counters import (
@@ -29,7 +30,6 @@ from pansketch.generators.hierarchy.shared_counters import (
     smallest_row,
 )
 from pansketch.generators.partition.partition import Partition
-from pansketch.randomness.index_arrays import Indices
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
@@ -117,17 +117,17 @@ def _deviation(level: Level, draws: int) -> float:
 
 
 def _spread(partition: Partition) -> FloatArray:
-    """The middle half of the readings along each attribute, in the unit interval; infinite for
-    categories, which are near to nothing."""
-    low, high = partition.low, partition.high
-    middles, mass = (low + high) / 2, partition.mass
+    """The middle half of the readings along each attribute, as a distance (`_distances`); infinite
+    for categories, which are near to nothing."""
+    middles, mass = (partition.low + partition.high) / 2, partition.mass
     found = np.full(partition.domain.dimension, np.inf)
     for axis, attribute in enumerate(partition.domain.attributes):
         if attribute.categories is None and mass.sum() > 0:
             order = np.argsort(middles[:, axis], kind="stable")
             running = np.cumsum(mass[order]) / mass.sum()
             first, last = (order[np.searchsorted(running, each)] for each in QUARTERS)
-            found[axis] = high[last, axis] - low[first, axis]
+            ends = np.array([partition.high[last, axis], partition.low[first, axis]])
+            found[axis] = np.subtract(*_distances(attribute, ends))
     return found
 
 
@@ -168,12 +168,10 @@ def _refine(
     possible = np.where(_possible(spec, level, paths), counts.values, IMPOSSIBLE)
     families = possible.reshape(len(frontier.mass), -1)
     if spread is not None:
+        families = _without_slabs(spec, frontier, counts, families, VERY_WIDE * spread)
         # A parent that is wider than the readings spread has children far from each other.
-        sides = 0.5 ** _halvings(spec, frontier.bits)
-        slabs = 0.5 ** _halvings(spec, level.bits)
-        wide = np.flatnonzero(slabs > VERY_WIDE * spread)
-        families = _without_slabs(spec, frontier, counts, families, wide)
-        most = FAR if (sides > spread).any() else NEAR
+        wide = _sides(spec, frontier.paths, frontier.bits) > spread
+        most = np.where(wide.any(axis=1), FAR, NEAR)
         families = _pruned(families, frontier.mass, CLEAR * counts.deviation, most)
     return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel())
 
@@ -188,41 +186,58 @@ def _consistent(
     return consistency(families, parents).ravel()
 
 
-def _halvings(spec: HierarchySpec, bits: int) -> Indices:
-    """How often each attribute is halved at a depth, intp[d]."""
-    order = spec.domain.split_order(spec.depth)[:bits]
-    return np.bincount(order, minlength=spec.domain.dimension)
+def _distances(attribute: Attribute, units: FloatArray) -> FloatArray:
+    """Places as distances from the scale's beginning, which a learned scale does not tell."""
+    if not attribute.knots:
+        return units
+    return (attribute.from_unit(units) - attribute.origin) / (attribute.highest - attribute.origin)
+
+
+def _sides(spec: HierarchySpec, paths: Paths, bits: int) -> FloatArray:
+    """How wide cells are along each attribute, float64[n, d]."""
+    low, high = spec.domain.boxes(paths, bits)
+    columns = zip(spec.domain.attributes, low.T, high.T, strict=True)
+    return np.stack([_distances(a, up) - _distances(a, down) for a, down, up in columns], axis=1)
 
 
 def _without_slabs(
-    spec: HierarchySpec, frontier: _Frontier, counts: _Counts, families: FloatArray, axes: Indices
+    spec: HierarchySpec,
+    frontier: _Frontier,
+    counts: _Counts,
+    families: FloatArray,
+    widest: FloatArray,
 ) -> FloatArray:
-    """Children in a slab across one of these attributes are impossible, if noise explains all of
-    the slab: where another attribute divides the readings, no cell by itself stands out."""
-    if not len(axes):
-        return families
+    """Children in a slab across an attribute, and wider along it than `widest`, are impossible if
+    noise explains all of the slab: where another attribute divides the readings, no cell by itself
+    stands out."""
     level, values = counts.level, families.ravel()
+    children = _children(frontier, level)
+    wide = _sides(spec, children, level.bits) > widest
+    if not wide.any():
+        return families
     # Children of an empty parent are as empty whatever their counters say.
     possible = (families > IMPOSSIBLE).ravel() & np.repeat(frontier.mass > 0, families.shape[1])
-    low, _ = spec.domain.boxes(_children(frontier, level), level.bits)
+    low, _ = spec.domain.boxes(children, level.bits)
     empty = np.zeros(len(values), np.bool_)
-    for axis in axes:
-        slabs = np.rint(low[:, axis] * (1 << _halvings(spec, level.bits)[axis])).astype(np.intp)
+    for axis in np.flatnonzero(wide.any(axis=0)):
+        _, slabs = np.unique(low[:, axis], return_inverse=True)
         cells = np.bincount(slabs, possible)
         limit = CLEAR * counts.deviation * np.sqrt(cells)
         explained = np.bincount(slabs, np.where(possible, values, 0.0)) < limit
-        empty |= (explained & (limit < FAR * frontier.mass.sum()))[slabs]
+        explained &= limit < FAR * frontier.mass.sum()
+        empty |= explained[slabs] & wide[:, axis]
     pruned = empty.reshape(families.shape)
     pruned &= ~pruned.all(axis=1, keepdims=True)
     return np.where(pruned, IMPOSSIBLE, families)
 
 
-def _pruned(families: FloatArray, parents: FloatArray, limit: float, most: float) -> FloatArray:
+def _pruned(
+    families: FloatArray, parents: FloatArray, limit: float, most: FloatArray
+) -> FloatArray:
     """Children below the limit of what noise explains are impossible, if noise explains all of them
-    together too, and the limit is less than `most` of the parent.
-
-    A few readings that noise puts into the wrong child cost little where children are near each
-    other, and as much as all others where they are not.
+    together too, and the limit is less than `most`, float64[parents], of the parent. A few readings
+    that noise puts into the wrong child cost little where children are near each other, and as much
+    as all others where they are not.
     """
     pruned = (families < limit) & (limit < most * parents)[:, None]
     lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)

@@ -41,8 +41,8 @@ def kdtree(
     release: Release,
     *,
     tau: float | None = None,
-    s1: Declared = None,
-    s2: Declared = None,
+    decision_scale: Declared = None,
+    leaf_scale: Declared = None,
     height: int = 0,
     depth: int | None = None,
     as_published: bool = False,
@@ -53,11 +53,14 @@ def kdtree(
 
     Args:
         release: of a hierarchy.
-        tau: the noisy count above which a cell is halved; None follows `s1` (`tau_of`).
-        s1: Laplace scale of the counts that decide; None or ... is what the release declares.
-        s2: Laplace scale of the counts of leaves; None or ... is what the release declares.
-        height: the paper's h; cells of less are halved in any case.
-        depth: the paper's h'; no cell is halved there. None is the depth of the hierarchy.
+        tau: the noisy count above which a cell is halved; None follows `decision_scale`.
+        decision_scale: Laplace scale of the counts that decide; None or ... is what the release
+            declares.
+        leaf_scale: Laplace scale of the counts of leaves; None or ... is what the release declares.
+        height: the paper's h; cells of less are halved in any case. The paper's s1, the largest
+            edge of a leaf, is an attribute's range over 2 ** (h / d).
+        depth: the paper's h'; no cell is halved there. None is the depth of the hierarchy. The
+            paper's s2, the least edge of a leaf, is an attribute's range over 2 ** (h' / d).
         as_published: use the counts as the paper does (kdtree_points/least_squares.py).
 
     Returns:
@@ -80,7 +83,7 @@ def kdtree(
     if height > MAX_HEIGHT:
         raise ValueError(f"height must be at most {MAX_HEIGHT} here, not {height}")
     chance = passing_chance(2.0**height, depth - height, HALVINGS)
-    given = _scale("s1", s1), _scale("s2", s2)
+    given = _scale("decision_scale", decision_scale), _scale("leaf_scale", leaf_scale)
     if tau is not None and not (np.isfinite(tau) and tau >= 0):
         raise ValueError(f"tau must be a number of 0 or more, not {tau:g}")
     blocks = [block.astype(np.float64) for block in release.split()]
@@ -135,10 +138,10 @@ class _Counts:
         held = possible(self.spec.domain, cells, level.bits)
         counts = np.where(held, self._of(level, block, cells), 0.0).reshape(-1, ways).sum(axis=1)
         declared = float(np.sqrt(ways * self._variance(level) / 2))
-        s1, s2 = (declared if given is None else given for given in self.given)
+        decision, leaf = (declared if given is None else given for given in self.given)
         there = np.asarray(held.reshape(-1, ways).any(axis=1))
-        halved = np.asarray(there & self._halved(bits, counts, s1))
-        return Layer(bits, paths, halved, there, counts, (s1, s2))
+        halved = np.asarray(there & self._halved(bits, counts, decision))
+        return Layer(bits, paths, halved, there, counts, (decision, leaf))
 
     def _of(self, level: Level, block: FloatArray, cells: Paths) -> FloatArray:
         if level.hash is None:
@@ -152,14 +155,14 @@ class _Counts:
         collisions = max(self.total, 0.0) / level.width
         return self.draws * level.noise_variance / level.rows + collisions**2
 
-    def _halved(self, bits: int, counts: FloatArray, s1: float) -> Mask:
+    def _halved(self, bits: int, counts: FloatArray, scale: float) -> Mask:
         if bits >= self.depth:
             return np.zeros(len(counts), np.bool_)
         if bits < self.height:
             return np.ones(len(counts), np.bool_)
         tau = self.tau
         if tau is None:
-            tau = min_threshold(Fraction(s1), self.chance)
+            tau = min_threshold(Fraction(scale), self.chance)
         halved = np.asarray(counts > tau)
         if halved.sum() > self.spec.k:
             # Ties fall by path, so that every machine grows alike.

@@ -25,8 +25,8 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
 
     Args:
         release: of a hierarchy.
-        as_published: grow as the paper does: minimum over rows, its two-child consistency, no
-            least squares.
+        as_published: grow as the paper does: minimum over rows, the two-child consistency of
+            Algorithm 4, no least squares, no pruning by noise.
 
     Returns:
         A model of the readings: it samples records and answers queries with standard errors.
@@ -37,7 +37,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
 
     Reference:
         Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory"
-        (PrivHP), Algorithms 2 and 3.
+        (PrivHP), Algorithms 3 and 4.
     """
     spec = release.spec
     if not isinstance(spec, HierarchySpec):

@@ -60,14 +60,17 @@ def kdtree_points(
         domain: d attributes.
         privacy: epsilon, and the unit: a reading or a span.
         rng: secret noise.
-        depth: the paper's h'; None is 24, or all bits of the domain if that is less.
-        height: the paper's h; equal to `depth` it is Algorithm 1.
+        depth: the paper's h'; None is 24, or all bits of the domain if that is less. Its s2, the
+            least edge of a leaf, is an attribute's range over 2 ** (h' / d).
+        height: the paper's h; equal to `depth` it is Algorithm 1. Its s1, the largest edge of a
+            leaf, is an attribute's range over 2 ** (h / d).
         tau: the noisy count above which a cell is halved; None follows the noise (`tau_of`).
         threshold: a cell of the first height that is not halved is kept if its noisy count exceeds
             it; None follows the noise.
         decisions: eps' as a share of epsilon.
         empty: how empty cells are sampled: "implicit" is Algorithm 5, "explicit" Algorithm 4.
-        as_published: use the counts as the paper does (least_squares.py).
+        as_published: use the counts as the paper does (least_squares.py). Threshold, noise and
+            bounds stay ours: give `tau` for Lemma 10's, and half of epsilon for the noise.
 
     Returns:
         The tree, with its partition and its error bars.
@@ -124,13 +127,15 @@ def _plan(
     epsilon = Fraction(Guarantee.of_linear_counters(privacy).reading_micro, MICRO)
     heights = depth - height
     share = Fraction(decisions) if heights else Fraction(0)
-    s1 = heights / (share * epsilon) if heights else Fraction(1)
-    s2 = 1 / ((1 - share) * epsilon)
+    decision_scale = heights / (share * epsilon) if heights else Fraction(1)
+    leaf_scale = 1 / ((1 - share) * epsilon)
     if tau is None:
-        tau = tau_of(s1, 2.0**height, heights, HALVINGS) if heights else 0
+        tau = tau_of(decision_scale, 2.0**height, heights, HALVINGS) if heights else 0
     if threshold is None:
-        threshold = min_threshold(s2, min(0.5, FALSE_BINS / 2.0**height))
-    check_passing(1 << height, s2, int(threshold), empty == "explicit")
+        threshold = min_threshold(leaf_scale, min(0.5, FALSE_BINS / 2.0**height))
+    check_passing(1 << height, leaf_scale, int(threshold), empty == "explicit")
     if heights:
-        check_passing(1 << height, s1, int(tau), empty == "explicit")
-    return LayerPlan(domain, depth, height, int(tau), int(threshold), s1, s2, empty)
+        check_passing(1 << height, decision_scale, int(tau), empty == "explicit")
+    return LayerPlan(
+        domain, depth, height, int(tau), int(threshold), decision_scale, leaf_scale, empty
+    )

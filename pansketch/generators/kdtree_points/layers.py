@@ -23,15 +23,15 @@ _NONE: Passing = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What is public: heights, thresholds, Laplace scales of decisions (s1) and of leaves (s2)."""
+    """What is public: heights, thresholds, Laplace scales of decisions and of leaves."""
 
     domain: Domain
     depth: int
     height: int
     tau: int
     threshold: int
-    s1: Fraction
-    s2: Fraction
+    decision_scale: Fraction
+    leaf_scale: Fraction
     empty: EmptyCells
 
 
@@ -94,7 +94,7 @@ class Growth:
     def _layer(self, bits: int, paths: Paths, halved: Mask, counts: Counts) -> Layer:
         plan = self.plan
         there = possible(plan.domain, paths, bits)
-        scales = float(plan.s1), float(plan.s2)
+        scales = float(plan.decision_scale), float(plan.leaf_scale)
         return Layer(bits, paths, halved & there, there, counts.astype(np.float64), scales)
 
     def _noisy(self, bits: int, paths: Paths) -> tuple[Mask, Counts]:
@@ -102,11 +102,11 @@ class Growth:
         plan, counts = self.plan, self.source.counts(bits, paths)
         halved, noisy = np.zeros(len(counts), np.bool_), counts.copy()
         if bits < plan.depth:
-            self.source.add_noise(plan.s1, noisy)
+            self.source.add_noise(plan.decision_scale, noisy)
             np.greater(noisy, plan.tau, out=halved)
         leaves = counts[~halved]
         counts.fill(0)
-        self.source.add_noise(plan.s2, leaves)
+        self.source.add_noise(plan.leaf_scale, leaves)
         noisy[~halved] = leaves
         return halved, noisy
 
@@ -117,8 +117,10 @@ class Growth:
         plan = self.plan
         cells, halved = (1 << plan.height) - len(occupied), _NONE
         if plan.height < plan.depth:
-            halved = self.source.passing(cells, plan.s1, plan.tau)
-        leaves, counts = self.source.passing(cells - len(halved[0]), plan.s2, plan.threshold)
+            halved = self.source.passing(cells, plan.decision_scale, plan.tau)
+        leaves, counts = self.source.passing(
+            cells - len(halved[0]), plan.leaf_scale, plan.threshold
+        )
         leaves = _unranked(leaves, halved[0])
         taken = occupied.view(np.int64)
         paths = [_unranked(ranks, taken).view(np.uint64) for ranks in (halved[0], leaves)]

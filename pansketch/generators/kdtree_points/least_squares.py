@@ -24,15 +24,28 @@ REPLICATES = 24
 
 @dataclass(frozen=True, eq=False)
 class KdTree:
-    """Leaves of a KD-tree. `partition`: them as weighted boxes, which answer quantiles, means,
-    counts and shares with standard errors."""
+    """Leaves of a KD-tree.
+
+    Args:
+        partition: the leaves as weighted boxes; its quantiles, means, counts and shares have
+            standard errors.
+
+    Reference:
+        Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using
+        KD-trees" (arXiv 2306.13211).
+    """
 
     partition: Partition
 
     def weighted_points(self) -> tuple[FloatArray, FloatArray]:
-        """Centres of the leaves, float64[n, d] in real units, and the readings in each, float64[n].
+        """Centres of the leaves and the readings in each. A category is that of the centre.
 
-        A category is that of the centre. Raises EmptyModel when there are none.
+        Returns:
+            Centres, float64[n, d] in real units, and numbers of readings, float64[n].
+
+        Raises:
+            EmptyModel: no leaf holds readings.
+            TooFewReadings: an EmptyModel; noise outweighs the readings.
         """
         self.partition.check()
         if self.partition.total <= 0:
@@ -41,9 +54,18 @@ class KdTree:
         return self.partition.domain.from_unit(middle), self.partition.mass.copy()
 
     def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
-        """Synthetic records, float64[count, d], in real units; even within a leaf.
+        """Synthetic records, spread evenly within a leaf.
 
-        Raises EmptyModel when no leaf holds readings, ValueError for a negative count.
+        Args:
+            count: number of records.
+            generator: draws them.
+
+        Returns:
+            float64[count, d] in real units.
+
+        Raises:
+            EmptyModel: no leaf holds readings, or noise outweighs them.
+            ValueError: the count is negative.
         """
         return self.partition.sample(count, generator)
 

@@ -8,6 +8,7 @@ of HIST are read off directly (moments/marginal.py).
 """
 
 from math import sinh, sqrt
+from typing import get_args
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from pansketch.domain.domain import FloatArray
 from pansketch.estimate import Estimate
 from pansketch.generators.model import Sampler
 from pansketch.generators.moments.model import M2MModel
-from pansketch.generators.moments.ridge import Sums
+from pansketch.generators.moments.ridge import PublishedRidge, Sums
 from pansketch.generators.moments.training_points import Training, uniform
 from pansketch.sketches.moments.sketch import MomentsSpec
 from pansketch.sketches.release_model import Release
@@ -30,6 +31,7 @@ def m2m(
     points: int = POINTS,
     generator: np.random.Generator | None = None,
     as_published: bool = False,
+    ridge: PublishedRidge | None = None,
 ) -> M2MModel:
     """The model of a release of family moments, merged or not.
 
@@ -42,26 +44,41 @@ def m2m(
         points: number of training points that are drawn.
         generator: draws the points; None: one that the spec's fingerprint seeds, so that answers
             repeat.
-        as_published: the paper's ridge, without an intercept.
+        as_published: the paper's ridge, without an intercept, and no marginals read off directly.
+        ridge: the published one: "theorem1" with lambda = sigma^2 / n^2, the default of
+            `as_published`, or "eq5" with lambda = sigma^2 / n, as in Equation 5 and Algorithm 1.
 
     Returns:
         The model, with its error bars.
 
     Raises:
-        ValueError: the release is of another family, or the training does not fit.
+        ValueError: the release is of another family, the training does not fit, or `ridge` is
+            unknown or comes without `as_published`.
 
     Reference:
-        Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (M2M, arXiv 2211.14062).
+        Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (M2M, arXiv 2211.14062),
+        Algorithm 1.
     """
     spec = release.spec
     if not isinstance(spec, MomentsSpec):
         raise ValueError(f"M2M reads feature sums, not a release of family {spec.family}")
+    published = _published(ridge, as_published)
     if not isinstance(training, Training):
         generator = generator or np.random.default_rng(int.from_bytes(spec.fingerprint))
         training = Training(spec, _rows(spec, training, points, generator), not as_published)
     if _described(training.spec) != _described(spec) or training.intercept == as_published:
         raise ValueError("the training belongs to other features, or is of the other method")
-    return M2MModel(spec, training, _sums(spec, release), as_published)
+    return M2MModel(spec, training, _sums(spec, release), published)
+
+
+def _published(ridge: PublishedRidge | None, as_published: bool) -> PublishedRidge | None:
+    if ridge is None:
+        return "theorem1" if as_published else None
+    if ridge not in get_args(PublishedRidge):
+        raise ValueError(f"ridge must be one of theorem1, eq5, not {ridge!r}")
+    if not as_published:
+        raise ValueError(f"ridge {ridge} is a published one: give as_published=True too")
+    return ridge
 
 
 def _described(spec: MomentsSpec) -> tuple[object, ...]:

@@ -32,8 +32,16 @@ def mmd(
         other_weights: float64[m], like `weights`.
         bandwidth: b, in the points' unit; None: `median_bandwidth` of all points.
 
+    Returns:
+        The discrepancy: 0 for equal sets, below 1.5 for any.
+
     Raises:
-        ValueError: as `kernel_mean` and `median_bandwidth`.
+        ValueError: a set is empty or not finite, the sets differ in d, weights have another length,
+            are negative or all zero, or the bandwidth is not positive.
+
+    Reference:
+        Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test" (JMLR 2012), the
+        biased estimate.
     """
     if bandwidth is None:
         bandwidth = median_bandwidth(points, others)
@@ -78,7 +86,20 @@ def kernel_mean(
 def median_bandwidth(points: FloatArray, others: FloatArray) -> float:
     """The median distance of two points of both sets together, of at most 2,000 at equal steps.
 
-    Raises ValueError when more than half of them coincide, and for points as `kernel_mean` does.
+    Args:
+        points: float64[n, d].
+        others: float64[m, d].
+
+    Returns:
+        The distance, in the points' unit.
+
+    Raises:
+        ValueError: more than half of the pairs coincide, a set is empty or not finite, or the sets
+            differ in d.
+
+    Reference:
+        Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test" (JMLR 2012),
+        section 8: the median heuristic.
     """
     together = np.concatenate(_comparable(points, others))
     some = together[:: -(-len(together) // MEDIAN_POINTS)]

@@ -16,7 +16,7 @@ from pansketch.generators.model import Wanted
 from pansketch.generators.moments.design_matrix import Values, design_of
 from pansketch.generators.moments.marginal import Column, Marginal
 from pansketch.generators.moments.resampling import WeightedPoints, weighted_points
-from pansketch.generators.moments.ridge import Fit, Means, Sums
+from pansketch.generators.moments.ridge import Fit, Means, PublishedRidge, Sums
 from pansketch.generators.moments.training_points import Function, Training
 from pansketch.generators.partition.predicate import Predicate, parse_predicate
 from pansketch.sketches.moments.one_hot import Histograms
@@ -27,15 +27,24 @@ from pansketch.sketches.moments.sketch import MomentsSpec
 class M2MModel:
     """What a release of feature sums says of its readings.
 
-    `readings`: how many there are. Estimates are linear in the function and not clipped, so that a
-    share may come out slightly below 0, and those of several groups add up. Their standard errors
-    hold noise, shrinkage, and what the features do not express.
+    Estimates are linear in the function and not clipped, so that a share may come out slightly
+    below 0, and those of several groups add up. Their standard errors hold noise, shrinkage, and
+    what the features do not express.
+
+    Args:
+        spec: of the release.
+        training: the points at which functions are compared with features.
+        sums: the noisy feature sums, in units of a feature, and the number of readings.
+        ridge: the published one that the model is held to, without an intercept; None for ours.
+
+    Reference:
+        Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (M2M, arXiv 2211.14062).
     """
 
     spec: MomentsSpec
     training: Training
     sums: Sums
-    as_published: bool = False
+    ridge: PublishedRidge | None = None
 
     @property
     def readings(self) -> Estimate:
@@ -51,54 +60,77 @@ class M2MModel:
         return self.training.rows
 
     def check(self, attributes: Iterable[int] | None = None) -> None:
-        """Raises TooFewReadings where noise outweighs the readings, of all attributes at once."""
+        """See `FittedModel.check`; feature sums have one noise for all attributes."""
         _ = self.sums.count
 
     def sampler(self) -> WeightedPoints:
-        """What draws synthetic records: the training's points by their weights. Raises EmptyModel
-        when the noisy number of readings is not positive."""
+        """See `FittedModel.sampler`: the training's points, drawn by their weights."""
         return weighted_points(self.rows, self.weights(), self.domain)
 
     @cached_property
     def fit(self) -> Fit:
         """Raises TooFewReadings where noise outweighs the readings, as all estimates do."""
-        return Fit(self.training, self.sums, self.as_published)
+        return Fit(self.training, self.sums, self.ridge)
 
     def estimate(self, function: Function) -> Estimate:
-        """Mean of a function of a reading: rows float64[n, d] in real units -> numbers or truth
-        values [n]. Raises ValueError for another shape and for values that are not finite."""
+        """Mean of a function of a reading.
+
+        Args:
+            function: maps rows float64[n, d] in real units to numbers or truth values [n].
+
+        Returns:
+            The mean, in the function's unit.
+
+        Raises:
+            ValueError: the function's values have another shape, or are not finite.
+            TooFewReadings: noise outweighs the readings.
+        """
         values = _checked(function(self.rows), len(self.rows), 1)
         return _single(self._shares(self.fit.means(values[:, None])))
 
     def estimates(self, function: Function) -> Estimates:
-        """Means of several functions at once: rows float64[n, d] -> [n, k]."""
+        """Means of several functions at once: see `M2MModel.estimate`, with values [n, k]."""
         values = _checked(function(self.rows), len(self.rows), 2)
         return self._shares(self.fit.means(values))
 
     def mean(self, name: str) -> Estimate:
-        """Mean of an attribute, in its unit. Raises ValueError for an unknown attribute and for one
-        with categories."""
+        """See `FittedModel.mean`. Raises ValueError for a cyclic attribute as well."""
         return self.moment(name, 1)
 
     def moment(self, name: str, order: int) -> Estimate:
-        """Mean of a power of an attribute. Raises ValueError as `mean` does, or for order < 1."""
+        """Mean of a power of an attribute, in its unit to that power.
+
+        Raises:
+            ValueError: as `mean`, or the order is no whole number of 1 or more.
+            TooFewReadings: noise outweighs the readings.
+        """
         if isinstance(order, bool) or not isinstance(order, int) or order < 1:
             raise ValueError("the order of a moment must be a whole number of 1 or more")
         position = self._numeric(name)
         return _single(self._of_attribute(position, lambda x: x[:, None] ** order))
 
     def cdf(self, name: str, x: float) -> Estimate:
-        """Share of readings at or below `x`. Raises ValueError as `mean` does, or for NaN."""
+        """See `FittedModel.cdf`. Noise may take a share outside [0, 1]."""
         position = self._numeric(name)
         if not np.isfinite(x):
             raise ValueError("x must be a finite number")
         return _single(self._of_attribute(position, lambda column: (column <= x)[:, None]))
 
     def histogram(self, name: str, bins: int | None = None) -> tuple[Estimates, FloatArray]:
-        """Readings in bins that are equally wide in the attribute's scale (10 unless told), or in
-        its categories, and the bins' edges in its unit: float64[bins + 1].
+        """Readings in bins that are equally wide in the attribute's scale, or in its categories.
 
-        Raises ValueError for an unknown attribute, fewer bins than one, or bins of categories.
+        Args:
+            name: of the attribute.
+            bins: their number; None: 10, or one for each category.
+
+        Returns:
+            Numbers of readings, [bins], and the bins' edges in the attribute's unit, float64[bins +
+            1].
+
+        Raises:
+            ValueError: the attribute is unknown, there are fewer bins than one, or bins of
+                categories.
+            TooFewReadings: noise outweighs the readings.
         """
         position = self.domain.index(name)
         edges = self._edges(position, bins)
@@ -110,14 +142,11 @@ class M2MModel:
         return self._totals_of_attribute(position, inside), edges
 
     def quantile(self, name: str, q: float) -> Estimate:
-        """Raises ValueError: feature sums give no quantiles."""
+        """See `FittedModel.quantile`: feature sums give none, so it always raises ValueError."""
         raise ValueError("a model of feature sums has no quantiles: ask for the cdf")
 
     def count(self, wanted: Wanted | str) -> Estimate:
-        """Number of readings for which a conjunction holds: "temp > 20 & wind = NE".
-
-        Raises ValueError for text that does not parse (partition/predicate.py), and for ranges.
-        """
+        """See `FittedModel.count`. Raises ValueError for ranges: feature sums take text only."""
         predicate = self._predicate(wanted)
         if len(predicate.positions) == 1:
             (position,) = predicate.positions
@@ -125,7 +154,7 @@ class M2MModel:
         return _single(self._totals(self.fit.means(predicate.holds(self.rows)[:, None])))
 
     def share(self, wanted: Wanted | str) -> Estimate:
-        """`count` as a share of all readings. Raises ValueError as `count` does."""
+        """See `FittedModel.share`. Noise may take it outside [0, 1]."""
         predicate = self._predicate(wanted)
         if len(predicate.positions) == 1:
             (position,) = predicate.positions
@@ -133,7 +162,7 @@ class M2MModel:
         return self.estimate(predicate.holds)
 
     def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
-        """`share` of every bin: see `FittedModel`."""
+        """See `FittedModel.bin_shares`."""
         found = [self.share(" & ".join(each)) for each in product(*bins)]
         shape = tuple(map(len, bins))
         values, errors = ([getattr(e, name) for e in found] for name in ("value", "standard_error"))
@@ -145,10 +174,8 @@ class M2MModel:
         return parse_predicate(wanted, self.domain)
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
-        """Covariances of attributes (all numbers unless told), in their units: [k, k].
-
-        Each is an estimate by itself: the matrix need not be positive semidefinite. Raises
-        ValueError as `mean` does.
+        """See `FittedModel.covariance`. Each is an estimate of its own: the matrix need not be
+        positive semidefinite.
         """
         attributes = self.domain.attributes
         if names is None:
@@ -168,12 +195,21 @@ class M2MModel:
         return Estimates(value, error)
 
     def weights(self, points: FloatArray | None = None) -> FloatArray:
-        """The readings' density relative to the training's at points, float64[n, d] in real units
-        (the training's own unless told): float64[n].
+        """The readings' density at points, relative to the training's.
 
-        A weighted mean over the training's points is the estimate of that mean; a learner that
+        A weighted mean over the training's points is the estimate of that mean. A learner that
         takes weights learns from the release (the paper's implicit M2M), after negative ones are
-        set to zero. Raises ValueError for points of another shape.
+        set to zero.
+
+        Args:
+            points: float64[n, d] in real units; None: the training's own.
+
+        Returns:
+            float64[n]; negative ones occur.
+
+        Raises:
+            ValueError: the points have another shape, or are not finite.
+            TooFewReadings: noise outweighs the readings.
         """
         offset, weights = self.fit.offset_and_weights
         design = self.training.design if points is None else design_of(self.spec, points)
@@ -182,7 +218,7 @@ class M2MModel:
     @cached_property
     def _marginals(self) -> dict[int, Marginal]:
         features = self.spec.map
-        if not isinstance(features, Histograms) or self.as_published:
+        if not isinstance(features, Histograms) or self.ridge is not None:
             return {}
         counts = np.split(self.sums.features, np.cumsum(features.lengths)[:-1])
         attributes = self.domain.attributes

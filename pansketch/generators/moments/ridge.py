@@ -1,16 +1,17 @@
 """A release read through a training: the ridge solution of M2M, with error bars.
 
 Houssiau et al. (M2M) approximate a function f of a reading by features, and estimate its mean by a
-times the noisy mean features. Their ridge, lambda = sigma_xi^2 / n beside squares summed over n
-points, guards against readings that all sit at the worst place. It is the posterior mean of a
-model: along a training's uncorrelated directions the readings' means are independent, with
-variance tau^2 before the noise. The published ridge is tau = 1, a single point; readings as even
-as the training have tau^2 = 1 / n. Here tau is unknown too: it is averaged over its posterior,
-given the release. Error bars are the posterior deviation: noise, shrinkage, what the features
-cannot express, and doubt about tau.
+times the noisy mean features. The weights a minimise the mean square over training points plus
+lambda |a|^2. A ridge is the posterior mean of a model: along a training's uncorrelated directions
+the readings' means are independent, with variance tau^2 = sigma_xi^2 / (n^2 lambda) before the
+noise. The paper prints two: Theorem 1 has lambda = sigma_xi^2 / n^2, so tau = 1, a single point.
+Equation 5 and Algorithm 1 have lambda = sigma_xi^2 / n, so tau^2 = 1 / n, readings as even as the
+training. Here tau is unknown: it is averaged over its posterior, given the release. Error bars are
+the posterior deviation: noise, shrinkage, what the features cannot express, and doubt about tau.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from pansketch.generators.moments.design_matrix import Values
 from pansketch.generators.moments.training_points import Along, Training
 from pansketch.generators.significance import Noise
 from pansketch.sketches.moments.one_hot import Histograms
+
+PublishedRidge = Literal["theorem1", "eq5"]
 
 SPREADS = 48
 MAX_SPREAD = 30.0  # A single point in a corner of the domain has about that.
@@ -55,19 +58,19 @@ class Means:
 class Fit:
     """The posterior of the readings' means in a training's directions.
 
-    `as_published`: tau is 1. Raises TooFewReadings where noise outweighs the number of
-    readings.
+    `ridge`: a published one; None averages over tau. Raises TooFewReadings where noise outweighs
+    the number of readings.
     """
 
-    def __init__(self, training: Training, sums: Sums, as_published: bool = False) -> None:
+    def __init__(self, training: Training, sums: Sums, ridge: PublishedRidge | None = None) -> None:
         self._training, count = training, sums.count
         self._whole = training.turned(sums.features) / count
         self._found = self._whole - training.turned(training.mean)
         self._noise = sums.variance / count**2 / training.variances
         smallest = min(1.0, 1 / count + 1 / len(training.rows))
         spreads = np.geomspace(smallest, MAX_SPREAD, SPREADS)
-        if as_published:
-            spreads = np.ones(1)
+        if ridge is not None:
+            spreads = np.array([1.0 if ridge == "theorem1" else 1 / count])
         variances = spreads[:, None] + self._noise
         self._chances = _chances(self._found, variances)
         self._shrinkage = spreads[:, None] / variances

@@ -33,12 +33,22 @@ class Along:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The features of a spec at public points, float64[N, d] in real units: for any number of
-    releases of these features.
+    """The features of a spec at public points: for any number of releases of these features.
 
-    Features are turned to uncorrelated directions of variance 1 at the points: less their mean, so
-    that the constant function is known exactly, unless `intercept` is off, as in the paper. Of
-    more than 1,024 features the 256 directions of largest variance are kept.
+    The features are turned into uncorrelated directions of variance 1 at the points. Of more than
+    1,024 features the 256 directions of largest variance are kept.
+
+    Args:
+        spec: of the moment sketch.
+        rows: the points, float64[N, d] in real units.
+        intercept: subtract the features' means, so that the constant function is known exactly. The
+            paper does not.
+
+    Raises:
+        ValueError: there are fewer than two points, or they have another shape or are not finite.
+
+    Reference:
+        Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (M2M, arXiv 2211.14062).
     """
 
     spec: MomentsSpec

@@ -35,29 +35,36 @@ def margins_of(domain: Domain, tables: Sequence[Table], tail: float = TAIL) -> d
     """
     found = {}
     for position in sorted({axis for table in tables for axis in table.axes}):
-        resolutions = _resolutions(tables, position)
-        best = nested_fit(resolutions)
-        total = float(best.counts.sum())
-        if total <= 0:
+        ordered = domain.attributes[position].categories is None
+        margin = margin_of(resolutions_of(tables, position), ordered, tail)
+        if margin is None:
             return {}
-        if domain.attributes[position].categories is None:
-            counts = _of_number(resolutions, best, total, tail)
-        else:
-            counts = nearest_shares(best.counts, total)
-        found[position] = Margin(resolutions[-1].bits, counts)
+        found[position] = margin
     return found
+
+
+def margin_of(resolutions: list[Resolution], ordered: bool, tail: float = TAIL) -> Margin | None:
+    """One attribute's margin, of a number (`ordered`) or of categories; None without a positive
+    total. `tail`: see `margins_of`."""
+    best = nested_fit(resolutions)
+    total = float(best.counts.sum())
+    if total <= 0:
+        return None
+    if ordered:
+        return Margin(resolutions[-1].bits, _of_number(resolutions, best, total, tail))
+    return Margin(resolutions[-1].bits, nearest_shares(best.counts, total))
 
 
 def noise_of(tables: Sequence[Table], releases: int) -> Noise:
     """What the readings of so many merged releases have to outweigh."""
     variances = {
-        position: nested_fit(_resolutions(tables, position)).variances
+        position: nested_fit(resolutions_of(tables, position)).variances
         for position in sorted({axis for table in tables for axis in table.axes})
     }
     return noise_of_sums(releases, variances)
 
 
-def _resolutions(tables: Sequence[Table], position: int) -> list[Resolution]:
+def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
     """What the views say about one attribute, by bits; views without it tell the total."""
     sums: dict[int, FloatArray] = {0: np.zeros(1)}
     precisions: dict[int, FloatArray] = {0: np.zeros(1)}

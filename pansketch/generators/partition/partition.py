@@ -1,5 +1,4 @@
-"""A partition of the domain into weighted boxes: samples, quantiles, means, ranges, with error
-bars.
+"""A partition of the domain into weighted boxes: samples and answers, with error bars.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
@@ -33,15 +32,23 @@ Statistic = Callable[["Partition"], float]
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Boxes of the unit cube, `low` and `high` float64[n, d], that hold `mass` float64[n] readings.
+    """Boxes of the unit cube that hold readings. Inside a box readings are taken to be spread
+    evenly.
 
-    Inside a box readings are taken to be spread evenly. `replicate` makes models of the same
-    releases with their declared noise drawn anew; standard errors are the spread of a statistic
-    over them. `unresolved`: where boxes claim more than was released of several attributes
-    together, the error of that in readings, as `Dependence.doubt` gives it. `noise`: what the
-    readings have to outweigh; questions and samples raise TooFewReadings where they do not.
-    `hidden`: the squared error that noise leaves in what is told of two attributes, as
-    `Dependence.hidden` gives it.
+    Questions and samples raise TooFewReadings where noise outweighs the readings.
+
+    Args:
+        domain: d attributes.
+        low: lower corners of the boxes, float64[n, d] in [0, 1].
+        high: upper corners, float64[n, d] in [0, 1].
+        mass: readings in each box, float64[n].
+        replicate: makes models of the same releases with their declared noise drawn anew. Standard
+            errors are the spread of a statistic over them.
+        unresolved: an error in readings, where boxes claim more than was released of several
+            attributes together; `Dependence.doubt` computes it.
+        noise: what the readings have to outweigh; None: nothing.
+        hidden: the squared error that noise leaves in what is told of two attributes;
+            `Dependence.hidden` computes it.
     """
 
     domain: Domain
@@ -58,9 +65,13 @@ class Partition:
         """Estimated number of readings in all boxes."""
         return float(self.mass.sum())
 
+    @property
+    def readings(self) -> Estimate:
+        """`total`, with the noise on it where that is known."""
+        return Estimate(self.total, 0.0 if self.noise is None else self.noise.total)
+
     def check(self, attributes: Iterable[int] | None = None) -> None:
-        """Raises TooFewReadings where noise outweighs what is told of attributes, by position; of
-        all of them unless told."""
+        """See `FittedModel.check`."""
         if self.noise is not None:
             self.noise.check(self.total, self.noise.below if attributes is None else attributes)
 
@@ -73,8 +84,11 @@ class Partition:
 
         Boxes are drawn by systematic sampling: the records of one call are not independent, and the
         number in each box is its share of them, up or down to a whole one. Of an attribute with a
-        step the values are multiples of it. Raises TooFewReadings, an EmptyModel, when the noise
-        outweighs the readings, ValueError for a negative count.
+        step the values are multiples of it.
+
+        Raises:
+            EmptyModel: noise outweighs the readings, or their noisy number is not positive.
+            ValueError: the count is negative.
         """
         if count < 0:
             raise ValueError("the number of records must not be negative")
@@ -87,12 +101,7 @@ class Partition:
         return records
 
     def quantile(self, name: str, q: float) -> Estimate:
-        """The value below which a share `q` of readings lies, in the attribute's unit; with a step,
-        the least multiple of it that a share `q` does not exceed.
-
-        Raises ValueError for an unknown attribute, one with categories, a cyclic one, or q outside
-        [0, 1].
-        """
+        """See `FittedModel.quantile`."""
         position = self._ordered(name)
         if not 0 <= q <= 1:
             raise ValueError(f"q must lie between 0 and 1, not {q:g}")
@@ -114,11 +123,10 @@ class Partition:
         return self._estimate(at(self), at, float(np.sqrt(variance[0] + piled)))
 
     def mean(self, name: str) -> Estimate:
-        """Mean of an attribute, in its unit. Raises ValueError for an unknown attribute and for one
-        with categories.
+        """See `FittedModel.mean`.
 
-        Of a cyclic one it is the circular mean: the direction of the sum of all values as unit
-        vectors. Its error is at most that of a direction of which nothing is known.
+        Of a cyclic attribute it is the circular mean: the direction of the sum of all values as
+        unit vectors. Its error is at most that of a direction of which nothing is known.
         """
         position = self._numeric(name)
         self.check([position])
@@ -149,7 +157,7 @@ class Partition:
         return Estimate(value, min(found.standard_error, moments.unknown(attribute)))
 
     def cdf(self, name: str, x: float) -> Estimate:
-        """Share of readings at or below `x`. Raises ValueError as `quantile` does, or for NaN."""
+        """See `FittedModel.cdf`."""
         position = self._ordered(name)
         if not isfinite(x):
             raise ValueError("x must be a finite number")
@@ -164,12 +172,7 @@ class Partition:
         return self._estimate(of(self), of, self._doubt({position: (start, place)}) / self.total)
 
     def count(self, wanted: Wanted | str) -> Estimate:
-        """Number of readings in a range (low, high), or of a category, of each attribute named; or
-        for which a conjunction holds: "temp > 20 & wind = NE" (partition/predicate.py).
-
-        Both ends of a range belong to it. Raises ValueError for an unknown attribute or category,
-        for low > high unless the attribute is cyclic, and for text that does not parse.
-        """
+        """See `FittedModel.count`."""
         intervals = self._intervals(wanted)
         self.check(intervals)
 
@@ -179,7 +182,7 @@ class Partition:
         return self._estimate(of(self), of, self._doubt(intervals))
 
     def share(self, wanted: Wanted | str) -> Estimate:
-        """`count` as a share of all readings. Raises ValueError as `count` does."""
+        """See `FittedModel.share`."""
         intervals = self._intervals(wanted)
         self.check(intervals)
 
@@ -189,7 +192,7 @@ class Partition:
         return self._estimate(of(self), of, self._doubt(intervals) / self.total)
 
     def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
-        """`share` of every bin at once, at little more than the cost of one: see `FittedModel`."""
+        """See `FittedModel.bin_shares`: all bins at once cost little more than one."""
         return bin_shares(self, bins)
 
     def _estimate(self, value: float, statistic: Statistic, resolution: float) -> Estimate:
@@ -198,13 +201,7 @@ class Partition:
         return Estimate(value, float(np.sqrt(noise + resolution**2)))
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
-        """Covariances of attributes (all numbers unless told, but cyclic ones), in their units:
-        [k, k].
-
-        The standard errors hold the noise of the releases and the width of the boxes. Raises
-        ValueError for an unknown attribute, a cyclic one, one with categories, or none at all;
-        TooFewReadings when the noise outweighs the readings.
-        """
+        """See `FittedModel.covariance`. The errors hold the noise and the width of the boxes."""
         if names is None:
             ordered = (a for a in self.domain.attributes if a.categories is None and not a.cyclic)
             names = tuple(attribute.name for attribute in ordered)
@@ -219,7 +216,11 @@ class Partition:
         return self
 
     def box_shares(self) -> FloatArray:
-        """Mass of each box as a share of all: float64[n]. Raises EmptyModel."""
+        """Mass of each box as a share of all: float64[n].
+
+        Raises:
+            EmptyModel: the noisy number of readings is not positive.
+        """
         if self.total <= 0:
             raise EmptyModel(
                 "the noisy number of readings is not positive: too few readings for this epsilon"
@@ -285,7 +286,7 @@ class Partition:
 
         A cell that holds far more than the cells beside it may hold an atom, which is on one side
         of a cut wherever that is. `inside`: fractions of boxes in bins, float64[bins, n]; `whole`:
-        those of all attributes asked for, float64[n] or as `inside`.
+        those of all attributes asked for, float64[n] or as `inside`. See `Partition.box_shares`.
         """
         edges, below = self._marginal(axis)
         steep = steepness(edges, below)

@@ -78,6 +78,9 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
         text: NAME < NUMBER, also with <=, > or >=, and NAME = CATEGORY.
         domain: has the attributes and their categories.
 
+    Returns:
+        The conjunction: a test of rows, or unit intervals by attribute.
+
     Raises:
         ValueError: the text has another form, or the domain lacks the attribute, the category or
             the comparison.

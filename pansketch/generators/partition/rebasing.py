@@ -21,8 +21,18 @@ NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floa
 def common_domain(domains: Sequence[Domain]) -> Domain:
     """The domain that holds all of these: bounds as wide as the widest, the rest as in the first.
 
-    Raises ValueError, which says what differs, where attributes, units, categories, constants,
-    scales or circles do: what is even inside a box of one of them is not in a box of the other.
+    Scales may differ where one is learned: the first learned one is taken, for it knows best where
+    readings lie inside a box.
+
+    Args:
+        domains: one or more.
+
+    Returns:
+        A domain with the attributes of the first, in its order.
+
+    Raises:
+        ValueError: attributes, units, categories, constants, circles or other scales differ; the
+            text says which. An even spread in one of them is not even in the other.
     """
     first, *others = domains
     attributes = {each.name: each for each in first.attributes}
@@ -39,24 +49,37 @@ def _widened(one: Attribute, other: Attribute) -> Attribute:
     """The attribute with the bounds of both. Raises ValueError."""
     if one == other:
         return one
-    for name in ("unit", "categories", "constant", "cyclic", "scale", "resolution"):
+    learned = [each for each in (one, other) if each.knots]
+    given = ("scale", "resolution") if not learned else ()
+    for name in ("unit", "categories", "constant", "cyclic", *given):
         if getattr(one, name) != getattr(other, name):
             raise ValueError(f"another {name} of {one.name}")
     if (one.low, one.high) != (other.low, other.high) and one.cyclic:
         raise ValueError(f"another circle of {one.name}")
-    if one.low != other.low and one.scale == "log":
+    if one.low != other.low and one.scale == "log" and not learned:
         raise ValueError(f"another beginning of the logarithmic scale of {one.name}")
     assert one.low is not None
     assert one.high is not None
     assert other.low is not None
     assert other.high is not None
     step = one.step if one.step == other.step else None
-    return replace(one, low=min(one.low, other.low), high=max(one.high, other.high), step=step)
+    low, high = min(one.low, other.low), max(one.high, other.high)
+    if learned:
+        knots = (low, *learned[0].knots[1:-1], high)
+        return replace(learned[0], low=low, high=high, step=step, knots=knots)
+    return replace(one, low=low, high=high, step=step)
 
 
 def rebased(model: Partition, domain: Domain) -> Partition:
-    """The same boxes of the same readings in a domain that `common_domain` gave: masses and errors
-    stay, and what is asked is asked in the new domain's bounds."""
+    """A model in a wider domain: masses and errors stay, questions use the new domain's bounds.
+
+    Args:
+        model: of one group of devices.
+        domain: as `common_domain` returned it for the model's domain and others.
+
+    Returns:
+        The same boxes of the same readings in the new domain.
+    """
     if model.domain == domain:
         return model
     places = [model.domain.index(name) for name in domain.names]  # by the new column, the old one
@@ -114,7 +137,14 @@ def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
 def combine(models: Sequence[Partition]) -> Partition:
     """One model of several groups of devices, whose sketches differ: their masses add.
 
-    Raises ValueError for no models or for different domains.
+    Args:
+        models: over one domain.
+
+    Returns:
+        A model with the boxes of all of them; their errors are independent.
+
+    Raises:
+        ValueError: there are no models, or their domains differ.
     """
     if not models:
         raise ValueError("nothing to combine: no model was given")

@@ -24,7 +24,8 @@ def distinct_keys(
         The estimated number and its standard error.
 
     Raises:
-        ValueError: no releases, releases that count readings, or bitmaps without a union.
+        ValueError: no releases, releases that count readings, or counts without a union.
+        MergeError: a ValueError; bitmaps of several windows or specs have no union.
         NoEstimate: a ValueError; the noise outweighs the estimate.
     """
     given = list(releases)
@@ -44,8 +45,20 @@ def distinct_keys(
 
 
 def frozen(release: Release) -> bool:
-    """Whether a device in it stopped taking keys before its window ended, because an intrusion was
-    announced to it: there may have been more keys than it tells."""
+    """Whether a device in a release stopped counting keys before its window ended.
+
+    A device stops when an intrusion is announced to it. The window may then have had more keys than
+    the release counts.
+
+    Args:
+        release: of distinct counters, merged or not.
+
+    Returns:
+        True if the release has more draws than its windows and its guarantee account for.
+
+    Raises:
+        ValueError: the release counts readings.
+    """
     guarantee = _spec(release).guarantee
     return release.draws > len(release.windows) * guarantee.draws
 

@@ -17,7 +17,13 @@ import numpy.typing as npt
 from pansketch.privacy import MICRO
 from pansketch.randomness.exact_noise import Chance, Entropy
 from pansketch.sketches.distinct.keys import Keys, as_words
-from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots, PermutedSlots, Slots
+from pansketch.sketches.distinct.slots import (
+    KEYS_AT_ONCE,
+    HashedSlots,
+    LevelSlots,
+    PermutedSlots,
+    Slots,
+)
 from pansketch.sketches.distinct.variants import Form
 from pansketch.sketches.release_model import Release, SketchClosed, Spec, WindowId
 
@@ -55,12 +61,12 @@ def write_bits(packed: Bytes, count: int, places: npt.NDArray[np.intp], values: 
         low = high
 
 
-def count_ones(packed: Bytes, count: int) -> int:
-    """How many of `count` bits are 1."""
+def count_ones(packed: Bytes, start: int, end: int) -> int:
+    """How many of the bits from `start` to `end` are 1."""
     total = 0
-    for start in range(0, count, SECTION_BITS):
-        section = _section(packed, start, min(start + SECTION_BITS, count))
-        total += int(np.count_nonzero(section))
+    for low in range(start // 8 * 8, end, SECTION_BITS):
+        section = _section(packed, low, min(low + SECTION_BITS, end))
+        total += int(np.count_nonzero(section[max(0, start - low) :]))
         section.fill(0)
     return total
 
@@ -84,6 +90,8 @@ class KeySpec(Spec, Protocol):
     def tracked(self) -> int: ...
     @property
     def level(self) -> int: ...
+    @property
+    def levels(self) -> tuple[int, ...]: ...
     @property
     def hash_key(self) -> int: ...
     @property
@@ -153,7 +161,7 @@ class DistinctSketch:
         self._intrusions += 1
 
     def release(self, rng: Entropy, window: WindowId | None = None) -> Release:
-        """The count or the bitmap of this window, once; the sketch is closed and its state erased.
+        """The counts or the bitmap of this window, once; the sketch is closed and its state erased.
 
         In `silent` mode with fresh noise: an intruder may have seen the bits. `window` labels the
         release; without it a random identifier does. Raises SketchClosed.
@@ -176,7 +184,11 @@ class DistinctSketch:
         return bits.astype(np.int64)
 
     def _count(self, rng: Entropy) -> npt.NDArray[np.int64]:
-        counters = np.array([count_ones(self._bits, self._spec.tracked)], np.int64)
+        sizes = self._spec.levels or (self._spec.tracked,)
+        counters, start = np.zeros(len(sizes), np.int64), 0
+        for level, size in enumerate(sizes):
+            counters[level] = count_ones(self._bits, start, start + size)
+            start += size
         if self._spec.guarantee.release_micro:
             rng.add_discrete_laplace(Fraction(MICRO, self._spec.guarantee.release_micro), counters)
         return counters
@@ -222,6 +234,8 @@ class DistinctSketch:
 
 
 def _slots(spec: KeySpec) -> Slots:
+    if spec.levels:
+        return LevelSlots(spec.hash_key, spec.levels)
     if spec.universe is None:
         return HashedSlots(spec.hash_key, spec.tracked, spec.level)
     return PermutedSlots(spec.hash_key, spec.universe)

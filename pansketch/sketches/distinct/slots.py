@@ -19,6 +19,8 @@ KEYS_AT_ONCE = 1 << 14
 WORD_BITS = 64
 HALF_BITS = np.uint64(32)
 LOW_HALF = np.uint64((1 << 32) - 1)
+LEVEL_BITS = np.uint64(16)  # The highest bits of a word tell its level, the others its slot.
+LOW_16 = np.uint64((1 << 16) - 1)
 # Odd multipliers and shifts of the finaliser of MurmurHash3 as varied by Stafford (his mix 13).
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -53,19 +55,10 @@ class HashedSlots:
     def place(self, words: Words) -> None:
         """See `Slots`."""
         high, low = self._high[: len(words)], self._low[: len(words)]
-        self._mix(words, high)
+        _mix(words, self._before, self._between, high)
         self._multiply_high(words, high, low)
         high.fill(0)
         low.fill(0)
-
-    def _mix(self, words: Words, scratch: Words) -> None:
-        np.bitwise_xor(words, self._before, out=words)
-        for shift, multiplier in zip(SHIFTS, (FIRST, SECOND, None), strict=True):
-            np.right_shift(words, shift, out=scratch)
-            np.bitwise_xor(words, scratch, out=words)
-            if multiplier is not None:
-                np.multiply(words, multiplier, out=words)
-                np.bitwise_xor(words, self._between, out=words)
 
     def _multiply_high(self, words: Words, high: Words, low: Words) -> None:
         """floor(word * slots / 2**64): the first `level` bits choose one of 2**level ranges of
@@ -84,6 +77,59 @@ class HashedSlots:
         np.right_shift(words, HALF_BITS, out=words)
         if self._level:
             np.add(words, high, out=words)
+
+
+class LevelSlots:
+    """Slots of an open universe, level after level: a key of level l has a slot of that level.
+
+    A word is mixed to 64 uniform bits. The zeros before the first one of them are its level, the
+    last level at most. The lower 48 bits choose the slot evenly, to within `size` / 2**48. So the
+    level is a public function of the key: nothing about it follows from other keys.
+    """
+
+    def __init__(self, hash_key: int, sizes: tuple[int, ...]) -> None:
+        self._before, self._between = (
+            np.uint64(derive_word(hash_key, f"levels/{place}")) for place in ("before", "between")
+        )
+        self._sizes = np.array(sizes, np.uint64)
+        self._starts = np.cumsum(self._sizes, dtype=np.uint64) - self._sizes
+        self._high, self._low = np.zeros((2, KEYS_AT_ONCE), np.uint64)
+        self._fraction = np.zeros(KEYS_AT_ONCE, np.float64)
+        self._length = np.zeros(KEYS_AT_ONCE, np.intc)
+        self._level = np.zeros(KEYS_AT_ONCE, np.intp)
+
+    def place(self, words: Words) -> None:
+        """See `Slots`."""
+        high, low = self._high[: len(words)], self._low[: len(words)]
+        level = self._level[: len(words)]
+        _mix(words, self._before, self._between, high)
+        self._find_level(words, high, level)
+        np.take(self._sizes, level, out=high, mode="clip")
+        # floor(48 bits * size / 2**48), by the lower 16 of them and the other 32.
+        np.bitwise_and(words, LOW_16, out=low)
+        np.multiply(low, high, out=low)
+        np.right_shift(low, LEVEL_BITS, out=low)
+        np.right_shift(words, LEVEL_BITS, out=words)
+        np.bitwise_and(words, LOW_HALF, out=words)
+        np.multiply(words, high, out=words)
+        np.add(words, low, out=words)
+        np.right_shift(words, HALF_BITS, out=words)
+        np.take(self._starts, level, out=high, mode="clip")
+        np.add(words, high, out=words)
+        for scratch in (high, low, level):
+            scratch.fill(0)
+
+    def _find_level(self, words: Words, scratch: Words, level: npt.NDArray[np.intp]) -> None:
+        """The zeros in front of the highest 16 bits: 16 less the exponent of that number."""
+        fraction, length = self._fraction[: len(words)], self._length[: len(words)]
+        np.right_shift(words, np.uint64(WORD_BITS) - LEVEL_BITS, out=scratch)
+        np.copyto(fraction, scratch, casting="unsafe")
+        np.frexp(fraction, fraction, length)
+        np.subtract(int(LEVEL_BITS), length, out=length)
+        np.minimum(length, len(self._sizes) - 1, out=length)
+        np.copyto(level, length)
+        fraction.fill(0)
+        length.fill(0)
 
 
 class PermutedSlots:
@@ -143,3 +189,14 @@ class PermutedSlots:
         np.right_shift(mixed, SHIFTS[0], out=scratch)
         np.bitwise_xor(mixed, scratch, out=mixed)
         np.multiply(mixed, SECOND, out=mixed)
+
+
+def _mix(words: Words, before: np.uint64, between: np.uint64, scratch: Words) -> None:
+    """Overwrite words by mixed ones, a bijection that two public keys choose."""
+    np.bitwise_xor(words, before, out=words)
+    for shift, multiplier in zip(SHIFTS, (FIRST, SECOND, None), strict=True):
+        np.right_shift(words, shift, out=scratch)
+        np.bitwise_xor(words, scratch, out=words)
+        if multiplier is not None:
+            np.multiply(words, multiplier, out=words)
+            np.bitwise_xor(words, between, out=words)

@@ -7,6 +7,9 @@ bit, drawn at first with one chance, and drawn anew with a higher one at each ap
 Three things differ from the papers (docs/explanation/privacy.md): which keys are tracked is public
 and fixed before the stream, the noise of the output is fitted to the output's real sensitivity, and
 a key's slot is its address, so that bits are all the state there is.
+
+Without a guess of how many keys there are, slots lie on levels that sample ever fewer keys, and
+every level is there from the start. A key's level is a function of its public hash alone.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,6 +31,7 @@ from pansketch.sketches.distinct.variants import (
     key_guarantee,
     output_variance,
 )
+from pansketch.sketches.level_occupancy import LevelEstimator, level_sizes
 from pansketch.sketches.release_model import Release
 from pansketch.sketches.slot_occupancy import Channel, KeyEstimator
 
@@ -38,13 +42,15 @@ MAX_BITMAP_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class DistinctSpec:
-    """Public description of a distinct counter. Exactly one of `universe` and `expected_keys`.
+    """Public description of a distinct counter. At most one of `universe` and `expected_keys`;
+    with neither its slots lie on several levels, for any number of keys, texts or integers.
 
     Args:
         privacy: epsilon, unit (a key) and intrusion.
         universe: keys are the integers below it; a random sample of them is tracked, one bit each.
         expected_keys: keys are any texts or integers, hashed to slots: the number of distinct keys
-            in a window; of all devices together if releases are united.
+            in a window; of all devices together if releases are united. With a right guess the
+            error is smaller than that of levels, with a wrong one larger.
         memory: maximum bytes of the state.
         variant: "ppds", "optbern" or "dwork".
         release: a "count", which merges over devices that share no keys, or a "bitmap", whose
@@ -55,14 +61,16 @@ class DistinctSpec:
 
     Attributes:
         tracked: slots that have a bit each.
-        slots: all slots: the universe, or tracked * 2**level.
+        slots: all slots: the universe, or tracked * 2**level; of levels, the tracked ones.
+        levels: how many slots each level has; none with `universe` or `expected_keys`.
 
     Raises:
         ValueError: the arguments contradict each other, or a number is out of range.
 
     Reference:
         "Improved Pan-Private Stream Density Estimation" (arXiv 2111.08784): PPDS, OptBern. Dwork
-        et al., "Pan-private streaming algorithms" (ICS 2010).
+        et al., "Pan-private streaming algorithms" (ICS 2010). Levels: Estan, Varghese and Fisk,
+        "Bitmap algorithms for counting active flows on high-speed links" (IMC 2003).
     """
 
     privacy: Privacy
@@ -77,32 +85,43 @@ class DistinctSpec:
     family: str = field(default="distinct", init=False)
     tracked: int = field(default=0, init=False, repr=False, compare=False)
     level: int = field(default=0, init=False, repr=False, compare=False)
+    levels: tuple[int, ...] = field(default=(), init=False, repr=False, compare=False)
     guarantee: Guarantee = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check()
         # Twice as many slots as keys is best: with more, empty slots add noise and nothing else.
-        tracked = min(8 * self.memory, self.universe or 2 * (self.expected_keys or 0))
+        tracked = min(8 * self.memory, self.universe or 2 * (self.expected_keys or MAX_KEYS))
+        levels = (
+            level_sizes(tracked) if self.universe is None and self.expected_keys is None else ()
+        )
         level = 0
         while self.expected_keys is not None and tracked << level < self.expected_keys:
             level += 1
         guarantee = key_guarantee(
-            self.privacy, self.variant, self.release, tracked, self.output_share
+            self.privacy, self.variant, self.release, levels or (tracked,), self.output_share
         )
-        for name, value in (("tracked", tracked), ("level", level), ("guarantee", guarantee)):
+        for name, value in (
+            ("tracked", tracked),
+            ("level", level),
+            ("levels", levels),
+            ("guarantee", guarantee),
+        ):
             object.__setattr__(self, name, value)
 
     def _check(self) -> None:
-        if (self.universe is None) == (self.expected_keys is None):
+        if self.universe is not None and self.expected_keys is not None:
             raise ValueError("give either universe (keys are numbered) or expected_keys, not both")
-        keys = "universe" if self.expected_keys is None else "expected_keys"
         memory = MAX_BITMAP_BYTES if self.release == "bitmap" else MAX_BYTES
         for name, low, high in (
-            (keys, 1, MAX_KEYS),
+            ("universe", 1, MAX_KEYS),
+            ("expected_keys", 1, MAX_KEYS),
             ("memory", 1, memory),
             ("hash_key", 0, (1 << 64) - 1),
         ):
             value = getattr(self, name)
+            if value is None and name in ("universe", "expected_keys"):
+                continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ValueError(f"{name} must be a whole number, not {type(value).__name__}")
             if not low <= value <= high:
@@ -129,7 +148,7 @@ class DistinctSpec:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        return (self.tracked if self.release == "bitmap" else 1,)
+        return (self.tracked if self.release == "bitmap" else max(1, len(self.levels)),)
 
     @property
     def additive(self) -> bool:
@@ -144,7 +163,8 @@ class DistinctSpec:
     @property
     def release_nbytes(self) -> int:
         """Bytes of one release on the wire, nearly."""
-        return 144 + (self.nbytes if self.release == "bitmap" else 8)
+        counts = 4 * len(self.levels) or 8
+        return 144 + (self.nbytes if self.release == "bitmap" else counts)
 
     @property
     def max_release_nbytes(self) -> int:
@@ -165,6 +185,7 @@ class DistinctSpec:
                 promise.intrusion,
             ],
             "sizes": [self.universe or 0, self.tracked, self.level],
+            **({"levels": list(self.levels)} if self.levels else {}),
             "form": [self.variant, self.release, self.turnstile],
             "hash_key": self.hash_key,
         }
@@ -178,12 +199,11 @@ class DistinctSpec:
     def counter_bounds(self, readings: int, draws: int) -> CounterBounds:
         """See `Spec.counter_bounds`: neither readings nor draws move a bound, since a slot is full
         or empty and an announced intrusion draws nothing."""
-        estimator = self.estimator
         noise = 0
-        if not estimator.bitmap and self.guarantee.release_micro:
+        if self.release == "count" and self.guarantee.release_micro:
             scale = Fraction(MICRO, self.guarantee.release_micro)
-            noise = sum_quantile(scale, 1, ALLOWANCE / 4)
-        return bit_bounds(estimator, noise)
+            noise = sum_quantile(scale, 1, ALLOWANCE / 4 / max(1, len(self.levels)))
+        return bit_bounds(self.estimator, self.levels or (self.tracked,), noise)
 
     def start(self, rng: Entropy) -> "DistinctSketch":
         """A sketch of an empty window, noisy from its first instant. It draws from `rng` again at
@@ -193,11 +213,18 @@ class DistinctSpec:
     def distinct(self, release: Release) -> Estimate:
         """See `Release.distinct`."""
         devices = len(release.windows)
+        if self.levels:
+            return self.level_estimator.keys(release.counters, devices)
         found = self.estimator.occupancy(release.counters, devices)
         return self.estimator.keys(found, devices)
 
     def density(self, release: Release) -> Estimate:
-        """See `Release.density`."""
+        """See `Release.density`.
+
+        Raises:
+            ValueError: the universe is open.
+            NoEstimate: a ValueError; the noise outweighs the estimate.
+        """
         if self.universe is None:
             raise ValueError(
                 "an open universe has no density: ask how many distinct keys there are"
@@ -206,11 +233,19 @@ class DistinctSpec:
         return Estimate(keys.value / self.universe, keys.standard_error / self.universe)
 
     def planned_error(self, keys: int) -> float:
-        """The standard error to expect of one release of a window with so many keys.
+        """The standard error to expect of one release of a window.
 
-        Raises NoEstimate for more keys than its slots can tell apart.
+        Args:
+            keys: number of distinct keys in the window.
+
+        Returns:
+            The standard error, in keys.
+
+        Raises:
+            NoEstimate: a ValueError; the slots cannot tell so many keys apart.
         """
-        return self.estimator.planned_error(keys)
+        found = self.level_estimator if self.levels else self.estimator
+        return found.planned_error(keys)
 
     @property
     def flip(self) -> Chance | None:
@@ -221,10 +256,16 @@ class DistinctSpec:
 
     @property
     def estimator(self) -> KeyEstimator:
-        """What turns this spec's releases into numbers of keys."""
+        """What turns this spec's releases into numbers of keys; of levels, each on its own."""
         bitmap = self.release == "bitmap"
         channel = Channel(*(chance.probability for chance in self.chances))
         if self.flip is not None:
             channel = channel.flipped(self.flip.probability)
         noise = 0.0 if bitmap else float(output_variance(self.guarantee.release_micro))
         return KeyEstimator(self.universe, self.slots, self.tracked, bitmap, channel, noise)
+
+    @property
+    def level_estimator(self) -> LevelEstimator:
+        """What turns releases of several levels into one number of keys."""
+        each = self.estimator
+        return LevelEstimator(self.levels, each.bitmap, each.channel, each.output_variance)

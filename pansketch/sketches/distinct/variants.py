@@ -50,9 +50,14 @@ def keeps_within(variant: Variant, state_micro: int) -> bool:
 
 @lru_cache(maxsize=64, typed=True)  # All windows of a stream have one.
 def key_guarantee(
-    privacy: Privacy, variant: Variant, form: Form, tracked: int, share: Fraction | None
+    privacy: Privacy,
+    variant: Variant,
+    form: Form,
+    sizes: tuple[int, ...],
+    share: Fraction | None,
 ) -> Guarantee:
-    """The guarantee with a given share of epsilon for the output, or with the best one.
+    """The guarantee with a given share of epsilon for the output, or with the best one, for levels
+    of these `sizes`. A key moves one count of one level, so each count has the noise of one.
 
     Best for a bitmap is a half: it maximises tanh(state/2) tanh(output/2), by which a slot's truth
     shows in its bit. For a count it is the one of 1/2, 1/4, ..., 1/64 with the least variance.
@@ -71,7 +76,7 @@ def key_guarantee(
             f"dwork cannot keep the state's loss within epsilon {offers[0].state_micro / MICRO:g}, "
             "only up to 1.59: use ppds or optbern, or a smaller epsilon"
         )
-    return min(sound, key=lambda offer: _variance(variant, offer, tracked))
+    return min(sound, key=lambda offer: _variance(variant, offer, sizes))
 
 
 def _check_share(privacy: Privacy, share: Fraction) -> None:
@@ -90,10 +95,10 @@ def _leaves_both(privacy: Privacy, share: Fraction) -> bool:
     return privacy.intrusion != "silent" or 0 < fresh < privacy.epsilon_micro
 
 
-def _variance(variant: Variant, offer: Guarantee, tracked: int) -> Fraction:
+def _variance(variant: Variant, offer: Guarantee, sizes: tuple[int, ...]) -> Fraction:
     """What noise adds to the variance of a count of full slots, half of them full; a rational, so
     that every machine finds the same least one. Only `dwork` depends on how many are full."""
-    noise = output_variance(offer.release_micro)
+    tracked, noise = sum(sizes), len(sizes) * output_variance(offer.release_micro)
     if variant == "dwork":
         gain = Fraction(offer.state_micro, MICRO) / 4
         bit = (HALF - gain**2) / 2

@@ -50,7 +50,8 @@ class MomentsSpec(LinearSpec):
         rows: hashes of "race".
         width: buckets of each hash of "race".
         bins: bins of each histogram of "hist"; categories have a bin each.
-        num_share: share of epsilon that the number of readings costs, in (0, 1).
+        count_share: share of epsilon that the number of readings costs, in (0, 1): the paper's
+            epsilon_den; its epsilon_num is what is left for the features.
         hash_key: public 64-bit key of the features.
 
     Raises:
@@ -66,7 +67,7 @@ class MomentsSpec(LinearSpec):
     rows: int = 80
     width: int = 80
     bins: int = 100
-    num_share: float = 0.02
+    count_share: float = 0.02
     hash_key: int = 0
     family: str = field(default="moments", init=False)
     counter: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
@@ -92,7 +93,7 @@ class MomentsSpec(LinearSpec):
         if self.m % 2:
             raise ValueError(f"m counts cosines and sines, so it must be even, not {self.m}")
         self._check_fraction("sigma", SHARPEST, SMOOTHEST)
-        self._check_fraction("num_share", 1e-6, 1 - 1e-6)
+        self._check_fraction("count_share", 1e-6, 1 - 1e-6)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
         PositionEncoder(self.domain, 1)
         object.__setattr__(self, "map", self._derive_map())
@@ -117,7 +118,7 @@ class MomentsSpec(LinearSpec):
 
     def _derive_scales(self) -> tuple[Fraction, ...]:
         epsilon = Fraction(self.guarantee.reading_micro, MICRO)
-        share = Fraction(str(self.num_share))
+        share = Fraction(str(self.count_share))
         scales = 1 / (epsilon * share), self.map.sensitivity / (epsilon * (1 - share))
         if max(scales) > MAX_SCALE:
             raise ValueError(
@@ -139,7 +140,7 @@ class MomentsSpec(LinearSpec):
     def canonical_form(self) -> dict[str, Any]:
         """The map enters by its integers, so it covers the hash key and all sizes."""
         form = linear_form(self)
-        form["privacy"].append(str(Fraction(str(self.num_share))))
+        form["privacy"].append(str(Fraction(str(self.count_share))))
         return form | {"features": self.features, "map": digest(self.map.canonical, 16).hex()}
 
     def counter_rows(self) -> list[CounterRow]:

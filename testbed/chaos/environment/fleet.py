@@ -18,7 +18,7 @@ from testbed.chaos.environment import configuration as places
 from testbed.chaos.environment.broker import Broker
 from testbed.chaos.environment.configuration import Device, Site, online, state_in
 from testbed.chaos.environment.host import Disk, Quota, Tmpfs, WallClock, size
-from testbed.chaos.environment.hostile_client import HostileDevice, Vandal
+from testbed.chaos.environment.hostile_client import HostileClient, HostileDevice
 from testbed.chaos.environment.supervisor import Keeper, Service
 from testbed.chaos.observation.held_in_memory import Ages
 from testbed.chaos.observation.ledger_marks import (
@@ -83,7 +83,7 @@ class House:
         self.clocks: dict[str, WallClock] = {}
         self.disks: dict[str, Disk] = {}
         self.lanes: dict[str, threading.RLock] = {}
-        self.vandal = Vandal(self.broker.port, site.password(places.VANDAL))
+        self.hostile_client = HostileClient(self.broker.port, site.password(places.VANDAL))
         keeper.add(self.broker.program)
         self._add_collector(small_disks, faketime)
         config = load_collector(self.config, {})

@@ -26,7 +26,7 @@ OVERSIZE_BYTES = 2**20
 FLOOD_MESSAGES, FLOOD_BYTES = 64, 2**16
 
 
-class Vandal:
+class HostileClient:
     """Speaks to the broker at `port` of this host. What it draws is public."""
 
     def __init__(self, port: int, password: str) -> None:

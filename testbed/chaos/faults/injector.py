@@ -224,7 +224,7 @@ def _password_changed(house: House, fault: Fault) -> None:
 
 def _repeated(house: House, fault: Fault) -> None:
     made = {name: next(iter(each.values())) for name, each in house.witness.made().items()}
-    house.vandal.repeat(made, house.names, fault.draw)
+    house.hostile_client.repeat(made, house.names, fault.draw)
 
 
 def _to_some_device(act: Act) -> Act:
@@ -279,14 +279,14 @@ ACTS: Mapping[str, Act] = {
     "broker-small": _broker_limited,
     "password-changed": _password_changed,
     "certificate-expired": _certificate_expired,
-    "garbage": lambda house, fault: house.vandal.garbage(house.names, fault.draw),
+    "garbage": lambda house, fault: house.hostile_client.garbage(house.names, fault.draw),
     "state-lost": _to_some_device(state_damage.state_lost),
     "state-restored": _to_some_device(state_damage.state_restored),
     "agent-twice": state_damage.twin,
     "database-restored": state_damage.database_restored,
     "collector-clock": _clock(lambda draw: 200_000 * (draw - 0.5)),
     "hostile-device": lambda house, fault: house.hostile.lie(int(time.time())),
-    "retained-flood": lambda house, fault: house.vandal.flood(house.names, fault.draw),
-    "oversize": lambda house, fault: house.vandal.oversize(house.names, fault.draw),
+    "retained-flood": lambda house, fault: house.hostile_client.flood(house.names, fault.draw),
+    "oversize": lambda house, fault: house.hostile_client.oversize(house.names, fault.draw),
     "repeated": _repeated,
 }

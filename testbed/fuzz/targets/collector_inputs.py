@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from weakref import finalize
 
 import numpy as np
 
@@ -94,7 +95,12 @@ def _date(text: str) -> None:
 def _open_export(folder: Path) -> Run:
     rules = Rules.of(load_collector(EXAMPLE, {}))
     store = Store(open_writing(folder / "collector.sqlite"), 50)
-    return lambda data: _exported(data, folder / "file.jsonl", store, rules)
+
+    def run(data: bytes) -> None:
+        _exported(data, folder / "file.jsonl", store, rules)
+
+    finalize(run, store.close)  # From Python 3.13 on a database that nobody closes is a warning.
+    return run
 
 
 def _exported(data: bytes, path: Path, store: Store, rules: Rules) -> None:

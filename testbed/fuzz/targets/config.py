@@ -53,7 +53,7 @@ INSIDE = (
     "k [{type: distinct, universe: 65536, memory: 4KiB, variant: ppds, release: bitmap}]",
     "k [{type: distinct, expected_keys: 500, release: count}]",
     "r [{type: cells, depth: 9, width: 64, rows: 3}]",
-    "r [{type: moments, features: rff, m: 9, sigma: .5, num_share: .1}]",
+    "r [{type: moments, features: rff, m: 9, sigma: .5, count_share: .1}]",
     "r [{type: moments, features: race, rows: 9, width: 4}]",
     "r [{type: moments, features: hist, bins: 9}]",
     "r [{type: hierarchy, depth: 9, fanout: 4, k: 8, width: 32, rows: 3}]",

@@ -57,6 +57,7 @@ def specs() -> tuple[Spec, ...]:
         MomentsSpec(plain, privacy, features="rff", m=4, sigma=1.0, hash_key=7),
         MomentsSpec(domain, privacy, features="hist", bins=4, hash_key=7),
         DistinctSpec(privacy=Privacy(epsilon=2.0, unit="key"), expected_keys=60, memory=16),
+        DistinctSpec(privacy=Privacy(epsilon=2.0, unit="key"), memory=16),
         DistinctSpec(
             privacy=Privacy(epsilon=2.0, unit="key"), universe=90, memory=16, release="bitmap"
         ),

@@ -124,7 +124,7 @@ def test_beside_a_running_agent(device, broker, peer, until, capsys):
         sent = len(deaf.releases)
         assert outbox(device, "retry") == 0
         assert capsys.readouterr().out == ("the running agent retransmits at once: 4 in flight\n")
-        agent.says("asked to retransmit")
+        agent.says("retransmitting the releases in flight")
         until(lambda: len(deaf.releases) >= sent + 4, "the same again")
         assert len(set(deaf.releases)) == 4
         assert outbox(device, "export", str(device.folder / "left")) == 0

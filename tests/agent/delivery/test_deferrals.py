@@ -80,7 +80,7 @@ def test_all_stay_in_the_outbox_and_come_back_with_growing_pauses(collector, cap
     assert deaf.delivery.deferred() == {"fingerprint": COUNT}
     assert len(deaf.delivery.held_back()) == COUNT
     (line,) = caplog.messages
-    assert "does not take release 1 yet (fingerprint: made with other settings)" in line
+    assert "deferred release 1 (fingerprint: made with other settings)" in line
 
 
 def test_those_that_are_taken_do_not_wait_for_those_that_are_not(collector):
@@ -109,7 +109,7 @@ def test_once_one_is_taken_the_others_follow_at_once(collector, caplog):
         mended.turn(now + later)
     assert len(mended.delivery.outbox) == 0
     assert mended.delivery.deferred() == {}
-    assert "air: the collector takes what it had deferred (fingerprint)" in caplog.messages
+    assert "air: the collector stored a deferred release (fingerprint)" in caplog.messages
 
 
 def test_an_answer_that_comes_twice_counts_once(collector):
@@ -150,13 +150,13 @@ def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, pee
     ) as collector:
         agent = device.start("run")
         until(lambda: len(set(collector.releases)) == 5, "each release once")
-        agent.says("does not take release 1 yet")
+        agent.says("deferred release 1")
         # What the peer has answered may still be under way to the agent: its next health tells.
         until(lambda: collector.healths[-1][1].deferred == {"fingerprint": 5}, "a health")
         before = len(collector.healths)
         assert agent.stop() == 0
         until(lambda: len(collector.healths) > before, "the last health")
-    assert agent.said.count("the collector does not take") == 1
+    assert agent.said.count("the collector deferred") == 1
     assert collector.healths[-1][1].deferred == {"fingerprint": 5}
     assert collector.healths[-1][1].waiting == 5
     assert len(device.outbox()) == 5
@@ -191,7 +191,7 @@ def test_what_was_refused_is_exported_and_sent_again(device, broker, peer, until
         sent = len(collector.releases)
         agent = device.start("run")
         assert agent.ends() == 0, agent.said
-        assert "asked to send refused releases again (releases: 2)" in agent.said
+        assert "requeued dead-lettered releases, on request (releases: 2)" in agent.said
         assert collector.sequences()[sent:] == [1, 2]
     assert refused_in(device.state / "outbox") == []
     assert device.outbox() == []

@@ -75,7 +75,7 @@ def test_the_log_says_it_once_whatever_comes_between(caplog):
     for _ in range(3):
         absence.say(Disconnected("another client uses this name", taken=True))
         absence.over()
-    assert caplog.text.count("lost its place at the broker at broker:1883: another client") == 1
+    assert caplog.text.count("disconnected by the broker at broker:1883: another client") == 1
 
 
 def test_the_devices_table_names_the_device():

@@ -71,7 +71,7 @@ def test_a_tear_at_every_byte_of_the_last_record(tmp_path, caplog):
             said = [record.getMessage() for record in caplog.records]
             torn = cut - begins + len(tail)
             assert said == (
-                [f"{path}: a torn end is cut off ({torn} bytes); the rest goes on"] * (torn > 0)
+                [f"{path}: a torn end is cut off ({torn} bytes); earlier ones stay"] * (torn > 0)
             )
             segments.append(key(5), PAYLOADS[5])
             assert contents(Segments(folder, 10**6)) == expected(1, 2, 3, 4, 5)

@@ -220,7 +220,7 @@ def test_a_live_agent_waits_when_its_window_was_released_already(device, broker,
     (window,) = collector.windows()
     assert window.sequence == 2
     assert window.start >= span.end
-    assert "air: released already up to" in agent.said
+    assert "are released already; the next one follows" in agent.said
     assert peek(collector.releases[0]).fingerprint == config.streams[0].spec.fingerprint
 
 

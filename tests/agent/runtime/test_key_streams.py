@@ -147,7 +147,7 @@ def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, de
         agent = device.start("once")
         assert agent.ends() == 0, agent.said
     (window,) = collector.windows()
-    assert "doors: begins with the next window, at" in agent.said
+    assert "doors: the first window starts at" in agent.said
     begun = float(device.ledger()[0][2])
     assert window.start == begun
     started = (device.state / "lock").stat().st_mtime
@@ -174,6 +174,20 @@ def test_a_file_without_the_key_is_wrong_input(keyed, device, capsys, rows, line
 def facts_of(out: str) -> dict[str, str]:
     facts = (line.strip().split("  ", 1) for line in out.splitlines() if line.startswith("  "))
     return {name: text.strip() for name, text in facts}
+
+
+def test_validate_says_how_good_the_answers_are_without_a_guess(keyed, device, capsys):
+    spec = keyed(privacy="{epsilon: 2}", sketch="memory: 4KiB").streams[0].spec
+    assert main(["validate", "--config", str(device.config)]) == 0
+    facts = facts_of(capsys.readouterr().out)
+    assert facts["tracked"] == "32768 slots, a bit each, on 16 levels (any number of keys)"
+    for keys in (300, 3000, 100_000, 10_000_000):
+        error = spec.planned_error(keys) / keys
+        assert f"± {error:.2g} of {keys:,} keys" in facts["planned error"]
+    keyed(privacy="{epsilon: 2}", sketch="memory: 64B, release: bitmap")
+    assert main(["validate", "--config", str(device.config)]) == 0
+    facts = facts_of(capsys.readouterr().out)
+    assert facts["planned error"].endswith("no estimate of 10,000,000 keys (standard error)")
 
 
 def test_validate_says_what_a_key_pays_and_how_good_the_answers_are(keyed, device, capsys):

@@ -212,7 +212,7 @@ def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, c
         bench.collector.snapshot()
     assert said_at(reports, said, range(300)) == []
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("the health is left out while the outbox cannot be read (")
+    assert line.startswith("no health is published: the outbox cannot be read (")
     (bench.outbox.folder / "refused").unlink()
     assert len(said_at(reports, said, range(300, 400))) in (1, 2)
     out_of_order(bench.outbox.folder)
@@ -230,7 +230,7 @@ def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, 
         assert agent.stop() == 0, agent.said
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
         assert collector.healths == []
-    assert agent.said.count("the health is left out") == 1
+    assert agent.said.count("no health is published") == 1
     assert "Traceback" not in agent.said
 
 

@@ -10,7 +10,7 @@ import pytest
 from pansketch.randomness.exact_noise import LogOdds, Ratio
 from pansketch_audit.exact.markov_chain import both, every_way
 from pansketch_audit.exact.neighbouring_keys import COUNTS, key_neighbours
-from pansketch_audit.mechanisms.subjects import key_subject, slot_of, subjects
+from pansketch_audit.mechanisms.subjects import TWO_LEVELS, key_subject, slot_of, subjects
 
 KEYS = [subject for subject in subjects() if subject.unit == "key"]
 
@@ -54,6 +54,8 @@ def test_universes_hold_keys_that_share_a_slot_and_keys_that_are_not_tracked():
     assert len(set(shared)) == 3
     first, second, third = slots["distinct, hashed, counted"]
     assert first == second != third
+    levels = slots["distinct, levels, counted"]
+    assert levels[0] == levels[1] >= TWO_LEVELS[0] > levels[2]
     sample = slots["distinct, sample counted"]
     assert None in sample
     assert len(set(sample)) == 3

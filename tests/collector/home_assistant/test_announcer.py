@@ -142,7 +142,7 @@ def test_devices_are_taken_back_whether_they_say_something_or_not(hears, caplog)
     hears(turns, Presence("new", ONLINE), connection=2)
     assert turns.passes(10) == [("new", "gone")]
     (line,) = caplog.messages
-    assert line.startswith("26 devices are taken back")
+    assert line.startswith("26 devices are removed")
 
 
 def test_nothing_is_there_where_it_is_not_wanted(bench):

@@ -137,7 +137,7 @@ def test_what_was_announced_is_taken_back_and_stays_away(
         wanting(port, "{remove: true}")
         again = start(bench.path)
         until(lambda: {place("one"), place("two")} <= home.emptied)
-        until(lambda: "2 devices are taken back from Home Assistant; now leave" in again.said)
+        until(lambda: "2 devices are removed from Home Assistant; now leave" in again.said)
         assert again.stop() == 0
         with household(port, "homeassistant/#") as fresh:
             until(lambda: other in fresh.kept)

@@ -153,3 +153,32 @@ def test_figures_span_epochs_also_of_windows_of_another_length(site, ask):
         ("1970-01-12", "1970-01-13", 3),
         ("1970-01-12", "1970-01-13", 7),
     ]
+
+
+@pytest.mark.parametrize("form", ["count", "bitmap"])
+def test_keys_without_a_guess(site, ask, form):
+    """Beyond five standard errors once in 10**6 runs; the other way to merge must lie there."""
+    text = site.path.read_text().replace("expected_keys: 4000", f"release: {form}")
+    site.path.write_text(text)
+    parts = {"one": keys((0, 30_000)), "two": keys((10_000, 40_000))}
+    releases = [site.release(name, 10, part, "lockers") for name, part in parts.items()]
+    site.store(*releases, stream="lockers", devices=list(parts))
+    code, out, err = ask("query", "--stream", "lockers", "distinct", "--json")
+    assert (code, err) == (0, "")
+    (figure,) = json.loads(out)["figures"]
+    union, total = 40_000, 60_000
+    right, wrong = (union, total) if form == "bitmap" else (total, union)
+    assert abs(figure["value"] - right) <= 5 * figure["standard_error"]
+    assert abs(figure["value"] - wrong) > 5 * figure["standard_error"]
+
+
+def test_too_many_keys_without_a_guess_are_refused_in_one_line(site, ask):
+    text = site.path.read_text().replace("expected_keys: 4000", "memory: 1B, release: bitmap")
+    site.path.write_text(text)
+    site.store(
+        site.release("one", 10, keys((0, 500)), "lockers"), stream="lockers", devices=["one"]
+    )
+    code, out, err = ask("query", "--stream", "lockers", "distinct")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "no empty slot on any of 2 levels" in err
+    assert "raise memory or epsilon" in err

@@ -229,14 +229,14 @@ BAD = [
     ("sample --stream sums --generator density --rows 1 --out -", "moments: use --generator m2m"),
     ("query --stream fine --generator median mean temp", "invalid choice: 'median'"),
     # a question that the sketch cannot answer
-    ("query --stream sums quantile temp 0.5", "which answers mean, cdf, count, covariance, sample"),
+    ("query --stream sums quantile temp 0.5", "which answers mean, cdf, count, covariance, change"),
     ("query --stream sums quantile temp 0.5", "quantile needs one of type cells or hierarchy"),
     ("query --stream bars range temp 0 10", "stream bars has a sketch of type moments, which ans"),
     ("query --stream heavy distinct", "distinct is for a stream with a key"),
     # sizes
-    ("query --stream fine --cells 9 mean temp", "--cells is no size of privhp, which reads stre"),
-    ("query --stream sums --cells 9 mean temp", "--cells is no size of m2m"),
-    ("query --stream heavy --points 5000 mean temp", "--points is no size of density"),
+    ("query --stream fine --cells 9 mean temp", "--cells does not apply to privhp, which reads s"),
+    ("query --stream sums --cells 9 mean temp", "--cells does not apply to m2m"),
+    ("query --stream heavy --points 5000 mean temp", "--points does not apply to density"),
     ("query --stream heavy --cells 99999999 mean temp", "density: cells must lie between 1 and"),
     ("query --stream heavy --cells 0 mean temp", "'0' is not a whole number from 1"),
     ("query --stream sums --points 10 mean temp", "--points must lie between 1000 and 200000"),

@@ -163,7 +163,7 @@ def test_a_backup_is_whole_private_and_of_a_running_collector(three, run, tmp_pa
     before = copy.read_bytes()
     code, out, err = run("backup", str(copy))
     assert (code, out) == (2, "")
-    assert "is there already" in err
+    assert "exists already" in err
     assert copy.read_bytes() == before
     three.database.unlink()
     copy.rename(three.database)

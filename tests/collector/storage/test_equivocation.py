@@ -12,6 +12,7 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused
 from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.collector.bench import rows
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
@@ -36,11 +37,6 @@ def settled(bench, arrive):
             return settle(opened, [arrive(bench.topic(), p) for p in payloads], rules, at)
 
     return run
-
-
-def rows(path, query):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["one batch", "batches"])

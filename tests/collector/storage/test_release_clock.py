@@ -2,8 +2,6 @@
 
 import base64
 import json
-import sqlite3
-from contextlib import closing
 
 from pansketch import WindowId
 from pansketch_collector.ingest.ingest_loop import settle
@@ -11,6 +9,7 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.collector.bench import rows
 
 DAY = 86_400
 CLOCKS = [True, False, None]
@@ -26,11 +25,6 @@ def made(bench, sequence, clock=None, device="one", stream="air", readings=((20.
 def settled(bench, arrive, *payloads, at=1_000_001_000):
     with store.opened(bench.database) as opened:
         return settle(opened, [arrive(bench.topic(), p) for p in payloads], bench.rules, at)
-
-
-def rows(path, query):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
 
 
 def clocks(bench):

@@ -19,33 +19,12 @@ from pansketch_collector.validation.verdicts import Accepted, Duplicate, Presenc
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.collector.bench import rows
 from tests.collector.messages import judge
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
 AIR = Selection("air")
-
-
-@pytest.fixture
-def kept(bench):
-    with store.opened(bench.database) as opened:
-        yield opened
-
-
-@pytest.fixture
-def settled(bench, kept, arrive):
-    """Judges and stores messages received at second `at`, and returns the verdicts."""
-    rules = bench.rules
-
-    def run(*messages, at=1_000_001_000):
-        return settle(kept, [arrive(*m) for m in messages], rules, at)
-
-    return run
-
-
-def rows(path, query):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
 
 
 def test_bytes_are_kept_as_received(bench, settled):

@@ -47,7 +47,9 @@ def test_an_announcement_that_is_too_large_ends_no_connection_of_the_collector(s
     collector = site.collector(path)
     agent = site.agent(site.configure(site.plain()))
     assert agent.ends() == 0, agent.said
-    collector.says("broker takes no message as large as homeassistant/device/pansketch_greenhouse_")
+    collector.says(
+        "a message exceeds the broker's limit: homeassistant/device/pansketch_greenhouse_"
+    )
     assert site.stored() == 2
     assert collector.stop() == 0
     assert "raise its max_packet_size" in collector.said

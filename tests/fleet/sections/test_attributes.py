@@ -14,6 +14,7 @@ PM25 = "pm25: {low: 0, high: 1000, scale: log}"
 WIND = "wind:\n        categories: [N, NO, E, off]"
 VIEW = "    views: [[pm25, temp]]\n"
 AIR = "streams.air.attributes."
+LEARNED = TEMP[:-1] + ", scale: learned, knots: [-40, 5, 9, 14, 60]}"
 
 
 @pytest.fixture
@@ -65,6 +66,17 @@ def test_validate_shows_them(load_text, with_all):
     assert "pm25 (0 to 1000, log)" in text
 
 
+def test_a_learned_scale_is_read_shown_and_in_the_fingerprint(load_text, valid):
+    config = load_text(valid.replace(TEMP, LEARNED))
+    knots = (-40, 5, 9, 14, 60)
+    wanted = Attribute("temp", -40, 60, "degC", "learned", knots=knots)
+    assert config.streams[0].spec.domain.attributes[1] == wanted
+    assert config.streams[0].spec.fingerprint != load_text(valid).streams[0].spec.fingerprint
+    found = {each.path: each.value_text for each in describe(config)}
+    assert (found[AIR + "temp.scale"], found[AIR + "temp.knots"]) == ("learned", "5 numbers")
+    assert "temp (-40 to 60 degC, learned)" in validation(config, MemoryProtection("", Path("/")))
+
+
 CASES = [
     (TEMP, TEMP[:-1] + ", step: 0}", 18, "temp.step", "0 is impossible; write the sensor's"),
     (TEMP, TEMP[:-1] + ", step: -0.1}", 18, "temp.step", "-0.1 is impossible"),
@@ -75,6 +87,20 @@ CASES = [
     (TEMP, TEMP[:-1] + ", setp: 1}", 18, "temp.setp", "unknown key; did you mean step?"),
     (PM25, PM25[:-1] + ", cyclic: true}", 19, "pm25.cyclic", "does not go with a log scale"),
     (TEMP, TEMP[:-1] + ", cyclic: 1}", 18, "temp.cyclic", "is a whole number; write true or false"),
+    (
+        TEMP,
+        LEARNED.replace(", knots: [-40, 5, 9, 14, 60]", ""),
+        18,
+        "temp.knots",
+        "`pansketch-coll",
+    ),
+    (TEMP, TEMP[:-1] + ", knots: [-40, 0, 60]}", 18, "temp.knots", "goes with scale: learned only"),
+    (TEMP, LEARNED.replace("5, 9", "9, 5"), 18, "temp", "knots must rise"),
+    (TEMP, LEARNED.replace("5, 9, 14", "5, 9"), 18, "temp", "a power of two and one"),
+    (TEMP, LEARNED.replace("14, 60", "14, 50"), 18, "temp", "the last one high"),
+    (TEMP, LEARNED.replace("[-40, 5, 9, 14, 60]", "5"), 18, "temp.knots", "write a list"),
+    (TEMP, LEARNED[:-1] + ", cyclic: true}", 18, "temp.cyclic", "does not go with a learned scale"),
+    (WIND, WIND + "\n        knots: [0, 1, 2]", 22, "wind.knots", "does not go with categories"),
     (WIND, WIND + "\n        step: 1", 22, "wind.step", "does not go with categories"),
     (WIND, WIND + "\n        cyclic: true", 22, "wind.cyclic", "does not go with categories"),
     (WIND, WIND + "\n        constant: 1", 22, "wind.constant", "does not go with categories"),

@@ -77,6 +77,8 @@ def distinct(epsilon, intrusion, **sizes):
 KEYED = {
     "hashed-count": {"expected_keys": 200},
     "hashed-bitmap": {"expected_keys": 40, "release": "bitmap"},
+    "levels-count": {},
+    "levels-bitmap": {"release": "bitmap"},
     "sampled-count": {"universe": 100, "turnstile": True},
     "sampled-bitmap": {"universe": 100, "release": "bitmap", "variant": "dwork"},
 }

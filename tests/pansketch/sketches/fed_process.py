@@ -31,10 +31,13 @@ PRIVACY, OF_KEYS = Privacy(epsilon=1.0), Privacy(epsilon=1.0, unit="key")
 LINEAR = [Attribute(f"linear {n}", -40, 60) for n in range(3)]
 LOG = [Attribute(f"log {n}", 0, 1000, scale="log") for n in range(2)]
 NAMED = Attribute("named", categories=("a", "b", "c"))
+KNOTS = (-40.0, 9.0, 10.0, 12.0, 60.0)
+LEARNED = Attribute("learned", -40, 60, scale="learned", knots=KNOTS)
 DOMAINS = {
     1: Domain(LINEAR[:1]),
     2: Domain([LINEAR[0], LOG[0]]),
     6: Domain([LINEAR[0], LOG[0], NAMED, *LINEAR[1:], LOG[1]]),
+    3: Domain([LEARNED, LINEAR[0], NAMED]),
 }
 DEFECTS = ("none", "broadcast paths", "broadcast positions", "readings with gaps", "a temporary")
 
@@ -56,6 +59,8 @@ def _specs():
         ("hashed", {"expected_keys": 1000}),
         ("thinned", {"expected_keys": 100_000, "memory": 64}),
         ("bitmap", {"expected_keys": 1000, "release": "bitmap"}),
+        ("levels", {"memory": 1024}),
+        ("levels bitmap", {"memory": 1024, "release": "bitmap"}),
         ("permuted", {"universe": 1 << 40, "memory": 64}),
         ("walked", {"universe": (1 << 39) + 1, "memory": 64, "variant": "dwork"}),
     ):

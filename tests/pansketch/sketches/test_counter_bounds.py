@@ -168,9 +168,12 @@ def test_balanced_inventions_are_outside_by_their_norm() -> None:
 
 @pytest.mark.parametrize("shape", ["count", "bitmap"])
 @pytest.mark.parametrize("intrusion", ["silent", "announced"])
-def test_bits_are_bounded_however_many_keys_there_are(shape: str, intrusion: str) -> None:
+@pytest.mark.parametrize("expected", [2000, None])
+def test_bits_are_bounded_however_many_keys_there_are(
+    shape: str, intrusion: str, expected: int | None
+) -> None:
     privacy = Privacy(2.0, unit="key", intrusion=intrusion)  # type: ignore[arg-type]
-    spec = DistinctSpec(privacy, expected_keys=2000, release=shape)  # type: ignore[arg-type]
+    spec = DistinctSpec(privacy, expected_keys=expected, release=shape)  # type: ignore[arg-type]
     bounds = spec.counter_bounds(1, 2)
     for keys in (0, 2000, 60_000):
         sketch = spec.start(os_entropy())

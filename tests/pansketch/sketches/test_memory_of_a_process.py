@@ -52,6 +52,10 @@ def forms_of(spec, rows):
         if not attribute.categories:
             low = column - attribute.low
             scaled = [np.log(low + 1.0), np.log1p(low)] if attribute.scale == "log" else [low]
+            if attribute.knots:
+                parts = np.searchsorted(attribute.knots[1:-1], column, side="right")
+                inside = column - np.array(attribute.knots)[parts]
+                scaled += [inside, attribute.scaling.places(column)]
             for form in (column, low, *scaled, *(each * (1 / attribute.extent) for each in scaled)):
                 yield attribute.name, np.ascontiguousarray(form[:, None]).view(np.uint8)
     encoder = PositionEncoder(spec.domain, len(rows))

@@ -41,6 +41,7 @@ SPECS = [
     ),
     DistinctSpec(Privacy(2.0, "key"), universe=1000, output_share=Fraction(1, 3)),
     DistinctSpec(Privacy(2.0, "key"), expected_keys=500, release="bitmap", hash_key=5),
+    DistinctSpec(Privacy(2.0, "key"), memory=64, release="bitmap"),
 ]
 
 

@@ -32,6 +32,7 @@ SPECS = {
     "bitmap": DistinctSpec(
         Privacy(epsilon=6.0, unit="key"), expected_keys=30, memory=16, release="bitmap"
     ),
+    "levels": DistinctSpec(Privacy(epsilon=1.0, unit="key"), memory=100),
 }
 CLOCKS = [None, True, False]
 FIRST, SECOND = bytes(range(8)), bytes(range(8, 16))  # incarnations

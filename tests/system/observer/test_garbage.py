@@ -63,13 +63,16 @@ def test_garbage_goes_to_quarantine_and_every_release_arrives(house, hourly, lis
     house.start_broker()
     collector = house.collector()
     ear = listen(house)
-    agents = [house.agent(device) for device in devices]
+    agents = [house.agent("dev-1")]
     house.until(lambda: house.stored(), "a release of dev-1 to copy")
     real = ear.on("dev-1/release/air")[0]
     sent = garbage(house, real)
-    for place, payload, _ in sent:
+    for place, payload, _ in sent[::2]:
         ear.say(place, payload)
-    assert not any(agent.ended() for agent in agents)
+    # Whatever became of the first one meanwhile, this one's releases come amid garbage.
+    agents.append(house.agent("dev-2"))
+    for place, payload, _ in sent[1::2]:
+        ear.say(place, payload)
     assert [agent.ends() for agent in agents] == [0, 0]
     expected = sorted((place, reason) for place, _, reason in sent)
     house.until(

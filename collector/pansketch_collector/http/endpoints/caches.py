@@ -17,7 +17,7 @@ from pansketch_collector.queries.fleet_model import Model, build
 from pansketch_collector.queries.generator_registry import GeneratorChoice, choose
 from pansketch_collector.queries.robust_merge import Groups, build_groups
 from pansketch_collector.reports.devices import Overview, overview
-from pansketch_collector.storage.reader import Selection
+from pansketch_collector.storage.reader import Reader, Selection
 from pansketch_fleet.config.loader import Config
 
 MAX_MODELS = 8
@@ -25,19 +25,21 @@ MAX_ANSWERS = 64  # of each
 SHARE = 5.0  # times as long as its fit and its slowest answer took, a model answers
 
 Answered = Mapping[str, Any]
-Asked = tuple[Selection, GeneratorChoice]
-Mark = tuple[int, int, int, int]
+Asked = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
+Mark = tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(eq=False)
 class CachedModel:
-    """A model, or the work on it. Questions to one model wait for each other: it computes what they
-    share once. `mark` says which releases it is made of; `answers`: those given last, by question.
-    `fitted_at`: on the clock that never jumps, inf until then; times are seconds.
+    """A model, or the work on it; or an answer that is made of several models.
+
+    Questions to one model wait for each other: it computes what they share once. `mark` says which
+    releases it is made of; `answers`: those given last, by question. `fitted_at`: on the clock that
+    never jumps, inf until then; times are seconds.
     """
 
     mark: Mark
-    fit: SharedTask[Model | Groups]
+    fit: SharedTask[Any]
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     answers: OrderedDict[str, SharedTask[Answered]] = field(default_factory=OrderedDict)
     fitted_at: float = inf
@@ -101,22 +103,39 @@ class Models:
             kept.answers.popitem(last=False)
         return found
 
+    async def made(
+        self, name: str, selections: tuple[Selection, ...], make: Callable[[Reader], Answered]
+    ) -> Answered:
+        """An answer that is made of releases, and not of one model: a series, or two periods. It is
+        made once for all of one `name`. Raises CommandError."""
+        kept = await self._kept_of((name, selections), selections, make)
+        answered: Answered = await kept.fit.wait()
+        return answered
+
     async def _find(self, selection: Selection, choice: GeneratorChoice) -> CachedModel:
         stream = next(s for s in self._config.streams if s.name == selection.stream)
-        asked = selection, replace(choice, name=choose(stream.name, stream.spec.family, choice))
-        mark = await self._desk.read(lambda reader: reader.mark(selection))
+        choice = replace(choice, name=choose(stream.name, stream.spec.family, choice))
+        fit = build_groups if choice.robust else build
+        return await self._kept_of(
+            (selection, choice),
+            (selection,),
+            lambda reader: fit(reader, self._config, selection, choice),
+        )
+
+    async def _kept_of(
+        self, asked: Asked, selections: tuple[Selection, ...], make: Callable[[Reader], Any]
+    ) -> CachedModel:
+        mark = await self._desk.read(lambda reader: tuple(map(reader.mark, selections)))
         kept = self._kept.get(asked)
         if kept is None or (kept.mark != mark and clock.uptime() >= kept.good_until(self._share)):
-            kept = self._begin(asked, mark)
+            kept = self._begin(asked, mark, make)
         self._kept.move_to_end(asked)
         return kept
 
-    def _begin(self, asked: Asked, mark: Mark) -> CachedModel:
-        make = build_groups if asked[1].robust else build
-
-        def fit() -> Model | Groups:
+    def _begin(self, asked: Asked, mark: Mark, make: Callable[[Reader], Any]) -> CachedModel:
+        def fit() -> Any:
             began = clock.uptime()
-            model = self._desk.ask(lambda reader: make(reader, self._config, *asked))
+            model = self._desk.ask(make)
             kept.fitted_at = clock.uptime()
             kept.fitting = kept.fitted_at - began
             return model

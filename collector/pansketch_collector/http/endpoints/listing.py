@@ -157,7 +157,7 @@ def _place(text: str) -> Place:
     device, _, sequence = rest.rpartition(",")
     for number in (start, sequence):
         if not (number.isascii() and number.isdigit() and len(number) <= 18):
-            raise wrong("after is not the `next` of a part: leave it out, or write that")
+            raise wrong("after must be the `next` of a part: leave it out, or copy that")
     return int(start), device, int(sequence)
 
 

@@ -11,10 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from pansketch import Domain
 from pansketch_collector.errors import wrong
 from pansketch_collector.http.endpoints.histogram import histogram
+from pansketch_collector.periods.series import SeriesQuestion
 from pansketch_collector.queries import robust_merge as robust
 from pansketch_collector.queries.answers import as_object, basis
 from pansketch_collector.queries.fleet_model import Model
-from pansketch_collector.queries.generator_registry import MAX_POINTS, MIN_POINTS, GeneratorChoice
+from pansketch_collector.queries.generator_registry import (
+    CHANGE,
+    DRIFT,
+    MAX_POINTS,
+    MIN_POINTS,
+    GeneratorChoice,
+)
 from pansketch_collector.queries.questions import QUESTIONS, answer, attribute_of
 from pansketch_collector.queries.robust_merge import Groups
 from pansketch_collector.queries.selection import select
@@ -34,6 +41,8 @@ Question = Literal[
     "range",
     "count",
     "covariance",
+    "change",
+    "drift",
     "histogram",
     "density",
     "distinct",
@@ -96,7 +105,8 @@ class QuestionParameters(ModelParameters):
     question: Question = Field(description="what to ask")
     robust: bool = Field(
         False,
-        description="the median over groups of devices; not for histogram, density and distinct",
+        description="the median over groups of devices; not for change, drift, histogram, density "
+        "and distinct, nor with by",
     )
     attribute: list[Name] = Field([], max_length=32, description="of which attribute, or several")
     q: Number | None = Field(None, ge=0, le=1, description="quantile: a share of the readings")
@@ -112,8 +122,16 @@ class QuestionParameters(ModelParameters):
     bins: int | None = Field(
         None, ge=1, le=MAX_BINS, description="histogram (32), density (12 of each attribute)"
     )
-    by: Literal["window", "device"] | None = Field(
-        None, description="distinct: a figure for each window, or for each of its devices as well"
+    by: Literal["window", "day", "device"] | None = Field(
+        None,
+        description="a row for each window, day or device; distinct: a figure for each window, or "
+        "for each of its devices as well",
+    )
+    smooth: bool = Field(False, description="by window or day: the level behind the noise as well")
+    between: list[Annotated[str, Field(max_length=81)]] = Field(
+        [],
+        max_length=2,
+        description="change, drift: the two periods: FROM..TO, a date, or a moment of a window",
     )
     keys: Literal["shared", "disjoint"] | None = Field(
         None, description="distinct: whether devices may see the same keys"
@@ -139,20 +157,24 @@ class ListParameters(SelectionParameters):
     )
 
 
+ROWS = ("by", "smooth")
 # What each question may be given, and, of these, what it must be.
 GIVEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "quantile": (("attribute", "q"), ("attribute", "q")),
-    "mean": (("attribute",), ("attribute",)),
-    "cdf": (("attribute", "x"), ("attribute", "x")),
-    "range": (("attribute", "low", "high", "category"), ("attribute",)),
-    "count": (("where",), ("where",)),
+    "quantile": (("attribute", "q", *ROWS), ("attribute", "q")),
+    "mean": (("attribute", *ROWS), ("attribute",)),
+    "cdf": (("attribute", "x", *ROWS), ("attribute", "x")),
+    "range": (("attribute", "low", "high", "category", *ROWS), ("attribute",)),
+    "count": (("where", *ROWS), ("where",)),
     "covariance": (("attribute",), ()),
+    "change": (("attribute", "between"), ("between",)),
+    "drift": (("attribute", "between"), ("between",)),
     "histogram": (("attribute", "bins"), ("attribute",)),
     "density": (("attribute", "bins"), ("attribute",)),
     "distinct": (("by", "keys"), ()),
 }
 BINS = {"histogram": (1, 32), "density": (2, 12)}  # attributes, and bins of each unless told
 MAX_DENSITY_BINS = 16
+COMPARISONS = (CHANGE, DRIFT)
 PARTICULAR = sorted({name for may, _ in GIVEN.values() for name in may})
 
 
@@ -169,21 +191,39 @@ def choice_of(asked: ModelParameters) -> GeneratorChoice:
 def check_given(asked: QuestionParameters) -> None:
     """Raises CommandError for a parameter that is missing, or means nothing to this question."""
     may, must = GIVEN[asked.question]
-    given = {name for name in PARTICULAR if getattr(asked, name) not in (None, [])}
+    given = {name for name in PARTICULAR if getattr(asked, name) not in (None, [], False)}
     for name in must:
         if name not in given:
             raise wrong(f"{asked.question} needs {name}: add it")
     for name in sorted(given.difference(may)):
-        raise wrong(f"{name} is not for the question {asked.question}: leave it out")
+        raise wrong(f"{name} does not apply to the question {asked.question}: leave it out")
     if asked.robust and asked.question not in QUESTIONS:
-        raise wrong(f"robust is not for the question {asked.question}: leave it out")
+        raise wrong(f"robust does not apply to the question {asked.question}: leave it out")
     attributes = BINS.get(asked.question, (1, 0))[0]
-    several = asked.question in ("range", "covariance") or not must or "attribute" not in must
+    _check_rows(asked)
+    several = asked.question in ("range", "covariance") or "attribute" not in must
     if not several and len(asked.attribute) != attributes:
         raise wrong(
             f"{asked.question} is of {attributes} attribute{'s' * (attributes > 1)}, "
             f"and {len(asked.attribute)} are given"
         )
+
+
+def _check_rows(asked: QuestionParameters) -> None:
+    if asked.question in COMPARISONS and len(asked.between) != 2:
+        raise wrong(f"{asked.question} compares two periods: give between twice")
+    if asked.question in COMPARISONS and (asked.since is not None or asked.to is not None):
+        raise wrong("with between leave out from and to")
+    if asked.smooth and asked.by is None:
+        raise wrong("smooth follows windows or days: add by=window or by=day")
+
+
+def series_of(stream: ReadingStream, asked: QuestionParameters) -> SeriesQuestion:
+    """The question of every row. Raises CommandError, as the answer does."""
+    assert asked.by is not None
+    return SeriesQuestion(
+        asked.question, tuple(_words(stream.domain, asked)), asked.by, asked.smooth
+    )
 
 
 def question_of(

@@ -57,7 +57,7 @@ class ConnectionLimits:
         first = next(iter(self._waiting[address]))
         self.serve(first)
         first.transport.abort()
-        log.warning("more connections than there is room for: those that send no request are cut")
+        log.warning("too many connections: closing those that send no request")
 
 
 class HttpConnection(H11Protocol):

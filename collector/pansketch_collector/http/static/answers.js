@@ -8,7 +8,10 @@ import { h, table } from "./elements.js";
 import { showHistogram } from "./histogram.js";
 import { withError } from "./numbers.js";
 import { picture } from "./picture.js";
+import { showSeries } from "./series.js";
 
+const MOST_WINDOWS = 200; // in a picture over time; more of them are shown by day
+const DAY_SECONDS = 86400;
 const QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95];
 
 // { elements, draw(asked, signal) } for a stream.
@@ -29,6 +32,7 @@ function ofKeys(ask) {
 
 function ofReadings(found, ask) {
   const one = picture("Histogram");
+  const time = picture("Mean over time");
   const two = picture("Density of two attributes");
   const quantiles = h("div", { class: "quantiles" });
   one.element.append(quantiles);
@@ -46,11 +50,25 @@ function ofReadings(found, ask) {
         quantiles.replaceChildren(await figures(found, attribute, answer));
       }
     });
+    time.element.hidden = attribute.categories !== undefined || attribute.cyclic;
+    if (!time.element.hidden) {
+      await framed(time, async () => showSeries(time, await answer({ question: "mean",
+        attribute: first, by: span(found, asked), smooth: true }), first));
+    }
     if (two.element.hidden) return;
     await framed(two, async () => showDensity(two,
       await answer({ question: "density", attribute: [first, second] })));
   }
-  return { elements: [one.element, two.element], draw };
+  return { elements: [one.element, time.element, two.element], draw };
+}
+
+// Windows, or days where there would be too many of them.
+function span(found, asked) {
+  const { first_window: first, last_window: last } = found.stored;
+  const [from, to] = [asked.get("from"), asked.get("to")].map((each) => each && `${each}Z`);
+  const length = (Date.parse(to ?? last) - Date.parse(from ?? first)) / 1000;
+  const windows = length / found.window_seconds;
+  return windows > MOST_WINDOWS && found.window_seconds <= DAY_SECONDS ? "day" : "window";
 }
 
 // What the releases do not bear, or makes no sense, is said where the picture would be.

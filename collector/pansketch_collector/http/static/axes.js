@@ -117,6 +117,12 @@ export function fromZero(highest, bottom, top) {
   return scaleLinear([0, highest > 0 ? highest : 1], [bottom, top]).nice(LINES).clamp(true);
 }
 
+// Heights between round values around these two.
+export function around(lowest, highest, bottom, top) {
+  const room = highest > lowest ? 0 : Math.abs(highest) || 1;
+  return scaleLinear([lowest - room, highest + room], [bottom, top]).nice(LINES);
+}
+
 export function heights(y, after = "") {
   const text = y.tickFormat(LINES);
   return y.ticks(LINES).map((value) => [y(value), text(value) + after]);

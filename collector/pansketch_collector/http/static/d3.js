@@ -12,6 +12,6 @@ import "./vendor/d3-path.min.js";
 import "./vendor/d3-shape.min.js";
 
 export const {
-  area, format, line, max, maxIndex, pathRound, range, scaleBand, scaleLinear, scaleLog,
+  area, format, line, max, maxIndex, min, pathRound, range, scaleBand, scaleLinear, scaleLog,
   scaleQuantize, scaleSymlog, scaleUtc, utcDay, utcFormat, utcMinute,
 } = globalThis.d3;

@@ -1,18 +1,16 @@
 // Different keys, window by window: points, whiskers of one standard error, a band between them.
 
 import * as axes from "./axes.js";
-import { area, line, max, scaleUtc, utcDay, utcFormat, utcMinute } from "./d3.js";
+import { max, scaleUtc } from "./d3.js";
 import { s, table } from "./elements.js";
 import { moment, withError } from "./numbers.js";
 import { leftOut } from "./picture.js";
+import { band, connected, runs, times } from "./timeline.js";
 import { whisker } from "./whisker.js";
 
 const HEIGHT = 300;
 const [RIGHT, TOP, BOTTOM] = [20, 12, 34];
 const INSET = 16; // pixels from an end of the axis to the first and the last point
-const DAY = utcFormat("%Y-%m-%d");
-const MINUTE = utcFormat("%m-%d %H:%M");
-const SECOND = utcFormat("%H:%M:%S");
 
 export function showDistinct(frame, answer) {
   const { figures } = answer;
@@ -61,45 +59,9 @@ function drawn(figures, seconds, width) {
   ];
 }
 
-// Points of windows that follow each other; a missing window parts them.
-function runs(points, seconds) {
-  const found = [];
-  for (const each of points) {
-    const run = found.at(-1);
-    if (run && each.at - run.at(-1).at <= 1500 * seconds) run.push(each);
-    else found.push([each]);
-  }
-  return found;
-}
-
-function band(run, x, y) {
-  const shape = area((each) => x(each.at), (each) => y(each.value - each.error),
-    (each) => y(each.value + each.error));
-  return s("path", { class: "band", d: shape(run) });
-}
-
-function connected(run, x, y) {
-  const shape = line((each) => x(each.at), (each) => y(each.value));
-  return s("path", { class: "line", d: shape(run) });
-}
-
 function mark({ value, error, frozen }, x, y) {
   return [
     whisker(x, y(value - error), y(value + error), 4),
     s("circle", { class: frozen ? "point frozen" : "point", cx: x, cy: y(value), r: 4 }),
   ];
-}
-
-// Not more of them than windows. Where fewer than two round ones have room, the first and the last.
-function times(x, seconds) {
-  const [first, last] = x.domain();
-  const found = axes.fitting(x, written, Math.round((last - first) / (1000 * seconds)) + 1);
-  if (found.length > 1) return found;
-  const text = seconds >= 86400 ? DAY : seconds >= 60 ? MINUTE : SECOND;
-  return (last > first ? [first, last] : [first]).map((time) => [x(time), text(time)]);
-}
-
-function written(time) {
-  if (utcMinute(time) < time) return SECOND(time);
-  return (utcDay(time) < time ? MINUTE : DAY)(time);
 }

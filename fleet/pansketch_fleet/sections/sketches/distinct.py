@@ -18,15 +18,11 @@ from pansketch_fleet.yaml.document import Document
 
 DEFAULT_MEMORY_BYTES = 4096
 BOTH = "does not go with expected_keys; keep universe for keys numbered from 0, the other for texts"
-NEITHER = (
-    "does not describe the keys; add expected_keys: 5000 for any texts, or universe: 65536 "
-    "for the numbers from 0 to 65535"
-)
 
 
 @dataclass(frozen=True)
 class DistinctSettings:
-    """See `pansketch_fleet.settings.device_spec.SketchSettings`. Exactly one of `universe` and
+    """See `pansketch_fleet.settings.device_spec.SketchSettings`. At most one of `universe` and
     `expected_keys` is set."""
 
     privacy: Privacy
@@ -69,6 +65,10 @@ class DistinctSettings:
         yield "variant", self.variant, "default"
         yield "release", self.release, "default"
         spec = self.spec(profile)
+        if spec.levels:
+            yield "tracked", str(spec.tracked), "derived"
+            yield "levels", str(len(spec.levels)), "derived"
+            return
         for name, number in (
             ("tracked", spec.tracked),
             ("slots", spec.slots),
@@ -84,8 +84,6 @@ def read_distinct(
     given = section(document, where, raw, DistinctSection)
     if given.universe is not None and given.expected_keys is not None:
         raise document.error(join(where, "universe"), BOTH)
-    if given.universe is None and given.expected_keys is None:
-        raise document.error(where, NEITHER)
     variant = _one_of(document, join(where, "variant"), given.variant, get_args(Variant))
     form = _one_of(document, join(where, "release"), given.release, get_args(Form))
     if variant != "ppds" and given.universe is None:

@@ -18,12 +18,12 @@ from pansketch_fleet.yaml.document import Document
 
 Size = int | float
 
-NUM_SHARE = 0.02
+COUNT_SHARE = 0.02
 # What each kind of features has, and its sizes when nothing is said of them.
 SIZES: Mapping[str, Mapping[str, Size]] = {
-    "rff": {"m": 200, "sigma": 1.0, "num_share": NUM_SHARE},
-    "race": {"rows": 80, "width": 80, "sigma": 1.0, "num_share": NUM_SHARE},
-    "hist": {"bins": 100, "num_share": NUM_SHARE},
+    "rff": {"m": 200, "sigma": 1.0, "count_share": COUNT_SHARE},
+    "race": {"rows": 80, "width": 80, "sigma": 1.0, "count_share": COUNT_SHARE},
+    "hist": {"bins": 100, "count_share": COUNT_SHARE},
 }
 SMALLER = {"rff": "m", "race": "rows or width", "hist": "bins"}
 

@@ -54,7 +54,7 @@ KINDS: Mapping[str, OfReadings | OfOneView | OfViews | OfKeys] = {
 FOR_READINGS = tuple(name for name, kind in KINDS.items() if not isinstance(kind, OfKeys))
 FOR_KEYS = tuple(name for name, kind in KINDS.items() if isinstance(kind, OfKeys))
 MAX_JOINT = 2  # attributes of a stream that one hierarchy holds unless somebody asks for it
-EXAMPLE = "sketches: [{type: distinct, expected_keys: 5000}]"
+EXAMPLE = "sketches: [{type: distinct}]"
 
 
 def read_plan(

@@ -235,3 +235,35 @@ def test_the_page_of_the_interface_needs_no_other_host(get):
     assert "<script" not in page.text
     assert re.findall(r'(?:src|href)="([^"]+)"', page.text) == ["openapi.json"]
     assert get("/healthz").json() == {"status": "ok"}
+
+
+def test_rows_over_time_are_those_of_the_command_line(get, command):
+    asked = {"question": "mean", **TEMP, "by": "window", "smooth": "true"}
+    answer = get("/v1/streams/pairs/query", **asked)
+    words = ["--stream", "pairs", "mean", "temp", "--by", "window", "--smooth", "--json"]
+    known = command("query", *words)
+    assert answer.json() == {"question": "mean", **json.loads(known)}
+    assert len(answer.json()["rows"]) == 3
+    assert get("/v1/streams/pairs/query", **asked).headers["etag"] == answer.headers["etag"]
+
+
+@pytest.mark.parametrize("question", ["change", "drift"])
+def test_two_periods_are_compared_as_on_the_command_line(get, command, question):
+    days = ["1970-01-02", "1970-01-03"]
+    answer = get("/v1/streams/pairs/query", question=question, between=days).json()
+    known = command("query", "--stream", "pairs", question, "--between", *days, "--json")
+    assert answer == {"question": question, **json.loads(known)}
+
+
+def test_a_row_or_a_period_that_cannot_be_is_refused(get):
+    asked = {"question": "mean", **TEMP}
+    for wrong, says in [
+        ({**asked, "smooth": "true"}, "add by=window"),
+        ({**asked, "by": "device", "smooth": "true"}, "devices have no order"),
+        ({"question": "covariance", "by": "day"}, "by does not apply to the question covariance"),
+        ({"question": "drift", "between": ["1970-01-02"]}, "give between twice"),
+        ({**asked, "by": "day", "robust": "true"}, "robust needs all devices"),
+    ]:
+        answer = get("/v1/streams/pairs/query", **wrong)
+        assert answer.status_code == 422
+        assert says in answer.json()["detail"]

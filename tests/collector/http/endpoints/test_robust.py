@@ -45,7 +45,9 @@ def test_where_there_is_no_median_it_is_refused(get, stream, question, more):
     path = f"/v1/streams/{stream}/query"
     answered = get(path, question=question, robust="true", **more)
     assert answered.status_code == 422
-    says = "5 devices" if question == "mean" else f"robust is not for the question {question}"
+    says = (
+        "5 devices" if question == "mean" else f"robust does not apply to the question {question}"
+    )
     assert says in answered.json()["detail"]
     if question != "mean":
         assert get(path, question=question, robust="false", **more).status_code == 200

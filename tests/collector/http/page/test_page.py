@@ -77,7 +77,16 @@ def test_pictures_say_what_they_show(shared, tab, get):
     tab.open(f"{shared.url}/#stream/air")
     labels = tab.run("[...document.querySelectorAll('svg')].map(e => e.getAttribute('aria-label'))")
     assert labels[0].startswith("Histogram of temp (degC), 32 bins, estimated.")
-    assert labels[1].startswith("Density of temp (degC) and wind")
+    assert labels[1].startswith("Mean of temp in each of 3 windows, with its level.")
+    assert labels[2].startswith("Density of temp (degC) and wind")
+    assert tab.run("document.querySelectorAll('circle.point').length") == 3
+    # The third day is missing, and parts the line and its band.
+    assert tab.run("document.querySelectorAll('path.band').length") == 2
+    over_time = {"question": "mean", "attribute": "temp", "by": "window", "smooth": "true"}
+    row = get("/v1/streams/air/query", **over_time).json()["rows"][0]["level"]
+    assert f"{row['value']:.3f} ± {row['standard_error']:.3f} degC" in tab.run(
+        "document.querySelectorAll('details')[1].textContent"
+    )
     asked = {"question": "histogram", "attribute": "temp"}
     answer = get("/v1/streams/air/query", **asked).json()
     rows = tab.run("document.querySelector('details tbody').rows.length")

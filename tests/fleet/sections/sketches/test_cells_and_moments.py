@@ -34,7 +34,7 @@ MOMENTS = """\
         features: race
         rows: 40
         sigma: 0.25
-        num_share: 0.1
+        count_share: 0.1
 """
 AIR, ONE = "streams.air", "sketches[0]"
 
@@ -72,9 +72,9 @@ def test_moments_have_the_sizes_of_their_features(load_text):
     spec = load_text(moments()).streams[0].spec
     assert isinstance(spec, MomentsSpec)
     assert (spec.features, spec.rows, spec.width) == ("race", 40, 80)
-    assert (spec.sigma, spec.num_share) == (0.25, 0.1)
+    assert (spec.sigma, spec.count_share) == (0.25, 0.1)
     plain = spec_of(load_text, "type: moments")
-    assert (plain.features, plain.m, plain.sigma, plain.num_share) == ("rff", 200, 1.0, 0.02)
+    assert (plain.features, plain.m, plain.sigma, plain.count_share) == ("rff", 200, 1.0, 0.02)
     hist = spec_of(load_text, "type: moments, features: hist, bins: 10")
     assert (hist.features, hist.bins) == ("hist", 10)
 
@@ -173,7 +173,7 @@ MOMENT_CASES = [
     ("sigma: 0.25", "sigma: wide", 16, "sigma", "write a number"),
     ("sigma: 0.25", "sigma: 0", 16, "sigma", "sigma must lie between 0.015625 and 64, not 0"),
     ("sigma: 0.25", "sigma: .nan", 16, "sigma", "is not finite; write a finite number"),
-    ("num_share: 0.1", "num_share: 1", 17, "num_share", "num_share must lie between"),
+    ("count_share: 0.1", "count_share: 1", 17, "count_share", "count_share must lie between"),
     ("rows: 40", "rows: 0", 15, "rows", "rows must lie between 1 and 1024"),
     ("rows: 40", "rows: many", 15, "rows", "is text; write a whole number"),
     ("rows: 40", "rows: 1000", 13, "", "lower rows or width, or take a profile with more sketch"),
@@ -217,7 +217,7 @@ def test_an_epsilon_too_small_for_its_sums_is_refused_at_epsilon(load_text):
 
 
 SPOILT = ["null", "[]", "{}", "-1", "0", "1e9", "9" * 40, ".inf", ".nan", "true", "''", "- ", "\n"]
-NAMES = ["cells", "moments", "hist", "rff", "race", "depth", "sigma", "bins", "num_share", "rows"]
+NAMES = ["cells", "moments", "hist", "rff", "race", "depth", "sigma", "bins", "count_share", "rows"]
 
 
 @settings(

@@ -141,6 +141,18 @@ def test_print_config_shows_all_of_it(load_text, keyed):
     assert shown[f"{DOORS}.privacy.epsilon.output"] == ("1", "derived")
 
 
+def test_without_a_guess_any_number_of_keys_is_counted(load_text, keyed):
+    text = keyed.replace("        expected_keys: 5000\n", "")
+    config = load_text(text)
+    spec = config.streams[0].spec
+    assert (spec.expected_keys, spec.universe, len(spec.levels)) == (None, None, 16)
+    shown = {each.path: (each.value_text, each.origin) for each in describe(config)}
+    assert shown[f"{DOORS}.{ONE}.levels"] == ("16", "derived")
+    assert shown[f"{DOORS}.{ONE}.tracked"] == ("4096", "derived")
+    assert f"{DOORS}.{ONE}.level" not in shown
+    assert f"{DOORS}.{ONE}.expected_keys" not in shown
+
+
 SECOND = "        release: bitmap\n      - type: distinct\n        expected_keys: 5\n"
 CASES = [
     # attributes, key, views
@@ -196,7 +208,6 @@ CASES = [
     ("expected_keys: 5000", "expected_keys: -1", 14, f".{ONE}.expected_keys", "must lie between"),
     ("expected_keys: 5000", "expected_keys: many", 14, f".{ONE}.expected_keys", "whole number"),
     ("expected_keys: 5000", "universe: 0", 14, f".{ONE}.universe", "must lie between"),
-    ("        expected_keys: 5000\n", "", 13, f".{ONE}", "add expected_keys: 5000 for any"),
     ("memory: 512B", "universe: 9", 15, f".{ONE}.universe", "does not go with expected_keys"),
     ("memory: 512B", "variant: pdps", 15, f".{ONE}.variant", "did you mean ppds?"),
     ("memory: 512B", "variant: dwork", 15, f".{ONE}.variant", "write universe, or variant: ppds"),

@@ -35,7 +35,9 @@ def brute_force(rows, domain, low, high):
 
 def test_the_call_of_the_documentation_runs_as_written(make_spec, readings):
     releases = [release_of(make_spec(), readings(4000, seed)) for seed in range(3)]
-    points, weights = kdtree(merge(releases), tau=None, s1=..., s2=...).weighted_points()
+    points, weights = kdtree(
+        merge(releases), tau=None, decision_scale=..., leaf_scale=...
+    ).weighted_points()
     assert points.shape == (len(weights), 2)
     assert (weights > 0).all()
     assert weights.sum() == pytest.approx(12_000, rel=0.2)
@@ -203,8 +205,8 @@ def test_no_more_than_k_cells_of_one_height_are_halved(no_noise, make_spec, read
     [
         ({"tau": -1}, "tau must be a number of 0 or more"),
         ({"tau": float("nan")}, "tau must be a number"),
-        ({"s1": 0.0}, "s1 must be a positive"),
-        ({"s2": float("inf")}, "s2 must be a positive"),
+        ({"decision_scale": 0.0}, "decision_scale must be a positive"),
+        ({"leaf_scale": float("inf")}, "leaf_scale must be a positive"),
         ({"height": 5, "depth": 4}, "height <= depth"),
         ({"depth": 13}, "depth <= 12"),
         ({"height": 1.5}, "whole number, not float"),

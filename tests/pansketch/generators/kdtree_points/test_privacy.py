@@ -51,8 +51,8 @@ def test_the_scales_spend_epsilon_exactly(known_noise, privacy, height, decision
     """h' - h deciding heights and one leaf: their losses sum to the epsilon of a reading."""
     plan = _plan(UNIT, privacy, 9, height, 1, 0, decisions, "explicit")
     reading = Fraction(7, 10) / (7 if privacy.unit != "reading" else 1)
-    assert (9 - height) / plan.s1 + 1 / plan.s2 == reading
-    assert (9 - height) / plan.s1 == decisions * reading
+    assert (9 - height) / plan.decision_scale + 1 / plan.leaf_scale == reading
+    assert (9 - height) / plan.decision_scale == decisions * reading
     noise = known_noise(3)
     kdtree_points(
         np.full((50, 1), 0.3),
@@ -65,7 +65,7 @@ def test_the_scales_spend_epsilon_exactly(known_noise, privacy, height, decision
         decisions=decisions,
         empty="explicit",
     )
-    assert {scale for scale, _ in noise.draws} == {plan.s1, plan.s2}
+    assert {scale for scale, _ in noise.draws} == {plan.decision_scale, plan.leaf_scale}
 
 
 def test_equal_bins_spend_all_of_epsilon_on_their_counts(known_noise):
@@ -132,7 +132,16 @@ TWO_CELLS = ([(0.1, 0.7), (0.1, 0.2, 0.7), (0.1, 0.7, 0.9)], 2, 1, 1)
 def plan_of(depth, height, epsilon, scale=Fraction(1)):
     """Without a threshold for leaves: to drop some is post-processing, and would hide the rest."""
     plan = _plan(UNIT, Privacy(epsilon), depth, height, 1, 0, Fraction(2, 3), "explicit")
-    return LayerPlan(UNIT, depth, height, 1, -100, plan.s1 * scale, plan.s2 * scale, "explicit")
+    return LayerPlan(
+        UNIT,
+        depth,
+        height,
+        1,
+        -100,
+        plan.decision_scale * scale,
+        plan.leaf_scale * scale,
+        "explicit",
+    )
 
 
 @pytest.mark.parametrize("case", [ONE_SPLIT, TWO_CELLS], ids=["one split", "two cells"])

@@ -77,6 +77,10 @@ def test_what_cannot_be_a_model_is_refused():
         m2m(release, training_of(other, 50))
     with pytest.raises(ValueError, match="other method"):
         m2m(release, training_of(spec, 50), as_published=True)
+    with pytest.raises(ValueError, match="one of theorem1, eq5, not 'eq6'"):
+        m2m(release, as_published=True, ridge="eq6")
+    with pytest.raises(ValueError, match="give as_published=True too"):
+        m2m(release, training_of(spec, 50), ridge="eq5")
     with pytest.raises(ValueError, match="at least two points"):
         m2m(release, np.zeros(4))
     with pytest.raises(ValueError, match="must have shape"):

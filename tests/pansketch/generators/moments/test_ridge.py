@@ -26,22 +26,25 @@ def features_of(spec, rows):
     return np.array(sums)
 
 
+@pytest.mark.parametrize("ridge", [None, "theorem1", "eq5"])
 @pytest.mark.parametrize("features", SMALL)
-def test_the_published_ridge_against_its_closed_form(features):
-    """a minimises sum (f - a phi)^2 n / N + lambda |a|^2, lambda = sigma_xi^2 / n, by scipy.
+def test_the_published_ridges_against_their_closed_form(features, ridge):
+    """a minimises the mean of (f - a phi)^2 plus lambda |a|^2, by scipy. lambda is sigma_xi^2 / n^2
+    in Theorem 1, which is the default, and sigma_xi^2 / n in Equation 5.
 
     Nearly: directions below 1e-12 of the largest are left out, and would add about 1e-6.
     """
     spec = spec_of(features)
     training = training_of(spec, 300, intercept=False)
     release = released(spec, clusters(4000, 1))
-    model = m2m(release, training, as_published=True)
+    model = m2m(release, training, as_published=True, ridge=ridge)
     phi = features_of(spec, training.rows)
     number = release.counters[0]
-    ridge = 2 * variance(spec.scales[1]) / spec.map.one**2 / number
-    gram = phi.T @ phi * number / len(phi) + ridge * np.eye(spec.map.size)
+    strength = 2 * variance(spec.scales[1]) / spec.map.one**2 / number
+    strength /= 1 if ridge == "eq5" else number
+    gram = phi.T @ phi / len(phi) + strength * np.eye(spec.map.size)
     for function in (lambda x: x[:, 0], lambda x: np.exp(x[:, 1]), lambda x: x[:, 0] > 0.4):
-        target = phi.T @ function(training.rows) * number / len(phi)
+        target = phi.T @ function(training.rows) / len(phi)
         a = linalg.solve(gram, target, assume_a="pos")
         expected = a @ release.counters[1:] / spec.map.one / number
         assert model.estimate(function).value == pytest.approx(expected, rel=1e-4)

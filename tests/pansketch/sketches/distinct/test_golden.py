@@ -1,7 +1,8 @@
 """Distinct counters, their bytes and their answers, which must never change.
 
 tests/vectors/distinct-v3.json holds the words of texts, and for some specs what is derived from
-them, the fingerprints of windows, the slots of keys, counters, the wire bytes and the answers.
+them, the fingerprints of windows, the slots of keys, counters, the wire bytes and the answers;
+distinct-levels-v3.json the same of specs without a guess of the number of keys.
 Integers are compared exactly.
 """
 
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 
 from pansketch import DistinctSpec, Privacy, Release, key_words
-from pansketch.sketches.distinct.slots import HashedSlots, PermutedSlots
+from pansketch.sketches.distinct.slots import HashedSlots, LevelSlots, PermutedSlots
 
 FOLDER = Path(__file__).parents[3] / "vectors"
 VECTORS = json.loads((FOLDER / "distinct-v3.json").read_text())
-SPECS = VECTORS["specs"]
+LEVELS = json.loads((FOLDER / "distinct-levels-v3.json").read_text())
+SPECS = VECTORS["specs"] + LEVELS["specs"]
 
 
 @pytest.fixture(params=SPECS, ids=[each["name"] for each in SPECS])
@@ -51,6 +53,7 @@ def test_words_of_texts():
 def test_what_a_spec_derives(vector, spec):
     promise = spec.guarantee
     assert [spec.tracked, spec.level, spec.slots, spec.nbytes] == vector["sizes"]
+    assert list(spec.levels) == vector.get("levels", [])
     assert [promise.state_micro, promise.release_micro] == vector["epsilons"]
     thresholds = [chance.first_bits(64) for chance in spec.chances]
     assert thresholds == vector["chances"]
@@ -62,14 +65,17 @@ def test_fingerprints(vector, spec):
         assert spec.for_window(int(index)).fingerprint.hex() == fingerprint
 
 
+def _slots(spec):
+    if spec.levels:
+        return LevelSlots(spec.hash_key, spec.levels)
+    if spec.universe is None:
+        return HashedSlots(spec.hash_key, spec.tracked, spec.level)
+    return PermutedSlots(spec.hash_key, spec.universe)
+
+
 def test_slots_of_keys(vector, spec):
     words = np.array(vector["keys"], np.uint64)
-    slots = (
-        HashedSlots(spec.hash_key, spec.tracked, spec.level)
-        if spec.universe is None
-        else PermutedSlots(spec.hash_key, spec.universe)
-    )
-    slots.place(words)
+    _slots(spec).place(words)
     assert words.tolist() == vector["slots"]
 
 

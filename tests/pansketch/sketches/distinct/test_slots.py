@@ -11,7 +11,7 @@ from scipy import stats
 from pansketch import key_words
 from pansketch.sketches.distinct import slots
 from pansketch.sketches.distinct.keys import as_words
-from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots, PermutedSlots
+from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots, LevelSlots, PermutedSlots
 
 ALPHA = 1e-6
 HASH_KEYS = st.integers(0, (1 << 64) - 1)
@@ -74,15 +74,44 @@ def test_a_hashed_slot_is_a_fraction_of_all_slots(hash_key, tracked, level, keys
     """Against the definition, floor(mixed word * slots / 2**64), in Python's integers."""
     where = HashedSlots(hash_key, tracked, level)
     mixed = np.array(keys, np.uint64)
-    where._mix(mixed, np.zeros_like(mixed))
+    slots._mix(mixed, where._before, where._between, np.zeros_like(mixed))
     expected = [int(word) * (tracked << level) >> 64 for word in mixed]
     assert placed(where, keys).tolist() == expected
+
+
+@given(
+    HASH_KEYS,
+    st.lists(st.integers(1, 1 << 27), min_size=1, max_size=16),
+    st.lists(HASH_KEYS, max_size=9),
+)
+def test_a_level_is_the_number_of_zeros_in_front(hash_key, sizes, keys):
+    """Against the definition, in Python's integers: the level, and a fraction of its slots."""
+    where = LevelSlots(hash_key, tuple(sizes))
+    mixed = np.array(keys, np.uint64)
+    slots._mix(mixed, where._before, where._between, np.zeros_like(mixed))
+    expected = []
+    for word in map(int, mixed):
+        level = min(64 - word.bit_length(), len(sizes) - 1)
+        within = (word & (1 << 48) - 1) * sizes[level] >> 48
+        expected.append(sum(sizes[:level]) + within)
+    assert placed(where, keys).tolist() == expected
+
+
+@pytest.mark.parametrize("stride", [1, 1 << 20])
+def test_half_of_the_keys_fall_into_the_first_level_and_so_on(stride):
+    """Chi-square over all slots of all levels, at ALPHA; slots that halve too slowly fail it."""
+    sizes, keys = (12, 8, 8, 8), np.arange(200_000) * stride
+    slots_of_keys = placed(LevelSlots(5, sizes), keys)
+    seen = np.bincount(slots_of_keys, minlength=sum(sizes))
+    for shares, holds in (((1 / 2, 1 / 4, 1 / 8, 1 / 8), True), ((0.5, 0.26, 0.12, 0.12), False)):
+        expected = np.repeat(np.array(shares) / sizes, sizes) * len(keys)
+        assert (stats.chisquare(seen, expected).pvalue > ALPHA) == holds
 
 
 @given(HASH_KEYS, st.lists(HASH_KEYS, unique=True, max_size=30))
 def test_mixing_loses_nothing(hash_key, keys):
     mixed = np.array(keys, np.uint64)
-    HashedSlots(hash_key, 8, 0)._mix(mixed, np.zeros_like(mixed))
+    slots._mix(mixed, np.uint64(hash_key), np.uint64(hash_key), np.zeros_like(mixed))
     assert len(set(mixed.tolist())) == len(keys)
 
 

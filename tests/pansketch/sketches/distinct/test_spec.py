@@ -167,10 +167,21 @@ def test_a_fingerprint_covers_what_decides_what_counters_mean():
     assert spec(expected_keys=17_000).fingerprint == spec(expected_keys=20_000).fingerprint
 
 
+def test_without_a_guess_slots_lie_on_levels():
+    made = spec(expected_keys=None, memory=1000)
+    assert (made.tracked, made.level, made.slots, made.nbytes) == (8000, 0, 8000, 1000)
+    assert made.levels == (740, *15 * (484,))
+    assert made.blocks == (16,)
+    assert replace(made, release="bitmap").blocks == (8000,)
+    assert not made.additive
+    assert not spec().levels
+    # As many counts as levels, and each has noise: the output gets a larger share.
+    assert made.guarantee.release_micro > spec(memory=1000).guarantee.release_micro
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"expected_keys": None}, "universe .* or expected_keys"),
         ({"universe": 5}, "not both"),
         ({"expected_keys": 0}, "expected_keys must lie between 1"),
         ({"expected_keys": 1.5}, "expected_keys must be a whole number, not float"),

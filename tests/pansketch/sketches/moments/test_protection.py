@@ -112,7 +112,7 @@ class Halved:
 
 def two_bins(intrusion):
     privacy = Privacy(epsilon=1.0, intrusion=intrusion)
-    spec = MomentsSpec(UNIT, privacy, features="hist", bins=2, num_share=0.25)
+    spec = MomentsSpec(UNIT, privacy, features="hist", bins=2, count_share=0.25)
     return Subject("moments", spec, np.array([[0.25], [0.75]]), lambda sketch: sketch._counters)
 
 

@@ -1,0 +1,1 @@
+"""Claims of the papers that need a counterexample, or a bound drawn beside a measurement."""

@@ -1,0 +1,45 @@
+// What pictures over time share: runs of windows, a line, a band, and times along the axis.
+
+import * as axes from "./axes.js";
+import { area, line, utcDay, utcFormat, utcMinute } from "./d3.js";
+import { s } from "./elements.js";
+
+const DAY = utcFormat("%Y-%m-%d");
+const MINUTE = utcFormat("%m-%d %H:%M");
+const SECOND = utcFormat("%H:%M:%S");
+
+// Points of windows that follow each other; a missing window parts them.
+export function runs(points, seconds) {
+  const found = [];
+  for (const each of points) {
+    const run = found.at(-1);
+    if (run && each.at - run.at(-1).at <= 1500 * seconds) run.push(each);
+    else found.push([each]);
+  }
+  return found;
+}
+
+export function band(run, x, y) {
+  const shape = area((each) => x(each.at), (each) => y(each.value - each.error),
+    (each) => y(each.value + each.error));
+  return s("path", { class: "band", d: shape(run) });
+}
+
+export function connected(run, x, y) {
+  const shape = line((each) => x(each.at), (each) => y(each.value));
+  return s("path", { class: "line", d: shape(run) });
+}
+
+// Not more of them than windows. Where fewer than two round ones have room, the first and the last.
+export function times(x, seconds) {
+  const [first, last] = x.domain();
+  const found = axes.fitting(x, written, Math.round((last - first) / (1000 * seconds)) + 1);
+  if (found.length > 1) return found;
+  const text = seconds >= 86400 ? DAY : seconds >= 60 ? MINUTE : SECOND;
+  return (last > first ? [first, last] : [first]).map((time) => [x(time), text(time)]);
+}
+
+function written(time) {
+  if (utcMinute(time) < time) return SECOND(time);
+  return (utcDay(time) < time ? MINUTE : DAY)(time);
+}

@@ -1,0 +1,213 @@
+"""Scales that follow the readings: knots learned from an earlier private release of a stream.
+
+Where readings crowd, cells of equal width hide where they lie. The knots cut an attribute into
+parts of about equally many readings, so that cells are fine where readings are. A release is
+private already, so what is learned from it costs no epsilon; and no scale changes what a reading
+adds to a sketch, so a wrong one costs accuracy alone.
+
+A part must not be wide where it holds few readings: noise in it would lie far from all of them. So
+the sum of the squared shares of the parts, and of their shares times their widths, is kept small. A
+value with mass of its own gets a part of its own, not all the parts. A scale is learned only where
+a release tells its parts apart, for knots that follow noise are worse than equal widths. A share of
+the parts follows the old scale: readings that come later in an empty range still find cells there,
+and one release changes a scale by a bounded amount.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pansketch.domain.attribute import MAX_BITS, MAX_KNOT_BITS, Attribute
+from pansketch.domain.domain import Domain, FloatArray
+from pansketch.generators.partition.box_overlap import cumulative
+from pansketch.generators.partition.partition import Partition
+from pansketch.randomness.index_arrays import Indices
+
+MAX_PARTS = 128
+MIN_PARTS = 64
+CLEAR = 1.5  # standard errors of the readings below a cut, that a part must hold on average
+WIDE = 0.5  # how much a part's width counts beside its readings
+RESERVED = 1 / 32  # of the parts: spread as the old scale is
+PIECES = 4  # how much finer than the model's cells the new ones may be
+MARGIN = 1 / 1024  # of a step: a knot lies so far below a point, for readings are rounded
+SEARCHES, ROUNDS = 30, 5
+QUARTERS = (0.25, 0.5, 0.75)
+TAILS = 1 / 500  # of the readings: spread as a Cauchy distribution, for a release hides its tails
+
+
+def learned_domain(model: Partition, parts: int = MAX_PARTS) -> Domain:
+    """The model's domain with a learned scale for each attribute that can have one.
+
+    Categories, constants and cyclic attributes stay as they are. So do attributes with fewer than
+    64 values, and those of which the model does not tell 64 parts apart.
+
+    Args:
+        model: made of earlier releases of the stream.
+        parts: the most of a scale, a power of two from 64 to 1024.
+
+    Returns:
+        The domain of the next windows, with the same bounds.
+
+    Raises:
+        ValueError: the model holds no readings, or `parts` is out of range.
+    """
+    if model.total <= 0:
+        raise ValueError("nothing to learn from: the model holds no readings")
+    if not MIN_PARTS <= parts <= 1 << MAX_KNOT_BITS or parts & (parts - 1):
+        raise ValueError(f"parts must be a power of two from {MIN_PARTS} to {1 << MAX_KNOT_BITS}")
+    return Domain([_learned(model, place, parts) for place in range(model.domain.dimension)])
+
+
+def _learned(model: Partition, place: int, parts: int) -> Attribute:
+    attribute = model.domain.attributes[place]
+    if attribute.categories is not None or not attribute.varies or attribute.cyclic:
+        return attribute
+    if attribute.lattice is not None:
+        points = attribute.lattice.last - attribute.lattice.first + 1
+        parts = min(parts, 1 << points.bit_length() - 1)
+    pieces = _Pieces.of(model, place, parts)
+    while parts >= MIN_PARTS:
+        cuts = pieces.cuts(parts)
+        if CLEAR * pieces.error(cuts) * parts <= 1:
+            knots = tuple(pieces.values[cuts].tolist())
+            return replace(attribute, scale="learned", resolution=1.0, knots=knots)
+        parts //= 2
+    return attribute
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """What parts are made of. `values`: where a knot may be, from low to high, float64[n];
+    `below`: the share of the readings below each; `others`: the same in the model's replicates,
+    float64[r, n]; `widths`: distances from low, in spreads of the readings; `held`: `below` with
+    heavier tails; `mixed`: that with what is reserved for the old scale."""
+
+    values: FloatArray
+    below: FloatArray
+    others: FloatArray
+    widths: FloatArray
+    held: FloatArray
+    mixed: FloatArray
+
+    @classmethod
+    def of(cls, model: Partition, axis: int, parts: int) -> "_Pieces":
+        attribute = model.domain.attributes[axis]
+        edges, _ = told = _cumulative(model, axis)
+        values = _candidates(attribute, edges, parts)
+        places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
+        places[-1] = 1.0
+        below = np.interp(places, *told, 0.0, 1.0)
+        others = [
+            np.interp(places, *_cumulative(each, axis), 0.0, 1.0)
+            for each in model.replicates
+            if each.total > 0
+        ]
+        first, middle, last = np.interp(QUARTERS, below, values)
+        spread = max(last - first, np.diff(values).min())
+        tails = np.arctan((values - middle) / spread)
+        tails = (tails - tails[0]) / (tails[-1] - tails[0])
+        held = (1 - TAILS) * below + TAILS * tails
+        widths = (values - values[0]) / spread
+        return cls(
+            values,
+            below,
+            np.array(others).reshape(-1, len(values)),
+            widths,
+            held,
+            (1 - RESERVED) * held + RESERVED * places,
+        )
+
+    def error(self, cuts: Indices) -> float:
+        """Standard error of the share of the readings below a cut, root mean square over them."""
+        apart = self.others[:, cuts] - self.below[cuts]
+        return float(np.sqrt(np.mean(apart**2))) if apart.size else 0.0
+
+    def cuts(self, parts: int) -> Indices:
+        """Which values are knots, intp[parts + 1]: the heaviest part is as light as can be, then
+        every cut is moved to where the two parts beside it cost least together."""
+        cuts = self._even(parts)
+        for _ in range(ROUNDS):
+            for place in range(1, parts):
+                start, end = cuts[place - 1], cuts[place + 1]
+                inner = np.arange(start + 1, end)
+                costs = self._cost(start, inner) + self._cost(inner, end)
+                cuts[place] = inner[np.argmin(costs)]
+        return cuts
+
+    def _cost(self, start: Indices, end: Indices) -> FloatArray:
+        mixed = self.mixed[end] - self.mixed[start]
+        share = np.maximum(self.held[end] - self.held[start], 0.0)
+        return np.asarray(mixed**2 + WIDE**2 * share * (self.widths[end] - self.widths[start]))
+
+    def _even(self, parts: int) -> Indices:
+        """A part is filled until the next piece would make it heavier than allowed; the least
+        allowed weight is found by bisection. A piece that is heavier by itself is a part."""
+        light, heavy = 0.0, 1.0
+        for _ in range(SEARCHES):
+            allowed = (light + heavy) / 2
+            if len(self._filled(allowed, parts + 1)) <= parts:
+                heavy = allowed
+            else:
+                light = allowed
+        cuts = [0, *self._filled(heavy, parts + 1)]
+        while len(cuts) <= parts:
+            several = np.diff(cuts) > 1
+            heaviest = int(np.argmax(np.where(several, np.diff(self.mixed[cuts]), -1.0)))
+            cuts.insert(heaviest + 1, (cuts[heaviest] + cuts[heaviest + 1]) // 2)
+        return np.array(cuts, np.intp)
+
+    def _filled(self, allowed: float, most: int) -> list[int]:
+        """The ends of parts of at most that weight, or of one piece each; stops after `most`."""
+        ends: list[int] = []
+        start, last = 0, len(self.mixed) - 1
+        while start < last and len(ends) < most:
+            end = int(np.searchsorted(self.mixed, self.mixed[start] + allowed, side="right")) - 1
+            start = min(max(start + 1, end), last)
+            ends.append(start)
+        return ends
+
+
+def _cumulative(model: Partition, axis: int) -> tuple[FloatArray, FloatArray]:
+    return cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
+
+
+def _graded(edges: FloatArray) -> Iterator[FloatArray]:
+    """Places inside wide cells beside narrow ones, at distances that double: readings of a wide
+    cell are often at the end where the narrow ones begin."""
+    widths = np.diff(edges)
+    for doubled in range(MAX_BITS):
+        from_left = edges[1:-1] + widths[:-1] * 2.0**doubled
+        from_right = edges[1:-1] - widths[1:] * 2.0**doubled
+        inside = from_left[from_left < edges[2:]], from_right[from_right > edges[:-2]]
+        if not any(len(each) for each in inside):
+            return
+        yield from inside
+
+
+def _candidates(attribute: Attribute, edges: FloatArray, parts: int) -> FloatArray:
+    """Values where a knot may be, from low to high; more than there will be parts."""
+    edges = np.unique(np.concatenate([[0.0], edges[(edges > 0) & (edges < 1)], [1.0]]))
+    edges = np.unique(np.concatenate([edges, *_graded(edges)]))
+    pieces = max(PIECES, -(-parts // (len(edges) - 1)))
+    shares = np.arange(pieces) / pieces
+    fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * shares).ravel(), 1.0)
+    values = attribute.scaling.values(fine)
+    lattice = attribute.lattice
+    if lattice is not None:
+        step = float(lattice.step)
+        numbers = np.unique(
+            np.concatenate(
+                [
+                    np.clip(np.rint(values / step), lattice.first + 1, lattice.last),
+                    lattice.first
+                    + np.arange(1, min(parts * PIECES, lattice.last - lattice.first) + 1.0),
+                ]
+            )
+        )
+        values = lattice.points(numbers) - MARGIN * step
+    low, high = attribute.origin, attribute.highest
+    narrowest = 2 * (high - low) * 2.0**-MAX_BITS
+    inner = values[(values > low + narrowest) & (values < high - narrowest)]
+    rising = inner[np.diff(inner, prepend=low) > narrowest]
+    return np.concatenate([[low], rising, [high]])

@@ -1,0 +1,140 @@
+"""Whether an attribute is distributed otherwise in two periods, beyond noise.
+
+The distance of two distributions is Wasserstein's, of order 1: how far readings must move, on
+average, to become those of the other period. Noise alone makes it positive. Its distribution
+without a change follows from two known causes: the noise of the releases, whose variances are
+public, and the sampling of so many independent readings from one distribution. Both are drawn anew,
+from a public seed, and the p-value is the share of draws that reach the distance (Monte Carlo test;
+Davison and Hinkley, "Bootstrap methods and their application", section 4.2).
+
+Everything here reads released integers only, so it is post-processing and costs no privacy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.generators.periods.running_sums import RunningSums, running_sums
+from pansketch.generators.significance import TooFewReadings
+from pansketch.sketches.release_model import Release
+
+DRAWS = 3_999
+WANTED = 4.0  # readings of a period, in standard deviations of the noise on their number
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far an attribute's readings moved between two periods.
+
+    Attributes:
+        distance: in the attribute's unit, less what noise adds; of categories the share of readings
+            that changed theirs.
+        standard_error: of the distance.
+        from_noise: the distance that noise and sampling alone give on average.
+        p_value: the probability of a distance like the one measured, without a change.
+    """
+
+    distance: float
+    standard_error: float
+    from_noise: float
+    p_value: float
+
+
+def margin_drift(one: Sequence[Release], other: Sequence[Release], name: str) -> Drift:
+    """How far one attribute moved from one period to another, which share no release.
+
+    Args:
+        one: merged releases of the first period, one of each spec: views or hierarchies.
+        other: those of the second.
+        name: of the attribute.
+
+    Returns:
+        The distance of the two distributions, and how likely it is without a change.
+
+    Raises:
+        ValueError: see `running_sums`.
+        TooFewReadings: the noise outweighs the readings of a period.
+    """
+    periods = [running_sums(releases, name) for releases in (one, other)]
+    for sums, releases in zip(periods, (one, other), strict=True):
+        _check(sums, sum(len(each.windows) for each in releases))
+    bits = min(each.bits for each in periods)
+    first, second = (each.at(bits) for each in periods)
+    if first.attribute != second.attribute:
+        raise ValueError(f"{name} has other bounds, steps or categories in the two periods")
+    apart = first.value / first.value[-1] - second.value / second.value[-1]
+    # Public post-processing: seeded by the releases, so that an answer repeats itself.
+    seed = [number for each in (*one, *other) for number in np.abs(each.counters[:4]).tolist()]
+    draws = _draws(_covariance(first, second), np.random.default_rng(seed))
+    measured = float(_distance(first, apart[None])[0])
+    without, around = _distance(first, draws), _distance(first, apart + draws)
+    return Drift(
+        float(np.sqrt(max(measured**2 - float(np.mean(without**2)), 0.0))),
+        float(np.std(around)),
+        float(np.mean(without)),
+        float((1 + np.count_nonzero(without >= measured)) / (1 + DRAWS)),
+    )
+
+
+def holm(p_values: Mapping[str, float], level: float) -> frozenset[str]:
+    """Which of several tests reject.
+
+    Args:
+        p_values: by the name of a test.
+        level: bound on the probability that one of them rejects wrongly.
+
+    Returns:
+        The names of those that reject.
+
+    Reference:
+        Holm, "A simple sequentially rejective multiple test procedure", 1979.
+    """
+    found: list[str] = []
+    for rank, (name, p_value) in enumerate(sorted(p_values.items(), key=lambda each: each[1])):
+        if not p_value <= level / (len(p_values) - rank):
+            break
+        found.append(name)
+    return frozenset(found)
+
+
+def _check(sums: RunningSums, releases: int) -> None:
+    deviation = float(np.sqrt(sums.covariance.diagonal().max()))
+    if not sums.value[-1] >= WANTED * deviation:
+        raise TooFewReadings(float(sums.value[-1]), deviation, releases)
+
+
+def _covariance(first: RunningSums, second: RunningSums) -> FloatArray:
+    """Of the difference of the shares below each cell's end, without a change."""
+    totals = first.value[-1], second.value[-1]
+    pooled = (first.value + second.value) / sum(totals)
+    below = np.maximum.accumulate(np.clip(pooled, 0.0, 1.0))
+    below[-1] = 1.0
+    sampled = np.minimum(below[:, None], below) - below[:, None] * below
+    found = sampled * sum(1 / total for total in totals)
+    for sums, total in zip((first, second), totals, strict=True):
+        # A share is divided by a number of readings that has noise of its own.
+        slope = np.eye(len(below))
+        slope[:, -1] -= below
+        found += slope @ sums.covariance @ slope.T / total**2
+    return np.asarray(found)
+
+
+def _draws(covariance: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Normal draws: float64[DRAWS, cells]."""
+    squares, axes = np.linalg.eigh(covariance)
+    spread = axes * np.sqrt(np.maximum(squares, 0.0))
+    return np.asarray(generator.standard_normal((DRAWS, len(squares))) @ spread.T)
+
+
+def _distance(sums: RunningSums, apart: FloatArray) -> FloatArray:
+    """Wasserstein's distance by differences of shares below, float64[n, cells] -> [n]; of
+    categories the total variation distance."""
+    attribute = sums.attribute
+    if attribute.categories is not None:
+        return np.asarray(np.abs(np.diff(apart, prepend=0.0, axis=1)).sum(axis=1) / 2)
+    if attribute.cyclic:
+        # On a circle readings may move either way round: from the best point of it on.
+        apart = apart - np.median(apart, axis=1, keepdims=True)
+    return np.asarray(np.abs(apart) @ np.diff(sums.edges))

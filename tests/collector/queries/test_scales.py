@@ -1,0 +1,109 @@
+"""`scales`: knots that a configuration takes, and that make the next window sharper."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from pansketch_collector.validation.verdicts import Accepted
+
+STREAM = """
+  loose:
+    source: {type: system, interval: 10s}
+    window: 1d
+    privacy: {epsilon: 50}
+    attributes:
+      temp: {low: -1000, high: 1000, unit: degC, step: 0.25}
+      wind: {categories: [calm, north]}
+    sketch: {depth: 12, k: 4096, width: 64}
+collector:"""
+EACH = 20_000
+KNOTS = "temp: {low: -1000, high: 1000, unit: degC, step: 0.25"
+
+
+def readings(seed, mean=17.0):
+    rng = np.random.default_rng(seed)
+    temp = np.round(4 * rng.normal(mean, 4, EACH)) / 4
+    return np.column_stack([temp, temp > mean]).astype(float)
+
+
+def ingest(serve, bench, sequences, mean=17.0, at=1000):
+    """By a collector of its own, which notes the settings that it serves."""
+    given = [
+        ("one", "loose", bench.release("one", n, "loose", readings(n, mean))) for n in sequences
+    ]
+    assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=at))
+
+
+@pytest.fixture
+def fleet(bench, serve):
+    bench.path.write_text(bench.path.read_text().replace("\ncollector:", STREAM))
+    ingest(serve, bench, (1, 2))
+    return bench
+
+
+def learn(run):
+    code, out, err = run("scales", "--stream", "loose")
+    assert code == 0, err
+    assert err == "wind keeps its scale: it has categories\n"
+    return out
+
+
+def test_printed_keys_go_into_the_configuration_as_they_are(fleet, run, serve):
+    out = learn(run)
+    assert out.startswith("# Learned from 2 releases")
+    printed = yaml.safe_load(out)
+    assert list(printed) == ["temp"]
+    knots = printed["temp"]["knots"]
+    near = np.mean((np.array(knots) > 0) & (np.array(knots) < 34))
+    assert near > 0.4  # of the linear scale's cells: 0.017
+    text = fleet.path.read_text()
+    fleet.path.write_text(text.replace(KNOTS, f"{KNOTS}, scale: learned, knots: {knots}"))
+    ingest(serve, fleet, (3, 4), mean=19.0, at=9000)
+    truth = np.concatenate(
+        [readings(n, 17.0) for n in (1, 2)] + [readings(n, 19.0) for n in (3, 4)]
+    )
+
+    def asked(*words):
+        code, out, err = run("query", "--stream", "loose", *words)
+        assert code == 0, err
+        return out
+
+    answer = json.loads(asked("quantile", "temp", "0.5", "--json"))
+    assert (answer["releases"], answer["left_out"], len(answer["epochs"])) == (4, 0, 2)
+    # On the linear scale alone a cell is 31 degC wide.
+    assert answer["value"] == pytest.approx(np.median(truth[:, 0]), abs=1.5)
+
+
+def test_a_file_is_written_whole(fleet, run, tmp_path):
+    path = tmp_path / "scales.yaml"
+    code, out, _ = run("scales", "--stream", "loose", "--out", str(path))
+    assert (code, out) == (0, "")
+    assert yaml.safe_load(path.read_text())["temp"]["scale"] == "learned"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--stream", "gone"), "gone"),
+        (("--stream", "loose", "--from", "2035-01-01"), "no window of loose starts"),
+        (("--stream", "loose", "--generator", "m2m"), "m2m"),
+    ],
+)
+def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
+    code, out, err = run("scales", *words)
+    assert code != 0
+    assert out == ""
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_noise_gives_no_scale(bench, serve, run):
+    """A thousandth of the epsilon: 64 parts cannot be told apart."""
+    text = STREAM.replace("epsilon: 50", "epsilon: 0.05")
+    bench.path.write_text(bench.path.read_text().replace("\ncollector:", text))
+    ingest(serve, bench, (1, 2))
+    code, out, err = run("scales", "--stream", "loose")
+    assert (code, out) == (1, "")
+    assert "no scale to learn yet: temp: its releases do not tell 64 parts of it apart" in err
