@@ -8,63 +8,43 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import pictures as picture
-from benchmarks.density import density
-from benchmarks.distinct import papers as ppds
-from benchmarks.error_bars import coverage, few_readings
 from benchmarks.harness import report
 from benchmarks.harness.result import FAILED, MeasurementFailed, Row, failed
-from benchmarks.hierarchy import estimators, growth, one_attribute
-from benchmarks.http import http as web
-from benchmarks.kdtree import kdtree
-from benchmarks.moments import m2m
-from benchmarks.papers import papers
-from benchmarks.performance import (
-    duplicates,
-    footprint,
-    garbage,
-    ingest,
-    inner_loops,
-    outbox_formats,
-    peers,
-    scale,
-    sizes,
-)
-from benchmarks.streams import streams
-from benchmarks.views import plans
-from benchmarks.views import stations as twelve
 from pansketch_fleet.child_process import end_in_order
 
-BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
-    "update": inner_loops.run_update,
-    "noise": inner_loops.run_noise,
-    "wire": sizes.run_wire,
-    "footprint": footprint.run,
-    "growth": growth.run,
-    "ingest": ingest.run,
-    "duplicates": duplicates.run,
-    "scale": scale.run,
-    "outbox": outbox_formats.run,
-    "web": web.run,
-    "garbage": garbage.run,
-    "estimators": estimators.run,
-    "coverage": coverage.run,
-    "young": few_readings.run,
-    "density": density.run,
-    "ppds": ppds.run,
-    "papers": papers.run,
-    "m2m": m2m.run,
-    "kdtree": kdtree.run,
-    "twelve": twelve.run,
-    "one-attribute": one_attribute.run,
-    "peers": peers.run,
-    "sizes": sizes.run_sizes,
-    "plans": plans.run,
-    "streams": streams.run,
+# Module and function, imported when they run: some need packages that only `make bench` installs.
+BENCHMARKS = {
+    "update": "performance.inner_loops:run_update",
+    "noise": "performance.inner_loops:run_noise",
+    "wire": "performance.sizes:run_wire",
+    "footprint": "performance.footprint:run",
+    "growth": "hierarchy.growth:run",
+    "ingest": "performance.ingest:run",
+    "duplicates": "performance.duplicates:run",
+    "scale": "performance.scale:run",
+    "outbox": "performance.outbox_formats:run",
+    "web": "http.http:run",
+    "garbage": "performance.garbage:run",
+    "estimators": "hierarchy.estimators:run",
+    "coverage": "error_bars.coverage:run",
+    "young": "error_bars.few_readings:run",
+    "density": "density.density:run",
+    "ppds": "distinct.papers:run",
+    "papers": "papers.papers:run",
+    "m2m": "moments.m2m:run",
+    "kdtree": "kdtree.kdtree:run",
+    "twelve": "views.stations:run",
+    "one-attribute": "hierarchy.one_attribute:run",
+    "peers": "performance.peers:run",
+    "sizes": "performance.sizes:run_sizes",
+    "plans": "views.plans:run",
+    "streams": "streams.streams:run",
 }
 
 
@@ -112,7 +92,8 @@ def _measured(names: list[str], quick: bool) -> report.Results:
 def _rows(name: str, quick: bool) -> list[Row]:
     """Those of one benchmark, or the one that says why there are none."""
     try:
-        return BENCHMARKS[name](quick)
+        run: Callable[[bool], list[Row]] = resolve_name(f"benchmarks.{BENCHMARKS[name]}")
+        return run(quick)
     except MeasurementFailed as error:
         why = str(error)
     except Exception as error:  # half an hour of others' figures must not be lost with it
