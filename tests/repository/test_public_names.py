@@ -33,7 +33,7 @@ PROGRAMS = ["fleet", "agent", "collector", "cli", "audit", "demo", "testbed", "b
 # Modules that are themselves what is measured, audited or fuzzed there.
 EXAMINED = {
     "audit": {"pansketch.domain.cell_paths"},
-    "testbed": {"pansketch.wire.rice"},
+    "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
         "pansketch.generators.density.count_recovery",
         "pansketch.generators.hierarchy.consistency",
