@@ -26,7 +26,7 @@ NAMESPACES = [
     "pansketch.privacy",
     "pansketch.randomness",
     "pansketch.sketches",
-    "pansketch.source_digest",
+    "pansketch.version",
     "pansketch.wire",
 ]
 PROGRAMS = ["fleet", "agent", "collector", "cli", "audit", "demo", "testbed", "benchmarks"]
