@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from benchmarks.datasets.small_streams import FloatArray
 from pansketch import Domain
-from pansketch.generators.hierarchy.consistency import projected
+from pansketch.generators.hierarchy.cell_counts import projected
 
 Generator = np.random.Generator
 IntArray = npt.NDArray[np.int64]

@@ -36,9 +36,8 @@ EXAMINED = {
     "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
         "pansketch.generators.density.count_recovery",
-        "pansketch.generators.hierarchy.consistency",
+        "pansketch.generators.hierarchy.cell_counts",
         "pansketch.generators.hierarchy.growth",
-        "pansketch.generators.hierarchy.shared_counters",
         "pansketch.generators.moments.design_matrix",
         "pansketch.generators.moments.marginal",
         "pansketch.generators.moments.ridge",

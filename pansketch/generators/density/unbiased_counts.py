@@ -63,7 +63,7 @@ def at_most(counts: FloatArray, most: float) -> FloatArray:
 class Image:
     """The linear map from counts of cells to a table without noise, and its transpose.
 
-    `slots`: intp[rows, n], of each cell in each row (pansketch/randomness/tabulation_hash.py).
+    `slots`: intp[rows, n], of each cell in each row (pansketch/randomness/keyed_hash.py).
     """
 
     slots: npt.NDArray[np.intp]

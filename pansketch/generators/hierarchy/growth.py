@@ -21,11 +21,13 @@ import numpy.typing as npt
 
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.hierarchy.consistency import Consistency, halved, projected
-from pansketch.generators.hierarchy.shared_counters import (
+from pansketch.generators.hierarchy.cell_counts import (
+    Consistency,
     Estimator,
     Paths,
     by_noise,
+    halved,
+    projected,
     separated,
     smallest_row,
 )

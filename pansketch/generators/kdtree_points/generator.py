@@ -22,8 +22,15 @@ from typing import get_args
 import numpy as np
 
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.kdtree_points.growth import HALVINGS, Layer, check_heights, tau_of
-from pansketch.generators.kdtree_points.layers import EmptyCells, Growth, LayerPlan
+from pansketch.generators.kdtree_points.growth import (
+    HALVINGS,
+    EmptyCells,
+    Growth,
+    Layer,
+    LayerPlan,
+    check_heights,
+    tau_of,
+)
 from pansketch.generators.kdtree_points.least_squares import REPLICATES, KdTree, Leaves, fit
 from pansketch.generators.kdtree_points.noisy_counts import Batch, Redrawn
 from pansketch.generators.kdtree_points.sparse_noise import check_passing, min_threshold

@@ -11,8 +11,7 @@ import numpy as np
 
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.kdtree_points.growth import Paths
-from pansketch.generators.kdtree_points.layers import Counts, LayerPlan
+from pansketch.generators.kdtree_points.growth import Counts, LayerPlan, Paths
 from pansketch.generators.kdtree_points.least_squares import Leaves
 from pansketch.generators.kdtree_points.sparse_noise import (
     Integers,

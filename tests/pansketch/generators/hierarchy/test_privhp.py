@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge, os_entropy
 from pansketch.generators import EmptyModel, privhp
-from pansketch.generators.hierarchy.consistency import halved, projected
+from pansketch.generators.hierarchy.cell_counts import halved, projected
 from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
 
 UNIT = Domain([Attribute("x", low=0, high=1)])

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from pansketch import Attribute, Domain, Privacy, Span
 from pansketch.generators import kdtree_points
 from pansketch.generators.kdtree_points.generator import _plan
-from pansketch.generators.kdtree_points.layers import Growth, LayerPlan
+from pansketch.generators.kdtree_points.growth import Growth, LayerPlan
 from pansketch.generators.kdtree_points.noisy_counts import Batch
 from pansketch_audit.exact.readings import TapeEntropy
 
