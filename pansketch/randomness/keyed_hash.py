@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.randomness.index_arrays import Indices, as_indices
+from pansketch.erasable_arrays import Indices, as_indices
 
 WORD_BITS = 64
 FOLD_MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd

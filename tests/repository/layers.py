@@ -31,7 +31,8 @@ LAYERS["benchmarks"] = {*LAYERS["demo"], "pansketch_audit", "demo"}
 # imports the other. ".": the package's own modules; "__main__": a program, above everything.
 ORDER = {
     "pansketch": [
-        ".|randomness",
+        ".",
+        "randomness",
         "domain",
         "sketches",
         "sketches.distinct|sketches.moments",
