@@ -71,7 +71,7 @@ def test_without_an_agent_it_is_one_line_and_a_failure(device, capsys):
 
 def test_an_agent_that_does_not_answer_is_said(device, capsys, monkeypatch):
     device.configure()
-    monkeypatch.setattr("pansketch_agent.control.intrusion_signal.MAX_SECONDS", 0.1)
+    monkeypatch.setattr("pansketch_agent.control.requests.INTRUSION_SECONDS", 0.1)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
     with Ledger(device.state):
         assert main(["rerandomise", "--config", str(device.config)]) == 1
