@@ -14,7 +14,7 @@ from pansketch_agent.commands import list_outbox, list_sensors
 from pansketch_agent.commands import show_ledger as spending
 from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
 from pansketch_agent.control import requests
-from pansketch_agent.diagnostics import check, preflight, validate_report
+from pansketch_agent.diagnostics import check, validate_report
 from pansketch_agent.host import check_result, hardening
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.host.hardening import ExposedMemoryError, MemoryProtection
@@ -44,13 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _sources(arguments)
         config = load_agent(arguments.config, os.environ)
         if arguments.command in ("run", "once", "validate"):
-            preflight.check(config)
+            check.check_config(config)
         return _execute(config, arguments)
     except ConfigError as error:
         return _say(str(error), WRONG_INPUT)
-    except (LedgerError, OSError, ExposedMemoryError) as error:
-        return _say(str(error), FAILED)
-    except requests.NoAnswerError as error:
+    except (LedgerError, OSError, ExposedMemoryError, requests.NoAnswerError) as error:
         return _say(str(error), FAILED)
     except Exception as error:
         return _say(explain(error, "agent"), FAILED)
