@@ -35,7 +35,7 @@ EXAMINED = {
     "audit": {"pansketch.domain.cell_paths"},
     "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
-        "pansketch.generators.density.count_recovery",
+        "pansketch.generators.density.cell_counts",
         "pansketch.generators.hierarchy.cell_counts",
         "pansketch.generators.hierarchy.growth",
         "pansketch.generators.moments.design_matrix",

@@ -24,8 +24,14 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.density.count_recovery import Paths, ReleasedTable, read_slots
-from pansketch.generators.density.heavy_cells import boxes, heaviest, possible_cells
+from pansketch.generators.density.cell_counts import (
+    Paths,
+    ReleasedTable,
+    boxes,
+    heaviest,
+    possible_cells,
+    read_slots,
+)
 from pansketch.generators.partition.partition import Partition
 
 STEPS = 50

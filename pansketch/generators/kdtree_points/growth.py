@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.density.heavy_cells import boxes
+from pansketch.generators.density.cell_counts import boxes
 from pansketch.generators.kdtree_points.sparse_noise import Integers, Passing, min_threshold
 
 Paths = npt.NDArray[np.uint64]
