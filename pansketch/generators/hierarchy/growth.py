@@ -3,8 +3,7 @@
 Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 3 and 4, read as: cells of the exact levels are
 all kept; from there the children of the k heaviest cells are estimated from their level's table,
 made consistent with their parents, and so on down; cells that are not refined are leaves, and the
-leaves of every depth together carry all mass. (The loop bounds printed in the paper are off by
-one.)
+leaves of every depth together carry all mass. The printed loop bounds are off by one.
 
 Five changes, each post-processing, each measured in benchmarks/hierarchy/growth.py against the
 paper's own choice (`as_published=True`): exact levels are fitted by weighted least squares before
@@ -239,8 +238,7 @@ def _pruned(
     """Children below the limit of what noise explains are impossible, if noise explains all of them
     together too, and the limit is less than `most`, float64[parents], of the parent. A few readings
     that noise puts into the wrong child cost little where children are near each other, and as much
-    as all others where they are not.
-    """
+    as all others where they are not."""
     pruned = (families < limit) & (limit < most * parents)[:, None]
     lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
     pruned &= (lost < limit * np.sqrt(pruned.sum(axis=1)))[:, None]
