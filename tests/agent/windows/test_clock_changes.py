@@ -36,10 +36,10 @@ class Host:
         (stream,) = self.config.streams
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
-            shop = StreamBuilder(
+            builder = StreamBuilder(
                 "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
-            work = shop.assemble(stream, os_entropy())
+            work = builder.assemble(stream, os_entropy())
             work.tick(self.clock)
             for seconds, jump in steps:
                 self.up += seconds
