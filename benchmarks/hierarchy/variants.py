@@ -13,6 +13,7 @@ from pansketch import HierarchySpec, Release
 from pansketch.domain import FloatArray
 from pansketch.generators import Partition
 from pansketch.generators.hierarchy import cell_counts, growth
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy_levels import Level
 
 Estimator = Callable[[FloatArray, float, float], FloatArray]
@@ -58,7 +59,7 @@ def grown(
     assert isinstance(spec, HierarchySpec)
     steps = growth.Steps(
         least_squares,
-        cell_counts.projected if projection else cell_counts.halved,
+        onto_simplex if projection else cell_counts.halved,
         cell_counts.by_noise if estimator is None else partial(_estimated, estimator),
         prunes,
         separates,

@@ -46,6 +46,7 @@ EXAMINED = {
         "pansketch.generators.pairwise.fit",
         "pansketch.generators.pairwise.marginals",
         "pansketch.generators.pairwise.particles",
+        "pansketch.generators.simplex",
         "pansketch.sketches.hierarchy_levels",
     },
 }

@@ -33,6 +33,7 @@ from pansketch.generators.density.cell_counts import (
     read_slots,
 )
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.simplex import onto_simplex
 
 STEPS = 50
 POWER_STEPS = 4
@@ -59,10 +60,7 @@ def at_most(counts: FloatArray, most: float) -> FloatArray:
     clipped = np.maximum(counts, 0.0)
     if clipped.sum() <= most:
         return clipped
-    falling = -np.sort(-counts)
-    excess = (np.cumsum(falling) - most) / np.arange(1, len(counts) + 1)
-    last = max(int((falling > excess).sum()) - 1, 0)
-    return np.asarray(np.maximum(counts - excess[last], 0.0))
+    return onto_simplex(counts, most)
 
 
 @dataclass(frozen=True, eq=False)

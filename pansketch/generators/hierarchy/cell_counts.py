@@ -11,6 +11,8 @@ from pansketch.sketches.hierarchy_levels import Level
 Paths = npt.NDArray[np.uint64]
 Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
+Consistency = Callable[[FloatArray, FloatArray], FloatArray]
+"""(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 
 
@@ -68,20 +70,6 @@ def separated(
         step = unexplained(held) / np.maximum(1, sharing)
         held = consistent(held + step[columns].mean(axis=0))
     return np.asarray(held + unexplained(held)[columns].mean(axis=0))
-
-
-Consistency = Callable[[FloatArray, FloatArray], FloatArray]
-"""(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
-
-
-def projected(families: FloatArray, parents: FloatArray) -> FloatArray:
-    """Nearest non-negative counts that sum to the parent's: Euclidean projection onto a simplex."""
-    falling = -np.sort(-families, axis=1)
-    ranks = np.arange(1, families.shape[1] + 1)
-    excess = (np.cumsum(falling, axis=1) - parents[:, None]) / ranks
-    kept = np.maximum((falling > excess).sum(axis=1) - 1, 0)
-    shift = np.take_along_axis(excess, kept[:, None], axis=1)
-    return np.asarray(np.maximum(families - shift, 0.0))
 
 
 def halved(families: FloatArray, parents: FloatArray) -> FloatArray:

@@ -26,11 +26,11 @@ from pansketch.generators.hierarchy.cell_counts import (
     Paths,
     by_noise,
     halved,
-    projected,
     separated,
     smallest_row,
 )
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
@@ -293,7 +293,7 @@ def _partition(spec: HierarchySpec, leaves: list[_Frontier]) -> Partition:
 
 
 OURS = Steps(
-    least_squares=True, consistent=projected, estimate=by_noise, prunes=True, separates=True
+    least_squares=True, consistent=onto_simplex, estimate=by_noise, prunes=True, separates=True
 )
 PUBLISHED = Steps(
     least_squares=False, consistent=halved, estimate=smallest_row, prunes=False, separates=False

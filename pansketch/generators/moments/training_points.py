@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.moments.design_matrix import Design, Values, design_of
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.moments.sketch import MomentsSpec
 
 MAX_DECOMPOSED = 1024
@@ -158,10 +159,7 @@ def weighted_points(points: FloatArray, weights: FloatArray, domain: Domain) -> 
     set to zero alone would leave too much weight where there are no readings: the nearest weights
     of the same sum are taken (a projection onto the simplex).
     """
-    falling = -np.sort(-weights)
-    excess = (np.cumsum(falling) - len(weights)) / np.arange(1, len(weights) + 1)
-    shift = excess[int(np.count_nonzero(falling > excess)) - 1]
-    return WeightedPoints(_as_given(points, domain), np.maximum(weights - shift, 0.0))
+    return WeightedPoints(_as_given(points, domain), onto_simplex(weights, len(weights)))
 
 
 def _as_given(points: FloatArray, domain: Domain) -> FloatArray:
