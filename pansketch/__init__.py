@@ -24,8 +24,7 @@ from pansketch.sketches.release_model import (
     merge,
 )
 from pansketch.sketches.slot_occupancy import NoEstimate
-from pansketch.sketches.view_grid import View
-from pansketch.sketches.views import ViewsSpec
+from pansketch.sketches.views import View, ViewsSpec
 from pansketch.version import __version__
 from pansketch.wire.codec import Header, WireError, decode, decode_all, encode, peek
 

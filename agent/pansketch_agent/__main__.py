@@ -13,9 +13,8 @@ from pansketch import os_entropy
 from pansketch_agent.commands import list_outbox, list_sensors
 from pansketch_agent.commands import show_ledger as spending
 from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
-from pansketch_agent.control import intrusion_signal as intrusion
-from pansketch_agent.control import outbox_query
-from pansketch_agent.diagnostics import check, preflight, validate_report
+from pansketch_agent.control import requests
+from pansketch_agent.diagnostics import check, validate_report
 from pansketch_agent.host import check_result, hardening
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.host.hardening import ExposedMemoryError, MemoryProtection
@@ -45,13 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _sources(arguments)
         config = load_agent(arguments.config, os.environ)
         if arguments.command in ("run", "once", "validate"):
-            preflight.check(config)
+            check.check_config(config)
         return _execute(config, arguments)
     except ConfigError as error:
         return _say(str(error), WRONG_INPUT)
-    except (LedgerError, OSError, ExposedMemoryError) as error:
-        return _say(str(error), FAILED)
-    except (intrusion.NotAnnouncedError, outbox_query.NoAnswerError) as error:
+    except (LedgerError, OSError, ExposedMemoryError, requests.NoAnswerError) as error:
         return _say(str(error), FAILED)
     except Exception as error:
         return _say(explain(error, "agent"), FAILED)
@@ -106,15 +103,15 @@ def _outbox(config: AgentConfig, arguments: argparse.Namespace) -> int:
         return _say(f"outbox {arguments.action} takes no file; leave it out", WRONG_INPUT)
     folder = state / "outbox"
     if arguments.action == "retry":
-        answer = outbox_query.ask(state, clock, outbox_query.REFUSED if arguments.refused else b"")
+        answer = requests.ask_outbox(state, clock, requests.REFUSED if arguments.refused else b"")
         refused = len(refused_in(folder)) if arguments.refused else None
-        return _print(outbox_query.told_to_retry(answer, refused))
+        return _print(requests.told_to_retry(answer, refused))
     if arguments.refused:
         return _say("--refused is for outbox retry; leave it out", WRONG_INPUT)
-    answer = outbox_query.ask(state, clock)
+    answer = requests.ask_outbox(state, clock)
     rows = list_outbox.as_rows(folder, clock.now(), answer)
     counts = dropped_in(folder), len(refused_in(folder)), refused_dropped_in(folder)
-    notes = outbox_query.notes(answer, *counts)
+    notes = requests.notes(answer, *counts)
     return _print("\n".join((validate_report.aligned(rows), *notes)))
 
 
@@ -129,8 +126,8 @@ def _export(config: AgentConfig, folder: Path, file: Path | None) -> int:
 
 
 def _rerandomise(config: AgentConfig) -> int:
-    intrusion.announce(config.agent.state, system_clock())
-    return _print(f"the running agent has answered: {intrusion.told(config.streams)}")
+    requests.announce_intrusion(config.agent.state, system_clock())
+    return _print(f"the running agent has answered: {requests.intrusion_effect(config.streams)}")
 
 
 def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:

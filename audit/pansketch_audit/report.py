@@ -13,7 +13,7 @@ from typing import Literal, cast
 import numpy as np
 
 from pansketch import os_entropy
-from pansketch.source_digest import code_version
+from pansketch.version import code_version
 from pansketch_audit.empirical import attacks
 from pansketch_audit.empirical.loss_lower_bound import (
     ALPHA,

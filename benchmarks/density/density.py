@@ -19,7 +19,7 @@ from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row, at_least, at_most, fastest
 from pansketch import CellsSpec, Entropy, Privacy, Release, os_entropy
 from pansketch.generators import DensityModel, density, imse_terms
-from pansketch.generators.density.count_recovery import Recovery, ReleasedTable
+from pansketch.generators.density.cell_counts import Recovery, ReleasedTable
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 
 EPSILON = 0.3

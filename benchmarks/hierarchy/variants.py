@@ -12,7 +12,8 @@ import numpy as np
 from pansketch import HierarchySpec, Release
 from pansketch.domain import FloatArray
 from pansketch.generators import Partition
-from pansketch.generators.hierarchy import consistency, growth, shared_counters
+from pansketch.generators.hierarchy import cell_counts, growth
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy_levels import Level
 
 Estimator = Callable[[FloatArray, float, float], FloatArray]
@@ -58,8 +59,8 @@ def grown(
     assert isinstance(spec, HierarchySpec)
     steps = growth.Steps(
         least_squares,
-        consistency.projected if projection else consistency.halved,
-        shared_counters.by_noise if estimator is None else partial(_estimated, estimator),
+        onto_simplex if projection else cell_counts.halved,
+        cell_counts.by_noise if estimator is None else partial(_estimated, estimator),
         prunes,
         separates,
     )
@@ -91,7 +92,7 @@ def _estimated(
     estimator: Estimator,
     level: Level,
     block: FloatArray,
-    paths: shared_counters.Paths,
+    paths: cell_counts.Paths,
     total: float,
     draws: int,
 ) -> FloatArray:
@@ -99,7 +100,7 @@ def _estimated(
 
     The projection onto the parent's count takes no notice of what is added to all children alike.
     """
-    rows = shared_counters.row_counts(level, block, paths)
+    rows = cell_counts.row_counts(level, block, paths)
     noise_variance = draws * level.noise_variance
     collisions = max(0.0, float(block.var()) - noise_variance) ** 0.5
     counts = estimator(rows, noise_variance**0.5, collisions)

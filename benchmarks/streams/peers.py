@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from benchmarks.datasets.small_streams import FloatArray
 from pansketch import Domain
-from pansketch.generators.hierarchy.consistency import projected
+from pansketch.generators.simplex import onto_simplex
 
 Generator = np.random.Generator
 IntArray = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ def tree(
     for parent, child in edges:
         exact = _table(codes, cells, parent, child)
         noisy = (exact + generator.laplace(0, scale, exact.shape)).reshape(1, -1)
-        table = projected(noisy, np.array([float(len(units))])).reshape(exact.shape)
+        table = onto_simplex(noisy, np.array([float(len(units))])).reshape(exact.shape)
         fitted = _raked(table + SCARCE, cells[parent].shares, cells[child].shares)
         below = np.cumsum(fitted / fitted.sum(axis=1, keepdims=True), axis=1)
         beyond = below[drawn[:, parent]] < generator.random((count, 1))

@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from pansketch import __version__
-from pansketch.source_digest import sources_digest
+from pansketch.version import sources_digest
 from pansketch_audit.report import Finding
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.audit_record import MAX_NAMED, AuditRecord, time_text

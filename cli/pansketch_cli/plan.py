@@ -5,7 +5,7 @@ import os
 import sys
 
 from pansketch.planning import DistinctWanted, distinct_plans
-from pansketch_cli import distinct_plan_report, plan_report
+from pansketch_cli import plan_report
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.profiles import known, load_profile
@@ -88,7 +88,7 @@ def _plan_config(options: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    text = plan_report.as_json if options.json else plan_report.as_text
+    text = plan_report.config_json if options.json else plan_report.config_text
     print(text(profile, found))
     return 0
 
@@ -107,7 +107,7 @@ def _plan_keys(options: argparse.Namespace) -> int:
         answers = distinct_plans(wanted)
     except ValueError as error:
         return _refuse(str(error))
-    text = distinct_plan_report.as_json if options.json else distinct_plan_report.as_text
+    text = plan_report.distinct_json if options.json else plan_report.distinct_text
     print(text(wanted, answers))
     return 0
 

@@ -1,4 +1,7 @@
-"""What `pansketch plan --config` answers, as text and as JSON: a table for each stream."""
+"""The answers of `pansketch plan`, as text and as JSON.
+
+With a configuration: a table for each stream. Without one: the memory of distinct counting.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pansketch import Span, ViewsSpec
-from pansketch.planning import Errors
+from pansketch.planning import DistinctPlan, DistinctWanted, Errors
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.sketch_summary import (
     SketchOption,
@@ -17,16 +20,45 @@ from pansketch_fleet.config.sketch_summary import (
 )
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.settings import ReadingStream, Stream
+from pansketch_fleet.text_table import columns
 from pansketch_fleet.units import duration_text, number_text, size_text
 
-NOTES = """\
+CONFIG_NOTES = """\
 W1: distance of an attribute's distribution from the truth, in its standard deviations, mean of all.
 pairs: total variation on 16 x 16 quantile bins, mean of all pairs. correlation: mean error of all
 pairs of numbers. Predicted from noise and cells for readings that fill about a third of their
 bounds; readings on few values, or in a corner of their bounds, have larger errors.
 chosen: the fewest bytes of those within 3 % of the least error (pairs + 2 W1 + correlation / 4).\
 """
-HEADER = ("", "state", "release", "W1", "pairs", "correlation", "")
+CONFIG_HEADER = ("", "state", "release", "W1", "pairs", "correlation", "")
+CONVENTION = """\
+epsilon: what the state and the output's noise are each calibrated to, as in the papers. A key seen
+before a snapshot and after it spends their sum, `together`; unit key, add or remove. {share}
+between state and output as is best for the given memory.\
+"""
+LAST_LINE = "The last line\nof each epsilon shares the same sum"
+EVERY_LINE = "Every line\nshares this sum"
+PUBLISHED = """\
+As published: 4 bytes an id, output noise too small for the guarantee, and the level of ppds leaks
+(pansketch audit). Repaired: one bit a key. The bounds hold for every stream and every universe.\
+"""
+NUMBERED = """\
+keys, 3 parts: sampling, bits and output noise have a share of alpha each, as in the paper, split in
+the best way. keys: sampling and bits share one part, which is tighter. within: that bound again.
+standard error: of the density, when half of the universe appears.\
+"""
+HASHED = """\
+Keys of an open universe are hashed to slots. Errors are relative to the expected number of keys and
+take the estimate as normal; the standard error is that of linear counting, bits and output noise.\
+"""
+LEVELS = """\
+Keys of an open universe are hashed to slots on levels: half of them to the first level, a quarter
+to the second, and so on. Errors are relative to the number of keys and take the estimate as normal.
+More memory lowers the error of many keys and raises that of few.\
+"""
+NEEDED = ["epsilon", "together", "estimator", "share", "keys, 3 parts", "keys", "bytes", ""]
+REACHED = ["epsilon", "together", "estimator", "share", "keys", "within", "std. error", ""]
+THREE_PARTS = frozenset({4})
 
 
 @dataclass(frozen=True)
@@ -54,10 +86,10 @@ def _outlook(config: Config, stream: Stream, profile: Profile) -> StreamPlan:
     return StreamPlan(stream, found, memory)
 
 
-def as_text(profile: Profile, found: Sequence[StreamPlan]) -> str:
+def config_text(profile: Profile, found: Sequence[StreamPlan]) -> str:
     """Aligned tables, and what their words mean."""
     parts = ["\n".join(_lines(each)) for each in found]
-    notes = [NOTES] if any(each.memory_bytes is not None for each in found) else []
+    notes = [CONFIG_NOTES] if any(each.memory_bytes is not None for each in found) else []
     return "\n\n".join([_together(profile, found), *parts, *notes])
 
 
@@ -79,7 +111,7 @@ def _lines(outlook: StreamPlan) -> Iterator[str]:
     if outlook.memory_bytes is not None and isinstance(stream, ReadingStream):
         allowed = size_text(outlook.memory_bytes)
         yield f"  expected: {expected_text(stream)}; the planner may take {allowed}"
-    rows = [HEADER, *(_cells(choice, outlook) for choice in outlook.choices)]
+    rows = [CONFIG_HEADER, *(_cells(choice, outlook) for choice in outlook.choices)]
     if outlook.memory_bytes is None:
         rows = [(*row[:3], "", "", "", row[6]) for row in rows]
     yield from (f"  {line}" for line in _aligned(rows))
@@ -101,24 +133,17 @@ def _errors(errors: Errors | None) -> tuple[str, str, str]:
     return w1, pairs, correlation
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Numbers to the right; labels, and the ragged last column, to the left. No empty columns."""
-    columns = [column for column in zip(*rows, strict=True) if any(column)]
-    widths = [max(map(len, column)) for column in columns]
-    last = len(columns) - 1
-    for row in zip(*columns, strict=True):
-        cells = (
-            cell.ljust(width) if place in (0, last) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
+    used = [column for column in zip(*rows, strict=True) if any(column)]
+    return columns(list(zip(*used, strict=True)), range(1, len(used) - 1))
 
 
 def _expected(stream: Stream) -> dict[str, Any] | None:
     return asdict(stream.expected) if isinstance(stream, ReadingStream) else None
 
 
-def as_json(profile: Profile, found: Sequence[StreamPlan]) -> str:
+def config_json(profile: Profile, found: Sequence[StreamPlan]) -> str:
     """The same as one object."""
     streams = [
         {
@@ -152,3 +177,73 @@ def _as_object(choice: SketchOption) -> dict[str, Any]:
         ],
         "predicted": asdict(choice.errors) if choice.errors else None,
     }
+
+
+def distinct_json(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
+    return json.dumps({"wanted": asdict(wanted), "answers": [asdict(a) for a in answers]}, indent=1)
+
+
+def distinct_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
+    """Two tables, what a wanted error needs and what a memory reaches, and what their words
+    mean."""
+    if wanted.any_number:
+        return _levels_text(wanted, answers)
+    hashed = wanted.expected_keys is not None
+    error = f"{wanted.alpha:g}" + (" of the keys" if hashed else "")
+    chance = f"with probability {1 - wanted.beta:g}"
+    notes = [HASHED] if hashed else [NUMBERED, PUBLISHED]
+    return "\n".join(
+        [
+            f"What is needed for an error of at most {error}, {chance}",
+            *_distinct_table(
+                [NEEDED, *(_needed_cells(each) for each in answers)],
+                THREE_PARTS if hashed else frozenset(),
+            ),
+            "",
+            f"What a memory of {wanted.memory:,} B reaches, {chance}",
+            *_distinct_table([REACHED, *(_reached_cells(each, wanted) for each in answers)]),
+            "",
+            "\n\n".join([CONVENTION.format(share=LAST_LINE), *notes]),
+        ]
+    )
+
+
+def _levels_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
+    rows = [REACHED, *map(_level_cells, answers)]
+    head = f"What a memory of {wanted.memory:,} B reaches, with probability {1 - wanted.beta:g}"
+    return "\n".join(
+        [head, *_distinct_table(rows), "", CONVENTION.format(share=EVERY_LINE), "", LEVELS]
+    )
+
+
+def _level_cells(line: DistinctPlan) -> list[str]:
+    errors = ["-" if e is None else f"{e:.3g}" for e in (line.within, line.standard_error)]
+    return [*_setting_cells(line), f"{line.of_keys:,}", *errors, "too many" if line.problem else ""]
+
+
+def _needed_cells(line: DistinctPlan) -> list[str]:
+    numbers = (line.keys_three_parts, line.keys, line.memory_bytes)
+    return [*_setting_cells(line), *(f"{n:,}" if n else "-" for n in numbers), line.problem]
+
+
+def _reached_cells(line: DistinctPlan, wanted: DistinctWanted) -> list[str]:
+    errors = (line.within, line.standard_error)
+    whole = wanted.universe or wanted.expected_keys
+    cells = ["-" if e is None else f"{e:.3g}" for e in errors]
+    about = f"within {line.within * whole:,.0f} keys" if whole and line.within else ""
+    return [
+        *_setting_cells(line),
+        "-" if line.tracked is None else f"{line.tracked:,}",
+        *cells,
+        about,
+    ]
+
+
+def _setting_cells(line: DistinctPlan) -> list[str]:
+    return [f"{line.epsilon:g}", f"{line.together:g}", line.estimator, line.output_share]
+
+
+def _distinct_table(rows: list[list[str]], without: frozenset[int] = frozenset()) -> list[str]:
+    """Numbers to the right, the estimator and remarks to the left."""
+    kept = [[cell for place, cell in enumerate(row) if place not in without] for row in rows]
+    return columns(kept, {*range(len(kept[0]) - 1)} - {2})

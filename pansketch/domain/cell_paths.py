@@ -12,8 +12,7 @@ import numpy.typing as npt
 from pansketch.domain.clipping import Clipper, as_readings
 from pansketch.domain.domain import Domain
 from pansketch.domain.scale import Warp
-from pansketch.domain.scratch import block, erase
-from pansketch.randomness.index_arrays import WIDE, Indices
+from pansketch.erasable_arrays import WIDE, Indices, block, erase
 
 READINGS_AT_ONCE = 65536
 BLOCK = 8192  # Readings transformed together: their scratch stays in the second-level cache.

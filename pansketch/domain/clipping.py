@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Domain
-from pansketch.domain.scratch import block
+from pansketch.erasable_arrays import block
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class Clipper:
         self, readings: FloatArray, scratch: FloatArray, finite: npt.NDArray[np.bool_]
     ) -> FloatArray:
         """Distances of readings, float64[d, n], from each attribute's `low`: 0 to high - low, as a
-        block of `scratch` (pansketch/domain/scratch.py), float64[d, m], m <= n.
+        block of `scratch` (pansketch/erasable_arrays.py), float64[d, m], m <= n.
 
         Readings with a value that is not finite are left out; the columns of constants are 0.
         `finite`: scratch, bool[d, k], k >= n.

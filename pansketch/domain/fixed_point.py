@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pansketch.domain.clipping import Clipper, as_readings
 from pansketch.domain.domain import Domain
 from pansketch.domain.scale import Warp
-from pansketch.domain.scratch import block, erase
+from pansketch.erasable_arrays import block, erase
 
 POSITION_BITS = 16
 MAX_POSITIONS = 1 << POSITION_BITS

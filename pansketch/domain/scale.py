@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.scratch import block, erase
+from pansketch.erasable_arrays import block, erase
 
 FloatArray = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -159,7 +159,7 @@ class Warp:
         self._looked_up = np.zeros((1, size if self._learned else 0))
 
     def apply(self, units: FloatArray) -> None:
-        """In place: float64[d, n], a contiguous block (pansketch/domain/scratch.py)."""
+        """In place: float64[d, n], a contiguous block (pansketch/erasable_arrays.py)."""
         for place, segments in self._learned:
             segments.place_in(units[place], block(self._looked_up, units.shape[1])[0])
 

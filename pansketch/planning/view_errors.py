@@ -18,7 +18,7 @@ from pansketch.planning.expected_errors import (
     pair_error,
 )
 from pansketch.planning.selection import Shape
-from pansketch.sketches.view_grid import MAX_VIEW_BITS
+from pansketch.sketches.views import MAX_VIEW_BITS
 
 UNSEEN = 1.0  # W1 of an attribute in no view, in standard deviations
 RELATED = 0.35  # error of a correlation that is taken to be 0

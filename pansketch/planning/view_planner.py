@@ -16,8 +16,7 @@ from pansketch.planning.expected_errors import Errors
 from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal, regrets
 from pansketch.planning.view_errors import Bits, Layout, varying
 from pansketch.privacy import MICRO, Guarantee, Privacy
-from pansketch.sketches.view_grid import MAX_VIEW_BITS, View
-from pansketch.sketches.views import MAX_VIEWS, ViewsSpec
+from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS, View, ViewsSpec
 
 CELL_BYTES = 4
 SHARES = range(10, 70, 10)  # of epsilon for the views of one attribute, in per cent

@@ -1,4 +1,4 @@
-"""Exact secret noise, its quantiles, and public keyed hashing."""
+"""Exact secret noise, and public keyed hashing."""
 
 from pansketch.randomness.exact_noise import Chance, Counters, Entropy, LogOdds, Ratio, os_entropy
 from pansketch.randomness.geometric import geometric

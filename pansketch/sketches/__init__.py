@@ -3,7 +3,7 @@
 from pansketch.sketches.counter_bounds import MAX_INTRUSIONS, CounterBounds
 from pansketch.sketches.distinct.keys import Keys
 from pansketch.sketches.distinct.variants import Form, Variant
-from pansketch.sketches.moments.feature_map import Features
+from pansketch.sketches.moments.sketch import Features
 
 __all__ = [
     "MAX_INTRUSIONS",

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.privacy import split_budget
 from pansketch.randomness.exact_noise import Entropy
-from pansketch.randomness.tabulation_hash import SignedHash
+from pansketch.randomness.keyed_hash import SignedHash
 from pansketch.sketches.count_sketch import CountSketch, SignCounter
 from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.cell_paths import BLOCK, READINGS_AT_ONCE
-from pansketch.randomness.index_arrays import as_indices, spare_words
-from pansketch.randomness.tabulation_hash import SignedHash, Words
+from pansketch.erasable_arrays import as_indices, spare_words
+from pansketch.randomness.keyed_hash import SignedHash, Words
 from pansketch.sketches.path_counting import COUNTER, FEW_READINGS
 
 SIGN_BIT = np.uint64(1)

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.cell_paths import READINGS_AT_ONCE
-from pansketch.domain.scratch import block
-from pansketch.randomness.index_arrays import Indices, as_indices, spare_words
+from pansketch.erasable_arrays import Indices, as_indices, block, spare_words
 from pansketch.randomness.keyed_hash import FOLD_MULTIPLIER, fold
 from pansketch.sketches.hierarchy_levels import Level
 

@@ -12,6 +12,7 @@ A reading adds 1 to one cell of every view. A view whose share is a part s of ep
 noise DLap(1 / (s epsilon)), and all of them together cost a reading epsilon.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,15 +20,149 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.fixed_point import PositionEncoder
+from pansketch.domain.domain import Domain
+from pansketch.domain.fixed_point import POSITION_BITS, PositionEncoder, Positions
+from pansketch.privacy import MICRO
 from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
-from pansketch.sketches.view_grid import View, ViewCells
+from pansketch.sketches.path_counting import COUNTER
 
+MAX_VIEW_BITS = 12  # of one attribute in a view
+FEW_READINGS = 8  # Up to here, touching single counters beats histograms.
 MAX_VIEWS = 1024
 MAX_CELLS = 1 << 22  # of all views together
 READINGS_AT_ONCE = 8192  # Their scratch stays in the second-level cache.
+
+
+@dataclass(frozen=True)
+class View:
+    """A grid over some attributes. Cells are numbered in their order, the last one fastest.
+
+    Args:
+        names: the attributes, each once.
+        bits: by attribute; it has 2**bits cells along it.
+        micro: the part of epsilon that the grid costs a reading, in whole micro-epsilon.
+
+    Raises:
+        ValueError: names and bits differ in number, or a value is out of range.
+    """
+
+    names: tuple[str, ...]
+    bits: tuple[int, ...]
+    micro: int
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.bits):
+            raise ValueError("a view needs attributes, and bits for each of them")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"view {self} names an attribute twice")
+        if min(self.bits) < 1 or max(self.bits) > MAX_VIEW_BITS:
+            raise ValueError(f"view {self}: bits must lie between 1 and {MAX_VIEW_BITS}")
+        if self.micro < 1:
+            raise ValueError(f"view {self} has no part of epsilon")
+
+    def __str__(self) -> str:
+        return " x ".join(
+            f"{name} in {1 << bits}" for name, bits in zip(self.names, self.bits, strict=True)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(1 << bits for bits in self.bits)
+
+    @property
+    def size(self) -> int:
+        """Number of its cells."""
+        return 1 << sum(self.bits)
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the discrete Laplace noise on each cell."""
+        return Fraction(MICRO, self.micro)
+
+    @property
+    def noise_variance(self) -> float:
+        """Of one draw on one cell."""
+        ratio = float(np.exp(-1 / float(self.scale)))
+        return 2 * ratio / (1 - ratio) ** 2
+
+
+class ViewCells:
+    """Counts positions into the cells of all views. All scratch is overwritten before it returns.
+
+    A cell is the leading bits of its attributes' positions, side by side.
+    """
+
+    def __init__(self, domain: Domain, views: Sequence[View], block: int) -> None:
+        self._offsets = np.cumsum([0, *(view.size for view in views)])
+        self._parts = [list(_parts(domain, view)) for view in views]
+        self._places = np.zeros(block, np.intp)
+        self._part = np.zeros(block, np.intp)
+        self._tally = np.zeros(max(view.size for view in views), COUNTER)
+        self._prepare_few(domain, views)
+
+    def _prepare_few(self, domain: Domain, views: Sequence[View]) -> None:
+        """The same for one reading in a few steps: [most attributes of a view, views]."""
+        most = max(len(view.names) for view in views)
+        # A part that a view lacks: all bits of the first attribute, shifted away.
+        table = np.zeros((3, most, len(views)), np.intp)
+        table[1] = POSITION_BITS
+        for place, parts in enumerate(self._parts):
+            for row, part in enumerate(parts):
+                table[:, row, place] = part
+        self._owners, self._away, self._up = table
+        self._one = np.zeros(domain.dimension, np.intp)
+        self._touched = np.zeros((most, len(views)), np.intp)
+        self._sum = np.zeros(len(views), np.intp)
+
+    def count(self, positions: Positions, counters: npt.NDArray[np.int32]) -> None:
+        """Add 1 to one cell of every view for each of the positions, uint32[d, n]."""
+        if positions.shape[1] <= FEW_READINGS:
+            for place in range(positions.shape[1]):
+                self._count_one(positions[:, place], counters)
+        else:
+            self._count_many(positions, counters)
+
+    def _count_one(self, position: Positions, counters: npt.NDArray[np.int32]) -> None:
+        np.copyto(self._one, position)
+        # "clip" keeps numpy from taking into a buffer of its own.
+        np.take(self._one, self._owners, out=self._touched, mode="clip")
+        np.right_shift(self._touched, self._away, out=self._touched)
+        np.left_shift(self._touched, self._up, out=self._touched)
+        np.add.reduce(self._touched, axis=0, out=self._sum)
+        np.add(self._sum, self._offsets[:-1], out=self._sum)
+        np.add.at(counters, self._sum, np.int32(1))
+        for scratch in (self._one, self._touched, self._sum):
+            scratch.fill(0)
+
+    def _count_many(self, positions: Positions, counters: npt.NDArray[np.int32]) -> None:
+        count = positions.shape[1]
+        places, part = self._places[:count], self._part[:count]
+        for view, parts in enumerate(self._parts):
+            places.fill(0)
+            for owner, away, up in parts:
+                np.copyto(part, positions[owner])
+                np.right_shift(part, away, out=part)
+                np.left_shift(part, up, out=part)
+                np.bitwise_or(places, part, out=places)
+            cells = counters[self._offsets[view] : self._offsets[view + 1]]
+            histogram = np.bincount(places, minlength=len(cells))
+            tally = self._tally[: len(cells)]
+            np.copyto(tally, histogram, casting="unsafe")
+            np.add(cells, tally, out=cells)
+            for scratch in (histogram, tally):
+                scratch.fill(0)
+        for scratch in (places, part):
+            scratch.fill(0)
+
+
+def _parts(domain: Domain, view: View) -> Iterator[tuple[int, int, int]]:
+    """(attribute, bits shifted away, bits shifted up) of each part of a view's cell number."""
+    left = sum(view.bits)
+    for name, bits in zip(view.names, view.bits, strict=True):
+        left -= bits
+        yield domain.index(name), POSITION_BITS - bits, left
 
 
 @dataclass(frozen=True)

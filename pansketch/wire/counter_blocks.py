@@ -2,6 +2,10 @@
 
 An entry is [bits] if all counters of its block are 0 or 1, else [low bits, remainders, quotients],
 Rice-coded: integers have one form. Functions raise ValueError or TypeError for any other one.
+
+Noise of a discrete Laplace distribution is geometric on both sides, and for geometric integers a
+Rice code is within a few hundredths of a bit of the entropy. An integer is folded to an unsigned
+one. Its `low_bits` lowest bits are stored as they are, the quotient above them in unary.
 """
 
 from collections.abc import Sequence
@@ -10,15 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.wire import rice
-
 
 def entry_of(block: npt.NDArray[np.int64]) -> list[Any]:
     """The entry of a block, int64[n]."""
     # Never longer than the Rice code, whose unary part alone has a bit for each counter.
     if not (block >> 1).any():
         return [np.packbits(block.astype(np.uint8)).tobytes()]
-    return list(rice.encode(block))
+    return list(rice_encode(block))
 
 
 def counters_of(entries: list[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -47,7 +49,7 @@ def _coded(entries: list[Any], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     kinds = [set(map(type, column)) for column in zip(*entries, strict=True)]
     if kinds != [{int}, {bytes}, {bytes}]:
         raise TypeError("low bits, remainders or quotients")
-    values = rice.decode(entries, sizes)
+    values = rice_decode(entries, sizes)
     # Their code has no low bits: one would save a bit for each 1 at most, and cost one for each.
     if not all(low_bits for low_bits, _, _ in entries):
         firsts = np.cumsum([0, *sizes[:-1]])
@@ -63,3 +65,174 @@ def _bits(packed: Any, size: int) -> npt.NDArray[np.uint8]:
     if bits[size:].any():
         raise ValueError("padding bits are set")
     return bits[:size]
+
+
+MAX_LOW_BITS = 40
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+def _fields(bits: int, many: int, size: int) -> int:
+    """A word of so many fields of `size` bits, the upper `bits` of 2 * `bits` set in each."""
+    return sum(((1 << bits) - 1) << bits + size * field for field in range(many))
+
+
+# For up to 8 bits of each of eight counters, by their number. All that a group has:
+_GROUPS = np.array([(1 << 8 * bits) - 1 for bits in range(9)], np.uint64)
+# Then the upper halves of 1, 2 and 4 fields, and what moves them to the middle of their field: a
+# multiple by 2^n - 1, added, takes them from where they are and puts them n bits higher.
+_HALVES = ((1, 4, 64), (2, 2, 32), (4, 1, 16))
+_UPPER = [
+    np.array([_fields(half * bits, many, size) for bits in range(9)], np.uint64)
+    for many, half, size in _HALVES
+]
+_FACTORS = [
+    np.array([(1 << size // 2 - half * bits) - 1 for bits in range(9)], np.uint64)
+    for _, half, size in _HALVES
+]
+
+IntArray = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+Words = npt.NDArray[np.uint64]
+Code = tuple[int, bytes, bytes]  # low_bits, remainders, quotients
+
+
+def rice_encode(values: IntArray) -> Code:
+    """(low_bits, remainders, quotients) of int64[n]; the shortest over all choices of low_bits."""
+    folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    low_bits = _best_low_bits(folded)
+    quotients = (folded >> np.uint64(low_bits)).astype(np.int64)
+    ends = np.cumsum(quotients + 1) - 1
+    unary = np.zeros(int(ends[-1]) + 1 if len(ends) else 0, np.uint8)
+    unary[ends] = 1
+    shifts = np.arange(low_bits, dtype=np.uint64)
+    remainders = (folded[:, None] >> shifts & np.uint64(1)).astype(np.uint8)
+    return low_bits, np.packbits(remainders).tobytes(), np.packbits(unary).tobytes()
+
+
+def rice_decode(codes: Sequence[Code], counts: Sequence[int]) -> IntArray:
+    """The integers of several encodings, one after the other: `counts[i]` of the i-th.
+
+    Takes exactly what `rice_encode` writes: integers have one encoding. Raises ValueError for
+    all else: missing, surplus or non-zero padding bits, a choice of low_bits that is not the
+    shortest, integers beyond 61 bits, no integers at all.
+    """
+    if not codes or min(counts) < 1:
+        raise ValueError("an encoding of no integers")
+    shifts, remainders, quotients = zip(*codes, strict=True)
+    if not 0 <= min(shifts) <= max(shifts) <= MAX_LOW_BITS:
+        raise ValueError("low_bits is out of bounds")
+    low_bits, sizes = np.array(shifts, np.int64), np.array(counts, np.intp)
+    firsts = np.cumsum(sizes) - sizes
+    high, sums = _quotients(quotients, firsts, sizes)
+    _expect_in_range(high, low_bits, firsts)
+    low = _remainders(remainders, low_bits, firsts, sizes)
+    # Products, comparisons and repeated numbers: numpy shifts by many numbers five times as slowly.
+    units = np.repeat(np.left_shift(1, low_bits), sizes)
+    odd = np.add.reduceat(high & 1, firsts)
+    halves = np.add.reduceat(low + low >= units, firsts, dtype=np.int64)
+    _expect_shortest((sums + odd) >> 1, sums + halves, low_bits, sizes)
+    high *= units
+    high |= low
+    signs = high & 1
+    high >>= 1
+    high ^= np.negative(signs, out=signs)
+    return high
+
+
+def _quotients(unary: Sequence[bytes], firsts: Places, sizes: Places) -> tuple[IntArray, IntArray]:
+    """All quotients, and their sum in each block."""
+    ends, starts = _ends(unary, firsts, sizes)
+    high = np.empty(len(ends), np.int64)  # `ends` has 32 bits where a machine has
+    np.subtract(ends[1:], ends[:-1], out=high[1:])
+    high[firsts] = ends[firsts] + 1 - 8 * starts
+    high -= 1
+    return high, ends[firsts + sizes - 1] + 1 - 8 * starts - sizes
+
+
+def _ends(unary: Sequence[bytes], firsts: Places, sizes: Places) -> tuple[IntArray, IntArray]:
+    """The bit that ends each quotient, and the byte where each block begins, among all."""
+    bits = np.unpackbits(np.frombuffer(b"".join(unary), np.uint8))
+    ends = np.flatnonzero(bits.view(np.bool_))  # which numpy scans several times as fast as numbers
+    lengths = np.array(list(map(len, unary)))
+    stops = np.cumsum(lengths)
+    lasts = firsts + sizes
+    # The last one of a block lies in its last byte, and the next one in the bytes of the next.
+    if len(ends) != lasts[-1] or (ends[lasts - 1] >> 3 != stops - 1).any():
+        raise ValueError("quotients have another length than the counters they belong to")
+    if (ends[firsts[1:]] >> 3 < stops[:-1]).any():
+        raise ValueError("quotients have another length than the counters they belong to")
+    return ends, stops - lengths
+
+
+def _joined(packed: Sequence[bytes], used: IntArray) -> tuple[bytes, IntArray]:
+    """All remainders, and the byte where those of each block begin. `used`: their bits."""
+    sizes = (used + 7) >> 3
+    if [len(part) for part in packed] != sizes.tolist():
+        raise ValueError("remainders have another length than the counters they belong to")
+    stream = b"".join(packed)
+    stops = np.cumsum(sizes)
+    padded = sizes > 0
+    final = np.frombuffer(stream, np.uint8)[stops[padded] - 1]
+    if (final & ((1 << (8 * sizes - used)[padded]) - 1)).any():
+        raise ValueError("padding bits are set")
+    return stream, stops - sizes
+
+
+def _remainders(
+    packed: Sequence[bytes], low_bits: IntArray, firsts: Places, sizes: Places
+) -> IntArray:
+    joined, starts = _joined(packed, low_bits * sizes)
+    # With the lowest bit first in every byte, a counter's bits are some of the eight bytes from it.
+    stream = joined.translate(_REVERSED) + bytes(8)
+    # Copied, as numpy takes from aligned numbers six times as fast.
+    words = np.ndarray(len(stream) - 7, "<u8", stream, strides=(1,)).copy()
+    if not (sizes & 7).any() and low_bits.max() <= 8:
+        return _by_eights(words, np.repeat(low_bits, sizes >> 3))
+    at = np.arange(firsts[-1] + sizes[-1], dtype=np.int64)
+    at *= np.repeat(low_bits, sizes)
+    at += np.repeat(8 * starts - low_bits * firsts, sizes)
+    within = (at & 7).view(np.uint64)
+    at >>= 3
+    low: IntArray = (words[at] >> within).view(np.int64)
+    low &= np.repeat(np.left_shift(1, low_bits) - 1, sizes)
+    return low
+
+
+def _by_eights(words: Words, low_bits: IntArray) -> IntArray:
+    """Remainders of at most 8 bits, of groups of eight counters: `low_bits` of each group.
+
+    Such a group begins with a byte, and is one word, whose halves are moved apart three times.
+    """
+    spread = words[np.cumsum(low_bits) - low_bits] & _GROUPS[low_bits]
+    for upper, factor in zip(_UPPER, _FACTORS, strict=True):
+        spread += (spread & upper[low_bits]) * factor[low_bits]
+    low: IntArray = spread.astype("<u8", copy=False).view(np.uint8).astype(np.int64)
+    return low
+
+
+def _expect_in_range(high: IntArray, low_bits: IntArray, firsts: Places) -> None:
+    if int(high.max()) < 1 << 62 - MAX_LOW_BITS:
+        return
+    if (np.maximum.reduceat(high, firsts) >> (62 - low_bits)).any():
+        raise ValueError("a counter is out of range")
+
+
+def _expect_shortest(more: IntArray, last: IntArray, low_bits: IntArray, sizes: Places) -> None:
+    """The rule of `_best_low_bits`, from what one bit more would save in each block, and what the
+    last one has saved; it falls from bit to bit."""
+    if ((more > sizes) & (low_bits < MAX_LOW_BITS)).any() or (
+        (last <= sizes) & (low_bits > 0)
+    ).any():
+        raise ValueError("another choice of low_bits is the shortest")
+
+
+def _best_low_bits(folded: npt.NDArray[np.uint64]) -> int:
+    """The length is convex in the number of low bits: the first one that is not beaten is best."""
+    low_bits, quotients = 0, folded
+    while low_bits < MAX_LOW_BITS:
+        # One bit more costs a bit for each counter and saves what the halved quotients lose.
+        halved = quotients >> np.uint64(1)
+        if len(folded) >= int(quotients.sum()) - int(halved.sum()):
+            break
+        low_bits, quotients = low_bits + 1, halved
+    return low_bits

@@ -17,8 +17,7 @@ from pansketch.sketches.distinct.spec import DistinctSpec
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.moments.sketch import MomentsSpec
 from pansketch.sketches.release_model import Spec
-from pansketch.sketches.view_grid import View
-from pansketch.sketches.views import ViewsSpec
+from pansketch.sketches.views import View, ViewsSpec
 
 FAMILIES: Mapping[str, type[Any]] = {
     "hierarchy": HierarchySpec,

@@ -1,4 +1,4 @@
-"""A run: start the house, let the faults happen, let what waits arrive, and keep what is left."""
+"""A run: start the fleet, let the faults happen, let what waits arrive, and keep what is left."""
 
 import time
 from collections import Counter
@@ -12,8 +12,8 @@ from testbed import mosquitto
 from testbed.chaos.accounting import evidence
 from testbed.chaos.environment import host
 from testbed.chaos.environment.configuration import WINDOW_SECONDS, Device, Site, devices
-from testbed.chaos.environment.fleet import COLLECTOR, House, TooLate
-from testbed.chaos.environment.supervisor import Keeper
+from testbed.chaos.environment.fleet import COLLECTOR, Fleet, TooLate
+from testbed.chaos.environment.supervisor import Supervisor
 from testbed.chaos.faults import schedule as faults
 from testbed.chaos.faults.injector import inject
 from testbed.chaos.faults.schedule import Fault, Targets, schedule
@@ -81,32 +81,32 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
     if program is None:
         raise CannotRun("there is no mosquitto on this host; install it (apt install mosquitto)")
     faketime = host.library()
-    site, fleet, tally = Site(folder), devices(size.devices), Tally()
-    with Keeper() as keeper, Network() as network:
-        house = House(site, fleet, keeper, network, program, mounts, faketime)
-        targets = _targets(fleet, faketime is not None)
+    site, members, tally = Site(folder), devices(size.devices), Tally()
+    with Supervisor() as supervisor, Network() as network:
+        fleet = Fleet(site, members, supervisor, network, program, mounts, faketime)
+        targets = _targets(members, faketime is not None)
         try:
-            with house.witness, house.ages, house.fed(seed):
+            with fleet.observer, fleet.ages, fleet.fed(seed):
                 with tally.timed("start"):
-                    house.start()
+                    fleet.start()
                 if tally.problems:
                     raise CannotRun(tally.problems[0])
                 with tally.timed("faults"):
-                    _let_happen(house, size, seed, targets, tally, progress)
+                    _let_happen(fleet, size, seed, targets, tally, progress)
                 with tally.timed("drain"):
-                    house.drain()
+                    fleet.drain()
         except BaseException:
-            house.ended.set()  # All are killed; no fault starts any of them again.
+            fleet.ended.set()  # All are killed; no fault starts any of them again.
             raise
-        house.stop()
-        house.marks.note(house.marks.refused, house.witness.refused())
+        fleet.stop()
+        fleet.marks.note(fleet.marks.refused, fleet.observer.refused())
     how = {
         "disks": "a tmpfs of its own for each" if mounts else "a limit on the size of files",
         "clocks": "libfaketime in each device" if faketime else "not touched",
     }
     found = evidence.Run.of(
-        house.marks,
-        tuple(house.names),
+        fleet.marks,
+        tuple(fleet.names),
         seed=seed,
         windows=size.windows,
         faults=dict(tally.done),
@@ -114,14 +114,14 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         how=how,
         problems=tuple(tally.problems),
         seconds=tally.seconds,
-        ends=tuple(end for program in keeper.services for end in program.ends),
-        held=tuple(house.ages.held),
+        ends=tuple(end for program in supervisor.services for end in program.ends),
+        held=tuple(fleet.ages.held),
     )
-    evidence.write(folder, found, house.witness.made())
+    evidence.write(folder, found, fleet.observer.made())
 
 
-def _targets(fleet: list[Device], clocked: bool) -> Targets:
-    names = [device.name for device in fleet]
+def _targets(members: list[Device], clocked: bool) -> Targets:
+    names = [device.name for device in members]
     without = {}
     if not clocked:
         why = "no libfaketime on this host; install it (apt install libfaketime)"
@@ -130,21 +130,21 @@ def _targets(fleet: list[Device], clocked: bool) -> Targets:
     return Targets(
         {
             "device": names,
-            "capped": [device.name for device in fleet if device.small_outbox],
-            "small": [device.name for device in fleet if device.small_disk],
+            "capped": [device.name for device in members if device.small_outbox],
+            "small": [device.name for device in members if device.small_disk],
             "clocked": names,
             "link": [*names, COLLECTOR],
             "collector": [COLLECTOR],
             "collector-clock": [COLLECTOR],
             "broker": ["broker"],
-            "secured": ["broker"] if any(device.secured for device in fleet) else [],
+            "secured": ["broker"] if any(device.secured for device in members) else [],
         },
         without,
     )
 
 
 def _let_happen(
-    house: House, size: Size, seed: int, targets: Targets, tally: Tally, progress: Progress
+    fleet: Fleet, size: Size, seed: int, targets: Targets, tally: Tally, progress: Progress
 ) -> None:
     """All faults, each at its time or when its turn comes, and then all windows."""
     span = size.span_seconds
@@ -154,19 +154,19 @@ def _let_happen(
         pending: dict[Future[None], Fault] = {}
         try:
             for fault in planned:
-                house.pause(max(0.0, started + fault.at - time.monotonic()))
-                pending[pool.submit(inject, house, fault)] = fault
+                fleet.pause(max(0.0, started + fault.at - time.monotonic()))
+                pending[pool.submit(inject, fleet, fault)] = fault
                 progress("faults", len(pending), len(planned))
             for happened in as_completed(pending, LATE_SECONDS):
                 tally.note(pending[happened], happened)
         except BaseException:
-            house.ended.set()
+            fleet.ended.set()
             pool.shutdown(cancel_futures=True)
             raise
 
     def enough() -> bool:
-        least = min(house.windows().values())
+        least = min(fleet.windows().values())
         progress("windows", min(least, size.windows), size.windows)
         return least >= size.windows
 
-    house.until(enough, LATE_SECONDS, f"{size.windows} windows of each device")
+    fleet.until(enough, LATE_SECONDS, f"{size.windows} windows of each device")

@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch import WindowId, encode, os_entropy
 from pansketch_agent.host.hardening import MemoryProtection
-from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.loader import Config, load_agent
 from pansketch_fleet.protocol import topics
 from testbed.embedded_broker import broker_process, free_port
 from testbed.program import Program
@@ -21,6 +21,18 @@ from tests.agent.peer import Peer
 from tests.waiting import SECONDS, until
 
 ENTROPY = os_entropy()
+KEY_STREAM = """\
+fleet: testing
+mqtt: {{url: "{url}"}}
+agent: {{device: dev-1, profile: pi-zero-2w}}
+streams:
+  doors:
+    source: {source}
+    window: {window}
+    privacy: {privacy}
+    key: badge
+    sketches: [{{type: distinct, {sketch}}}]
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +116,27 @@ def broker(shared_broker: Broker) -> Broker:
     client.disconnect()
     client.loop_stop()
     return shared_broker
+
+
+@pytest.fixture
+def keyed(device: Device) -> Callable[..., Config]:
+    """Writes the configuration of a device with one stream of keys.
+
+    All keys of the universe are tracked: at epsilon 100 its counts are exact
+    (tests/agent/windows/test_keys.py).
+    """
+
+    def configure(
+        url: str = "mqtt://127.0.0.1:1",
+        rows: str = "time,badge\n",
+        source: str = "{type: replay, path: rows.csv}",
+        window: str = "1h",
+        privacy: str = "{epsilon: 100}",
+        sketch: str = "universe: 1000",
+    ) -> Config:
+        (device.folder / "rows.csv").write_text(rows)
+        settings = {"url": url, "source": source, "window": window, "privacy": privacy}
+        device.config.write_text(KEY_STREAM.format(**settings, sketch=sketch))
+        return load_agent(device.config, {})
+
+    return configure

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from pansketch import __version__
-from pansketch.source_digest import code_version
+from pansketch.version import code_version
 from pansketch_audit import report
 from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_cli.__main__ import main

@@ -15,25 +15,25 @@ from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
 from testbed.program import Program
 from tests import waiting
-from tests.collector.bench import DAY, Bench, incoming
 from tests.collector.key_site import Site
 from tests.collector.serving import Peer, serving
+from tests.collector.small_fleet import DAY, SmallFleet, incoming
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def small_fleet(tmp_path: Path) -> SmallFleet:
+    return SmallFleet(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def shared_rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     """Rules that property tests may use for all their examples."""
-    return Bench(tmp_path_factory.mktemp("rules")).rules
+    return SmallFleet(tmp_path_factory.mktemp("rules")).rules
 
 
 @pytest.fixture
-def make_bench(tmp_path: Path) -> Callable[..., Bench]:
-    return lambda **settings: Bench(tmp_path, **settings)
+def make_small_fleet(tmp_path: Path) -> Callable[..., SmallFleet]:
+    return lambda **settings: SmallFleet(tmp_path, **settings)
 
 
 @pytest.fixture
@@ -42,16 +42,16 @@ def arrive() -> Callable[[str, bytes], Incoming]:
 
 
 @pytest.fixture
-def kept(bench: Bench) -> Iterator[store.Store]:
+def kept(small_fleet: SmallFleet) -> Iterator[store.Store]:
     """The database, open for writing."""
-    with store.opened(bench.database) as opened:
+    with store.opened(small_fleet.database) as opened:
         yield opened
 
 
 @pytest.fixture
-def settled(bench: Bench, kept: store.Store) -> Callable[..., list[Verdict]]:
+def settled(small_fleet: SmallFleet, kept: store.Store) -> Callable[..., list[Verdict]]:
     """Judges and stores messages, (topic, payload) each, received at second `at`: verdicts."""
-    rules = bench.rules
+    rules = small_fleet.rules
 
     def run(*messages: tuple[str, bytes], at: int = 1_000_001_000) -> list[Verdict]:
         return settle(kept, [incoming(*message) for message in messages], rules, at)
@@ -65,44 +65,50 @@ def until() -> Callable[[Callable[[], object]], None]:
 
 
 @pytest.fixture
-def filled(bench: Bench) -> Bench:
+def filled(small_fleet: SmallFleet) -> SmallFleet:
     """A fleet of two devices with five windows of `fine`, one missing, and some refusals."""
     readings = [[20.0, 0.0], [25.0, 1.0], [10.0, 2.0]] * 200
     messages = [
-        incoming(bench.topic(device, "fine"), bench.release(device, n, "fine", readings))
+        incoming(
+            small_fleet.topic(device, "fine"), small_fleet.release(device, n, "fine", readings)
+        )
         for device, n in [("one", 1), ("one", 2), ("one", 4), ("two", 1), ("two", 2)]
     ]
-    with store.opened(bench.database) as opened:
+    with store.opened(small_fleet.database) as opened:
         settle(
             opened,
             [*messages, incoming("x", b"1"), incoming("x", b"2")],
-            bench.rules,
+            small_fleet.rules,
             1_000_001_000,
         )
-        settle(opened, messages[:1], bench.rules, 1_000_001_000)  # its acknowledgement was lost
-    return bench
+        settle(
+            opened, messages[:1], small_fleet.rules, 1_000_001_000
+        )  # its acknowledgement was lost
+    return small_fleet
 
 
 @pytest.fixture
-def serve(bench: Bench) -> Callable[..., list[Verdict]]:
+def serve(small_fleet: SmallFleet) -> Callable[..., list[Verdict]]:
     """What a collector of the configuration as it is now makes of releases: (device, stream,
     payload) each. `at`: when its settings are served; the releases come a month later."""
 
     def go(*messages: tuple[str, str, bytes], at: int = 1000) -> list[Verdict]:
-        with store.opened(bench.database) as opened:
-            rules = Rules.of(bench.config, opened.serve_settings(bench.config, at))
-            batch = [incoming(bench.topic(d, s), payload) for d, s, payload in messages]
+        with store.opened(small_fleet.database) as opened:
+            rules = Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, at))
+            batch = [incoming(small_fleet.topic(d, s), payload) for d, s, payload in messages]
             return settle(opened, batch, rules, 30 * DAY + at)
 
     return go
 
 
 @pytest.fixture
-def run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command with the bench's configuration: exit code, stdout, stderr."""
+def run(
+    small_fleet: SmallFleet, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command with the small fleet's configuration: exit code, stdout, stderr."""
 
     def go(*words: str, config: Path | None = None) -> tuple[int, str, str]:
-        code = main([*words, "--config", str(config or bench.path)])
+        code = main([*words, "--config", str(config or small_fleet.path)])
         said = capsys.readouterr()
         return code, said.out, said.err
 

@@ -2,7 +2,7 @@
 
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import Judged
-from tests.collector.bench import incoming
+from tests.collector.small_fleet import incoming
 
 
 def judge(topic: str, payload: bytes, rules: Rules) -> Judged:

@@ -12,6 +12,8 @@ from tests.repository.layers import (
     CALLED_IN,
     CLOCK_IN,
     LAYERS,
+    MAX_INSTALLED,
+    MAX_LINES,
     MAX_MODULES,
     MODULES,
     ORDER,
@@ -83,6 +85,23 @@ def test_no_folder_has_too_many_modules():
     assert {name for name in inside if inside.count(name) > MAX_MODULES} == set()
     tests = [file.parent for file in (ROOT / "tests").rglob("test_*.py")]
     assert {name for name in tests if tests.count(name) > MAX_MODULES} == set()
+
+
+def test_the_installed_packages_have_few_modules():
+    """A fragment with one caller belongs into its caller."""
+    own = {name for name in MODULES if MODULES[name].name != "__init__.py"}
+    assert len({name for name in own if name.startswith("pansketch")}) <= MAX_INSTALLED
+
+
+def too_long(files):
+    return [file for file in files if len(file.read_text().splitlines()) > MAX_LINES]
+
+
+def test_modules_and_tests_are_short(tmp_path):
+    assert too_long([*MODULES.values(), *(ROOT / "tests").rglob("*.py")]) == []
+    planted = tmp_path / "long.py"
+    planted.write_text("pass\n" * (MAX_LINES + 1))
+    assert too_long([planted]) == [planted], "the control"
 
 
 def test_what_is_installed_is_what_is_there():

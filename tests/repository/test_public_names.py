@@ -26,19 +26,18 @@ NAMESPACES = [
     "pansketch.privacy",
     "pansketch.randomness",
     "pansketch.sketches",
-    "pansketch.source_digest",
+    "pansketch.version",
     "pansketch.wire",
 ]
 PROGRAMS = ["fleet", "agent", "collector", "cli", "audit", "demo", "testbed", "benchmarks"]
 # Modules that are themselves what is measured, audited or fuzzed there.
 EXAMINED = {
     "audit": {"pansketch.domain.cell_paths"},
-    "testbed": {"pansketch.wire.rice"},
+    "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
-        "pansketch.generators.density.count_recovery",
-        "pansketch.generators.hierarchy.consistency",
+        "pansketch.generators.density.cell_counts",
+        "pansketch.generators.hierarchy.cell_counts",
         "pansketch.generators.hierarchy.growth",
-        "pansketch.generators.hierarchy.shared_counters",
         "pansketch.generators.moments.design_matrix",
         "pansketch.generators.moments.marginal",
         "pansketch.generators.moments.ridge",
@@ -47,6 +46,7 @@ EXAMINED = {
         "pansketch.generators.pairwise.fit",
         "pansketch.generators.pairwise.marginals",
         "pansketch.generators.pairwise.particles",
+        "pansketch.generators.simplex",
         "pansketch.sketches.hierarchy_levels",
     },
 }

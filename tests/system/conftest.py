@@ -1,4 +1,4 @@
-"""A whole house: a real broker, the real collector and real agents, each a process of its own."""
+"""A whole fleet: a real broker, the real collector and real agents, each a process of its own."""
 
 import os
 import sqlite3
@@ -41,13 +41,13 @@ streams:
 collector: {{database: var/collector.sqlite}}
 """
 
-DEFAULTS = {"fleet": "house", "window": "1h", "epsilon": 1.0, "profile": "pi-zero-2w"}
+DEFAULTS = {"fleet": "home", "window": "1h", "epsilon": 1.0, "profile": "pi-zero-2w"}
 
 Rows = list[tuple[float, float, float]]
 
 
 @dataclass
-class House:
+class Fleet:
     """A fleet in one folder."""
 
     folder: Path
@@ -63,7 +63,7 @@ class House:
         return self.programs[-1]
 
     def start_broker(self) -> Program:
-        """Starts the broker on this house's port, which stays the same; it listens afterwards."""
+        """Starts the broker on its port, which stays the same; it listens afterwards."""
         config = self.folder / "mosquitto.conf"
         config.write_text(MOSQUITTO_CONFIG.format(port=self.port))
         commands = {
@@ -164,23 +164,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def make_house(broker_name: str, tmp_path: Path) -> Iterator[Callable[[str], House]]:
+def make_fleet(broker_name: str, tmp_path: Path) -> Iterator[Callable[[str], Fleet]]:
     """Makes houses without a broker yet, each in a folder of that name."""
-    made: list[House] = []
+    made: list[Fleet] = []
 
-    def make(name: str = "house") -> House:
+    def make(name: str = "home") -> Fleet:
         (tmp_path / name).mkdir()
-        made.append(House(tmp_path / name, broker_name, free_port()))
+        made.append(Fleet(tmp_path / name, broker_name, free_port()))
         return made[-1]
 
     yield make
-    for house in made:
-        house.close()
+    for fleet in made:
+        fleet.close()
 
 
 @pytest.fixture
-def house(make_house: Callable[[str], House]) -> House:
-    return make_house("house")
+def fleet(make_fleet: Callable[[str], Fleet]) -> Fleet:
+    return make_fleet("home")
 
 
 @pytest.fixture

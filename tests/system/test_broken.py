@@ -11,102 +11,102 @@ import pytest
 HOURS = 18
 SPEED = 3600 * 12  # twelve windows a second
 # Kills come at random points of both its threads: the one that debits, the one that delivers.
-KILLED_BY = [lambda house: house.ledger(), lambda house: house.stored()]
+KILLED_BY = [lambda fleet: fleet.ledger(), lambda fleet: fleet.stored()]
 PACED = f"{{type: replay, path: dev-1.csv, speed: {SPEED}}}"
 
 
-def everything_arrived(house, hours, devices=("dev-1",)):
+def everything_arrived(fleet, hours, devices=("dev-1",)):
     for device in devices:
-        stored = house.stored(device)
+        stored = fleet.stored(device)
         assert [sequence for sequence, _, _ in stored] == list(range(1, hours + 1))
         assert all(before[2] == after[1] for before, after in pairwise(stored))
-        assert house.ledger(device) == stored
-        assert house.outbox(device) == []
+        assert fleet.ledger(device) == stored
+        assert fleet.outbox(device) == []
     # Another release of a window, or other bytes under a sequence number, would stand here.
-    assert house.quarantine() == []
+    assert fleet.quarantine() == []
 
 
-def test_a_broker_that_comes_late_gets_everything(house, hourly):
+def test_a_broker_that_comes_late_gets_everything(fleet, hourly):
     for device in ("dev-1", "dev-2"):
-        house.configure(device, hourly(HOURS))
-    collector = house.collector(listens=False)
-    agents = [house.agent("dev-1"), house.agent("dev-2")]
+        fleet.configure(device, hourly(HOURS))
+    collector = fleet.collector(listens=False)
+    agents = [fleet.agent("dev-1"), fleet.agent("dev-2")]
     collector.says("is not there")
     for agent in agents:
         agent.says("no broker at")
         agent.says(f"waiting for the collector to acknowledge the outbox (releases: {HOURS})")
     # An agent that is there before the collector would wait for a while to send again.
     with agents[0].frozen(), agents[1].frozen():
-        house.start_broker()
+        fleet.start_broker()
         collector.connects()
     assert [agent.ends() for agent in agents] == [0, 0]
-    everything_arrived(house, HOURS, ("dev-1", "dev-2"))
+    everything_arrived(fleet, HOURS, ("dev-1", "dev-2"))
     assert collector.said.count("is not there") == 1
     assert [agent.said.count("no broker at") for agent in agents] == [1, 1]
     assert collector.said.count("is connected") == 1
     assert [agent.said.count("connected to the broker") for agent in agents] == [1, 1]
 
 
-def test_a_killed_broker_costs_nothing(house, hourly):
-    house.configure("dev-1", hourly(HOURS), source=PACED)
-    broker = house.start_broker()
-    collector, agent = house.collector(), house.agent("dev-1")
-    house.until(lambda: len(house.stored()) >= 4, "some releases")
+def test_a_killed_broker_costs_nothing(fleet, hourly):
+    fleet.configure("dev-1", hourly(HOURS), source=PACED)
+    broker = fleet.start_broker()
+    collector, agent = fleet.collector(), fleet.agent("dev-1")
+    fleet.until(lambda: len(fleet.stored()) >= 4, "some releases")
     assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
     agent.says("no broker at")
     collector.says("closed the connection")
-    assert 0 < len(house.stored()) < HOURS
+    assert 0 < len(fleet.stored()) < HOURS
     # Both try again after one second, in vain, and must not say so again.
     with pytest.raises(subprocess.TimeoutExpired):
         agent.process.wait(1.5)
     with agent.frozen():
-        house.start_broker()
+        fleet.start_broker()
         collector.connects(times=2)
     assert agent.ends() == 0
-    everything_arrived(house, HOURS)
+    everything_arrived(fleet, HOURS)
     assert collector.stop() == 0
     assert collector.said.count("is connected") == 2
     assert collector.said.count("retrying with exponential backoff") == 1
     assert agent.said.count("no broker at") == 1
 
 
-def test_a_killed_collector_costs_nothing(house, hourly):
-    house.configure("dev-1", hourly(HOURS), source=PACED)
-    house.start_broker()
-    collector, agent = house.collector(), house.agent("dev-1")
-    house.until(lambda: len(house.stored()) >= 4, "some releases")
+def test_a_killed_collector_costs_nothing(fleet, hourly):
+    fleet.configure("dev-1", hourly(HOURS), source=PACED)
+    fleet.start_broker()
+    collector, agent = fleet.collector(), fleet.agent("dev-1")
+    fleet.until(lambda: len(fleet.stored()) >= 4, "some releases")
     assert collector.stop(signal.SIGKILL) == -signal.SIGKILL
-    held = house.stored()
+    held = fleet.stored()
     assert 0 < len(held) < HOURS
     # Releases go on while nobody stores them.
-    house.until(lambda: len(house.outbox()) >= 4, "a growing outbox")
-    assert house.stored() == held
-    house.collector()
+    fleet.until(lambda: len(fleet.outbox()) >= 4, "a growing outbox")
+    assert fleet.stored() == held
+    fleet.collector()
     assert agent.ends() == 0
-    everything_arrived(house, HOURS)
+    everything_arrived(fleet, HOURS)
 
 
-def test_a_killed_agent_loses_a_window_at_most_and_repeats_none(house, hourly):
+def test_a_killed_agent_loses_a_window_at_most_and_repeats_none(fleet, hourly):
     hours, draw = 320, random.Random(7)
-    house.configure("dev-1", hourly(hours))
-    house.start_broker()
-    house.collector()
+    fleet.configure("dev-1", hourly(hours))
+    fleet.start_broker()
+    fleet.collector()
     for progress in KILLED_BY * 2:
-        enough = len(progress(house)) + draw.randint(1, 20)
-        agent = house.agent("dev-1")
-        while len(progress(house)) < enough and not agent.ended():
+        enough = len(progress(fleet)) + draw.randint(1, 20)
+        agent = fleet.agent("dev-1")
+        while len(progress(fleet)) < enough and not agent.ended():
             time.sleep(0.001)
         assert agent.stop(signal.SIGKILL) == -signal.SIGKILL, "ended before it was killed"
-    assert len(house.ledger()) < hours
-    last = house.agent("dev-1")
+    assert len(fleet.ledger()) < hours
+    last = fleet.agent("dev-1")
     assert last.ends() == 0
     assert "Traceback" not in last.said
-    stored, ledger = house.stored(), house.ledger()
-    assert house.quarantine() == []
+    stored, ledger = fleet.stored(), fleet.ledger()
+    assert fleet.quarantine() == []
     assert hours - 2 * len(KILLED_BY) <= len(stored) <= hours
     # One debit for each window, in order and without a gap; a crash may only spend it for nothing.
     assert [sequence for sequence, _, _ in ledger] == list(range(1, hours + 1))
     assert all(before[2] == after[1] for before, after in pairwise(ledger))
     assert set(stored) <= set(ledger)
     assert len({start for _, start, _ in stored}) == len(stored)
-    assert house.outbox() == []
+    assert fleet.outbox() == []

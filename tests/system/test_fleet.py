@@ -29,39 +29,39 @@ def drawn(mean, rng):
 
 
 @pytest.fixture
-def settled(house):
-    """A house whose three devices have replayed everything, and the readings they had."""
+def settled(fleet):
+    """A fleet whose three devices have replayed everything, and the readings they had."""
     rng = np.random.default_rng(7)
     readings = {name: list(drawn(mean, rng)) for name, mean in DEVICES.items()}
     for name, rows in readings.items():
-        house.configure(name, rows, epsilon=100)
-    house.start_broker()
-    collector = house.collector()
-    agents = [house.agent(name) for name in DEVICES]
+        fleet.configure(name, rows, epsilon=100)
+    fleet.start_broker()
+    collector = fleet.collector()
+    agents = [fleet.agent(name) for name in DEVICES]
     assert [agent.ends() for agent in agents] == [0, 0, 0]
     assert collector.stop() == 0
-    return house, np.array([row for rows in readings.values() for row in rows])
+    return fleet, np.array([row for rows in readings.values() for row in rows])
 
 
 def test_every_window_is_stored_once_and_the_answers_are_near_the_truth(settled):
-    house, truth = settled
+    fleet, truth = settled
     for device in DEVICES:
-        stored = house.stored(device)
+        stored = fleet.stored(device)
         offset = stored[0][1] - NEW_YEAR
         assert 0 <= offset < MAX_OFFSET
         starts = [NEW_YEAR + offset + 3600 * hour for hour in range(HOURS)]
         assert stored == [(n + 1, start, start + 3600) for n, start in enumerate(starts)]
-        assert house.ledger(device) == stored
-        assert house.outbox(device) == []
-    assert house.quarantine() == []
-    assert house.rows("SELECT count(*) FROM releases") == [(len(DEVICES) * HOURS,)]
-    answers_are_near(house, truth[:, 1])
-    commands_agree(house)
+        assert fleet.ledger(device) == stored
+        assert fleet.outbox(device) == []
+    assert fleet.quarantine() == []
+    assert fleet.rows("SELECT count(*) FROM releases") == [(len(DEVICES) * HOURS,)]
+    answers_are_near(fleet, truth[:, 1])
+    commands_agree(fleet)
 
 
-def answers_are_near(house, temps):
+def answers_are_near(fleet, temps):
     def asked(*words):
-        return json.loads(house.ask("query", "--stream", "air", "--json", *words))
+        return json.loads(fleet.ask("query", "--stream", "air", "--json", *words))
 
     mean = asked("mean", "temp")
     assert mean["value"] == pytest.approx(temps.mean(), abs=CELL)
@@ -80,40 +80,40 @@ def answers_are_near(house, temps):
     assert alone != pytest.approx(temps.mean(), abs=CELL)
 
 
-def commands_agree(house):
-    sample = house.ask("sample", "--stream", "air", "--rows", "500", "--out", "-")
+def commands_agree(fleet):
+    sample = fleet.ask("sample", "--stream", "air", "--rows", "500", "--out", "-")
     header, *rows = csv.reader(io.StringIO(sample))
     assert header == ["temp", "pm25"]
     assert len(rows) == 500
     assert all(-40 <= float(temp) <= 60 and 0 <= float(pm25) <= 1000 for temp, pm25 in rows)
-    devices = json.loads(house.ask("devices", "--json"))
+    devices = json.loads(fleet.ask("devices", "--json"))
     assert devices["quarantine"] == {}
     shown = {d["device"]: (d["state"], d["streams"]["air"]["windows"]) for d in devices["devices"]}
     assert shown == dict.fromkeys(DEVICES, ("stopped", HOURS))
-    exported = house.ask("export", "--stream", "air", "--out", "-").splitlines()
+    exported = fleet.ask("export", "--stream", "air", "--out", "-").splitlines()
     assert len(exported) == len(DEVICES) * HOURS
     for found in map(json.loads, exported):
         assert found["digest"] == digest(base64.b64decode(found["payload"]))
         window = found["sequence"], found["window"]["start"], found["window"]["end"]
-        assert window in house.stored(found["device"])
+        assert window in fleet.stored(found["device"])
 
 
-def test_a_device_of_another_class_adds_up_with_the_others(house, hourly):
+def test_a_device_of_another_class_adds_up_with_the_others(fleet, hourly):
     hours, each = 4, 300
-    house.configure("dev-1", hourly(hours, each, temp=10.0), epsilon=100)
-    house.configure("dev-2", hourly(hours, each, temp=30.0), epsilon=100, profile="gateway-x86")
-    house.start_broker()
-    collector = house.collector()
-    agents = [house.agent("dev-1"), house.agent("dev-2")]
+    fleet.configure("dev-1", hourly(hours, each, temp=10.0), epsilon=100)
+    fleet.configure("dev-2", hourly(hours, each, temp=30.0), epsilon=100, profile="gateway-x86")
+    fleet.start_broker()
+    collector = fleet.collector()
+    agents = [fleet.agent("dev-1"), fleet.agent("dev-2")]
     assert [agent.ends() for agent in agents] == [0, 0]
     assert collector.stop() == 0
-    assert house.quarantine() == []
-    assert [len(house.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]
-    assert house.rows("SELECT count(DISTINCT fingerprint) FROM releases") == [(2,)]
+    assert fleet.quarantine() == []
+    assert [len(fleet.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]
+    assert fleet.rows("SELECT count(DISTINCT fingerprint) FROM releases") == [(2,)]
 
     def readings(low, high, *options):
         words = ("--json", *options, "range", "temp", low, high)
-        return json.loads(house.ask("query", "--stream", "air", *words))["value"]
+        return json.loads(fleet.ask("query", "--stream", "air", *words))["value"]
 
     # A deviation is below 5 readings at epsilon 100 (4 windows, 5 levels); a tenth is far beyond.
     near = pytest.approx(hours * each, rel=0.1)

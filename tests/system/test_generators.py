@@ -12,7 +12,7 @@ NEW_YEAR = 1704067200
 HOURS = 3
 EACH = 800  # readings of a device in an hour
 HEAD = """\
-fleet: house
+fleet: home
 mqtt: {{url: "mqtt://127.0.0.1:{port}"}}
 agent: {{device: {device}, state: var/agent/{device}, profile: {profile}}}
 collector: {{database: var/collector.sqlite}}
@@ -47,37 +47,37 @@ def weather(seed):
 READINGS = {device: weather(seed) for seed, device in enumerate(DEVICES)}
 
 
-def configure(house, device):
+def configure(fleet, device):
     profile, streams = DEVICES[device]
-    text = HEAD.format(port=house.port, device=device, profile=profile)
+    text = HEAD.format(port=fleet.port, device=device, profile=profile)
     for name in streams:
         text += STREAM.format(name=name, device=device, kind=KINDS[name])
-    (house.folder / f"{device}.yaml").write_text(text)
+    (fleet.folder / f"{device}.yaml").write_text(text)
     lines = ["time,temp,humid"]
     for place, (temp, humid) in enumerate(READINGS[device]):
         at = NEW_YEAR + 3600 * (place // EACH) + 600 + place % EACH
         lines.append(f"{at},{temp:.3f},{humid:.3f}")
-    (house.folder / f"{device}.csv").write_text("\n".join([*lines, ""]))
+    (fleet.folder / f"{device}.csv").write_text("\n".join([*lines, ""]))
 
 
 @pytest.fixture
-def settled(house):
-    """A house whose devices have replayed everything."""
+def settled(fleet):
+    """A fleet whose devices have replayed everything."""
     for device in DEVICES:
-        configure(house, device)
-    house.start_broker()
-    collector = house.collector()
-    agents = [house.agent(device) for device in DEVICES]
+        configure(fleet, device)
+    fleet.start_broker()
+    collector = fleet.collector()
+    agents = [fleet.agent(device) for device in DEVICES]
     assert [agent.ends() for agent in agents] == [0, 0, 0]
     assert collector.stop() == 0
-    return house
+    return fleet
 
 
 def test_cells_and_moments_from_devices_to_answers(settled):
     """At epsilon 100 noise moves the answers by less than a tenth of the limits."""
-    house = settled
-    assert house.quarantine() == []
-    found = house.rows(
+    fleet = settled
+    assert fleet.quarantine() == []
+    found = fleet.rows(
         "SELECT stream, count(*), count(DISTINCT fingerprint), count(DISTINCT device)"
         " FROM releases GROUP BY stream ORDER BY stream"
     )
@@ -85,7 +85,7 @@ def test_cells_and_moments_from_devices_to_answers(settled):
 
     def asked(stream, *words):
         points = ["--points", "5000"] if stream == "sums" else []
-        answer = json.loads(house.ask("query", "--stream", stream, *points, *words, "--json"))
+        answer = json.loads(fleet.ask("query", "--stream", stream, *points, *words, "--json"))
         assert (answer["releases"], answer["devices"]) == (2 * HOURS, 2)
         return answer
 
@@ -106,10 +106,10 @@ def test_cells_and_moments_from_devices_to_answers(settled):
         assert abs(covariance["value"][0][1] - expected[0, 1]) < 20
         assert covariance["value"][0][1] < 0
         words = ["sample", "--stream", stream, "--rows", "200", "--out", "-"]
-        header, *rows = csv.reader(io.StringIO(house.ask(*words)))
+        header, *rows = csv.reader(io.StringIO(fleet.ask(*words)))
         assert (header, len(rows)) == (["temp", "humid"], 200)
     median = asked("heavy", "quantile", "temp", "0.5")
     assert abs(median["value"] - 15) < 2
-    table = house.ask("query", "--stream", "heavy", "covariance")
+    table = fleet.ask("query", "--stream", "heavy", "covariance")
     assert table.startswith("covariance")
     assert table.endswith("6 releases of 2 devices, epsilon 100 per reading (silent)\n")

@@ -16,159 +16,159 @@ BEGIN = 1_704_067_200.0
 ROWS = [(BEGIN + 600 * n, 20.0, 35.0) for n in range(6 * 8)]
 
 
-def state_of(house):
-    return house.folder / "var/agent/dev-1"
+def state_of(fleet):
+    return fleet.folder / "var/agent/dev-1"
 
 
-def stored(house):
+def stored(fleet):
     """(incarnation, sequence, start, digest) of every stored release."""
-    return house.rows(
+    return fleet.rows(
         "SELECT incarnation, sequence, window_start, digest FROM releases ORDER BY window_start"
     )
 
 
-def outbox_of(house):
-    return list(releases_in(state_of(house) / "outbox"))
+def outbox_of(fleet):
+    return list(releases_in(state_of(fleet) / "outbox"))
 
 
-def disputed(house):
-    return house.rows("SELECT count(*) FROM disputed") or [(0,)]
+def disputed(fleet):
+    return fleet.rows("SELECT count(*) FROM disputed") or [(0,)]
 
 
-def live(house, windows):
+def live(fleet, windows):
     """Runs a live agent until so many windows are stored, and stops it when all it made are."""
-    agent = house.agent("dev-1", stdin=subprocess.PIPE)
-    house.until(lambda: len(stored(house)) >= windows, f"{windows} windows")
-    house.until(lambda: not outbox_of(house), "an empty outbox")
+    agent = fleet.agent("dev-1", stdin=subprocess.PIPE)
+    fleet.until(lambda: len(stored(fleet)) >= windows, f"{windows} windows")
+    fleet.until(lambda: not outbox_of(fleet), "an empty outbox")
     agent.stop()
     return agent
 
 
-def test_a_replay_whose_ledger_was_lost_releases_nothing(house):
-    house.configure("dev-1", ROWS)
-    house.start_broker()
-    collector = house.collector()
-    assert house.agent("dev-1").ends() == 0
-    before = stored(house)
+def test_a_replay_whose_ledger_was_lost_releases_nothing(fleet):
+    fleet.configure("dev-1", ROWS)
+    fleet.start_broker()
+    collector = fleet.collector()
+    assert fleet.agent("dev-1").ends() == 0
+    before = stored(fleet)
     assert len(before) >= 8
-    shutil.rmtree(state_of(house))
-    agent = house.agent("dev-1")
+    shutil.rmtree(state_of(fleet))
+    agent = fleet.agent("dev-1")
     assert agent.ends() == 1
     assert "that " in agent.said
     assert "does not know" in agent.said
-    assert house.ledger() == [], "nothing was spent"
-    assert stored(house) == before
-    assert disputed(house) == [(0,)]
-    assert not list((state_of(house) / "outbox").glob("*.segment"))
+    assert fleet.ledger() == [], "nothing was spent"
+    assert stored(fleet) == before
+    assert disputed(fleet) == [(0,)]
+    assert not list((state_of(fleet) / "outbox").glob("*.segment"))
     assert collector.stop() == 0
 
 
-def test_a_replay_that_began_offline_sends_nothing_that_was_released_before(house):
-    house.configure("dev-1", ROWS)
-    broker = house.start_broker()
-    collector = house.collector()
-    assert house.agent("dev-1").ends() == 0
-    before = stored(house)
-    shutil.rmtree(state_of(house))
+def test_a_replay_that_began_offline_sends_nothing_that_was_released_before(fleet):
+    fleet.configure("dev-1", ROWS)
+    broker = fleet.start_broker()
+    collector = fleet.collector()
+    assert fleet.agent("dev-1").ends() == 0
+    before = stored(fleet)
+    shutil.rmtree(state_of(fleet))
     broker.stop(signal.SIGKILL)
-    agent = house.agent("dev-1")
-    house.until(lambda: len(house.ledger()) == len(before), "a replay without a broker")
-    house.start_broker()
+    agent = fleet.agent("dev-1")
+    fleet.until(lambda: len(fleet.ledger()) == len(before), "a replay without a broker")
+    fleet.start_broker()
     assert agent.ends() == 1
     assert "none is sent" in agent.said
-    assert stored(house) == before
-    assert disputed(house) == [(0,)]
-    assert len(list((state_of(house) / "outbox/refused").iterdir())) == len(before)
+    assert stored(fleet) == before
+    assert disputed(fleet) == [(0,)]
+    assert len(list((state_of(fleet) / "outbox/refused").iterdir())) == len(before)
     collector.stop()
 
 
-def test_a_replay_of_a_restored_ledger_goes_no_further(house):
+def test_a_replay_of_a_restored_ledger_goes_no_further(fleet):
     """The copy is of the middle of the replay, whose end the collector has."""
-    house.configure("dev-1", ROWS[:24])
-    house.start_broker()
-    collector = house.collector()
-    assert house.agent("dev-1").ends() == 0
-    shutil.copytree(state_of(house), house.folder / "copy")
-    house.configure("dev-1", ROWS)
-    assert house.agent("dev-1").ends() == 0
-    before, known = stored(house), len(house.ledger())
-    shutil.rmtree(state_of(house))
-    shutil.copytree(house.folder / "copy", state_of(house))
-    spent = house.ledger()
+    fleet.configure("dev-1", ROWS[:24])
+    fleet.start_broker()
+    collector = fleet.collector()
+    assert fleet.agent("dev-1").ends() == 0
+    shutil.copytree(state_of(fleet), fleet.folder / "copy")
+    fleet.configure("dev-1", ROWS)
+    assert fleet.agent("dev-1").ends() == 0
+    before, known = stored(fleet), len(fleet.ledger())
+    shutil.rmtree(state_of(fleet))
+    shutil.copytree(fleet.folder / "copy", state_of(fleet))
+    spent = fleet.ledger()
     assert len(spent) < known
-    agent = house.agent("dev-1")
+    agent = fleet.agent("dev-1")
     assert agent.ends() == 1
     assert "does not know" in agent.said
-    assert house.ledger() == spent
-    assert stored(house) == before
+    assert fleet.ledger() == spent
+    assert stored(fleet) == before
     collector.stop()
 
 
 @pytest.mark.parametrize("loss", ["lost", "restored", "ledger alone"])
-def test_a_live_device_keeps_its_history_and_goes_on(house, loss):
+def test_a_live_device_keeps_its_history_and_goes_on(fleet, loss):
     """A new card, a copy of its state, a deleted ledger beside an outbox that keeps acknowledged
     releases: what is stored stays, new windows come on top, and none that is debited is lost."""
-    house.configure("dev-1", [], **LIVE)
-    house.start_broker()
-    collector = house.collector()
-    live(house, 4)
-    shutil.copytree(state_of(house), house.folder / "copy")
-    live(house, 9)
-    before = stored(house)
+    fleet.configure("dev-1", [], **LIVE)
+    fleet.start_broker()
+    collector = fleet.collector()
+    live(fleet, 4)
+    shutil.copytree(state_of(fleet), fleet.folder / "copy")
+    live(fleet, 9)
+    before = stored(fleet)
     if loss == "ledger alone":
-        (state_of(house) / "ledger").unlink()
+        (state_of(fleet) / "ledger").unlink()
     else:
-        shutil.rmtree(state_of(house))
+        shutil.rmtree(state_of(fleet))
     if loss == "restored":
-        shutil.copytree(house.folder / "copy", state_of(house))
-    copied = len(house.ledger()) if loss == "restored" else 0
-    agent = live(house, len(before) + 3)
-    after = stored(house)
+        shutil.copytree(fleet.folder / "copy", state_of(fleet))
+    copied = len(fleet.ledger()) if loss == "restored" else 0
+    agent = live(fleet, len(before) + 3)
+    after = stored(fleet)
     assert after[: len(before)] == before
     assert len(after) >= len(before) + 3
     assert len({row[2] for row in after}) == len(after), "a window twice"
     assert len({row[0] for row in after}) == 2, "another incarnation"
-    waiting = {peek(payload).windows[0].start for _, payload in outbox_of(house)}
-    assert {start for _, start, _ in house.ledger()} <= {row[2] for row in after} | waiting
-    assert disputed(house) == [(0,)]
+    waiting = {peek(payload).windows[0].start for _, payload in outbox_of(fleet)}
+    assert {start for _, start, _ in fleet.ledger()} <= {row[2] for row in after} | waiting
+    assert disputed(fleet) == [(0,)]
     assert "that this ledger does not know" in agent.said
-    with Ledger(state_of(house)) as ledger:
+    with Ledger(state_of(fleet)) as ledger:
         account = ledger.spent("air")
     # A mark is at most a minute old; the window that was last stored may not be in it yet.
     assert account.adopted >= len(before) - copied - 1
     assert account.lifetime_micro == (account.adopted + account.releases) * 1_000_000
-    assert len({row[0] for row in stored(house)}) == 2
-    assert f" {len(after)} " in house.ask("devices").splitlines()[1]
+    assert len({row[0] for row in stored(fleet)}) == 2
+    assert f" {len(after)} " in fleet.ask("devices").splitlines()[1]
     collector.stop()
 
 
-def test_a_restored_database_gets_what_it_lacks(house):
+def test_a_restored_database_gets_what_it_lacks(fleet):
     """All that was stored is stored again, with the same bytes, and new windows come on top."""
-    house.configure("dev-1", ROWS[:24])
-    house.start_broker()
-    collector = house.collector()
-    assert house.agent("dev-1").ends() == 0
+    fleet.configure("dev-1", ROWS[:24])
+    fleet.start_broker()
+    collector = fleet.collector()
+    assert fleet.agent("dev-1").ends() == 0
     assert collector.stop() == 0
-    database = house.folder / "var/collector.sqlite"
-    shutil.copy(database, house.folder / "backup")
-    backup = stored(house)
-    collector = house.collector()
-    house.configure("dev-1", ROWS)
-    assert house.agent("dev-1").ends() == 0
-    before = stored(house)
+    database = fleet.folder / "var/collector.sqlite"
+    shutil.copy(database, fleet.folder / "backup")
+    backup = stored(fleet)
+    collector = fleet.collector()
+    fleet.configure("dev-1", ROWS)
+    assert fleet.agent("dev-1").ends() == 0
+    before = stored(fleet)
     assert len(before) > len(backup)
     assert collector.stop() == 0
-    shutil.copy(house.folder / "backup", database)
-    assert stored(house) == backup
-    collector = house.collector()
+    shutil.copy(fleet.folder / "backup", database)
+    assert stored(fleet) == backup
+    collector = fleet.collector()
     more = [*ROWS, *[(ROWS[-1][0] + 600 * n, 20.0, 35.0) for n in range(1, 12)]]
-    house.configure("dev-1", more)
-    agent = house.agent("dev-1")
+    fleet.configure("dev-1", more)
+    agent = fleet.agent("dev-1")
     assert agent.ends() == 0, agent.said
     assert "was restored" in agent.said
-    after = stored(house)
+    after = stored(fleet)
     assert after[: len(before)] == before, "the very bytes"
     assert len(after) > len(before)
-    assert disputed(house) == [(0,)]
-    assert len(house.ledger()) == len(after), "nothing was spent for it"
+    assert disputed(fleet) == [(0,)]
+    assert len(fleet.ledger()) == len(after), "nothing was spent for it"
     collector.stop()

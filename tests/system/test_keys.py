@@ -8,7 +8,7 @@ NEW_YEAR = 1704067200
 HOURS = 4
 UNIVERSE = 2000
 CONFIG = """\
-fleet: house
+fleet: home
 mqtt: {{url: "mqtt://127.0.0.1:{port}"}}
 agent: {{device: {device}, state: var/agent/{device}}}
 streams:
@@ -36,41 +36,41 @@ BADGES = {
 CARDS = 40  # of each device, in every hour
 
 
-def configure(house, device, epsilon=100, universe=UNIVERSE):
-    text = CONFIG.format(port=house.port, device=device, epsilon=epsilon, universe=universe)
-    (house.folder / f"{device}.yaml").write_text(text)
+def configure(fleet, device, epsilon=100, universe=UNIVERSE):
+    text = CONFIG.format(port=fleet.port, device=device, epsilon=epsilon, universe=universe)
+    (fleet.folder / f"{device}.yaml").write_text(text)
     rows = []
     for hour in range(HOURS):
         at = NEW_YEAR + 3600 * hour + 700
         rows += [f"{at + n},{badge}," for n, badge in enumerate([*BADGES[device](hour)] * 2)]
         rows += [f"{at + 1500 + n},,{device}/{n % CARDS}" for n in range(3 * CARDS)]
         rows.append(f"{at + 2000},,")
-    (house.folder / f"{device}.csv").write_text("\n".join(["time,badge_id,card_id", *rows, ""]))
+    (fleet.folder / f"{device}.csv").write_text("\n".join(["time,badge_id,card_id", *rows, ""]))
 
 
-def figures(house, stream, *options):
-    return json.loads(house.ask("query", "--stream", stream, "distinct", "--json", *options))
+def figures(fleet, stream, *options):
+    return json.loads(fleet.ask("query", "--stream", stream, "distinct", "--json", *options))
 
 
 @pytest.fixture
-def settled(house):
-    """A house whose three devices have replayed everything."""
+def settled(fleet):
+    """A fleet whose three devices have replayed everything."""
     for device in BADGES:
-        configure(house, device)
-    house.start_broker()
-    collector = house.collector()
-    agents = [house.agent(device) for device in BADGES]
+        configure(fleet, device)
+    fleet.start_broker()
+    collector = fleet.collector()
+    agents = [fleet.agent(device) for device in BADGES]
     assert [agent.ends() for agent in agents] == [0, 0, 0]
     assert collector.stop() == 0
-    return house
+    return fleet
 
 
 def test_the_union_of_doors_and_the_sum_of_lockers(settled):
-    house = settled
-    assert house.quarantine() == []
+    fleet = settled
+    assert fleet.quarantine() == []
     query = "SELECT stream, count(*), count(DISTINCT fingerprint) FROM releases GROUP BY stream"
-    assert house.rows(query) == [("doors", 12, HOURS), ("lockers", 12, HOURS)]
-    found = figures(house, "doors")
+    assert fleet.rows(query) == [("doors", 12, HOURS), ("lockers", 12, HOURS)]
+    found = figures(fleet, "doors")
     assert found["keys"] == "shared"
     truth = [len({b for of in BADGES.values() for b in of(hour)}) for hour in range(HOURS)]
     assert [round(figure["value"]) for figure in found["figures"]] == truth
@@ -78,38 +78,38 @@ def test_the_union_of_doors_and_the_sum_of_lockers(settled):
         "2024-01-01", *(f"2024-01-01T{hour:02d}:00:00Z" for hour in range(1, HOURS)),
     ]  # fmt: skip
     for device, badges in BADGES.items():
-        alone = figures(house, "doors", "--devices", device)["figures"]
+        alone = figures(fleet, "doors", "--devices", device)["figures"]
         assert [round(figure["value"]) for figure in alone] == [
             len(badges(hour)) for hour in range(HOURS)
         ]
     # Two of 40 cards share one of 40,000 slots with probability below 2 %: six pairs on the three
     # devices of an hour below 1e-9.
-    lockers = figures(house, "lockers")["figures"]
+    lockers = figures(fleet, "lockers")["figures"]
     assert [figure["value"] for figure in lockers] == pytest.approx([3 * CARDS] * HOURS, abs=5)
-    assert house.ledger("dev-1")[-1][0] == HOURS
-    table = house.ask("query", "--stream", "doors", "distinct")
+    assert fleet.ledger("dev-1")[-1][0] == HOURS
+    table = fleet.ask("query", "--stream", "doors", "distinct")
     assert f"newest window: {truth[-1]} distinct keys ± 0" in table
 
 
-def test_a_device_with_another_universe_is_deferred_and_the_others_count(house):
+def test_a_device_with_another_universe_is_deferred_and_the_others_count(fleet):
     """Its releases wait in its outbox for a configuration that knows them; its other stream's do
     not wait for them."""
     for device in ("dev-1", "dev-2"):
-        configure(house, device)
-    configure(house, "dev-3", universe=UNIVERSE + 1)
-    house.start_broker()
-    house.collector()
-    agents = [house.agent(device) for device in BADGES]
+        configure(fleet, device)
+    configure(fleet, "dev-3", universe=UNIVERSE + 1)
+    fleet.start_broker()
+    fleet.collector()
+    agents = [fleet.agent(device) for device in BADGES]
     assert [agent.ends() for agent in agents[:2]] == [0, 0]
     agents[2].says("the collector deferred release 1 (fingerprint")
     doors = [f"{hour:012d}.doors.release" for hour in range(1, HOURS + 1)]
-    house.until(lambda: house.outbox("dev-3") == doors, lambda: str(house.outbox("dev-3")))
-    house.until(lambda: len(house.quarantine()) == HOURS, lambda: str(house.quarantine()))
+    fleet.until(lambda: fleet.outbox("dev-3") == doors, lambda: str(fleet.outbox("dev-3")))
+    fleet.until(lambda: len(fleet.quarantine()) == HOURS, lambda: str(fleet.quarantine()))
     assert not agents[2].ended(), agents[2].said
     assert agents[2].stop() == 0
-    assert house.outbox("dev-3") == doors
-    assert {reason for _, reason in house.quarantine()} == {"fingerprint"}
-    (first, *_) = figures(house, "doors")["figures"]
+    assert fleet.outbox("dev-3") == doors
+    assert {reason for _, reason in fleet.quarantine()} == {"fingerprint"}
+    (first, *_) = figures(fleet, "doors")["figures"]
     assert (first["devices"], round(first["value"])) == (["dev-1", "dev-2"], 500)
-    (lockers, *_) = figures(house, "lockers")["figures"]
+    (lockers, *_) = figures(fleet, "lockers")["figures"]
     assert lockers["devices"] == list(BADGES)

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from pansketch import Header, WireError, peek
-from pansketch_agent.control.outbox_query import OutboxReply
+from pansketch_agent.control.requests import OutboxReply
 from pansketch_agent.host.clock import utc_text
 from pansketch_agent.host.durable_files import replacing
 from pansketch_agent.outbox.dead_letters import named, refused_in

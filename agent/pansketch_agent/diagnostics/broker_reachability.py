@@ -23,8 +23,7 @@ from pansketch_agent.mqtt.events import (
 )
 from pansketch_agent.mqtt.problem_log import RULES, denial
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.protocol_version import Dialect
-from pansketch_fleet.mqtt.reconnect import LOOK_SECONDS, UNKNOWN_VERSION
+from pansketch_fleet.mqtt.reconnect import LOOK_SECONDS, UNKNOWN_VERSION, VersionNegotiation
 from pansketch_fleet.mqtt.tls import TlsFilesError, context, meaning
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.settings import Mqtt
@@ -53,16 +52,16 @@ def probe(mqtt: Mqtt, fleet: str, device: str, max_seconds: float) -> Verdict:
     `max_seconds`: the longest wait for the answer to CONNECT. Raises OSError when there is no
     connection to speak MQTT over, TlsFilesError.
     """
-    dialect = Dialect(mqtt.protocol)
+    negotiation = VersionNegotiation(mqtt.protocol)
     while True:
         events: queue.SimpleQueue[ConnectionEvent] = queue.SimpleQueue()
         introduction = ConnectOptions(mqtt, f"pansketch-{fleet}-{device}-check")
-        connection = DeviceConnection(introduction, dialect.version, events.put)
+        connection = DeviceConnection(introduction, negotiation.version, events.put)
         connection.open(max_seconds)
         try:
             connection.answered.wait(max_seconds)
             said = connection.answer is not None and connection.answer.refusal == UNKNOWN_VERSION
-            if (said or connection.answer is None) and dialect.not_understood(said):
+            if (said or connection.answer is None) and negotiation.not_understood(said):
                 continue
             refused = _refused(mqtt, connection)
             return refused or _tried(connection, events, fleet, device)

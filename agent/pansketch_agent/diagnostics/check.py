@@ -1,11 +1,15 @@
-"""`pansketch-agent check`: everything the agent needs of this device, each with its fix."""
+"""What only the device can check: its configuration before a run, and all it needs, with fixes.
+
+`pansketch-agent check` prints all findings. `run`, `once` and `validate` stop at the first error of
+the configuration.
+"""
 
 import os
 import tempfile
 from math import isnan
 from pathlib import Path
 
-from pansketch_agent.diagnostics import preflight
+from pansketch_agent.delivery.delivery import MAX_PAYLOAD_BYTES
 from pansketch_agent.diagnostics.broker_reachability import reach
 from pansketch_agent.diagnostics.validate_report import key_finding
 from pansketch_agent.host import hardening
@@ -14,12 +18,17 @@ from pansketch_agent.host.clock import FIRST_YEAR, Clock, clock_is_synchronised,
 from pansketch_agent.host.durable_files import names_in
 from pansketch_agent.ledger.accounts import LedgerError, read_book
 from pansketch_agent.ledger.state_folder import check_own, holder
-from pansketch_agent.sources import mqtt_topic
+from pansketch_agent.outbox.backlog import largest_release
+from pansketch_agent.sources import exec as child
+from pansketch_agent.sources import mqtt_topic, replay
+from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings.settings import (
     AgentConfig,
+    Config,
     ExecSource,
     KeyStream,
     MqttSource,
@@ -31,6 +40,63 @@ from pansketch_fleet.settings.settings import (
 from pansketch_fleet.units import size_text
 
 YEARS = range(FIRST_YEAR, 2100)
+
+
+def check_config(config: Config) -> None:
+    """Raises ConfigError for a source that lacks something, a release too big, or files for TLS."""
+    _check_tls(config)
+    for stream in config.streams:
+        _check_stream(config, stream)
+
+
+def _check_tls(config: Config) -> None:
+    """Raises ConfigError for a certificate or key that cannot be used."""
+    if not config.mqtt.tls:
+        return
+    try:
+        tls.context(config.mqtt)
+    except tls.TlsFilesError as error:
+        raise config.error(f"mqtt.{error.key}", error.problem) from None
+
+
+def _check_stream(config: Config, stream: Stream) -> None:
+    """Raises ConfigError, as `check_config` does, for this stream."""
+    where = f"streams.{stream.name}"
+    try:
+        _check_source(stream)
+    except NotOfferedError as error:
+        key = "key" if isinstance(stream, KeyStream) else f"attributes.{error.name}"
+        raise config.error(f"{where}.{key}", str(error)) from None
+    except tls.TlsFilesError as error:
+        raise config.error(f"{where}.source.{error.key}", error.problem) from None
+    except SourceError as error:
+        key = "command" if isinstance(stream.source, ExecSource) else "path"
+        raise config.error(f"{where}.source.{key}", str(error)) from None
+    _check_sizes(config, stream, where)
+
+
+def _check_source(stream: Stream) -> None:
+    match stream.source:
+        case ReplaySource(path=path):
+            replay.check(path, stream.names)
+        case ExecSource(command=command):
+            child.check(command)
+        case MqttSource():
+            mqtt_topic.check(stream.source)
+        case SystemSource():
+            host_metrics.check(stream.names)
+
+
+def _check_sizes(config: Config, stream: Stream, where: str) -> None:
+    max_bytes = stream.spec.max_release_nbytes
+    limits = {
+        "a message": MAX_PAYLOAD_BYTES,
+        "the outbox": largest_release(config.profile.outbox_bytes),
+    }
+    for what, limit_bytes in limits.items():
+        if max_bytes > limit_bytes:
+            problem = f"a release may take {max_bytes} bytes, {what} at most {limit_bytes}"
+            raise config.error(stream.sketch_at, f"{problem}; lower {stream.plan.smaller}")
 
 
 def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
@@ -106,7 +172,7 @@ def _ledger(state: Path) -> CheckResult:
 def _source(config: AgentConfig, stream: Stream, root: Path) -> CheckResult:
     subject = f"source {stream.name}"
     try:
-        preflight.check_stream(config, stream)
+        _check_stream(config, stream)
     except ConfigError as error:
         return CheckResult(subject, "wrong", str(error))
     match stream.source:

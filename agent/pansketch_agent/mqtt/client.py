@@ -26,12 +26,12 @@ from pansketch_agent.mqtt.events import (
     Subscribed,
 )
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.protocol_version import Version
 from pansketch_fleet.mqtt.reconnect import (
     KEEPALIVE_SECONDS,
     MAX_UNANSWERED,
     UNKNOWN_VERSION,
     Connack,
+    Version,
 )
 from pansketch_fleet.protocol.topics import is_mark
 from pansketch_fleet.settings.settings import Mqtt

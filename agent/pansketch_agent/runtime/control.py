@@ -9,8 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pansketch_agent.control.intrusion_signal import Confirmations, told
-from pansketch_agent.control.outbox_query import REFUSED, OutboxReplies
+from pansketch_agent.control.requests import (
+    REFUSED,
+    Confirmations,
+    OutboxReplies,
+    intrusion_effect,
+)
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.runtime.stream_worker import StreamWorker
@@ -49,7 +53,7 @@ class Control:
         self._signals.intruded.clear()
         for worker in workers:
             worker.rerandomise()
-        LOG.info("an intrusion was announced: %s", told(self._streams))
+        LOG.info("an intrusion was announced: %s", intrusion_effect(self._streams))
         try:
             self._confirmations.confirm()
         except OSError as error:

@@ -19,8 +19,7 @@ from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import ReleaseWriter
-from pansketch_agent.windows.window import ClosedWindow, Schedule, Windows, schedule_for
-from pansketch_agent.windows.window_clock import far_behind
+from pansketch_agent.windows.window import ClosedWindow, Schedule, Windows, far_behind, schedule_for
 from pansketch_fleet.settings.settings import (
     ExecSource,
     KeyStream,

@@ -20,8 +20,7 @@ from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.ledger.ledger import DailyCapError, LedgerError
 from pansketch_agent.sources.readings import NotOfferedError, Readings, SourceError
 from pansketch_agent.windows.rate_limiter import SpanLimiter
-from pansketch_agent.windows.window import ClosedWindow, GapError, Schedule, Windows
-from pansketch_agent.windows.window_clock import Timeline
+from pansketch_agent.windows.window import ClosedWindow, GapError, Schedule, Timeline, Windows
 
 LOG = logging.getLogger(__name__)
 

@@ -3,6 +3,11 @@
 The schedule comes from the device's name and the configuration, never from a reading. Time comes
 in as an argument: of a live stream the clock's, of a replay each row's own. All devices of a fleet
 give a window the same number, from which a sketch of keys has its public hash key.
+
+The wall clock only labels a live stream's windows. A clock that is set forward ends windows early;
+one that is set back a little makes the open one longer. One that is set back further, or that wakes
+in 1970, would keep a window open for years. Time then goes on from where it was, by the seconds
+that no one can set, until the clock has caught up.
 """
 
 from collections.abc import Iterator
@@ -17,6 +22,7 @@ from pansketch_agent.sources.readings import FloatArray, Rows, drop, to_absorb
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
 MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
+MAX_HELD_SECONDS = 60
 
 
 class GapError(Exception):
@@ -174,3 +180,31 @@ class Windows:
         start = self._schedule.span(index).start
         spec = self._spec.for_window(window_index(start, self._schedule.window_seconds))
         return spec.start(self._rng)
+
+
+def far_behind(wall: float, begun: int, window_seconds: int) -> bool:
+    """Whether the clock is further before the start of a window than is worth waiting for: more
+    than a window, and more than a minute.
+    """
+    return wall < begun - max(window_seconds, MAX_HELD_SECONDS)
+
+
+class Timeline:
+    """Time that never leaves an open window behind, whatever the wall clock does."""
+
+    def __init__(self, window_seconds: int) -> None:
+        self._window_seconds = window_seconds
+        self._newest: tuple[float, float] | None = None  # it, and the monotonic clock's seconds
+        self.adrift = False  # Whether the clock is so far behind that time goes on without it.
+
+    def now(self, wall: float, up: float, begun: int | None) -> float:
+        """Unix seconds, from the wall clock's and the monotonic clock's. `begun`: start of the
+        stream's open window, or of the first that it may open; None: any may be.
+        """
+        self.adrift = begun is not None and far_behind(wall, begun, self._window_seconds)
+        if begun is None or not self.adrift:
+            self._newest = (wall, up)
+            return wall
+        newest, then = self._newest or (begun, up)
+        self._newest = (max(float(begun), newest + up - then), up)
+        return self._newest[0]

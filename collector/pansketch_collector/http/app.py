@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from pansketch import __version__
-from pansketch.source_digest import sources_digest
+from pansketch.version import sources_digest
 from pansketch_collector import clock
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.http.endpoints import listing, metrics

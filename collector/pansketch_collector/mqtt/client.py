@@ -18,8 +18,12 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from pansketch_collector.mqtt.buffered_socket import BufferedSocket, acknowledgement, publication
-from pansketch_collector.mqtt.paho_client import paho_client
+from pansketch_collector.mqtt.paho_client import (
+    BufferedSocket,
+    acknowledgement,
+    paho_client,
+    publication,
+)
 from pansketch_fleet.config.loader import Mqtt
 from pansketch_fleet.mqtt.reconnect import (
     KEEPALIVE_SECONDS,

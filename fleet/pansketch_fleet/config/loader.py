@@ -14,8 +14,7 @@ from pansketch_fleet.config.stream import StreamContext, check_memory, read_stre
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.protocol.messages import MAX_STREAMS
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
-from pansketch_fleet.sections.home_assistant import read_home_assistant
-from pansketch_fleet.sections.http import read_http
+from pansketch_fleet.sections.collector import read_home_assistant, read_http
 from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.settings.profiles import (
     DEFAULT_PROFILE,
@@ -51,8 +50,7 @@ from pansketch_fleet.settings.settings import (
     SystemSource,
 )
 from pansketch_fleet.units import seconds
-from pansketch_fleet.yaml.document import Document, KeyPath, parse
-from pansketch_fleet.yaml.files import read_text
+from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
 
 __all__ = [

@@ -2,17 +2,24 @@
 
 Without MQTT itself: what speaks it is each program's own. Every connection is made anew, so none
 sends by itself what an earlier one left behind.
+
+A program speaks MQTT 5 where the broker does, 3.1.1 otherwise. A broker without MQTT 5 says so, or
+ends the connection, or is silent. Then the other version is tried at once; if that one is let in,
+it stays until the program's next start. Nothing depends on 5.
 """
 
 import threading
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.protocol_version import Dialect, Version
+from pansketch_fleet.settings import mqtt_schema
 from pansketch_fleet.settings.settings import Mqtt
 
+Version = Literal["5", "3.1.1"]
+
+SILENT_ENDS = 3  # in a row; fewer of a broker that has spoken MQTT 5 are a broker that restarts
 KEEPALIVE_SECONDS = 30
 MIN_PAUSE_SECONDS = 1
 MAX_PAUSE_SECONDS = 60
@@ -23,6 +30,46 @@ LOOK_SECONDS = 2.0
 MAX_UNANSWERED = 20  # publications, where the broker does not ask for fewer
 UNLIMITED_BYTES = 2**28
 UNKNOWN_VERSION = "Unsupported protocol version"
+
+
+class VersionNegotiation:
+    """Which version the next connection speaks: `version`."""
+
+    def __init__(self, wanted: mqtt_schema.Protocol) -> None:
+        self.version: Version = "3.1.1" if wanted == "3.1.1" else "5"
+        self._settled = wanted != "auto"
+        self._spoke_5 = False
+        self._ends = 0
+
+    @property
+    def open_question(self) -> bool:
+        """Whether the broker may not know the version that comes next."""
+        return not self._settled and not self._spoke_5 and self.version == "5"
+
+    def understood(self) -> bool:
+        """The broker has answered in this version; whether it is the lesser one, and news."""
+        self._ends = 0
+        self._spoke_5 = self._spoke_5 or self.version == "5"
+        if self._settled or self.version == "5":
+            return False
+        self._settled = True
+        return True
+
+    def not_understood(self, said: bool) -> bool:
+        """No answer came, or one that the version is unknown (`said`).
+
+        Whether to try again at once, in another version.
+        """
+        self._ends += 1
+        if self._settled:
+            return False
+        if self.version == "3.1.1":
+            self.version = "5"
+            return False
+        if self._spoke_5 and not said and self._ends < SILENT_ENDS:
+            return False
+        self.version = "3.1.1"
+        return True
 
 
 @dataclass(frozen=True)
@@ -111,7 +158,7 @@ class Reconnector(Generic[ConnectionT]):
         self, party: ConnectionOwner[ConnectionT], mqtt: Mqtt, closed: threading.Event
     ) -> None:
         self._party, self._mqtt, self._closed = party, mqtt, closed
-        self._dialect = Dialect(mqtt.protocol)
+        self._negotiation = VersionNegotiation(mqtt.protocol)
         self._backoff = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self._pauses = self._backoff.pauses()
         self._max_unanswered = MAX_UNANSWERED
@@ -124,10 +171,10 @@ class Reconnector(Generic[ConnectionT]):
 
     def _once(self) -> bool:
         """One connection from its beginning to its end; whether another should follow at once."""
-        asking = self._dialect.open_question
+        asking = self._negotiation.open_question
         try:
             connection = self._party.make(
-                Terms(self._dialect.version, self._max_unanswered, asking)
+                Terms(self._negotiation.version, self._max_unanswered, asking)
             )
             connection.open()
         except (OSError, ValueError) as error:
@@ -146,20 +193,20 @@ class Reconnector(Generic[ConnectionT]):
     def _unanswered(self, connection: ConnectionT) -> bool:
         if self._closed.is_set():
             return False
-        if self._dialect.not_understood(said=False):
+        if self._negotiation.not_understood(said=False):
             return True
         hung_up = connection.over.is_set()
         self._party.unanswered(tls.hung_up(self._mqtt, LOOK_SECONDS) if hung_up else "")
         return False
 
     def _refused(self, code: str) -> bool:
-        if code == UNKNOWN_VERSION and self._dialect.not_understood(said=True):
+        if code == UNKNOWN_VERSION and self._negotiation.not_understood(said=True):
             return True
         self._party.refused(code)
         return False
 
     def _let_in(self, connection: ConnectionT, answer: Connack) -> bool:
-        lesser = self._dialect.understood()
+        lesser = self._negotiation.understood()
         fewer = answer.max_unanswered < self._max_unanswered
         self._pauses = self._backoff.pauses()
         if connection.trial or fewer:  # The next one has a will, or does not overrun the broker.

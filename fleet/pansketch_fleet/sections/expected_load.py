@@ -22,7 +22,7 @@ from pansketch_fleet.settings.stream_schema import (
 from pansketch_fleet.yaml.document import Document
 
 # A clock that is set back keeps a live window open: until then a whole window may have passed, and
-# it is set back by a window or a minute at most (agent/pansketch_agent/windows/window_clock.py).
+# it is set back by a window or a minute at most (agent/pansketch_agent/windows/window.py).
 MAX_SET_BACK_SECONDS = 60
 
 

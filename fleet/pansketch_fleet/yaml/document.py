@@ -1,8 +1,9 @@
-"""A configuration file as plain values that still know their line and where they came from."""
+"""A configuration file: its text, and its plain values that still know their line and origin."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,11 +12,40 @@ from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.yaml.interpolation import InterpolatedValue
 from pansketch_fleet.yaml.parser import compose, is_core, kind_of, scalar
 
+MAX_FILE_BYTES = 1 << 20
 MAX_CHARACTERS = 4096  # of one value
-
 KeyPath = tuple[str | int, ...]
 Fill = Callable[[KeyPath, str], InterpolatedValue]
 Texts = tuple[tuple[str, ...], ...]
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file. Raises ConfigError: there is none, it is not UTF-8."""
+    file = str(path)
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigError(file, 0, "", "is larger than 1 MiB; name a configuration file")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(file, line, "", "is not UTF-8 text; save the file as UTF-8") from None
+    except FileNotFoundError:
+        problem = "does not exist; write it, or name another file with --config"
+        raise ConfigError(file, 0, "", problem) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        problem = f"cannot be read: {reason}; name a readable file with --config"
+        raise ConfigError(file, 0, "", problem) from None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; also of names that no file system takes, and in shut folders."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)

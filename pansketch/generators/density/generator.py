@@ -3,7 +3,7 @@
 Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301): f_C,
 the density anywhere, is the count of a point's cell as its rows tell it; f_S draws a cell among the
 heaviest by its count, and a point evenly within it. The heavy cells are found in the release
-(density/heavy_cells.py), as the paper's appendix D proposes for private sketches. Two changes:
+(density/cell_counts.py), as the paper's appendix D proposes for private sketches. Two changes:
 their counts are fitted to the table together (density/unbiased_counts.py), and the number of
 readings is a counter of its own. `as_published=True` reads each cell by itself and divides by the
 sum of all cells' counts, as the paper does; benchmarks/density/density.py and
@@ -18,10 +18,12 @@ import numpy as np
 
 from pansketch.domain.domain import FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.density.count_recovery import Paths, Recovery, ReleasedTable
-from pansketch.generators.density.heavy_cells import (
+from pansketch.generators.density.cell_counts import (
     MAX_CELLS,
     MAX_CELLS_OF_A_DESCENT,
+    Paths,
+    Recovery,
+    ReleasedTable,
     boxes,
     heaviest,
     possible_cells,

@@ -23,8 +23,7 @@ import numpy as np
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.density.count_recovery import Paths, Recovery, ReleasedTable
-from pansketch.generators.density.heavy_cells import boxes
+from pansketch.generators.density.cell_counts import Paths, Recovery, ReleasedTable, boxes
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import EmptyModel
 from pansketch.sketches.cells import CellsSpec

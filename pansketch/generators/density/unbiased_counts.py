@@ -24,9 +24,16 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.density.count_recovery import Paths, ReleasedTable, read_slots
-from pansketch.generators.density.heavy_cells import boxes, heaviest, possible_cells
+from pansketch.generators.density.cell_counts import (
+    Paths,
+    ReleasedTable,
+    boxes,
+    heaviest,
+    possible_cells,
+    read_slots,
+)
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.simplex import onto_simplex
 
 STEPS = 50
 POWER_STEPS = 4
@@ -53,17 +60,14 @@ def at_most(counts: FloatArray, most: float) -> FloatArray:
     clipped = np.maximum(counts, 0.0)
     if clipped.sum() <= most:
         return clipped
-    falling = -np.sort(-counts)
-    excess = (np.cumsum(falling) - most) / np.arange(1, len(counts) + 1)
-    last = max(int((falling > excess).sum()) - 1, 0)
-    return np.asarray(np.maximum(counts - excess[last], 0.0))
+    return onto_simplex(counts, most)
 
 
 @dataclass(frozen=True, eq=False)
 class Image:
     """The linear map from counts of cells to a table without noise, and its transpose.
 
-    `slots`: intp[rows, n], of each cell in each row (pansketch/randomness/tabulation_hash.py).
+    `slots`: intp[rows, n], of each cell in each row (pansketch/randomness/keyed_hash.py).
     """
 
     slots: npt.NDArray[np.intp]

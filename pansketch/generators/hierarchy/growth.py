@@ -3,8 +3,7 @@
 Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 3 and 4, read as: cells of the exact levels are
 all kept; from there the children of the k heaviest cells are estimated from their level's table,
 made consistent with their parents, and so on down; cells that are not refined are leaves, and the
-leaves of every depth together carry all mass. (The loop bounds printed in the paper are off by
-one.)
+leaves of every depth together carry all mass. The printed loop bounds are off by one.
 
 Five changes, each post-processing, each measured in benchmarks/hierarchy/growth.py against the
 paper's own choice (`as_published=True`): exact levels are fitted by weighted least squares before
@@ -21,15 +20,17 @@ import numpy.typing as npt
 
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.hierarchy.consistency import Consistency, halved, projected
-from pansketch.generators.hierarchy.shared_counters import (
+from pansketch.generators.hierarchy.cell_counts import (
+    Consistency,
     Estimator,
     Paths,
     by_noise,
+    halved,
     separated,
     smallest_row,
 )
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
@@ -237,8 +238,7 @@ def _pruned(
     """Children below the limit of what noise explains are impossible, if noise explains all of them
     together too, and the limit is less than `most`, float64[parents], of the parent. A few readings
     that noise puts into the wrong child cost little where children are near each other, and as much
-    as all others where they are not.
-    """
+    as all others where they are not."""
     pruned = (families < limit) & (limit < most * parents)[:, None]
     lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
     pruned &= (lost < limit * np.sqrt(pruned.sum(axis=1)))[:, None]
@@ -293,7 +293,7 @@ def _partition(spec: HierarchySpec, leaves: list[_Frontier]) -> Partition:
 
 
 OURS = Steps(
-    least_squares=True, consistent=projected, estimate=by_noise, prunes=True, separates=True
+    least_squares=True, consistent=onto_simplex, estimate=by_noise, prunes=True, separates=True
 )
 PUBLISHED = Steps(
     least_squares=False, consistent=halved, estimate=smallest_row, prunes=False, separates=False

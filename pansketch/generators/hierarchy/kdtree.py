@@ -13,8 +13,8 @@ from types import EllipsisType
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
+from pansketch.generators.hierarchy.cell_counts import by_noise
 from pansketch.generators.hierarchy.privhp import noise_of, with_noise
-from pansketch.generators.hierarchy.shared_counters import by_noise
 from pansketch.generators.kdtree_points.growth import (
     HALVINGS,
     Layer,

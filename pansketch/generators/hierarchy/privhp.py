@@ -8,8 +8,8 @@ from itertools import cycle, repeat
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
+from pansketch.generators.hierarchy.cell_counts import Paths
 from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
-from pansketch.generators.hierarchy.shared_counters import Paths
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import Noise, noise_of_sums

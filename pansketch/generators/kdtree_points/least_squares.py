@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.density.heavy_cells import boxes
+from pansketch.generators.density.cell_counts import boxes
 from pansketch.generators.kdtree_points.growth import Layer, Paths
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import EmptyModel

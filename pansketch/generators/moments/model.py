@@ -15,9 +15,13 @@ from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Wanted
 from pansketch.generators.moments.design_matrix import Values, design_of
 from pansketch.generators.moments.marginal import Column, Marginal
-from pansketch.generators.moments.resampling import WeightedPoints, weighted_points
 from pansketch.generators.moments.ridge import Fit, Means, PublishedRidge, Sums
-from pansketch.generators.moments.training_points import Function, Training
+from pansketch.generators.moments.training_points import (
+    Function,
+    Training,
+    WeightedPoints,
+    weighted_points,
+)
 from pansketch.generators.partition.predicate import Predicate, parse_predicate
 from pansketch.sketches.moments.one_hot import Histograms
 from pansketch.sketches.moments.sketch import MomentsSpec

@@ -1,5 +1,9 @@
-"""Training points of M2M: how functions of a reading look to a feature map, on points of a public
-distribution. Nothing here depends on a release."""
+"""Training points of M2M: points of a public distribution that stand for readings.
+
+How functions of a reading look to a feature map on these points depends on no release. A release
+gives the points weights (Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye, M2M, arXiv
+2211.14062, implicit M2M), by which synthetic records are drawn from them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +15,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.moments.design_matrix import Design, Values, design_of
+from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.moments.sketch import MomentsSpec
 
 MAX_DECOMPOSED = 1024
@@ -125,3 +130,45 @@ def _leading(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
     exact = np.linalg.qr(basis.astype(np.float64))[0]
     variances, turn = np.linalg.eigh(exact.T @ moments @ exact)
     return variances, exact @ turn
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPoints:
+    """Points in real units, float64[n, d], and their weights float64[n], which are not negative and
+    1 on average."""
+
+    points: FloatArray
+    weights: FloatArray
+
+    def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
+        """Points drawn by weight: float64[count, d]. Of many records several are the same point.
+
+        Raises ValueError for a negative count.
+        """
+        if count < 0:
+            raise ValueError("the number of records must not be negative")
+        cumulative = np.cumsum(self.weights)
+        places = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], "right")
+        return np.asarray(self.points[np.minimum(places, len(cumulative) - 1)])
+
+
+def weighted_points(points: FloatArray, weights: FloatArray, domain: Domain) -> WeightedPoints:
+    """The training's points by the readings' density there, as near to it as none is negative.
+
+    Features that cannot follow a density leave ripples of both signs around it. Negative weights
+    set to zero alone would leave too much weight where there are no readings: the nearest weights
+    of the same sum are taken (a projection onto the simplex).
+    """
+    return WeightedPoints(_as_given(points, domain), onto_simplex(weights, len(weights)))
+
+
+def _as_given(points: FloatArray, domain: Domain) -> FloatArray:
+    """The training's points; of an attribute with a step, the nearest multiples of it."""
+    lattices = [attribute.lattice for attribute in domain.attributes]
+    if all(lattice is None for lattice in lattices):
+        return points
+    points = points.copy()
+    for place, lattice in enumerate(lattices):
+        if lattice is not None:
+            points[:, place] = lattice.points(lattice.nearest(points[:, place]))
+    return points

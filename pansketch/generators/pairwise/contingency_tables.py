@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.sketches.release_model import Release
-from pansketch.sketches.view_grid import View
-from pansketch.sketches.views import ViewsSpec
+from pansketch.sketches.views import View, ViewsSpec
 
 
 @dataclass(frozen=True, eq=False)

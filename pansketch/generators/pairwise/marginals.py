@@ -9,6 +9,7 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.significance import Noise, noise_of_sums
+from pansketch.generators.simplex import onto_simplex
 
 TINY = np.finfo(float).tiny
 TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
@@ -52,7 +53,7 @@ def margin_of(resolutions: list[Resolution], ordered: bool, tail: float = TAIL) 
         return None
     if ordered:
         return Margin(resolutions[-1].bits, _of_number(resolutions, best, total, tail))
-    return Margin(resolutions[-1].bits, nearest_shares(best.counts, total))
+    return Margin(resolutions[-1].bits, onto_simplex(best.counts, total))
 
 
 def noise_of(tables: Sequence[Table], releases: int) -> Noise:
@@ -117,11 +118,3 @@ def isotonic(values: FloatArray) -> FloatArray:
         means.append(mean)
         sizes.append(size)
     return np.repeat(means, sizes)
-
-
-def nearest_shares(values: FloatArray, total: float) -> FloatArray:
-    """The nearest values that are not negative and add up to a positive total: float64[n]."""
-    falling = -np.sort(-values)
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    shift = excess[int(np.count_nonzero(falling > excess)) - 1]
-    return np.asarray(np.maximum(values - shift, 0.0))

@@ -20,9 +20,9 @@ import numpy as np
 
 from pansketch.domain.attribute import MAX_BITS, MAX_KNOT_BITS, Attribute
 from pansketch.domain.domain import Domain, FloatArray
+from pansketch.erasable_arrays import Indices
 from pansketch.generators.partition.box_overlap import cumulative
 from pansketch.generators.partition.partition import Partition
-from pansketch.randomness.index_arrays import Indices
 
 MAX_PARTS = 128
 MIN_PARTS = 64

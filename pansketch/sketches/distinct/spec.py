@@ -21,8 +21,7 @@ from pansketch.estimate import Estimate
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.randomness.exact_noise import Chance, Entropy, LogOdds
 from pansketch.randomness.keyed_hash import derive_word, form_digest
-from pansketch.randomness.noise_tails import sum_quantile
-from pansketch.sketches.counter_bounds import ALLOWANCE, CounterBounds, bit_bounds
+from pansketch.sketches.counter_bounds import ALLOWANCE, CounterBounds, bit_bounds, sum_quantile
 from pansketch.sketches.distinct.sketch import DistinctSketch
 from pansketch.sketches.distinct.variants import (
     Form,

@@ -50,7 +50,7 @@ class Projections:
     def angles(self, positions: Positions, out: Positions, term: Positions) -> None:
         """uint32[d, n] -> uint32[k, n] in `out`; `term` is scratch of the same shape.
 
-        Both are blocks: see pansketch/domain/scratch.py.
+        Both are blocks: see pansketch/erasable_arrays.py.
         """
         np.copyto(out, self.offsets)
         for column, position in zip(self.directions.T, positions, strict=True):

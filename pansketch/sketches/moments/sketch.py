@@ -1,36 +1,86 @@
 """Moment sketches: private sums of features, from which any mean of the readings is estimated.
 
 Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye, "M2M: a general method to perform various
-data analysis tasks from a differentially private sketch" (arXiv 2211.14062), sketches RFF, RACE and
-HIST. The number of readings is released with noise of its own, for a share of epsilon.
+data analysis tasks from a differentially private sketch" (arXiv 2211.14062), sketch a stream by
+sums of random Fourier features (RFF), of one-hot hashes (RACE) or of histograms (HIST). The number
+of readings is released with noise of its own, for a share of epsilon.
 
 The paper adds real noise to real sums once, which floating point betrays and a snapshot followed by
 a release undoes. Here features, sums and noise are integers, and `silent` mode adds a second, fresh
-draw at the release (docs/explanation/privacy.md).
+draw at the release (docs/explanation/privacy.md). A feature is computed from positions by integer
+arithmetic and a fixed table alone: a map has finitely many values, its sensitivity is the largest
+L1 norm among them, rounding included, and every machine computes the same features. What is random
+in a map derives from a public key.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isfinite
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.fixed_point import PositionEncoder
+from pansketch.domain.fixed_point import PositionEncoder, Positions
 from pansketch.privacy import MICRO
 from pansketch.randomness.exact_noise import Entropy
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
-from pansketch.sketches.moments.feature_map import FeatureMap, Features
 from pansketch.sketches.moments.fourier import Fourier
 from pansketch.sketches.moments.one_hot import Histograms, Race
 from pansketch.sketches.moments.projections import Projections
 
+Features = Literal["rff", "race", "hist"]
 VALUES_AT_ONCE = 1 << 17  # Of all rows together: their scratch stays in the second-level cache.
 MAX_READINGS_AT_ONCE = 2048
 MAX_SCALE = 1 << 40  # Larger noise would leave counters of 64 bits no room.
+
+
+class FeatureSums(Protocol):
+    """Adds the features of some readings to counters. Holds scratch, overwritten in each call."""
+
+    def add(self, positions: Positions, counters: npt.NDArray[np.int64]) -> None:
+        """uint32[d, n] positions, n at most the block's length; int64[size] counters, in place."""
+        ...
+
+
+class FeatureMap(Protocol):
+    """A public map from positions to features."""
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        ...
+
+    @property
+    def one(self) -> int:
+        """Steps of a feature of value 1."""
+        ...
+
+    @property
+    def sensitivity(self) -> int:
+        """The largest L1 norm of one reading's features, in steps."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """How many numbers are computed for each reading."""
+        ...
+
+    @property
+    def canonical(self) -> bytes:
+        """All integers that define the map."""
+        ...
+
+    def counter_rows(self, scale: Fraction) -> Iterable[CounterRow]:
+        """The features as rows of counters whose noise has this scale."""
+        ...
+
+    def sums(self, block: int) -> FeatureSums: ...
+
+
 SMOOTHEST, SHARPEST = 64.0, 1 / 64
 
 

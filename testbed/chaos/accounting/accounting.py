@@ -15,7 +15,7 @@ from testbed.chaos.accounting.evidence import Evidence, Run, count_by_device
 from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, devices, patient_among
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, MAX_SECONDS
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.observation.observer import Name
 
 MERGED = "merged"
 WAITING = "waiting"

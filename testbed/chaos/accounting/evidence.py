@@ -1,4 +1,4 @@
-"""What a finished run has left: ledgers, outboxes, logs, the database, and what was witnessed.
+"""What a finished run has left: ledgers, outboxes, logs, the database, and what was observed.
 
 Everything is read from files, so a run can be judged again, also after somebody has changed them.
 """
@@ -21,7 +21,7 @@ from testbed.chaos.environment.configuration import database_in, state_in
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import Held
 from testbed.chaos.observation.ledger_marks import Debit, Drop, Marks, Span, TwinRange, debits_in
-from testbed.chaos.observation.witness import Name, named
+from testbed.chaos.observation.observer import Name, named
 
 RUN, MADE = "run.json", "made.jsonl"
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 
 from pansketch_collector.reports.broker_acl import as_text
 from pansketch_fleet.config.loader import load_collector
-from testbed.chaos.environment.configuration import COLLECTOR, EPSILON, FLEET, HOSTILE, VANDAL, Site
+from testbed.chaos.environment.configuration import (
+    COLLECTOR,
+    EPSILON,
+    FLEET,
+    HOSTILE,
+    HOSTILE_CLIENT,
+    Site,
+)
 from testbed.chaos.environment.supervisor import Service
 from testbed.embedded_broker import free_port
 from testbed.mqtt_packets import CONNACK_BYTES, AnswerReader, connect
@@ -43,7 +50,7 @@ certfile {folder}/{certificate}.crt
 keyfile {folder}/{certificate}.key
 tls_version tlsv1.2
 """
-VANDAL_ACL = f"\nuser {VANDAL}\ntopic write pansketch/v1/{FLEET}/#\n"
+HOSTILE_CLIENT_ACL = f"\nuser {HOSTILE_CLIENT}\ntopic write pansketch/v1/{FLEET}/#\n"
 
 
 @dataclass(frozen=True)
@@ -65,12 +72,12 @@ class Broker:
 
     def __init__(self, site: Site, program: str, users: Sequence[str]) -> None:
         self._site, self._folder = site, site.folder / "broker"
-        self._users = [*users, COLLECTOR, HOSTILE, VANDAL]
+        self._users = [*users, COLLECTOR, HOSTILE, HOSTILE_CLIENT]
         self.port, self.tls_port = free_port(), free_port()
         self._config = self._folder / "mosquitto.conf"
         self.program = Service("broker", [program, "-c", str(self._config)], site.folder, {})
         rules = site.configure_collector(self.port, EPSILON, "rules")
-        self._put("acl", as_text(load_collector(rules, site.environment), []) + VANDAL_ACL)
+        self._put("acl", as_text(load_collector(rules, site.environment), []) + HOSTILE_CLIENT_ACL)
         self._put_passwords(wrong=False)
         self._configure(Limits())
 
@@ -123,7 +130,10 @@ class Broker:
 
     def _accepts(self) -> bool:
         """Whether its main loop, which begins after its signal handlers are set, lets us in."""
-        hello, reader = connect(PROBE, VANDAL, self._site.password(VANDAL)), AnswerReader()
+        hello, reader = (
+            connect(PROBE, HOSTILE_CLIENT, self._site.password(HOSTILE_CLIENT)),
+            AnswerReader(),
+        )
         with (
             suppress(OSError),
             socket.create_connection(("127.0.0.1", self.port), PROBE_SECONDS) as peer,

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FLEET = "chaos"
 STREAM = "air"
 WINDOW_SECONDS = 2
-COLLECTOR, VANDAL = "pansketch.collector", "vandal"
+COLLECTOR, HOSTILE_CLIENT = "pansketch.collector", "hostile-client"
 HOSTILE = "hostile"  # an enrolled device that lies
 BACKUP_SECONDS = 60.0
 SMALL = "small-outbox"
@@ -125,8 +125,8 @@ class Site:
         return f"of-{user}"
 
     def passwords(self, users: Sequence[str], wrong: bool) -> str:
-        """The broker's password file; `wrong`: with others for all but the vandal."""
-        words = {u: self.password(u) + "!" * (wrong and u != VANDAL) for u in users}
+        """The broker's password file; `wrong`: with others for all but the hostile client."""
+        words = {u: self.password(u) + "!" * (wrong and u != HOSTILE_CLIENT) for u in users}
         return "".join(f"{user}:{_hashed(word)}\n" for user, word in words.items())
 
     def certify(self) -> Path:

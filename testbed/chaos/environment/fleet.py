@@ -1,4 +1,4 @@
-"""The whole house of a run: devices, network, broker and collector, each a process of its own."""
+"""The fleet of a run: devices, network, broker and collector, each a process of its own."""
 
 import os
 import signal
@@ -14,12 +14,12 @@ from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import cost
 from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_collector
-from testbed.chaos.environment import configuration as places
+from testbed.chaos.environment import configuration
 from testbed.chaos.environment.broker import Broker
 from testbed.chaos.environment.configuration import Device, Site, online, state_in
 from testbed.chaos.environment.host import Disk, Quota, Tmpfs, WallClock, size
 from testbed.chaos.environment.hostile_client import HostileClient, HostileDevice
-from testbed.chaos.environment.supervisor import Keeper, Service
+from testbed.chaos.environment.supervisor import Service, Supervisor
 from testbed.chaos.observation.held_in_memory import Ages
 from testbed.chaos.observation.ledger_marks import (
     Debit,
@@ -30,7 +30,7 @@ from testbed.chaos.observation.ledger_marks import (
     last_debits,
     refused_in,
 )
-from testbed.chaos.observation.witness import Name, Witness, waiting_of
+from testbed.chaos.observation.observer import Name, Observer, waiting_of
 from testbed.tcp_proxy import Link, Network
 
 COLLECTOR = "collector"
@@ -55,27 +55,29 @@ class Ended(Exception):
     """The run is over before its time."""
 
 
-class House:
+class Fleet:
     """Everything that a fault can happen to, by name. `small_disks`: a tmpfs may be mounted."""
 
     def __init__(
         self,
         site: Site,
         devices: Sequence[Device],
-        keeper: Keeper,
+        supervisor: Supervisor,
         network: Network,
         mosquitto: str,
         small_disks: bool,
         faketime: Path | None,
     ) -> None:
-        self.site, self.devices, self._keeper, self.network = site, devices, keeper, network
+        self.site, self.devices, self._supervisor, self.network = site, devices, supervisor, network
         self.names = [device.name for device in devices]
         self.marks = Marks()
         self.ended = threading.Event()
         states = {name: state_in(site.folder, name) for name in self.names}
-        self.witness = Witness(places.FLEET, {n: state / "outbox" for n, state in states.items()})
+        self.observer = Observer(
+            configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
+        )
         patient = {device.name for device in devices if device.patient}
-        self.ages = Ages({name: states[name] for name in patient}, self.witness.saw_on_disk)
+        self.ages = Ages({name: states[name] for name in patient}, self.observer.saw_on_disk)
         site.certify()
         self.broker = Broker(site, mosquitto, self.names)
         self.links: dict[str, Link] = {}
@@ -83,23 +85,27 @@ class House:
         self.clocks: dict[str, WallClock] = {}
         self.disks: dict[str, Disk] = {}
         self.lanes: dict[str, threading.RLock] = {}
-        self.hostile_client = HostileClient(self.broker.port, site.password(places.VANDAL))
-        keeper.add(self.broker.program)
+        self.hostile_client = HostileClient(
+            self.broker.port, site.password(configuration.HOSTILE_CLIENT)
+        )
+        supervisor.add(self.broker.program)
         self._add_collector(small_disks, faketime)
         config = load_collector(self.config, {})
-        self.hostile = HostileDevice(self.broker.port, site.password(places.HOSTILE), config)
+        self.hostile = HostileDevice(self.broker.port, site.password(configuration.HOSTILE), config)
         for device in devices:
             self._add_device(device, small_disks, faketime)
 
     def _add_collector(self, small_disk: bool, faketime: Path | None) -> None:
         folder = self.site.database.parent
         self.links[COLLECTOR] = self.network.link(self.broker.port)
-        self.config = self._configure_collector(places.EPSILON, "collector")
-        self.other_config = self._configure_collector(places.OTHER_EPSILON, "collector-other")
-        command = places.collector_command(self.config)
+        self.config = self._configure_collector(configuration.EPSILON, "collector")
+        self.other_config = self._configure_collector(
+            configuration.OTHER_EPSILON, "collector-other"
+        )
+        command = configuration.collector_command(self.config)
         environment = {**self.site.environment, **self._clock(COLLECTOR, faketime)}
         self.collector = Service(COLLECTOR, command, self.site.folder, environment)
-        self._keeper.add(self.collector)
+        self._supervisor.add(self.collector)
         self.disks[COLLECTOR] = (
             Tmpfs(folder, DATABASE_DISK_BYTES)
             if small_disk
@@ -112,14 +118,14 @@ class House:
     def _add_device(self, device: Device, small_disks: bool, faketime: Path | None) -> None:
         name, state = device.name, state_in(self.site.folder, device.name)
         port = self.broker.tls_port if device.secured else self.broker.port
-        self.links[name] = self.network.link(port, lambda: self.witness.tap(name))
+        self.links[name] = self.network.link(port, lambda: self.observer.tap(name))
         environment = {**self.site.environment, **self._clock(name, faketime)}
         config = self.site.configure(device, self.links[name].port)
-        command = places.agent_command(config)
+        command = configuration.agent_command(config)
         agent = Service(name, command, self.site.folder, environment, reads=True)
         agent.after = lambda: self._agent_ended(name)
         agent.hears = lambda line: self._agent_says(name, line)
-        self.agents[name] = self._keeper.add(agent)
+        self.agents[name] = self._supervisor.add(agent)
         if device.small_disk:
             self.disks[name] = (
                 Tmpfs(state, DEVICE_DISK_BYTES)
@@ -149,7 +155,7 @@ class House:
 
     def kept_by(self, device: str) -> set[Name]:
         """The releases that are on the disk of a device, acknowledged or not."""
-        return self.witness.on_disk(device)
+        return self.observer.on_disk(device)
 
     def pause(self, seconds: float) -> None:
         """Waits, and raises Ended as soon as the run is."""
@@ -162,18 +168,18 @@ class House:
 
     def add_helper(self, service: Service) -> Service:
         """A process that does not outlive the run."""
-        return self._keeper.add(service)
+        return self._supervisor.add(service)
 
     def outbox(self, device: str) -> Path:
         return state_in(self.site.folder, device) / "outbox"
 
     def _agent_ended(self, device: str) -> None:
         code = self.agents[device].ends[-1].code
-        self.witness.look(device)
+        self.observer.look(device)
         self.ages.note_end(device, code)
         debits = self.note_debits(device)
         if code and not self.ages.explain(device, code):
-            lost = {name for name in last_debits(debits) if not self.witness.saw(name)}
+            lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
             self.marks.note(self.marks.lost_with_process, lost)
 
     def note_debits(self, device: str) -> list[Debit]:
@@ -208,7 +214,9 @@ class House:
         for name in self.names:
             self.note_debits(name)
         return {
-            name: sum(debit.name.stream == places.STREAM for debit in self.marks.debits(name))
+            name: sum(
+                debit.name.stream == configuration.STREAM for debit in self.marks.debits(name)
+            )
             for name in self.names
         }
 
@@ -248,7 +256,7 @@ class House:
         def feed() -> None:
             while not stop.wait(FEED_SECONDS):
                 for agent in self.agents.values():
-                    agent.write(places.readings(float(rng.random())))
+                    agent.write(configuration.readings(float(rng.random())))
 
         thread = threading.Thread(target=feed, name="readings", daemon=True)
         thread.start()
@@ -266,7 +274,7 @@ class House:
         for device in self.devices:
             config = self.site.configure(device, self.links[device.name].port, live=False)
             agent = self.agents[device.name]
-            agent.command = places.agent_command(config, "--drain", str(DRAIN_SECONDS))
+            agent.command = configuration.agent_command(config, "--drain", str(DRAIN_SECONDS))
             agent.start()
             agent.wanted = False
         ended = self.agents.values()
@@ -285,7 +293,7 @@ class House:
 
     def _list(self, device: str) -> None:
         """Leaves in the folder what the agent's own `outbox list` says."""
-        command = places.outbox_command(f"{device}.yaml")
+        command = configuration.outbox_command(f"{device}.yaml")
         environment = {**os.environ, **self.site.environment}
         said = run_child(command, cwd=self.site.folder, env=environment, timeout=START_SECONDS)
         (self.site.folder / "list" / f"{device}.txt").write_bytes(said.stdout or said.stderr)

@@ -16,12 +16,18 @@ import numpy as np
 from pansketch import Release, Spec, WindowId, encode
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
-from testbed.chaos.environment.configuration import FLEET, HOSTILE, STREAM, VANDAL, WINDOW_SECONDS
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.environment.configuration import (
+    FLEET,
+    HOSTILE,
+    HOSTILE_CLIENT,
+    STREAM,
+    WINDOW_SECONDS,
+)
+from testbed.chaos.observation.observer import Name
 from testbed.mqtt_packets import connect, publish
 
 MAX_SECONDS = 3.0
-CLIENT = "vandal"
+CLIENT = "hostile-client"
 OVERSIZE_BYTES = 2**20
 FLOOD_MESSAGES, FLOOD_BYTES = 64, 2**16
 
@@ -31,7 +37,7 @@ class HostileClient:
 
     def __init__(self, port: int, password: str) -> None:
         self._port = port
-        self._hello = connect(CLIENT, VANDAL, password)
+        self._hello = connect(CLIENT, HOSTILE_CLIENT, password)
 
     def garbage(self, devices: list[str], draw: float) -> None:
         """Bytes that are no MQTT; no release, status or ack; and topics of nobody."""
@@ -90,7 +96,7 @@ def send(port: int, content: bytes) -> None:
             pass
 
 
-HOSTILE_CLIENT = "hostile"
+DEVICE_CLIENT = "hostile"
 MANY = 10**9  # readings in a window of two seconds
 MANY_DRAWS = 2**39
 LAST_YEAR = 253_402_300_000  # in the year 9999
@@ -102,7 +108,7 @@ class HostileDevice:
 
     def __init__(self, port: int, password: str, config: Config) -> None:
         self._port = port
-        self._hello = connect(HOSTILE_CLIENT, HOSTILE, password)
+        self._hello = connect(DEVICE_CLIENT, HOSTILE, password)
         stream = next(stream for stream in config.streams if stream.name == STREAM)
         self._spec = cast(Spec, next(iter(config.specs(stream).values())))
 

@@ -135,7 +135,7 @@ class Service:
         self.after()
 
 
-class Keeper:
+class Supervisor:
     """Watches over services from `__enter__` on, and leaves none of them behind."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Keeper:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> "Keeper":
+    def __enter__(self) -> "Supervisor":
         return self
 
     def add(self, service: Service) -> Service:

@@ -1,4 +1,4 @@
-"""Each kind of fault as something that is done to a house, and undone before it returns."""
+"""Each kind of fault as a function that does it to a fleet, and undoes it before it returns."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from dataclasses import replace
 from testbed.chaos.environment import configuration
 from testbed.chaos.environment.broker import SMALL, TINY, Limits
 from testbed.chaos.environment.configuration import state_in
-from testbed.chaos.environment.fleet import COLLECTOR, House
+from testbed.chaos.environment.fleet import COLLECTOR, Fleet
 from testbed.chaos.environment.supervisor import Service
 from testbed.chaos.faults import state_damage
 from testbed.chaos.faults.schedule import Fault
 from testbed.chaos.faults.state_damage import NotNowError
 from testbed.chaos.observation.ledger_marks import Span
-from testbed.chaos.observation.witness import waiting_of
+from testbed.chaos.observation.observer import waiting_of
 
 COMMIT_SECONDS = 4.0
 TRUNCATED_SECONDS = 2.5
@@ -30,116 +30,116 @@ database.execute("BEGIN IMMEDIATE")
 time.sleep(float(sys.argv[2]))
 """
 
-Act = Callable[[House, Fault], None]
+Act = Callable[[Fleet, Fault], None]
 
 
-def inject(house: House, fault: Fault) -> None:
+def inject(fleet: Fleet, fault: Fault) -> None:
     """Does it, waits as long as it lasts, and undoes it; after other faults of the same lane."""
-    ACTS[fault.kind](house, fault)
+    ACTS[fault.kind](fleet, fault)
 
 
-def _away(house: House, program: Service, number: int, seconds: float, group: bool = False) -> None:
+def _away(fleet: Fleet, program: Service, number: int, seconds: float, group: bool = False) -> None:
     """Ends a program, and starts it again later."""
     with program.lane:
         program.end(number, group)
-        house.pause(seconds)
+        fleet.pause(seconds)
         program.start()
 
 
-def _agent_killed(house: House, fault: Fault) -> None:
-    _away(house, house.agents[fault.target], signal.SIGKILL, fault.seconds)
+def _agent_killed(fleet: Fleet, fault: Fault) -> None:
+    _away(fleet, fleet.agents[fault.target], signal.SIGKILL, fault.seconds)
 
 
-def _agent_restarted(house: House, fault: Fault) -> None:
-    _away(house, house.agents[fault.target], signal.SIGTERM, fault.seconds)
+def _agent_restarted(fleet: Fleet, fault: Fault) -> None:
+    _away(fleet, fleet.agents[fault.target], signal.SIGTERM, fault.seconds)
 
 
 def _damaged(do: Callable[..., state_damage.Damage]) -> Act:
-    def act(house: House, fault: Fault) -> None:
-        agent = house.agents[fault.target]
-        with _offline(house, fault), agent.lane:
+    def act(fleet: Fleet, fault: Fault) -> None:
+        agent = fleet.agents[fault.target]
+        with _offline(fleet, fault), agent.lane:
             agent.end(signal.SIGKILL)
-            state = state_in(house.site.folder, fault.target)
-            waited, needed = waiting_of(fault.target, state), house.needed(fault.target)
-            do(house.outbox(fault.target), fault.draw)
+            state = state_in(fleet.site.folder, fault.target)
+            waited, needed = waiting_of(fault.target, state), fleet.needed(fault.target)
+            do(fleet.outbox(fault.target), fault.draw)
             lost = (waited - waiting_of(fault.target, state)) | (
-                needed - house.needed(fault.target)
+                needed - fleet.needed(fault.target)
             )
-            house.marks.note(house.marks.damaged, lost)
+            fleet.marks.note(fleet.marks.damaged, lost)
             agent.start()
 
     return act
 
 
 @contextmanager
-def _offline(house: House, fault: Fault) -> Iterator[None]:
+def _offline(fleet: Fleet, fault: Fault) -> Iterator[None]:
     """The link is cut for as long as the fault lasts, and then until the end of what is inside."""
-    link = house.links[fault.target]
-    with house.lane(f"link {fault.target}"):
+    link = fleet.links[fault.target]
+    with fleet.lane(f"link {fault.target}"):
         link.cut()
         try:
-            house.pause(fault.seconds)
+            fleet.pause(fault.seconds)
             yield
         finally:
             link.mend()
 
 
-def _link_cut(house: House, fault: Fault) -> None:
-    with _offline(house, fault):
+def _link_cut(fleet: Fleet, fault: Fault) -> None:
+    with _offline(fleet, fault):
         pass
 
 
-def _link(change: Callable[[House, Fault], None], min_seconds: float = 0.0) -> Act:
-    def act(house: House, fault: Fault) -> None:
-        with house.lane(f"link {fault.target}"):
-            change(house, fault)
+def _link(change: Callable[[Fleet, Fault], None], min_seconds: float = 0.0) -> Act:
+    def act(fleet: Fleet, fault: Fault) -> None:
+        with fleet.lane(f"link {fault.target}"):
+            change(fleet, fault)
             try:
-                house.pause(max(fault.seconds, min_seconds))
+                fleet.pause(max(fault.seconds, min_seconds))
             finally:
-                house.links[fault.target].mend()
+                fleet.links[fault.target].mend()
 
     return act
 
 
-def _disk_full(house: House, fault: Fault) -> None:
+def _disk_full(fleet: Fleet, fault: Fault) -> None:
     target = COLLECTOR if fault.kind == "collector-disk-full" else fault.target
-    with house.lane(f"disk {target}"):
-        house.ages.disk_is_full(target)
-        house.disks[target].fill()
+    with fleet.lane(f"disk {target}"):
+        fleet.ages.disk_is_full(target)
+        fleet.disks[target].fill()
         since = time.time()
         try:
-            house.pause(fault.seconds)
+            fleet.pause(fault.seconds)
         finally:
-            house.disks[target].free()
-            house.ages.disk_is_free(target)
-            house.marks.full_disks.append(Span(target, since, time.time()))
+            fleet.disks[target].free()
+            fleet.ages.disk_is_free(target)
+            fleet.marks.full_disks.append(Span(target, since, time.time()))
 
 
 def _clock(ahead_seconds: Callable[[float], float]) -> Act:
-    def act(house: House, fault: Fault) -> None:
-        clock = house.clocks[fault.target]
-        with house.lane(f"clock {fault.target}"):
+    def act(fleet: Fleet, fault: Fault) -> None:
+        clock = fleet.clocks[fault.target]
+        with fleet.lane(f"clock {fault.target}"):
             clock.set(ahead_seconds(fault.draw))
             try:
-                house.pause(fault.seconds)
+                fleet.pause(fault.seconds)
             finally:
                 clock.set(0)
 
     return act
 
 
-def _collector_killed(house: House, fault: Fault) -> None:
+def _collector_killed(fleet: Fleet, fault: Fault) -> None:
     group = fault.kind == "collector-group-killed"
-    _away(house, house.collector, signal.SIGKILL, fault.seconds, group)
+    _away(fleet, fleet.collector, signal.SIGKILL, fault.seconds, group)
 
 
-def _collector_killed_in_commit(house: House, fault: Fault) -> None:
-    log = house.site.database.with_name(house.site.database.name + "-wal")
-    with house.collector.lane:
+def _collector_killed_in_commit(fleet: Fleet, fault: Fault) -> None:
+    log = fleet.site.database.with_name(fleet.site.database.name + "-wal")
+    with fleet.collector.lane:
         before, until = _written(log), time.monotonic() + COMMIT_SECONDS
         while _written(log) == before and time.monotonic() < until:
-            house.pause(0.0005)
-        _away(house, house.collector, signal.SIGKILL, fault.seconds)
+            fleet.pause(0.0005)
+        _away(fleet, fleet.collector, signal.SIGKILL, fault.seconds)
 
 
 def _written(path: os.PathLike[str]) -> int:
@@ -149,92 +149,92 @@ def _written(path: os.PathLike[str]) -> int:
         return 0
 
 
-def _collector_restarted(house: House, fault: Fault) -> None:
-    _away(house, house.collector, signal.SIGTERM, fault.seconds)
+def _collector_restarted(fleet: Fleet, fault: Fault) -> None:
+    _away(fleet, fleet.collector, signal.SIGTERM, fault.seconds)
 
 
-def _collector_misconfigured(house: House, fault: Fault) -> None:
-    with house.collector.lane:
-        house.collector.end(signal.SIGTERM)
-        house.collector.command = configuration.collector_command(house.other_config)
-        link = house.links[COLLECTOR]
+def _collector_misconfigured(fleet: Fleet, fault: Fault) -> None:
+    with fleet.collector.lane:
+        fleet.collector.end(signal.SIGTERM)
+        fleet.collector.command = configuration.collector_command(fleet.other_config)
+        link = fleet.links[COLLECTOR]
         accepted, until = link.accepted, time.monotonic() + CONNECT_SECONDS
-        house.collector.start()
+        fleet.collector.start()
         try:
             while link.accepted == accepted and time.monotonic() < until:
-                house.pause(0.1)
-            house.pause(fault.seconds)
+                fleet.pause(0.1)
+            fleet.pause(fault.seconds)
         finally:
-            house.collector.end(signal.SIGTERM)
-            house.collector.command = configuration.collector_command(house.config)
-            house.collector.start()
+            fleet.collector.end(signal.SIGTERM)
+            fleet.collector.command = configuration.collector_command(fleet.config)
+            fleet.collector.start()
 
 
-def _database_locked(house: House, fault: Fault) -> None:
-    words = [sys.executable, "-c", HELD, str(house.site.database), str(fault.seconds)]
-    with house.lane("database"):
-        holder = house.add_helper(Service("holder", words, house.site.folder, {}))
+def _database_locked(fleet: Fleet, fault: Fault) -> None:
+    words = [sys.executable, "-c", HELD, str(fleet.site.database), str(fault.seconds)]
+    with fleet.lane("database"):
+        holder = fleet.add_helper(Service("holder", words, fleet.site.folder, {}))
         holder.start()
         holder.wanted = False
         until = time.monotonic() + fault.seconds + COMMIT_SECONDS
         while holder.running and time.monotonic() < until:
-            house.pause(0.05)
+            fleet.pause(0.05)
         holder.end(signal.SIGKILL)
 
 
-def _broker_killed(house: House, fault: Fault) -> None:
-    broker = house.broker
+def _broker_killed(fleet: Fleet, fault: Fault) -> None:
+    broker = fleet.broker
     with broker.program.lane:
         number = signal.SIGTERM if fault.kind == "broker-restarted" else signal.SIGKILL
         broker.program.end(number)
         if fault.kind == "broker-emptied":
             broker.empty()
-        house.pause(fault.seconds)
+        fleet.pause(fault.seconds)
         broker.start()
 
 
-def _broker_limited(house: House, fault: Fault) -> None:
-    with house.broker.program.lane:
-        house.broker.limit(SMALL if fault.kind == "broker-small" else TINY)
+def _broker_limited(fleet: Fleet, fault: Fault) -> None:
+    with fleet.broker.program.lane:
+        fleet.broker.limit(SMALL if fault.kind == "broker-small" else TINY)
         try:
-            house.pause(fault.seconds)
+            fleet.pause(fault.seconds)
         finally:
-            house.broker.limit(Limits())
+            fleet.broker.limit(Limits())
 
 
-def _certificate_expired(house: House, fault: Fault) -> None:
-    with house.broker.program.lane:
-        house.broker.expire(True)
+def _certificate_expired(fleet: Fleet, fault: Fault) -> None:
+    with fleet.broker.program.lane:
+        fleet.broker.expire(True)
         try:
-            house.pause(fault.seconds)
+            fleet.pause(fault.seconds)
         finally:
-            house.broker.expire(False)
+            fleet.broker.expire(False)
 
 
-def _password_changed(house: House, fault: Fault) -> None:
-    with house.broker.program.lane:
-        house.broker.change_passwords(wrong=True)
-        for link in house.links.values():
+def _password_changed(fleet: Fleet, fault: Fault) -> None:
+    with fleet.broker.program.lane:
+        fleet.broker.change_passwords(wrong=True)
+        for link in fleet.links.values():
             link.reset()
         try:
-            house.pause(fault.seconds)
+            fleet.pause(fault.seconds)
         finally:
-            house.broker.change_passwords(wrong=False)
+            fleet.broker.change_passwords(wrong=False)
 
 
-def _repeated(house: House, fault: Fault) -> None:
-    made = {name: next(iter(each.values())) for name, each in house.witness.made().items()}
-    house.hostile_client.repeat(made, house.names, fault.draw)
+def _repeated(fleet: Fleet, fault: Fault) -> None:
+    made = {name: next(iter(each.values())) for name, each in fleet.observer.made().items()}
+    fleet.hostile_client.repeat(made, fleet.names, fault.draw)
 
 
 def _to_some_device(act: Act) -> Act:
     """To the first device, from the target on, to which it can happen now."""
 
-    def run(house: House, fault: Fault) -> None:
-        first = house.names.index(fault.target)
-        for name in [*house.names[first:], *house.names[:first]]:
+    def run(fleet: Fleet, fault: Fault) -> None:
+        first = fleet.names.index(fault.target)
+        for name in [*fleet.names[first:], *fleet.names[:first]]:
             with suppress(NotNowError):
-                return act(house, replace(fault, target=name))
+                return act(fleet, replace(fault, target=name))
         raise NotNowError(f"{fault.kind}: every device has windows in the future")
 
     return run
@@ -256,15 +256,15 @@ ACTS: Mapping[str, Act] = {
     "clock-1970": _clock(lambda draw: 1e6 * draw - time.time()),
     "clock-far-ahead": _clock(lambda draw: 36_000 * (1 + draw)),
     "link-cut": _link_cut,
-    "link-silent": _link(lambda house, fault: house.links[fault.target].silence("up", "down")),
-    "link-deaf-up": _link(lambda house, fault: house.links[fault.target].silence("up")),
-    "link-deaf-down": _link(lambda house, fault: house.links[fault.target].silence("down")),
-    "link-slow": _link(lambda house, fault: house.links[fault.target].slow(0.2 + 1.8 * fault.draw)),
+    "link-silent": _link(lambda fleet, fault: fleet.links[fault.target].silence("up", "down")),
+    "link-deaf-up": _link(lambda fleet, fault: fleet.links[fault.target].silence("up")),
+    "link-deaf-down": _link(lambda fleet, fault: fleet.links[fault.target].silence("down")),
+    "link-slow": _link(lambda fleet, fault: fleet.links[fault.target].slow(0.2 + 1.8 * fault.draw)),
     "link-truncated": _link(
-        lambda house, fault: house.links[fault.target].truncate(_cut_bytes(fault)),
+        lambda fleet, fault: fleet.links[fault.target].truncate(_cut_bytes(fault)),
         TRUNCATED_SECONDS,
     ),
-    "link-reset": _link(lambda house, fault: house.links[fault.target].reset()),
+    "link-reset": _link(lambda fleet, fault: fleet.links[fault.target].reset()),
     "collector-killed": _collector_killed,
     "collector-group-killed": _collector_killed,
     "collector-killed-in-commit": _collector_killed_in_commit,
@@ -279,14 +279,14 @@ ACTS: Mapping[str, Act] = {
     "broker-small": _broker_limited,
     "password-changed": _password_changed,
     "certificate-expired": _certificate_expired,
-    "garbage": lambda house, fault: house.hostile_client.garbage(house.names, fault.draw),
+    "garbage": lambda fleet, fault: fleet.hostile_client.garbage(fleet.names, fault.draw),
     "state-lost": _to_some_device(state_damage.state_lost),
     "state-restored": _to_some_device(state_damage.state_restored),
     "agent-twice": state_damage.twin,
     "database-restored": state_damage.database_restored,
     "collector-clock": _clock(lambda draw: 200_000 * (draw - 0.5)),
-    "hostile-device": lambda house, fault: house.hostile.lie(int(time.time())),
-    "retained-flood": lambda house, fault: house.hostile_client.flood(house.names, fault.draw),
-    "oversize": lambda house, fault: house.hostile_client.oversize(house.names, fault.draw),
+    "hostile-device": lambda fleet, fault: fleet.hostile.lie(int(time.time())),
+    "retained-flood": lambda fleet, fault: fleet.hostile_client.flood(fleet.names, fault.draw),
+    "oversize": lambda fleet, fault: fleet.hostile_client.oversize(fleet.names, fault.draw),
     "repeated": _repeated,
 }

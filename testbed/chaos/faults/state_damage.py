@@ -16,11 +16,11 @@ from pansketch_agent.outbox.records import Key
 from pansketch_agent.outbox.segment_files import numbers_in
 from testbed.chaos.environment import configuration
 from testbed.chaos.environment.configuration import state_in
-from testbed.chaos.environment.fleet import House
+from testbed.chaos.environment.fleet import Fleet
 from testbed.chaos.environment.supervisor import Service
 from testbed.chaos.faults.schedule import Fault
 from testbed.chaos.observation.ledger_marks import Debit, debits_in
-from testbed.chaos.observation.witness import Name, waiting_of
+from testbed.chaos.observation.observer import Name, waiting_of
 
 AHEAD_SECONDS = 30.0  # How long a window in the future is waited for,
 GO_ON_SECONDS = 120.0  # and the first one of a device that has lost its state.
@@ -29,30 +29,30 @@ SIDECARS = ("-wal", "-shm")
 JUST_ENDED_SECONDS = 2 * configuration.WINDOW_SECONDS
 
 
-def state_lost(house: House, fault: Fault) -> None:
+def state_lost(fleet: Fleet, fault: Fault) -> None:
     """A new SD card: the agent is killed, its state is deleted, it starts again."""
-    with _at_rest(house, fault):
-        house.agents[fault.target].end(signal.SIGKILL)
-        _replace_state(house, fault.target, None)
-        house.agents[fault.target].start()
+    with _at_rest(fleet, fault):
+        fleet.agents[fault.target].end(signal.SIGKILL)
+        _replace_state(fleet, fault.target, None)
+        fleet.agents[fault.target].start()
 
 
-def state_restored(house: House, fault: Fault) -> None:
+def state_restored(fleet: Fleet, fault: Fault) -> None:
     """A backup of the card is written back: the agent goes on with a state of some time ago."""
-    state, agent = state_in(house.site.folder, fault.target), house.agents[fault.target]
-    copy = house.site.folder / "backup" / f"{fault.number}-{fault.target}"
-    with _at_rest(house, fault):
+    state, agent = state_in(fleet.site.folder, fault.target), fleet.agents[fault.target]
+    copy = fleet.site.folder / "backup" / f"{fault.number}-{fault.target}"
+    with _at_rest(fleet, fault):
         agent.end(signal.SIGTERM)
         shutil.copytree(state, copy, ignore=shutil.ignore_patterns("filler"))
         agent.start()
-        house.pause(fault.seconds)
+        fleet.pause(fault.seconds)
         agent.end(signal.SIGKILL)
-        _replace_state(house, fault.target, copy)
+        _replace_state(fleet, fault.target, copy)
         agent.start()
 
 
 @contextmanager
-def _at_rest(house: House, fault: Fault) -> Iterator[None]:
+def _at_rest(fleet: Fleet, fault: Fault) -> Iterator[None]:
     """No other fault touches this device's clock, disk or process meanwhile.
 
     Without its ledger and without the collector a device cannot know which windows it has released.
@@ -60,17 +60,17 @@ def _at_rest(house: House, fault: Fault) -> Iterator[None]:
     ahead is in the future, and no clock is set back before the device has debited a later window.
     """
     name = fault.target
-    with house.lane(f"clock {name}"), house.lane(f"disk {name}"):
-        with house.agents[name].lane:
+    with fleet.lane(f"clock {name}"), fleet.lane(f"disk {name}"):
+        with fleet.agents[name].lane:
             until = time.monotonic() + AHEAD_SECONDS
-            while _last_end(house, name) > time.time():
+            while _last_end(fleet, name) > time.time():
                 if time.monotonic() > until:
                     raise NotNowError(f"{name} has windows hours ahead")
-                house.pause(0.2)
+                fleet.pause(0.2)
             yield
-        debits = house.marks.debits(name)
-        state = state_in(house.site.folder, name)
-        house.until(
+        debits = fleet.marks.debits(name)
+        state = state_in(fleet.site.folder, name)
+        fleet.until(
             lambda: gone_on(debits, debits_in(state, name)), GO_ON_SECONDS, f"{name} to go on"
         )
 
@@ -88,43 +88,43 @@ class NotNowError(Exception):
     """The fault cannot happen to this device; it happens to another one, or not at all."""
 
 
-def _last_end(house: House, device: str) -> int:
-    house.note_debits(device)
-    return max((debit.end for debit in house.marks.debits(device)), default=0)
+def _last_end(fleet: Fleet, device: str) -> int:
+    fleet.note_debits(device)
+    return max((debit.end for debit in fleet.marks.debits(device)), default=0)
 
 
-def _replace_state(house: House, device: str, copy: Path | None) -> None:
+def _replace_state(fleet: Fleet, device: str, copy: Path | None) -> None:
     """Puts the copy, or nothing, in the place of a device's state; a mount point stays one."""
-    state = state_in(house.site.folder, device)
-    needed = house.needed(device)
+    state = state_in(fleet.site.folder, device)
+    needed = fleet.needed(device)
     for path in state.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     if copy is not None:
         shutil.copytree(copy, state, dirs_exist_ok=True)
-    house.marks.note(house.marks.erased, needed - house.needed(device))
-    house.marks.reset.add(device)
+    fleet.marks.note(fleet.marks.erased, needed - fleet.needed(device))
+    fleet.marks.reset.add(device)
 
 
-def database_restored(house: House, fault: Fault) -> None:
+def database_restored(fleet: Fleet, fault: Fault) -> None:
     """The collector's own backup is made while it serves; later the database is replaced by it."""
-    database, copy = house.site.database, house.site.folder / "backup" / f"{fault.number}.sqlite"
-    with house.lane("database"), house.lane("disk collector"), house.collector.lane:
-        words = configuration.collector_command(house.config, "backup", str(copy))
-        backup = Service("backup", words, house.site.folder, house.site.environment)
-        house.add_helper(backup).start()
+    database, copy = fleet.site.database, fleet.site.folder / "backup" / f"{fault.number}.sqlite"
+    with fleet.lane("database"), fleet.lane("disk collector"), fleet.collector.lane:
+        words = configuration.collector_command(fleet.config, "backup", str(copy))
+        backup = Service("backup", words, fleet.site.folder, fleet.site.environment)
+        fleet.add_helper(backup).start()
         backup.wanted = False
-        house.until(
+        fleet.until(
             lambda: not backup.running, configuration.BACKUP_SECONDS, "a backup of the database"
         )
         backup.end()
-        house.pause(fault.seconds)
-        house.collector.end(signal.SIGTERM)
+        fleet.pause(fault.seconds)
+        fleet.collector.end(signal.SIGTERM)
         before = _stored(database)
         for ending in SIDECARS:
             database.with_name(database.name + ending).unlink(missing_ok=True)
         shutil.copyfile(copy, database)
-        house.note_rolled_back(before - _stored(database))
-        house.collector.start()
+        fleet.note_rolled_back(before - _stored(database))
+        fleet.collector.start()
 
 
 def _stored(database: Path) -> set[Name]:
@@ -133,22 +133,22 @@ def _stored(database: Path) -> set[Name]:
     return {Name(*row) for row in rows}
 
 
-def twin(house: House, fault: Fault) -> None:
+def twin(fleet: Fleet, fault: Fault) -> None:
     """Somebody copies a card: for a while two agents of one name take turns at the broker."""
-    device = next(device for device in house.devices if device.name == fault.target)
-    state = house.site.folder / "var" / f"{fault.target}-twin-{fault.number}"
-    config = house.site.configure(device, house.links[fault.target].port, state=state.name)
+    device = next(device for device in fleet.devices if device.name == fault.target)
+    state = fleet.site.folder / "var" / f"{fault.target}-twin-{fault.number}"
+    config = fleet.site.configure(device, fleet.links[fault.target].port, state=state.name)
     words = configuration.agent_command(config)
-    with house.lane(f"clock {fault.target}"), house.agents[fault.target].lane:
-        program = Service(state.name, words, house.site.folder, house.site.environment, reads=True)
+    with fleet.lane(f"clock {fault.target}"), fleet.agents[fault.target].lane:
+        program = Service(state.name, words, fleet.site.folder, fleet.site.environment, reads=True)
         began = int(time.time()) - JUST_ENDED_SECONDS
-        with house.witness.beside(fault.target, state / "outbox"):
-            house.add_helper(program).start()
-            waited = waiting_of(fault.target, state_in(house.site.folder, fault.target))
-            waited |= house.ages.young(fault.target)
-            house.pause(fault.seconds)
+        with fleet.observer.beside(fault.target, state / "outbox"):
+            fleet.add_helper(program).start()
+            waited = waiting_of(fault.target, state_in(fleet.site.folder, fault.target))
+            waited |= fleet.ages.young(fault.target)
+            fleet.pause(fault.seconds)
             program.end(signal.SIGKILL)
-        house.marks.note_twin(fault.target, debits_in(state, fault.target), began, waited)
+        fleet.marks.note_twin(fault.target, debits_in(state, fault.target), began, waited)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pansketch_agent.outbox.write_behind import HOLD_SECONDS
 from testbed.chaos.observation.ledger_marks import debits_in
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.observation.observer import Name
 
 LOOK_SECONDS = 0.1
 LATE_SECONDS = 5.0  # A busy host needs so long to come to writing what is due.

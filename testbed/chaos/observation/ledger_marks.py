@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pansketch_agent.ledger.accounts import line
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.observation.observer import Name
 
 _DROPPED = re.compile(
     r"release (?P<old>\d+) of (?P<old_stream>[a-z0-9-]+), the oldest, is dropped"

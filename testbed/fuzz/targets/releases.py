@@ -25,7 +25,8 @@ from pansketch import (
     peek,
 )
 from pansketch.randomness import digest
-from pansketch.wire import CHECKSUM_BYTES, HEADER_BYTES, MAGIC, rice
+from pansketch.wire import CHECKSUM_BYTES, HEADER_BYTES, MAGIC
+from pansketch.wire.counter_blocks import rice_decode, rice_encode
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import (
@@ -125,9 +126,9 @@ def _rice(data: bytes) -> None:
     for low_bits, count, remainders, quotients in _blocks(data):
         codes.append((low_bits, remainders, quotients))
         counts.append(count)
-    values = rice.decode(codes, counts)
+    values = rice_decode(codes, counts)
     places = np.split(values, np.cumsum(counts)[:-1])
-    again = [rice.encode(block) for block in places]
+    again = [rice_encode(block) for block in places]
     promise(again == codes, "integers are encoded differently from what was decoded")
 
 
@@ -146,7 +147,7 @@ def coded(*blocks: Sequence[int]) -> bytes:
     """Blocks of integers as `_rice` takes them apart."""
     parts = []
     for block in blocks:
-        low_bits, remainders, quotients = rice.encode(np.array(block, np.int64))
+        low_bits, remainders, quotients = rice_encode(np.array(block, np.int64))
         numbers = (len(block), len(remainders), len(quotients))
         sizes = b"".join(number.to_bytes(2, "big") for number in numbers)
         parts.append(bytes([low_bits]) + sizes + remainders + quotients)
@@ -168,7 +169,7 @@ def _integers(data: bytes) -> None:
     # A unary part grows with the integers: those of one block are alike in size.
     values = values[:64] >> min(data[:1] + b"\x28")
     if len(values) and (np.abs(values) < 1 << 48).all():
-        found = rice.decode([rice.encode(values)], [len(values)])
+        found = rice_decode([rice_encode(values)], [len(values)])
         promise((found == values).all(), "integers come back changed")
 
 

@@ -134,7 +134,7 @@ def test_beside_a_running_agent(device, broker, peer, until, capsys):
 
 
 def test_an_agent_that_does_not_answer_is_said(filled, capsys, monkeypatch):
-    monkeypatch.setattr("pansketch_agent.control.outbox_query.MAX_SECONDS", 0.1)
+    monkeypatch.setattr("pansketch_agent.control.requests.OUTBOX_SECONDS", 0.1)
     monkeypatch.setattr("signal.pidfd_send_signal", lambda *_: None)
     with Ledger(filled.state):
         assert outbox(filled, "list") == 1

@@ -163,3 +163,18 @@ def test_an_unreadable_ledger_is_one_line_that_names_it(device, capsys, command)
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert f"{path}: cannot be used (Is a directory)" in err
+
+
+def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
+    keyed(privacy="{epsilon: 2}")
+    with Ledger(device.state) as ledger:
+        for hour in range(3):
+            ledger.debit("doors", 3600 * hour, 3600 * (hour + 1), 2 * UNIT)
+    assert main(["ledger", "--json", "--config", str(device.config)]) == 0
+    doors = json.loads(capsys.readouterr().out)["streams"]["doors"]
+    assert (doors["reading_micro"], doors["span_micro"]) == (None, None)
+    assert (doors["key_micro"], doors["busiest_day_micro"]) == (2 * UNIT, 6 * UNIT)
+    assert main(["ledger", "--config", str(device.config)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split()[4:9] == ["-", "-", "2", "6", "1970-01-01"]
+    assert "a key once in each window that it appears in" in out

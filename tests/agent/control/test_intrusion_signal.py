@@ -71,7 +71,7 @@ def test_without_an_agent_it_is_one_line_and_a_failure(device, capsys):
 
 def test_an_agent_that_does_not_answer_is_said(device, capsys, monkeypatch):
     device.configure()
-    monkeypatch.setattr("pansketch_agent.control.intrusion_signal.MAX_SECONDS", 0.1)
+    monkeypatch.setattr("pansketch_agent.control.requests.INTRUSION_SECONDS", 0.1)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
     with Ledger(device.state):
         assert main(["rerandomise", "--config", str(device.config)]) == 1
@@ -94,8 +94,8 @@ def test_a_release_that_waits_for_room_draws_afresh_too(device):
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", 1)
         signals = threading.Event()
-        shop = StreamBuilder("dev-1", ledger, outbox, clock, signals, False, None)
-        work = shop.assemble(config.streams[0], ENTROPY)
+        builder = StreamBuilder("dev-1", ledger, outbox, clock, signals, False, None)
+        work = builder.assemble(config.streams[0], ENTROPY)
         rows = Readings(np.array([10_000.0, 14_000.0]), np.zeros((2, 2)))
         work.run(iter([rows]), clock, signals)
     assert work.failure == ""

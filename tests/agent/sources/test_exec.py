@@ -24,7 +24,7 @@ FORM = ReadingForm(DOMAIN)
 LINE = '{"temp": 1.5, "wind": "N"}'
 
 
-class Hands:
+class WaitRecorder:
     """A clock that moves only when somebody waits; it stops whoever has waited often enough.
 
     A wait shorter than `shortest` counts for nothing.
@@ -48,16 +48,16 @@ class Hands:
 
 def printed(
     program: str, max_waits: int, jitter: float = 0.5, form=FORM, shortest: float = 0.4
-) -> tuple[list[list[float]], Hands]:
+) -> tuple[list[list[float]], WaitRecorder]:
     """The rows of a Python program that is run until it has been waited for often enough."""
     stop = threading.Event()
-    hands, rows = Hands(stop, max_waits, shortest), []
+    recorder, rows = WaitRecorder(stop, max_waits, shortest), []
     command = (sys.executable, "-c", program)
     for readings in child.lines(
-        command, form, hands.clock(), stop, lambda: jitter, hands.said.append
+        command, form, recorder.clock(), stop, lambda: jitter, recorder.said.append
     ):
         rows += readings.rows.tolist()
-    return rows, hands
+    return rows, recorder
 
 
 def test_what_a_program_prints_becomes_readings():
@@ -66,28 +66,28 @@ def test_what_a_program_prints_becomes_readings():
 
 
 def test_a_program_that_ends_is_started_again_after_pauses_that_grow():
-    _, hands = printed("", 8)
-    assert hands.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    _, recorder = printed("", 8)
+    assert recorder.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     _, early = printed("", 3, jitter=0.0)
     assert early.waits == [0.5, 1.0, 2.0]
 
 
 def test_a_long_life_is_followed_by_a_short_pause():
     stop = threading.Event()
-    hands = Hands(stop, 6)
+    recorder = WaitRecorder(stop, 6)
     moments = iter([0.0, 1.0, 1.0, 2.0, 2.0, 2.0 + child.HEALTHY_SECONDS, 90.0, 91.0])
-    clock = Clock(lambda: 0.0, lambda: next(moments, 100.0), hands.wait)
+    clock = Clock(lambda: 0.0, lambda: next(moments, 100.0), recorder.wait)
     command = (sys.executable, "-c", "")
-    assert not list(child.lines(command, FORM, clock, stop, lambda: 0.5, hands.said.append))
-    assert hands.waits[:5] == [1.0, 2.0, 1.0, 2.0, 4.0]
+    assert not list(child.lines(command, FORM, clock, stop, lambda: 0.5, recorder.said.append))
+    assert recorder.waits[:5] == [1.0, 2.0, 1.0, 2.0, 4.0]
 
 
 def test_only_the_way_it_ended_is_said_and_not_in_the_log(caplog):
     program = f"import sys; print('{LINE}'); print('secret 17.25', file=sys.stderr); sys.exit(3)"
-    rows, hands = printed(program, 5)
+    rows, recorder = printed(program, 5)
     assert rows
     said = f"{sys.executable} has ended (exit status 3); it is started again each time, with pauses"
-    assert hands.said == [said] * 5
+    assert recorder.said == [said] * 5
     assert not caplog.records
 
 
@@ -96,28 +96,28 @@ def test_only_the_way_it_ended_is_said_and_not_in_the_log(caplog):
     [("import os; os.kill(os.getpid(), 9)", "signal 9"), ("import sys; sys.exit(0)", "status 0")],
 )
 def test_how_a_program_ends(program, words):
-    _, hands = printed(program, 2)
-    assert all(words in text for text in hands.said)
+    _, recorder = printed(program, 2)
+    assert all(words in text for text in recorder.said)
 
 
 def test_a_program_that_is_not_there_is_tried_again():
     stop = threading.Event()
-    hands = Hands(stop, 3)
+    recorder = WaitRecorder(stop, 3)
     command = ("/no/such/program",)
-    clock = hands.clock()
-    assert not list(child.lines(command, FORM, clock, stop, lambda: 0.5, hands.said.append))
-    assert hands.waits == [1.0, 2.0, 4.0]
-    assert all("/no/such/program cannot be started (No such file" in text for text in hands.said)
+    clock = recorder.clock()
+    assert not list(child.lines(command, FORM, clock, stop, lambda: 0.5, recorder.said.append))
+    assert recorder.waits == [1.0, 2.0, 4.0]
+    assert all("/no/such/program cannot be started (No such file" in text for text in recorder.said)
 
 
 @pytest.mark.parametrize("line", [LINE, "", "garbage " * 10])
 def test_a_flood_is_taken_at_a_bounded_pace(line):
     max_waits = 60
     program = f"import sys\nwhile True: sys.stdout.write('{line}' + chr(10))"
-    rows, hands = printed(program, max_waits, shortest=0)
-    assert len(hands.waits) >= max_waits
+    rows, recorder = printed(program, max_waits, shortest=0)
+    assert len(recorder.waits) >= max_waits
     assert bool(rows) == (line == LINE)
-    max_bytes = sum(hands.waits) * child.MAX_BYTES_PER_SECOND + child.stdin.MAX_LINE_BYTES
+    max_bytes = sum(recorder.waits) * child.MAX_BYTES_PER_SECOND + child.stdin.MAX_LINE_BYTES
     assert len(rows) * len(line) <= max_bytes
 
 
@@ -171,8 +171,8 @@ def test_a_program_may_print_keys(device):
     device.config.write_text(text[: text.index("    attributes:")] + sketch)
     stream = load_agent(device.config, {}).streams[0]
     stop, keys = threading.Event(), []
-    hands = Hands(stop, 1)
-    for readings in open_source(stream, hands.clock(), stop, Path("/"), lambda: 0.5, print):
+    recorder = WaitRecorder(stop, 1)
+    for readings in open_source(stream, recorder.clock(), stop, Path("/"), lambda: 0.5, print):
         keys += readings.rows.tolist()
     assert keys == [4, 7, *[NO_KEY] * 3]
 

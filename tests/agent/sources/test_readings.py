@@ -11,28 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
-from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources import replay, stdin
 from pansketch_agent.sources.decoders import ReadingForm
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
+from tests.agent.sources.manual_clock import ManualClock
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
 FORM = ReadingForm(DOMAIN)
-
-
-class Hands:
-    """A clock that moves only when somebody waits."""
-
-    def __init__(self, at: float) -> None:
-        self.at = at
-
-    def clock(self) -> Clock:
-        return Clock(lambda: self.at, lambda: self.at, self.wait)
-
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
-        self.at += max(0.0, seconds)
-        return stop.is_set()
 
 
 def taken(source) -> list[list[float]]:
@@ -150,10 +136,10 @@ def test_no_file_breaks_the_reader(tmp_path_factory, content):
 
 def test_a_paced_replay_hands_over_one_reading_when_its_time_has_come(tmp_path):
     path = write(tmp_path / "rows.csv", "time,temp,wind\n100,1,N\n160,2,N\n170,3,N\n")
-    hands = Hands(5000.0)
+    manual = ManualClock(5000.0)
     seen = []
-    for readings in replay.paced(path, FORM, 10.0, hands.clock(), threading.Event()):
-        seen.append((hands.at, readings.at.tolist()))
+    for readings in replay.paced(path, FORM, 10.0, manual.clock(), threading.Event()):
+        seen.append((manual.at, readings.at.tolist()))
     assert seen == [(5000.0, [100.0]), (5006.0, [160.0]), (5007.0, [170.0])]
 
 
@@ -169,7 +155,7 @@ def piped(*chunks: bytes) -> list[list[float]]:
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:
-        return taken(stdin.lines(reader, FORM, Hands(77.0).clock(), threading.Event()))
+        return taken(stdin.lines(reader, FORM, ManualClock(77.0).clock(), threading.Event()))
     finally:
         feeder.join()
         os.close(reader)
@@ -282,9 +268,9 @@ def test_a_host_without_any_sensor_is_no_crash(tmp_path, name):
 
 def test_the_system_is_read_on_public_ticks(root):
     domain = Domain((Attribute("load1", 0, 8), Attribute("temperature", 0, 100)))
-    stop, hands = threading.Event(), Hands(1003.0)
+    stop, manual = threading.Event(), ManualClock(1003.0)
     seen = []
-    for readings in host_metrics.readings(domain.names, 10.0, hands.clock(), stop, root):
+    for readings in host_metrics.readings(domain.names, 10.0, manual.clock(), stop, root):
         seen.append((readings.at.tolist(), readings.rows.tolist()))
         if len(seen) == 3:
             stop.set()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pansketch_agent.host.clock import Clock
 from pansketch_agent.runtime.stream_builder import open_source
 from pansketch_agent.sources.sensors import hwmon, iio, onewire, sysfs
 from tests.agent.sources.fake_sys import GOOD, OWN, POWER_ON, SHARED, configured
+from tests.agent.sources.manual_clock import ManualClock
 
 COLD = "5e ff 4b 46 7f ff 02 10 b6 : crc=b6 YES\n5e ff 4b 46 7f ff 02 10 b6 t=-10125\n"
 SHORTED = "00 00 00 00 00 00 00 00 00 : crc=00 YES\n00 00 00 00 00 00 00 00 00 t=0\n"
@@ -158,25 +158,11 @@ def test_a_host_without_any_sensor_is_no_crash(tmp_path, place):
     assert isnan(onewire.measure("28-0316a2798dff", tmp_path))
 
 
-class Hands:
-    """A clock that moves only when somebody waits."""
-
-    def __init__(self, at: float) -> None:
-        self.at = at
-
-    def clock(self) -> Clock:
-        return Clock(lambda: self.at, lambda: self.at, self.wait)
-
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
-        self.at += max(0.0, seconds)
-        return stop.is_set()
-
-
 def test_sensors_are_asked_on_public_ticks_and_nothing_is_kept(device, root):
     stream = configured(device).streams[0]
-    stop, hands, seen = threading.Event(), Hands(1003.0), []
+    stop, manual, seen = threading.Event(), ManualClock(1003.0), []
     kept = None
-    for readings in open_source(stream, hands.clock(), stop, root, float, print):
+    for readings in open_source(stream, manual.clock(), stop, root, float, print):
         seen.append((readings.at.tolist(), readings.rows.tolist()))
         kept = readings.rows
         (root / OWN / "in_temp_input").unlink(missing_ok=True)

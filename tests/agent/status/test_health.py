@@ -21,7 +21,7 @@ NOW = 1_704_067_200 + 12 * HOUR  # noon on 2024-01-01
 LIVE = "{type: stdin}"
 
 
-class Bench:
+class DeviceParts:
     """The parts of an agent that its health looks at, on disk, and clocks that a test sets."""
 
     def __init__(self, device, folder, capacity=10**6, source=LIVE):
@@ -58,87 +58,87 @@ def made(device, tmp_path):
     with ExitStack() as ends:
 
         def make(**settings):
-            bench = Bench(device, tmp_path, **settings)
-            ends.enter_context(bench.ledger)
-            return bench
+            parts = DeviceParts(device, tmp_path, **settings)
+            ends.enter_context(parts.ledger)
+            return parts
 
         yield make
 
 
 def test_a_device_that_has_just_started_is_well(made):
-    bench = made()
-    bench.up += 61.9
-    assert bench.collector.snapshot() == Health(
+    parts = made()
+    parts.up += 61.9
+    assert parts.collector.snapshot() == Health(
         "s1", __version__, 61, True, 0, None, 0, 0, 0, memory_protected=True
     )
 
 
 @pytest.mark.parametrize("known", [True, False, None])
 def test_the_clock_is_asked_each_time(made, known):
-    bench = made()
-    bench.synchronised = known
-    assert bench.collector.snapshot().clock_synchronised is known
+    parts = made()
+    parts.synchronised = known
+    assert parts.collector.snapshot().clock_synchronised is known
 
 
 def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
     """Of all streams, from the end of its window, by the clock of now."""
-    bench = made()
+    parts = made()
     for sequence in (1, 2, 3):
-        bench.put(sequence)
-    bench.put(1, "water", hours_ago=20)
-    taken = bench.collector.snapshot()
+        parts.put(sequence)
+    parts.put(1, "water", hours_ago=20)
+    taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (4, 20 * HOUR)
-    bench.outbox.forget(Key(1, "water"))
-    bench.wall += 5.9
-    assert bench.collector.snapshot().oldest_waiting_seconds == 9 * HOUR + 5
-    bench.outbox.forget(Key(1, "air"))
-    assert bench.collector.snapshot().oldest_waiting_seconds == 8 * HOUR + 5
-    bench.wall = 0.0  # A board without a clock has started again: nobody can tell.
-    taken = bench.collector.snapshot()
+    parts.outbox.forget(Key(1, "water"))
+    parts.wall += 5.9
+    assert parts.collector.snapshot().oldest_waiting_seconds == 9 * HOUR + 5
+    parts.outbox.forget(Key(1, "air"))
+    assert parts.collector.snapshot().oldest_waiting_seconds == 8 * HOUR + 5
+    parts.wall = 0.0  # A board without a clock has started again: nobody can tell.
+    taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
 
 
 def test_the_windows_of_a_replay_have_no_age(made):
     """They bear the times of a file, years ago."""
-    bench = made(source="{type: replay, path: rows.csv}")
-    bench.put(1)
-    bench.put(2, "removed-from-the-configuration", hours_ago=2)
-    taken = bench.collector.snapshot()
+    parts = made(source="{type: replay, path: rows.csv}")
+    parts.put(1)
+    parts.put(2, "removed-from-the-configuration", hours_ago=2)
+    taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, 2 * HOUR)
 
 
 def test_a_release_of_a_later_version_only_counts(made):
     """After a downgrade the outbox may hold what this version cannot read."""
-    bench = made()
-    payload = bytearray(bench.put(1))
-    bench.outbox.forget(Key(1, "air"))
+    parts = made()
+    payload = bytearray(parts.put(1))
+    parts.outbox.forget(Key(1, "air"))
     payload[4] = 4
-    bench.outbox.put(Key(1, "air"), bytes(payload))
-    taken = bench.collector.snapshot()
+    parts.outbox.put(Key(1, "air"), bytes(payload))
+    taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (1, None)
 
 
 def test_dropped_and_set_aside_are_counted(made):
-    bench = made(capacity=4000)
-    size = len(bench.put(1))
+    parts = made(capacity=4000)
+    size = len(parts.put(1))
     for sequence in range(2, 99):
-        if bench.outbox.has_room(2 * size):
-            bench.put(sequence)
+        if parts.outbox.has_room(2 * size):
+            parts.put(sequence)
     with pytest.raises(OutboxFullError):
-        bench.outbox.put(Key(99, "air"), bytes(4000))
-    first, second = bench.outbox.waiting()[:2]
-    bench.outbox.refuse(first)
-    assert bench.collector.snapshot().dropped == bench.outbox.dropped == 1
-    assert bench.collector.snapshot().set_aside == 1
-    (segment,) = [p for p in bench.outbox.folder.glob("*.segment") if second.filename in names(p)]
+        parts.outbox.put(Key(99, "air"), bytes(4000))
+    first, second = parts.outbox.waiting()[:2]
+    parts.outbox.refuse(first)
+    assert parts.collector.snapshot().dropped == parts.outbox.dropped == 1
+    assert parts.collector.snapshot().set_aside == 1
+    (segment,) = [p for p in parts.outbox.folder.glob("*.segment") if second.filename in names(p)]
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
-    Outbox(bench.outbox.folder, 4000)
-    assert bench.collector.snapshot().set_aside == 2
-    for path in (*bench.outbox.folder.glob("*.bad"), *bench.outbox.folder.glob("refused/*")):
+    Outbox(parts.outbox.folder, 4000)
+    assert parts.collector.snapshot().set_aside == 2
+    for path in (*parts.outbox.folder.glob("*.bad"), *parts.outbox.folder.glob("refused/*")):
         path.unlink()
-    assert bench.collector.snapshot().set_aside == 0
+    assert parts.collector.snapshot().set_aside == 0
 
 
 def names(segment):
@@ -146,24 +146,24 @@ def names(segment):
 
 
 def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
-    bench = made()
-    each = written_daily(bench.config.streams[0], DEFAULT_OUTBOX) / 24
-    bench.debit(3)
-    assert bench.collector.snapshot().written_today_bytes == 3 * each
-    bench.wall += DAY_SECONDS
-    assert bench.collector.snapshot().written_today_bytes == 0
-    bench.debit(2)
-    assert bench.collector.snapshot().written_today_bytes == 2 * each
+    parts = made()
+    each = written_daily(parts.config.streams[0], DEFAULT_OUTBOX) / 24
+    parts.debit(3)
+    assert parts.collector.snapshot().written_today_bytes == 3 * each
+    parts.wall += DAY_SECONDS
+    assert parts.collector.snapshot().written_today_bytes == 0
+    parts.debit(2)
+    assert parts.collector.snapshot().written_today_bytes == 2 * each
 
 
 def test_looking_changes_nothing(made):
-    bench = made()
-    payload = bench.put(1)
-    before = {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()}
+    parts = made()
+    payload = parts.put(1)
+    before = {p: p.read_bytes() for p in parts.outbox.folder.rglob("*") if p.is_file()}
     for _ in range(3):
-        bench.collector.snapshot()
-    assert {p: p.read_bytes() for p in bench.outbox.folder.rglob("*") if p.is_file()} == before
-    assert bench.outbox.read(Key(1, "air")) == payload
+        parts.collector.snapshot()
+    assert {p: p.read_bytes() for p in parts.outbox.folder.rglob("*") if p.is_file()} == before
+    assert parts.outbox.read(Key(1, "air")) == payload
 
 
 def said_at(reports, said, seconds):
@@ -177,23 +177,23 @@ def said_at(reports, said, seconds):
 
 
 def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made):
-    bench, said = made(), []
+    parts, said = made(), []
     say = said.append
-    reports = HealthSchedule("dev-1", bench.collector, say)
+    reports = HealthSchedule("dev-1", parts.collector, say)
     reports.connected(1000.0)
     assert len(said) == 1
     moments = said_at(reports, said, range(1000, 2000))
     assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
     assert len(moments) in (16, 17)
     # Another run, another connection, and whatever waits in the outbox: the same second.
-    bench.put(1)
-    again = HealthSchedule("dev-1", bench.collector, say)
+    parts.put(1)
+    again = HealthSchedule("dev-1", parts.collector, say)
     again.connected(3017.0)
     later = said_at(again, said, range(3017, 4000))
     assert {moment % 60 for moment in later} == {moment % 60 for moment in moments}
     seconds = set()
     for number in range(40):
-        other = HealthSchedule(f"dev-{number}", bench.collector, say)
+        other = HealthSchedule(f"dev-{number}", parts.collector, say)
         other.connected(0.0)
         seconds.update(moment % 60 for moment in said_at(other, said, range(1, 121)))
     assert len(seconds) > 15, "devices speak at different seconds"
@@ -205,17 +205,17 @@ def out_of_order(folder):
 
 
 def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, caplog):
-    bench, said = made(), []
-    reports = HealthSchedule("dev-1", bench.collector, said.append)
-    out_of_order(bench.outbox.folder)
+    parts, said = made(), []
+    reports = HealthSchedule("dev-1", parts.collector, said.append)
+    out_of_order(parts.outbox.folder)
     with pytest.raises(OSError, match="too long"):
-        bench.collector.snapshot()
+        parts.collector.snapshot()
     assert said_at(reports, said, range(300)) == []
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("no health is published: the outbox cannot be read (")
-    (bench.outbox.folder / "refused").unlink()
+    (parts.outbox.folder / "refused").unlink()
     assert len(said_at(reports, said, range(300, 400))) in (1, 2)
-    out_of_order(bench.outbox.folder)
+    out_of_order(parts.outbox.folder)
     reports.connected(400.0)
     assert len(caplog.records) == 2
 

@@ -14,8 +14,7 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_builder import StreamBuilder
 from pansketch_agent.sources.readings import Readings
-from pansketch_agent.windows.window import MAX_EMPTY, Schedule, Windows
-from pansketch_agent.windows.window_clock import MAX_HELD_SECONDS, Timeline
+from pansketch_agent.windows.window import MAX_EMPTY, MAX_HELD_SECONDS, Schedule, Timeline, Windows
 
 HOUR, DAY, YEAR = 3600, 86400, 365 * 86400
 NOW = 1_704_067_200  # 2024-01-01
@@ -37,10 +36,10 @@ class Host:
         (stream,) = self.config.streams
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
-            shop = StreamBuilder(
+            builder = StreamBuilder(
                 "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
-            work = shop.assemble(stream, os_entropy())
+            work = builder.assemble(stream, os_entropy())
             work.tick(self.clock)
             for seconds, jump in steps:
                 self.up += seconds

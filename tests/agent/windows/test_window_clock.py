@@ -41,11 +41,11 @@ class Script:
         held = []
         with Ledger(self.state) as ledger:
             outbox = Outbox(self.state / "outbox", 10**7)
-            shop = StreamBuilder(
+            builder = StreamBuilder(
                 "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
             self.now = BEGIN - 1000
-            work = shop.assemble(self.stream, os_entropy())
+            work = builder.assemble(self.stream, os_entropy())
 
             def source():
                 for self.now, what in sorted(steps, key=lambda step: step[0]):
@@ -75,8 +75,8 @@ class Script:
 
     def _play(self, ledger, steps, ends_at, broken) -> None:
         outbox = Outbox(self.state / "outbox", 10**7)
-        shop = StreamBuilder("dev-1", ledger, outbox, self.clock, threading.Event(), False, None)
-        work = shop.assemble(self.stream, os_entropy())
+        builder = StreamBuilder("dev-1", ledger, outbox, self.clock, threading.Event(), False, None)
+        work = builder.assemble(self.stream, os_entropy())
         early = [step for step in steps if ends_at is None or step[0] <= ends_at]
 
         def look() -> None:
@@ -181,8 +181,8 @@ def test_a_source_that_is_polled_has_no_limiter(device):
     clock = Clock(lambda: BEGIN, lambda: 1000.0, lambda *_: True)
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", 10**7)
-        shop = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
-        assert shop.assemble(stream, os_entropy())._limiter is None
+        builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
+        assert builder.assemble(stream, os_entropy())._limiter is None
         outbox.close()
 
 

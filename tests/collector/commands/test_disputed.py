@@ -16,14 +16,17 @@ NOW = 1_000_001_000
 
 
 @pytest.fixture
-def both(bench, arrive):
+def both(small_fleet, arrive):
     """Two releases of one window, the first of which is stored, and of another window one."""
     start = DAY + schedule_offset("one", DAY)
     named = [WindowId("one", "air", n, start, start + DAY, None, b"%08d" % n) for n in (1, 2)]
-    first, other = (bench.release(window=window) for window in named)
-    with store.opened(bench.database) as opened:
-        messages = [arrive(bench.topic(), each) for each in (first, other, bench.release("one", 5))]
-        settle(opened, messages, bench.rules, NOW)
+    first, other = (small_fleet.release(window=window) for window in named)
+    with store.opened(small_fleet.database) as opened:
+        messages = [
+            arrive(small_fleet.topic(), each)
+            for each in (first, other, small_fleet.release("one", 5))
+        ]
+        settle(opened, messages, small_fleet.rules, NOW)
     return first, other
 
 
@@ -33,8 +36,8 @@ def listed(run):
     return json.loads(out)["disputed"]
 
 
-def test_nothing_is_disputed(bench, run):
-    with store.opened(bench.database):
+def test_nothing_is_disputed(small_fleet, run):
+    with store.opened(small_fleet.database):
         pass
     assert run("disputed", "list") == (0, "no window is disputed\n", "")
     assert listed(run) == []
@@ -53,31 +56,35 @@ def test_list_shows_both(both, run):
 
 
 @pytest.mark.parametrize("serving", [True, False])
-def test_keep_changes_places_and_back(bench, both, run, serving):
+def test_keep_changes_places_and_back(small_fleet, both, run, serving):
     first, other = both
-    rest = bench.stored()[1:]
-    with store.opened(bench.database) if serving else closing(sqlite3.connect(bench.database)):
+    rest = small_fleet.stored()[1:]
+    with (
+        store.opened(small_fleet.database)
+        if serving
+        else closing(sqlite3.connect(small_fleet.database))
+    ):
         (found,) = listed(run)
         assert run("disputed", "keep", str(found["id"]))[0] == 0
-        assert bench.stored() == [other, *rest]
+        assert small_fleet.stored() == [other, *rest]
         (found,) = listed(run)
         assert found["sequence"] == 1
         assert run("disputed", "keep", str(found["id"]))[0] == 0
-        assert bench.stored() == [first, *rest]
+        assert small_fleet.stored() == [first, *rest]
 
 
-def test_drop_deletes_the_other_one_alone(bench, both, run):
+def test_drop_deletes_the_other_one_alone(small_fleet, both, run):
     first, _ = both
     (found,) = listed(run)
     assert run("disputed", "drop", str(found["id"])) == (0, "no window is disputed\n", "")
-    assert bench.stored()[0] == first
+    assert small_fleet.stored()[0] == first
 
 
-def test_what_is_kept_stays_a_duplicate_and_the_other_one_refused(bench, both, run, arrive):
+def test_what_is_kept_stays_a_duplicate_and_the_other_one_refused(small_fleet, both, run, arrive):
     run("disputed", "keep", str(listed(run)[0]["id"]))
-    with store.opened(bench.database) as opened:
-        messages = [arrive(bench.topic(), each) for each in both]
-        verdicts = settle(opened, messages, bench.rules, NOW)
+    with store.opened(small_fleet.database) as opened:
+        messages = [arrive(small_fleet.topic(), each) for each in both]
+        verdicts = settle(opened, messages, small_fleet.rules, NOW)
     assert [type(verdict).__name__ for verdict in verdicts] == ["Refused", "Duplicate"]
     assert len(listed(run)) == 1
 
@@ -93,10 +100,10 @@ def test_what_is_kept_stays_a_duplicate_and_the_other_one_refused(bench, both, r
         (["remove", "1"], "invalid choice"),
     ],
 )
-def test_wrong_input_is_one_line_and_changes_nothing(bench, both, run, words, says):
-    before = bench.stored(), listed(run)
+def test_wrong_input_is_one_line_and_changes_nothing(small_fleet, both, run, words, says):
+    before = small_fleet.stored(), listed(run)
     code, out, err = run("disputed", *words)
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
-    assert (bench.stored(), listed(run)) == before
+    assert (small_fleet.stored(), listed(run)) == before

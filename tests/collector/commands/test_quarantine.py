@@ -11,27 +11,27 @@ from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Refused
 
 
-def change(bench, old, new):
-    text = bench.path.read_text()
+def change(small_fleet, old, new):
+    text = small_fleet.path.read_text()
     assert old in text
-    bench.path.write_text(text.replace(old, new, 1))
+    small_fleet.path.write_text(text.replace(old, new, 1))
 
 
 @pytest.fixture
-def misconfigured(bench, serve, monkeypatch):
+def misconfigured(small_fleet, serve, monkeypatch):
     """Releases of `heavy`, larger than what is kept of garbage, that came while the collector had
     another epsilon; and some garbage."""
-    releases = [bench.release("attic", n, "heavy", [[20.0, 50.0, 1.0]]) for n in (1, 2, 3)]
+    releases = [small_fleet.release("attic", n, "heavy", [[20.0, 50.0, 1.0]]) for n in (1, 2, 3)]
     monkeypatch.setattr(quarantine, "MAX_BYTES", 100)
     assert min(map(len, releases)) > quarantine.MAX_BYTES
-    change(bench, "privacy: {epsilon: 100}\n", "privacy: {epsilon: 90}\n")
+    change(small_fleet, "privacy: {epsilon: 100}\n", "privacy: {epsilon: 90}\n")
     verdicts = serve(
         *(("attic", "heavy", each) for each in releases), ("kitchen", "air", b"no release")
     )
     assert all(isinstance(verdict, Refused) for verdict in verdicts)
     assert [verdict.reason for verdict in verdicts[:3]] == ["fingerprint"] * 3
     serve(("attic", "heavy", releases[0]), at=5000)
-    return bench, releases
+    return small_fleet, releases
 
 
 def test_a_list_names_device_stream_reason_and_times(misconfigured, run):
@@ -63,11 +63,11 @@ def test_json_holds_the_same_and_can_be_of_one_stream(misconfigured, run):
 
 
 def test_retry_takes_in_what_fits_and_leaves_the_rest(misconfigured, run):
-    bench, releases = misconfigured
+    small_fleet, releases = misconfigured
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 0\n"
-    change(bench, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
+    change(small_fleet, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 3\n"
-    assert bench.stored("heavy") == releases
+    assert small_fleet.stored("heavy") == releases
     found = json.loads(run("quarantine", "list", "--json")[1])["quarantine"]
     assert [row["device"] for row in found] == ["kitchen"]
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 0\n"
@@ -75,41 +75,48 @@ def test_retry_takes_in_what_fits_and_leaves_the_rest(misconfigured, run):
 
 def test_retry_leaves_what_a_clock_refuses(misconfigured, run):
     """A release that fits the configuration may be refused by what the collector knows else."""
-    bench, releases = misconfigured
-    change(bench, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
-    with store.opened(bench.database) as opened:
-        assert retry(opened, Rules.of(bench.config, opened.serve_settings(bench.config, 0)), 0) == 0
+    small_fleet, releases = misconfigured
+    change(small_fleet, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
+    with store.opened(small_fleet.database) as opened:
+        assert (
+            retry(
+                opened,
+                Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, 0)),
+                0,
+            )
+            == 0
+        )
     found = json.loads(run("quarantine", "list", "--json", "--device", "attic")[1])["quarantine"]
     assert [row["sequence"] for row in found] == [1, 2, 3]
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 3\n"
-    assert bench.stored("heavy") == releases
+    assert small_fleet.stored("heavy") == releases
 
 
 def test_a_release_that_comes_again_and_fits_leaves_quarantine(misconfigured, serve, run):
-    bench, releases = misconfigured
-    change(bench, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
+    small_fleet, releases = misconfigured
+    change(small_fleet, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
     serve(("attic", "heavy", releases[1]))
     found = json.loads(run("quarantine", "list", "--json", "--device", "attic")[1])["quarantine"]
     assert [row["sequence"] for row in found] == [1, 3]
 
 
-def test_no_flood_pushes_out_what_another_device_sent(bench, serve, monkeypatch, run):
+def test_no_flood_pushes_out_what_another_device_sent(small_fleet, serve, monkeypatch, run):
     """Neither of garbage, nor of releases, nor beyond the bytes."""
-    honest = bench.release("attic", 1)
-    flood = [bench.release("vandal", n) for n in range(1, 60)]
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    honest = small_fleet.release("attic", 1)
+    flood = [small_fleet.release("flooder", n) for n in range(1, 60)]
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     usual = store.Store.__init__.__defaults__
     fewer = tuple(20 if each == quarantine.MAX_ROWS else each for each in usual)
     monkeypatch.setattr(store.Store.__init__, "__defaults__", fewer)
     serve(("attic", "air", honest))
-    serve(*(("vandal", "air", b"%d" % n) for n in range(60)))
-    serve(*(("vandal", "air", each) for each in flood))
+    serve(*(("flooder", "air", b"%d" % n) for n in range(60)))
+    serve(*(("flooder", "air", each) for each in flood))
     found = json.loads(run("quarantine", "list", "--json")[1])["quarantine"]
     assert len(found) == 20
     assert [row["sequence"] for row in found if row["device"] == "attic"] == [1]
-    assert [row["sequence"] for row in found if row["device"] == "vandal"] == list(range(41, 60))
+    assert [row["sequence"] for row in found if row["device"] == "flooder"] == list(range(41, 60))
     monkeypatch.setattr(quarantine, "MAX_TOTAL_BYTES", 5 * len(honest))
-    serve(("vandal", "air", b"one more"))
+    serve(("flooder", "air", b"one more"))
     found = json.loads(run("quarantine", "list", "--json")[1])["quarantine"]
     assert 2 <= len(found) <= 6
     assert [row["sequence"] for row in found if row["device"] == "attic"] == [1]

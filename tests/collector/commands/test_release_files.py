@@ -48,51 +48,56 @@ def test_a_second_time_changes_nothing(filled, exported, run):
     assert filled.stored("fine") == payloads
 
 
-def test_what_the_file_claims_is_not_believed(bench, run, tmp_path):
-    release, other = bench.release(), bench.release()
+def test_what_the_file_claims_is_not_believed(small_fleet, run, tmp_path):
+    release, other = small_fleet.release(), small_fleet.release()
     path = tmp_path / "mixed.jsonl"
     damaged = bytearray(release)
     damaged[40] ^= 1
     path.write_text(
-        line(bench.topic("two"), release)
-        + line(bench.topic(), bytes(damaged))
+        line(small_fleet.topic("two"), release)
+        + line(small_fleet.topic(), bytes(damaged))
         + line(topics.release("elsewhere", "one", "air"), release)
-        + line(topics.status(bench.fleet, "one"), Status("online", "s", {}).encode())
+        + line(topics.status(small_fleet.fleet, "one"), Status("online", "s", {}).encode())
         + line("\ud800", b"x")
         + "no JSON\n\n[1]\n{}\n"
         + '{"topic": 1, "payload": ""}\n{"topic": "x", "payload": "?"}\n'
         + "[" * 5000
         + "\n"
-        + line(bench.topic(), b"\0" * 200_000)
-        + line(bench.topic(), release)
-        + line(bench.topic(), other)[:-30]
+        + line(small_fleet.topic(), b"\0" * 200_000)
+        + line(small_fleet.topic(), release)
+        + line(small_fleet.topic(), other)[:-30]
     )
     code, out, err = run("replay", str(path))
     assert (code, err) == (1, "")
     assert out.endswith(
         ": 1 stored, 0 duplicates, not taken: checksum 1, fleet 1, identity 1, unreadable 10\n"
     )
-    assert bench.stored() == [release]
-    with reading(bench.database) as reader:
+    assert small_fleet.stored() == [release]
+    with reading(small_fleet.database) as reader:
         assert reader.refusals() == {"checksum": 1, "fleet": 1, "identity": 1}
         assert reader.devices() == []
 
 
-def test_an_equivocation_in_a_file_is_one(bench, run, tmp_path, arrive):
-    with store.opened(bench.database) as opened:
-        settle(opened, [arrive(bench.topic(), bench.release())], bench.rules, 1_000_000_001)
-    (first,) = bench.stored()
+def test_an_equivocation_in_a_file_is_one(small_fleet, run, tmp_path, arrive):
+    with store.opened(small_fleet.database) as opened:
+        settle(
+            opened,
+            [arrive(small_fleet.topic(), small_fleet.release())],
+            small_fleet.rules,
+            1_000_000_001,
+        )
+    (first,) = small_fleet.stored()
     path = tmp_path / "other.jsonl"
-    path.write_text(line(bench.topic(), bench.release()))
+    path.write_text(line(small_fleet.topic(), small_fleet.release()))
     assert run("replay", str(path))[0] == 1
-    assert bench.stored() == [first]
+    assert small_fleet.stored() == [first]
 
 
-def test_what_waits_in_an_outbox_can_be_carried_there(bench, run, tmp_path):
+def test_what_waits_in_an_outbox_can_be_carried_there(small_fleet, run, tmp_path):
     """The form of `pansketch-agent outbox export`: `received_at` is null."""
-    release = bench.release()
+    release = small_fleet.release()
     found = {
-        "topic": bench.topic(),
+        "topic": small_fleet.topic(),
         "received_at": None,
         "digest": digest(release),
         "payload": base64.b64encode(release).decode(),
@@ -100,17 +105,17 @@ def test_what_waits_in_an_outbox_can_be_carried_there(bench, run, tmp_path):
     path = tmp_path / "outbox.jsonl"
     path.write_text(json.dumps(found) + "\n")
     assert run("replay", str(path))[0] == 0
-    assert bench.stored() == [release]
+    assert small_fleet.stored() == [release]
 
 
-def test_a_file_that_is_not_there_is_one_line(bench, run):
+def test_a_file_that_is_not_there_is_one_line(small_fleet, run):
     code, out, err = run("replay", "nowhere.jsonl")
     assert (code, out) == (2, "")
     assert err == "cannot read nowhere.jsonl: No such file or directory\n"
 
 
-def test_another_server_is_named(bench, run, exported):
-    with store.opened(bench.database):
+def test_another_server_is_named(small_fleet, run, exported):
+    with store.opened(small_fleet.database):
         code, _, err = run("replay", str(exported))
     assert code == 1
     assert "another collector is serving" in err

@@ -145,27 +145,27 @@ def test_devices_are_taken_back_whether_they_say_something_or_not(hears, caplog)
     assert line.startswith("26 devices are removed")
 
 
-def test_nothing_is_there_where_it_is_not_wanted(bench):
-    assert announcer.discovery_of(bench.config, Broker()) is None
+def test_nothing_is_there_where_it_is_not_wanted(small_fleet):
+    assert announcer.discovery_of(small_fleet.config, Broker()) is None
 
 
 @pytest.mark.parametrize("remove", [False, True])
-def test_what_is_known_comes_from_the_database(bench, arrive, remove):
-    bench.path.write_text(
-        bench.path.read_text().replace(
+def test_what_is_known_comes_from_the_database(small_fleet, arrive, remove):
+    small_fleet.path.write_text(
+        small_fleet.path.read_text().replace(
             "{database:", f"{{home_assistant: {{remove: {str(remove).lower()}}}, database:"
         )
     )
     messages = [
-        arrive(topics.status(bench.fleet, "one"), ONLINE.encode()),
-        arrive(topics.status(bench.fleet, "two"), ONLINE.encode()),
-        arrive(topics.health(bench.fleet, "one"), health("0.3.0").encode()),
-        arrive(topics.health(bench.fleet, "three"), health("0.3.0").encode()),
+        arrive(topics.status(small_fleet.fleet, "one"), ONLINE.encode()),
+        arrive(topics.status(small_fleet.fleet, "two"), ONLINE.encode()),
+        arrive(topics.health(small_fleet.fleet, "one"), health("0.3.0").encode()),
+        arrive(topics.health(small_fleet.fleet, "three"), health("0.3.0").encode()),
     ]
-    with store.opened(bench.database) as kept:
-        verdicts = settle(kept, messages, bench.rules, 1_000_001_000)
+    with store.opened(small_fleet.database) as kept:
+        verdicts = settle(kept, messages, small_fleet.rules, 1_000_001_000)
     broker = Broker()
-    found = announcer.discovery_of(bench.config, broker)
+    found = announcer.discovery_of(small_fleet.config, broker)
     found.step(0.0)
     assert broker.said == ([("one", "gone"), ("two", "gone")] if remove else [])
     for message, verdict in zip(messages, verdicts, strict=True):

@@ -37,23 +37,23 @@ def place(device):
 
 
 @pytest.fixture
-def wanting(make_bench):
-    """A bench whose collector has these settings for Home Assistant, on a broker's port."""
+def wanting(make_small_fleet):
+    """A small_fleet whose collector has these settings for Home Assistant, on a broker's port."""
 
     def make(port, wanted):
-        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
-        text = bench.path.read_text()
+        small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
+        text = small_fleet.path.read_text()
         if wanted is not None:
             text = text.replace("{database:", f"{{home_assistant: {wanted}, database:")
-        bench.path.write_text(text)
-        return bench
+        small_fleet.path.write_text(text)
+        return small_fleet
 
     return make
 
 
-def born(peer, bench, device, retain=True):
+def born(peer, small_fleet, device, retain=True):
     status = Status("online", "s1", {}).encode()
-    peer.publish(topics.status(bench.fleet, device), status, retain=retain)
+    peer.publish(topics.status(small_fleet.fleet, device), status, retain=retain)
 
 
 def test_devices_appear_with_what_they_say_of_themselves(
@@ -61,14 +61,14 @@ def test_devices_appear_with_what_they_say_of_themselves(
 ):
     """Devices from before, with no health yet, and one that comes later."""
     with broker() as port, household(port) as home:
-        bench = wanting(port, "true")
-        with connect(port, bench.fleet, "one") as peer:
-            born(peer, bench, "one")
-            serving = start(bench.path)
+        small_fleet = wanting(port, "true")
+        with connect(port, small_fleet.fleet, "one") as peer:
+            born(peer, small_fleet, "one")
+            serving = start(small_fleet.path)
             until(lambda: "one" in home.announced())
             assert place("one") in home.kept
-            born(peer, bench, "two")
-            peer.publish(topics.health(bench.fleet, "two"), HEALTH.encode())
+            born(peer, small_fleet, "two")
+            peer.publish(topics.health(small_fleet.fleet, "two"), HEALTH.encode())
             until(lambda: home.announced().get("two", {}).get("device", {}).get("sw_version"))
         two = home.announced()["two"]
         assert [faults(message) for message in home.announced().values()] == [[], []]
@@ -84,15 +84,15 @@ def test_devices_appear_with_what_they_say_of_themselves(
 
 def test_nothing_is_published_where_it_is_not_wanted(broker, wanting, start, connect, household):
     with broker() as port, household(port) as home:
-        bench = wanting(port, None)
-        with connect(port, bench.fleet, "one") as peer:
-            born(peer, bench, "one")
-            serving = start(bench.path)
+        small_fleet = wanting(port, None)
+        with connect(port, small_fleet.fleet, "one") as peer:
+            born(peer, small_fleet, "one")
+            serving = start(small_fleet.path)
             serving.connects()
-            peer.publish(topics.health(bench.fleet, "one"), HEALTH.encode())
-            peer.exchange(bench.topic("one"), bench.release("one", 1))
+            peer.publish(topics.health(small_fleet.fleet, "one"), HEALTH.encode())
+            peer.exchange(small_fleet.topic("one"), small_fleet.release("one", 1))
             goes_on(serving, 2.0)
-        mine = f"pansketch/v1/{bench.fleet}/one/"
+        mine = f"pansketch/v1/{small_fleet.fleet}/one/"
         assert {topic.removeprefix(mine) for topic in home.kept} == {
             "status", "health", "release/air", "ack", "mark",
         }  # fmt: skip
@@ -104,17 +104,17 @@ def test_a_broker_that_has_forgotten_everything_is_told_again(
     broker, wanting, start, until, connect, household
 ):
     port = free_port()
-    bench = wanting(port, "true")
-    with broker(port), connect(port, bench.fleet, "one") as peer, household(port) as home:
-        serving = start(bench.path)
+    small_fleet = wanting(port, "true")
+    with broker(port), connect(port, small_fleet.fleet, "one") as peer, household(port) as home:
+        serving = start(small_fleet.path)
         serving.connects()
-        born(peer, bench, "one")
+        born(peer, small_fleet, "one")
         until(lambda: "one" in home.announced())
     until(lambda: "closed the connection" in serving.said)
-    with broker(port), household(port) as home, connect(port, bench.fleet, "one") as peer:
+    with broker(port), household(port) as home, connect(port, small_fleet.fleet, "one") as peer:
         serving.connects(times=2)
         assert home.announced() == {}
-        born(peer, bench, "one")
+        born(peer, small_fleet, "one")
         until(lambda: "one" in home.announced())
     assert serving.stop() == 0
 
@@ -125,17 +125,17 @@ def test_what_was_announced_is_taken_back_and_stays_away(
     """Also of a device whose status is at the broker no more; what others announced stays."""
     other = "homeassistant/device/somebody/config"
     with broker() as port, household(port) as home:
-        bench = wanting(port, "{prefix: homeassistant}")
-        with connect(port, bench.fleet, "one", "two") as peer:
+        small_fleet = wanting(port, "{prefix: homeassistant}")
+        with connect(port, small_fleet.fleet, "one", "two") as peer:
             peer.publish(other, b'{"device": {"name": "other"}}', retain=True)
-            born(peer, bench, "one")
-            born(peer, bench, "two")
-            serving = start(bench.path)
+            born(peer, small_fleet, "one")
+            born(peer, small_fleet, "two")
+            serving = start(small_fleet.path)
             until(lambda: {"one", "two"} <= home.announced().keys())
             assert serving.stop() == 0
-            peer.publish(topics.status(bench.fleet, "two"), b"", retain=True)
+            peer.publish(topics.status(small_fleet.fleet, "two"), b"", retain=True)
         wanting(port, "{remove: true}")
-        again = start(bench.path)
+        again = start(small_fleet.path)
         until(lambda: {place("one"), place("two")} <= home.emptied)
         until(lambda: "2 devices are removed from Home Assistant; now leave" in again.said)
         assert again.stop() == 0
@@ -148,12 +148,12 @@ def test_a_fleet_is_announced_a_few_devices_at_a_time(
     broker, wanting, start, until, connect, household
 ):
     with broker() as port, household(port, "homeassistant/#") as home:
-        bench = wanting(port, "true")
+        small_fleet = wanting(port, "true")
         names = [f"dev-{number}" for number in range(25)]
-        with connect(port, bench.fleet, names[0]) as peer:
+        with connect(port, small_fleet.fleet, names[0]) as peer:
             for name in names:
-                born(peer, bench, name)
-            serving = start(bench.path)
+                born(peer, small_fleet, name)
+            serving = start(small_fleet.path)
             until(lambda: home.announced().keys() == set(names))
         assert home.announcements == len(names)  # each of them once
         assert serving.stop() == 0
@@ -164,18 +164,18 @@ def test_the_announcement_of_a_device_that_was_named_by_garbage_is_not_made(
 ):
     """Only what the collector has taken for a status counts."""
     with broker() as port, household(port) as home:
-        bench = wanting(port, "true")
-        with connect(port, bench.fleet, "one") as peer:
-            serving = start(bench.path)
+        small_fleet = wanting(port, "true")
+        with connect(port, small_fleet.fleet, "one") as peer:
+            serving = start(small_fleet.path)
             serving.connects()
             for topic, payload in (
                 ("pansketch/v1/elsewhere/two/status", Status("online", "s", {}).encode()),
-                (topics.status(bench.fleet, "three"), b"{}"),
-                (topics.health(bench.fleet, "four"), HEALTH.encode()),
-                (f"pansketch/v1/{bench.fleet}/Five/status", b"{}"),
+                (topics.status(small_fleet.fleet, "three"), b"{}"),
+                (topics.health(small_fleet.fleet, "four"), HEALTH.encode()),
+                (f"pansketch/v1/{small_fleet.fleet}/Five/status", b"{}"),
             ):
                 peer.publish(topic, payload)
-            born(peer, bench, "one")
+            born(peer, small_fleet, "one")
             until(lambda: "one" in home.announced())
             deadline = time.monotonic() + 2.0
             while time.monotonic() < deadline:
@@ -189,17 +189,17 @@ def test_the_announcement_of_a_device_that_was_named_by_garbage_is_not_made(
 def test_one_device_is_taken_back_for_good(broker, wanting, start, until, connect, household):
     """An empty status and an empty announcement, as docs/how-to/home-assistant.md has it."""
     with broker() as port, household(port) as home:
-        bench = wanting(port, "true")
-        with connect(port, bench.fleet, "one", "two") as peer:
-            born(peer, bench, "one")
-            first = start(bench.path)
+        small_fleet = wanting(port, "true")
+        with connect(port, small_fleet.fleet, "one", "two") as peer:
+            born(peer, small_fleet, "one")
+            first = start(small_fleet.path)
             until(lambda: "one" in home.announced())
-            peer.publish(topics.status(bench.fleet, "one"), b"", retain=True)
+            peer.publish(topics.status(small_fleet.fleet, "one"), b"", retain=True)
             peer.publish(place("one"), b"", retain=True)
             assert first.stop() == 0
-            second = start(bench.path)
+            second = start(small_fleet.path)
             second.connects()
-            born(peer, bench, "two")
+            born(peer, small_fleet, "two")
             until(lambda: "two" in home.announced())
         assert home.announced().keys() == {"two"}
         assert second.stop() == 0

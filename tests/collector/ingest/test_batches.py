@@ -43,26 +43,26 @@ class Load:
         pass
 
 
-def test_many_releases_share_a_commit_and_are_told_only_after_it(bench, arrive):
-    spec, numbers = bench.specs("air")[0], range(1, MESSAGES + 1)
-    releases = [bench.release(sequence=n, spec=spec) for n in numbers]
-    messages = [arrive(bench.topic(), release) for release in releases]
-    connection, stop = open_writing(bench.database), threading.Event()
+def test_many_releases_share_a_commit_and_are_told_only_after_it(small_fleet, arrive):
+    spec, numbers = small_fleet.specs("air")[0], range(1, MESSAGES + 1)
+    releases = [small_fleet.release(sequence=n, spec=spec) for n in numbers]
+    messages = [arrive(small_fleet.topic(), release) for release in releases]
+    connection, stop = open_writing(small_fleet.database), threading.Event()
     said = []
     connection.set_trace_callback(said.append)
-    post = Load(messages, stop, bench.database)
+    post = Load(messages, stop, small_fleet.database)
     with closing(store.Store(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
-        ingest_loop.serve(post, kept, bench.rules, clock, stop, lambda: None)
+        ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, lambda: None)
     assert said.count("COMMIT") == ceil(MESSAGES / BATCH)
     assert post.told == messages
     assert post.on_disk == [BATCH, 2 * BATCH, MESSAGES]
 
 
-def test_one_batch_holds_what_the_queue_does_at_most_and_leaves_the_rest(bench, arrive):
+def test_one_batch_holds_what_the_queue_does_at_most_and_leaves_the_rest(small_fleet, arrive):
     assert BATCH <= MAX_WAITING  # else every batch would wait for more that cannot come
-    link = CollectorClient(bench.config.mqtt, bench.fleet, bench.rules.largest)
-    message = arrive(topics.status(bench.fleet, "one"), Status("online", "s", {}).encode())
+    link = CollectorClient(small_fleet.config.mqtt, small_fleet.fleet, small_fleet.rules.largest)
+    message = arrive(topics.status(small_fleet.fleet, "one"), Status("online", "s", {}).encode())
     for _ in range(5):
         link._waiting.append(message)
     assert len(link.take(3, 0.1)) == 3

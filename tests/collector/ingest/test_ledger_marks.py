@@ -38,43 +38,45 @@ def window(sequence, day, incarnation=FIRST, device="one"):
 
 
 @pytest.fixture
-def serving(bench, arrive):
+def serving(small_fleet, arrive):
     """A collector's turn: messages are judged, stored and heard of, then marks are published."""
     shelf = Shelf()
 
     def turn(opened, marks, uptime, *messages):
         batch = [arrive(*each) for each in messages]
-        for message, verdict in zip(batch, settle(opened, batch, bench.rules, NOW), strict=True):
+        for message, verdict in zip(
+            batch, settle(opened, batch, small_fleet.rules, NOW), strict=True
+        ):
             marks.heard(message, verdict)
         marks.step(uptime)
 
     return shelf, turn
 
 
-def birth(bench, device="one"):
-    return topics.status(bench.fleet, device), Status("online", "s1", {}).encode()
+def birth(small_fleet, device="one"):
+    return topics.status(small_fleet.fleet, device), Status("online", "s1", {}).encode()
 
 
-def released(bench, *windows):
-    return [(bench.topic(each.device), bench.release(window=each)) for each in windows]
+def released(small_fleet, *windows):
+    return [(small_fleet.topic(each.device), small_fleet.release(window=each)) for each in windows]
 
 
-def test_a_birth_is_answered_also_where_nothing_is_known(bench, serving):
+def test_a_birth_is_answered_also_where_nothing_is_known(small_fleet, serving):
     shelf, turn = serving
-    with store.opened(bench.database) as opened:
-        turn(opened, Marks(bench.fleet, opened, shelf), 10.0, birth(bench))
-        assert shelf.kept == {topics.mark(bench.fleet, "one"): Mark(opened.generation, {})}
+    with store.opened(small_fleet.database) as opened:
+        turn(opened, Marks(small_fleet.fleet, opened, shelf), 10.0, birth(small_fleet))
+        assert shelf.kept == {topics.mark(small_fleet.fleet, "one"): Mark(opened.generation, {})}
 
 
-def test_a_mark_says_how_far_the_newest_ledger_went_and_how_many_are_stored(bench, serving):
+def test_a_mark_says_how_far_the_newest_ledger_went_and_how_many_are_stored(small_fleet, serving):
     shelf, turn = serving
-    with store.opened(bench.database) as opened:
-        marks = Marks(bench.fleet, opened, shelf)
+    with store.opened(small_fleet.database) as opened:
+        marks = Marks(small_fleet.fleet, opened, shelf)
         old = [window(n, n) for n in range(1, 6)]
-        turn(opened, marks, 10.0, birth(bench), *released(bench, *old))
-        place = topics.mark(bench.fleet, "one")
+        turn(opened, marks, 10.0, birth(small_fleet), *released(small_fleet, *old))
+        place = topics.mark(small_fleet.fleet, "one")
         assert shelf.kept[place].streams == {"air": StreamMark(FIRST.hex(), 5, 6 * DAY + OFFSET, 5)}
-        turn(opened, marks, 20.0, *released(bench, window(1, 8, SECOND), window(2, 7)))
+        turn(opened, marks, 20.0, *released(small_fleet, window(1, 8, SECOND), window(2, 7)))
         assert len(shelf.said) == 1, "once a minute"
         turn(opened, marks, 70.5)
         assert shelf.kept[place].streams == {
@@ -82,91 +84,100 @@ def test_a_mark_says_how_far_the_newest_ledger_went_and_how_many_are_stored(benc
         }
         turn(opened, marks, 200.0)
         assert len(shelf.said) == 2, "nothing has changed"
-    with store.opened(bench.database) as opened:  # and after a restart
-        turn(opened, Marks(bench.fleet, opened, shelf), 10.0, birth(bench))
+    with store.opened(small_fleet.database) as opened:  # and after a restart
+        turn(opened, Marks(small_fleet.fleet, opened, shelf), 10.0, birth(small_fleet))
         assert shelf.kept[place].streams == {
             "air": StreamMark(SECOND.hex(), 1, 9 * DAY + OFFSET, 7)
         }
 
 
-def test_deleted_releases_stay_in_the_mark(bench, serving):
+def test_deleted_releases_stay_in_the_mark(small_fleet, serving):
     shelf, turn = serving
-    with store.opened(bench.database) as opened:
-        turn(opened, Marks(bench.fleet, opened, shelf), 1.0, *released(bench, window(3, 3)))
-    with closing(sqlite3.connect(bench.database)) as database:
+    with store.opened(small_fleet.database) as opened:
+        turn(
+            opened,
+            Marks(small_fleet.fleet, opened, shelf),
+            1.0,
+            *released(small_fleet, window(3, 3)),
+        )
+    with closing(sqlite3.connect(small_fleet.database)) as database:
         database.execute("DELETE FROM releases")
         database.commit()
-    with store.opened(bench.database) as opened:
-        turn(opened, Marks(bench.fleet, opened, shelf), 1.0, birth(bench))
+    with store.opened(small_fleet.database) as opened:
+        turn(opened, Marks(small_fleet.fleet, opened, shelf), 1.0, birth(small_fleet))
         (mark,) = shelf.kept.values()
         assert mark.streams == {"air": StreamMark(FIRST.hex(), 3, 4 * DAY + OFFSET, 0)}
 
 
-def test_what_changed_is_said_at_the_end_and_nothing_while_the_broker_is_away(bench, serving):
+def test_what_changed_is_said_at_the_end_and_nothing_while_the_broker_is_away(small_fleet, serving):
     shelf, turn = serving
-    with store.opened(bench.database) as opened:
-        marks = Marks(bench.fleet, opened, shelf)
+    with store.opened(small_fleet.database) as opened:
+        marks = Marks(small_fleet.fleet, opened, shelf)
         shelf.connected = False
-        turn(opened, marks, 10.0, birth(bench))
+        turn(opened, marks, 10.0, birth(small_fleet))
         assert shelf.kept == {}
         shelf.connected = True
         turn(opened, marks, 11.0)
-        turn(opened, marks, 12.0, *released(bench, window(1, 1)))
+        turn(opened, marks, 12.0, *released(small_fleet, window(1, 1)))
         marks.finish()
         (mark,) = shelf.kept.values()
         assert mark.streams["air"].sequence == 1
 
 
-def test_a_will_is_not_answered(bench, serving):
+def test_a_will_is_not_answered(small_fleet, serving):
     shelf, _ = serving
-    with store.opened(bench.database) as opened:
-        marks = Marks(bench.fleet, opened, shelf)
+    with store.opened(small_fleet.database) as opened:
+        marks = Marks(small_fleet.fleet, opened, shelf)
         marks.heard(None, Presence("one", Status("offline", "s1", {})))
         marks.step(10.0)
     assert shelf.said == []
 
 
-def generations(bench, arrive, *payloads):
-    with store.opened(bench.database) as opened:
-        settle(opened, [arrive(bench.topic(), each) for each in payloads], bench.rules, NOW)
+def generations(small_fleet, arrive, *payloads):
+    with store.opened(small_fleet.database) as opened:
+        settle(
+            opened, [arrive(small_fleet.topic(), each) for each in payloads], small_fleet.rules, NOW
+        )
         return opened.generation
 
 
 def test_a_restored_database_is_recognised_and_a_restarted_one_is_the_same(
-    bench, arrive, run, tmp_path
+    small_fleet, arrive, run, tmp_path
 ):
-    first = generations(bench, arrive, bench.release(sequence=1))
-    assert generations(bench, arrive) == first
-    shutil.copy(bench.database, tmp_path / "copy")
-    assert generations(bench, arrive, bench.release(sequence=2)) == first
-    shutil.copy(tmp_path / "copy", bench.database)  # the same file, with an earlier content
-    second = generations(bench, arrive)
+    first = generations(small_fleet, arrive, small_fleet.release(sequence=1))
+    assert generations(small_fleet, arrive) == first
+    shutil.copy(small_fleet.database, tmp_path / "copy")
+    assert generations(small_fleet, arrive, small_fleet.release(sequence=2)) == first
+    shutil.copy(tmp_path / "copy", small_fleet.database)  # the same file, with an earlier content
+    second = generations(small_fleet, arrive)
     assert second != first
-    assert generations(bench, arrive) == second
+    assert generations(small_fleet, arrive) == second
     assert f"database generation: {second}" in run("devices")[1]
-    bench.database.unlink()
-    assert generations(bench, arrive) not in (first, second)
+    small_fleet.database.unlink()
+    assert generations(small_fleet, arrive) not in (first, second)
 
 
-def test_deleting_the_newest_releases_is_no_restoring(bench, arrive):
-    first = generations(bench, arrive, bench.release(sequence=1), bench.release(sequence=2))
-    with closing(sqlite3.connect(bench.database)) as database:
+def test_deleting_the_newest_releases_is_no_restoring(small_fleet, arrive):
+    first = generations(
+        small_fleet, arrive, small_fleet.release(sequence=1), small_fleet.release(sequence=2)
+    )
+    with closing(sqlite3.connect(small_fleet.database)) as database:
         database.execute("DELETE FROM releases")
         database.commit()
-    assert generations(bench, arrive, bench.release(sequence=3)) == first
-    assert generations(bench, arrive) == first
+    assert generations(small_fleet, arrive, small_fleet.release(sequence=3)) == first
+    assert generations(small_fleet, arrive) == first
 
 
-def test_a_batch_that_failed_is_no_restoring(bench, arrive):
-    release = bench.release(sequence=1)
-    with store.opened(bench.database) as opened:
+def test_a_batch_that_failed_is_no_restoring(small_fleet, arrive):
+    release = small_fleet.release(sequence=1)
+    with store.opened(small_fleet.database) as opened:
         generation = opened.generation
-        accepted = settle(opened, [arrive(bench.topic(), release)], bench.rules, NOW)[0]
+        accepted = settle(opened, [arrive(small_fleet.topic(), release)], small_fleet.rules, NOW)[0]
         with pytest.raises(sqlite3.Error), opened.batch():  # noqa: PT012
             opened.add(type(accepted)(window(9, 9), *_rest(accepted)), 1)
             opened.add(accepted, 1)
-        settle(opened, [arrive("junk", b"x")], bench.rules, NOW)
-    assert generations(bench, arrive) == generation
+        settle(opened, [arrive("junk", b"x")], small_fleet.rules, NOW)
+    assert generations(small_fleet, arrive) == generation
 
 
 def _rest(accepted):

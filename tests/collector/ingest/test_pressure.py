@@ -17,52 +17,52 @@ KEEPS_ALL = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
 def test_what_came_while_it_was_dead_is_delivered_without_being_sent_again(
-    make_bench, start, until, tmp_path, connect
+    make_small_fleet, start, until, tmp_path, connect
 ):
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
-        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
-        first = start(bench.path)
+        small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
+        first = start(small_fleet.path)
         first.connects()
-        with connect(port, bench.fleet, "one") as peer:
-            peer.exchange(bench.topic(), bench.release("one", 1))
-            flood = [bench.release("one", n) for n in range(2, 150)]
-            with closing(sqlite3.connect(bench.database)) as disk:
+        with connect(port, small_fleet.fleet, "one") as peer:
+            peer.exchange(small_fleet.topic(), small_fleet.release("one", 1))
+            flood = [small_fleet.release("one", n) for n in range(2, 150)]
+            with closing(sqlite3.connect(small_fleet.database)) as disk:
                 # While another holds the database nothing can be committed, only received.
                 disk.execute("BEGIN IMMEDIATE")
                 for payload in flood[:70]:
-                    peer.publish(bench.topic("one"), payload)
+                    peer.publish(small_fleet.topic("one"), payload)
                 goes_on(first, 0.5)
                 first.stop(signal.SIGKILL)
             for payload in flood[70:]:
-                peer.publish(bench.topic("one"), payload)
-            second = start(bench.path)
-            until(lambda: len(bench.stored()) == 149)
-            assert bench.stored()[1:] == flood
+                peer.publish(small_fleet.topic("one"), payload)
+            second = start(small_fleet.path)
+            until(lambda: len(small_fleet.stored()) == 149)
+            assert small_fleet.stored()[1:] == flood
             assert second.stop() == 0
 
 
 def test_a_full_queue_holds_the_broker_back_and_does_not_keep_it_from_stopping(
-    make_bench, start, until, tmp_path, connect
+    make_small_fleet, start, until, tmp_path, connect
 ):
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
-        bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
-        first = start(bench.path)
+        small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
+        first = start(small_fleet.path)
         first.connects()
-        with connect(port, bench.fleet, "one") as peer:
-            peer.exchange(bench.topic(), bench.release("one", 1))
+        with connect(port, small_fleet.fleet, "one") as peer:
+            peer.exchange(small_fleet.topic(), small_fleet.release("one", 1))
             flood = [b"%d" % number for number in range(MAX_WAITING + 3 * BATCH)]
-            with closing(sqlite3.connect(bench.database)) as disk:
+            with closing(sqlite3.connect(small_fleet.database)) as disk:
                 disk.execute("BEGIN IMMEDIATE")
                 for payload in flood:
-                    peer.publish(bench.topic(), payload)
+                    peer.publish(small_fleet.topic(), payload)
                 goes_on(first, 0.5)
                 assert first.stop() == 0
-            assert refusals(bench) == {}
-            second = start(bench.path)
-            until(lambda: refusals(bench) == {"size": len(flood)})
+            assert refusals(small_fleet) == {}
+            second = start(small_fleet.path)
+            until(lambda: refusals(small_fleet) == {"size": len(flood)})
             assert second.stop() == 0
 
 
-def refusals(bench):
-    with reading(bench.database) as reader:
+def refusals(small_fleet):
+    with reading(small_fleet.database) as reader:
         return reader.refusals()

@@ -29,8 +29,8 @@ def embedded(port=None):
 
 
 @pytest.fixture
-def served(broker, make_bench):
-    return make_bench(url=broker.url)
+def served(broker, make_small_fleet):
+    return make_small_fleet(url=broker.url)
 
 
 @pytest.fixture
@@ -128,25 +128,25 @@ def test_what_was_acknowledged_survives_a_kill_and_the_next_one_goes_on(
 
 
 def test_a_broker_that_is_absent_at_the_start_is_said_once_and_waited_for(
-    make_bench, start, until, connect
+    make_small_fleet, start, until, connect
 ):
     port = free_port()
-    bench = make_bench(url=f"mqtt://127.0.0.1:{port}")
-    serving = start(bench.path)
+    small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
+    serving = start(small_fleet.path)
     until(lambda: "is not there" in serving.said)
     # paho tries again after one and two seconds more; that must not be said.
     goes_on(serving, 4.0)
     with embedded(port):
         serving.connects()
-        with connect(port, bench.fleet, "one") as peer:
-            assert peer.exchange(bench.topic(), bench.release()).sequence == 1
+        with connect(port, small_fleet.fleet, "one") as peer:
+            assert peer.exchange(small_fleet.topic(), small_fleet.release()).sequence == 1
         assert serving.said.count("is not there") == 1
         assert serving.said.count("is connected") == 1
         assert serving.stop() == 0
 
 
-def test_it_stops_cleanly_while_there_is_no_broker(bench, start, until, connect):
-    serving = start(bench.path)
+def test_it_stops_cleanly_while_there_is_no_broker(small_fleet, start, until, connect):
+    serving = start(small_fleet.path)
     until(lambda: "is not there" in serving.said)
     assert serving.stop() == 0
     assert serving.said.splitlines()[-1].endswith("stopped")

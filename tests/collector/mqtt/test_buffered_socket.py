@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from pansketch_collector.mqtt.buffered_socket import MAX_UNSENT_BYTES, READ_BYTES, BufferedSocket
+from pansketch_collector.mqtt.paho_client import MAX_UNSENT_BYTES, READ_BYTES, BufferedSocket
 
 
 @pytest.fixture

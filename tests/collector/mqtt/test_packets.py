@@ -2,7 +2,7 @@
 
 import pytest
 
-from pansketch_collector.mqtt.buffered_socket import acknowledgement, publication
+from pansketch_collector.mqtt.paho_client import acknowledgement, publication
 
 TOPIC = "pansketch/v1/fleet/device/ack"
 

@@ -34,17 +34,17 @@ def weather(rng, day):
 
 
 @pytest.fixture
-def fleet(bench, arrive):
-    """The bench, and the readings of each day of both devices."""
-    bench.path.write_text(bench.path.read_text().replace("\ncollector:", STREAM))
+def fleet(small_fleet, arrive):
+    """The small_fleet, and the readings of each day of both devices."""
+    small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", STREAM))
     rng, messages, told = np.random.default_rng(1), [], {}
     for day in DAYS:
         for device in ("one", "two"):
             rows = weather(rng, day)
             told[day] = np.vstack([told[day], rows]) if day in told else rows
-            payload = bench.release(device, day, "many", rows)
-            messages.append(arrive(bench.topic(device, "many"), payload))
-    with store.opened(bench.database) as opened:
-        verdicts = settle(opened, messages, bench.rules, 1_000_001_000)
+            payload = small_fleet.release(device, day, "many", rows)
+            messages.append(arrive(small_fleet.topic(device, "many"), payload))
+    with store.opened(small_fleet.database) as opened:
+        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
     assert all(isinstance(v, Accepted) for v in verdicts), verdicts
     return told

@@ -40,20 +40,24 @@ def weather():
 
 
 @pytest.fixture
-def fleet(bench, arrive, weather):
+def fleet(small_fleet, arrive, weather):
     """Two devices with two windows of the streams with cells and with moments."""
-    bench.path.write_text(bench.path.read_text().replace("epsilon: 1.0", "epsilon: 100"))
+    small_fleet.path.write_text(
+        small_fleet.path.read_text().replace("epsilon: 1.0", "epsilon: 100")
+    )
     messages = [
-        arrive(bench.topic(device, stream), bench.release(device, sequence, stream, part))
+        arrive(
+            small_fleet.topic(device, stream), small_fleet.release(device, sequence, stream, part)
+        )
         for stream in ("heavy", "sums", "bars")
         for (device, sequence), part in zip(
             [("one", 1), ("one", 2), ("two", 1), ("two", 2)], np.split(weather, 4), strict=True
         )
     ]
-    with store.opened(bench.database) as opened:
-        verdicts = settle(opened, messages, bench.rules, 1_000_001_000)
+    with store.opened(small_fleet.database) as opened:
+        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
     assert all(isinstance(v, Accepted) for v in verdicts), verdicts
-    return bench
+    return small_fleet
 
 
 def asked(run, *words):
@@ -181,30 +185,33 @@ def test_feature_sums_of_different_sketches_are_not_mixed(fleet):
     assert caught.value.code == 2
 
 
-def test_devices_of_all_classes_have_one_sketch_of_cells_and_of_moments(bench):
+def test_devices_of_all_classes_have_one_sketch_of_cells_and_of_moments(small_fleet):
     """Or the collector could not add up their releases."""
     for stream in ("heavy", "sums", "bars"):
-        assert len(bench.specs(stream)) == 1
-    assert isinstance(bench.specs("bars")[0], MomentsSpec)
+        assert len(small_fleet.specs(stream)) == 1
+    assert isinstance(small_fleet.specs("bars")[0], MomentsSpec)
 
 
-def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_bench, arrive):
+def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet, arrive):
     """More than ten of 60 noisy numbers of no readings are four deviations above zero with
     probability below 1e-11."""
-    bench = make_bench(epsilon=0.001)
+    small_fleet = make_small_fleet(epsilon=0.001)
     days = range(1, 61)
     messages = [
-        arrive(bench.topic(stream="bars"), bench.release("one", n, "bars", np.empty((0, 3))))
+        arrive(
+            small_fleet.topic(stream="bars"),
+            small_fleet.release("one", n, "bars", np.empty((0, 3))),
+        )
         for n in days
     ]
     failures = []
-    with store.opened(bench.database) as opened:
-        settle(opened, messages, bench.rules, 1_000_000_001)
-    with reading(bench.database) as reader:
+    with store.opened(small_fleet.database) as opened:
+        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+    with reading(small_fleet.database) as reader:
         for n in days:
             try:
                 found = build(
-                    reader, bench.config, Selection("bars", n * 86_400, (n + 1) * 86_400),
+                    reader, small_fleet.config, Selection("bars", n * 86_400, (n + 1) * 86_400),
                     GeneratorChoice(points=1000),
                 )  # fmt: skip
                 assert found.fitted.readings.value > 0

@@ -36,19 +36,21 @@ def weather():
 
 
 @pytest.fixture
-def fleet(bench, arrive, weather):
+def fleet(small_fleet, arrive, weather):
     """Two devices with two windows of the stream."""
-    bench.path.write_text(bench.path.read_text().replace("\ncollector:", STREAM))
+    small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", STREAM))
     messages = [
-        arrive(bench.topic(device, "many"), bench.release(device, sequence, "many", part))
+        arrive(
+            small_fleet.topic(device, "many"), small_fleet.release(device, sequence, "many", part)
+        )
         for (device, sequence), part in zip(
             [("one", 1), ("one", 2), ("two", 1), ("two", 2)], np.split(weather, 4), strict=True
         )
     ]
-    with store.opened(bench.database) as opened:
-        verdicts = settle(opened, messages, bench.rules, 1_000_001_000)
+    with store.opened(small_fleet.database) as opened:
+        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
     assert all(isinstance(v, Accepted) for v in verdicts), verdicts
-    return bench
+    return small_fleet
 
 
 def test_records_have_the_dependences_of_the_readings(fleet, run, weather):
@@ -104,17 +106,19 @@ YOUNG = STREAM.replace("epsilon: 100", "epsilon: 1").replace("many", "young")
 
 
 @pytest.fixture
-def young(bench, arrive, weather):
+def young(small_fleet, arrive, weather):
     """The same stream at epsilon 1, with two windows of sixty readings."""
-    bench.path.write_text(bench.path.read_text().replace("\ncollector:", YOUNG))
+    small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", YOUNG))
     messages = [
-        arrive(bench.topic("one", "young"), bench.release("one", sequence, "young", part))
+        arrive(
+            small_fleet.topic("one", "young"), small_fleet.release("one", sequence, "young", part)
+        )
         for sequence, part in enumerate(np.split(weather[:120], 2), 1)
     ]
-    with store.opened(bench.database) as opened:
-        verdicts = settle(opened, messages, bench.rules, 1_000_001_000)
+    with store.opened(small_fleet.database) as opened:
+        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
     assert all(isinstance(v, Accepted) for v in verdicts), verdicts
-    return bench
+    return small_fleet
 
 
 @pytest.mark.parametrize(

@@ -28,26 +28,29 @@ TRUTH = np.random.default_rng(7)
 
 
 @pytest.fixture
-def load(bench, arrive):
-    """Stores releases, each given as keywords of `Bench.release`; all must be accepted."""
+def load(small_fleet, arrive):
+    """Stores releases, each given as keywords of `SmallFleet.release`; all must be accepted."""
 
     def run(*releases):
         messages = [
-            arrive(bench.topic(r.get("device", "one"), r.get("stream", "fine")), bench.release(**r))
+            arrive(
+                small_fleet.topic(r.get("device", "one"), r.get("stream", "fine")),
+                small_fleet.release(**r),
+            )
             for r in releases
         ]
-        with store.opened(bench.database) as opened:
-            verdicts = settle(opened, messages, bench.rules, 1_000_001_000)
+        with store.opened(small_fleet.database) as opened:
+            verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
         assert all(isinstance(v, Accepted) for v in verdicts), verdicts
 
     return run
 
 
 @pytest.fixture
-def model(bench):
+def model(small_fleet):
     def run(selection=FINE):
-        with reading(bench.database) as reader:
-            return build(reader, bench.config, selection)
+        with reading(small_fleet.database) as reader:
+            return build(reader, small_fleet.config, selection)
 
     return run
 
@@ -58,7 +61,7 @@ def weather(n, spread=8.0):
     return np.column_stack([temp, TRUTH.choice([0, 0, 1, 2], n)])
 
 
-def test_answers_are_near_the_truth_on_a_stream_of_large_epsilon(bench, load, model):
+def test_answers_are_near_the_truth_on_a_stream_of_large_epsilon(small_fleet, load, model):
     truth = weather(20_000)
     parts = np.split(truth, 10)
     load(*({"sequence": n + 1, "stream": "fine", "readings": p} for n, p in enumerate(parts)))
@@ -82,8 +85,8 @@ def test_answers_are_near_the_truth_on_a_stream_of_large_epsilon(bench, load, mo
     assert abs(np.quantile(temp, 0.5) - np.quantile(temp, 0.6)) > 0.5
 
 
-def test_mixed_sketch_sizes_add_up_to_what_each_class_holds(bench, load, model):
-    small, large = bench.specs("fine")[:2]
+def test_mixed_sketch_sizes_add_up_to_what_each_class_holds(small_fleet, load, model):
+    small, large = small_fleet.specs("fine")[:2]
     assert small.fingerprint != large.fingerprint
     weather(1000)
     load(
@@ -110,7 +113,7 @@ def test_mixed_sketch_sizes_add_up_to_what_each_class_holds(bench, load, model):
     assert sum(halves) == pytest.approx(both.fitted.total, rel=1e-9)
 
 
-def test_a_selection_takes_windows_by_their_start(bench, load, model):
+def test_a_selection_takes_windows_by_their_start(small_fleet, load, model):
     load(*({"sequence": n, "stream": "fine", "readings": weather(50)} for n in range(1, 6)))
     for since, until, expected in [
         (None, None, [1, 2, 3, 4, 5]),
@@ -122,7 +125,7 @@ def test_a_selection_takes_windows_by_their_start(bench, load, model):
         assert [w.sequence for w in found.windows] == expected
 
 
-def test_an_empty_range_says_what_there_is(bench, load, model):
+def test_an_empty_range_says_what_there_is(small_fleet, load, model):
     load({"sequence": 1, "stream": "fine", "readings": weather(50)})
     with pytest.raises(CommandError, match="02T00:08:09Z to 1970-01-03T00:08:09Z") as caught:
         model(Selection("fine", since=5 * DAY + OFFSET))
@@ -131,14 +134,14 @@ def test_an_empty_range_says_what_there_is(bench, load, model):
         model(Selection("fine", devices=frozenset(["nobody", "one"])))
 
 
-def test_releases_of_settings_that_are_gone_are_left_out_and_counted(bench, load, model):
+def test_releases_of_settings_that_are_gone_are_left_out_and_counted(small_fleet, load, model):
     many = [[20.0]] * 2000  # the noisy total of epsilon 1 is a hundred standard deviations from 0
     load({"stream": "air"}, {"stream": "air", "device": "two"})
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         stored = list(reader.releases(Selection("air")))
     assert len(stored) == 2
-    changed = bench.path.read_text().replace("width: 8", "width: 16")
-    bench.path.write_text(changed)
+    changed = small_fleet.path.read_text().replace("width: 8", "width: 16")
+    small_fleet.path.write_text(changed)
     with pytest.raises(CommandError, match="other settings") as caught:
         model(Selection("air"))
     assert caught.value.code == 1
@@ -147,15 +150,15 @@ def test_releases_of_settings_that_are_gone_are_left_out_and_counted(bench, load
     assert (found.devices, found.left_out) == (("three",), 2)
 
 
-def test_stored_bytes_that_are_damaged_are_said_in_one_line(bench, load, model):
+def test_stored_bytes_that_are_damaged_are_said_in_one_line(small_fleet, load, model):
     load({"stream": "air"})
-    with closing(sqlite3.connect(bench.database)) as connection, connection:
+    with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute("UPDATE releases SET payload = substr(payload, 1, 60)")
     with pytest.raises(CommandError, match="damaged"):
         model(Selection("air"))
 
 
-def test_the_line_shows_two_digits_of_the_error_and_what_it_rests_on(bench, load, model):
+def test_the_line_shows_two_digits_of_the_error_and_what_it_rests_on(small_fleet, load, model):
     load(
         {"stream": "fine", "readings": weather(900)},
         {"stream": "fine", "device": "two", "readings": weather(900)},
@@ -187,20 +190,20 @@ def test_decimals_follow_the_range_and_the_scale():
     assert decimals(Attribute("tiny", 0, 1e-3)) == 7
 
 
-def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_bench, arrive):
-    bench = make_bench(epsilon=0.001)
+def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet, arrive):
+    small_fleet = make_small_fleet(epsilon=0.001)
     window_numbers = range(1, 61)
     messages = [
-        arrive(bench.topic(), bench.release(sequence=n, readings=np.empty((0, 1))))
+        arrive(small_fleet.topic(), small_fleet.release(sequence=n, readings=np.empty((0, 1))))
         for n in window_numbers
     ]
-    with store.opened(bench.database) as opened:
-        settle(opened, messages, bench.rules, 1_000_000_001)
+    with store.opened(small_fleet.database) as opened:
+        settle(opened, messages, small_fleet.rules, 1_000_000_001)
     totals, failures = [], []
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         for n in window_numbers:
             try:
-                found = build(reader, bench.config, Selection("air", n * DAY, (n + 1) * DAY))
+                found = build(reader, small_fleet.config, Selection("air", n * DAY, (n + 1) * DAY))
                 totals.append(found.fitted.total)
             except CommandError as error:
                 failures.append(error)
@@ -211,9 +214,9 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_bench, arri
     assert all("noise outweighs" in str(error) for error in failures)
 
 
-def test_gaps_are_sequence_numbers_that_are_missing(bench, load):
+def test_gaps_are_sequence_numbers_that_are_missing(small_fleet, load):
     load(*({"stream": "air", "sequence": n} for n in (2, 3, 6)))
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         assert isinstance(reader, Reader)
         (holding,) = reader.holdings()
     assert (holding.windows, holding.gaps) == (3, 3)  # 1, 4 and 5

@@ -49,13 +49,13 @@ collector: {{database: var/collector.sqlite}}
 
 
 @pytest.fixture
-def fleet(bench, arrive):
+def fleet(small_fleet, arrive):
     """Rewrites the configuration; stores releases, (device, day, readings) each; all must be
     accepted. Readings are columns of numbers, or (value, how often)."""
 
     def run(releases, most=1000, stream="air"):
-        bench.path.write_text(CONFIG.format(most=most), encoding="utf-8")
-        config = bench.config
+        small_fleet.path.write_text(CONFIG.format(most=most), encoding="utf-8")
+        config = small_fleet.config
         spec = next(s for s in config.streams if s.name == stream).spec
         messages = []
         for device, day, readings in releases:
@@ -65,8 +65,8 @@ def fleet(bench, arrive):
             start = day * DAY + schedule_offset(device, DAY)
             window = WindowId(device, stream, day, start, start + DAY)
             payload = encode(sketch.release(ENTROPY, window))
-            messages.append(arrive(bench.topic(device, stream), payload))
-        with store.opened(bench.database) as opened:
+            messages.append(arrive(small_fleet.topic(device, stream), payload))
+        with store.opened(small_fleet.database) as opened:
             verdicts = settle(opened, messages, Rules.of(config), 1_000_001_000)
         assert all(isinstance(v, Accepted) for v in verdicts), verdicts
 
@@ -74,12 +74,12 @@ def fleet(bench, arrive):
 
 
 @pytest.fixture
-def ask(bench):
+def ask(small_fleet):
     """The robust answer and the plain one."""
     known = []  # a configuration takes as long to read as a model to grow
 
     def run(question, selection=AIR):
-        config = known[0] if known else bench.config
+        config = known[0] if known else small_fleet.config
         known[:] = [config]
         with reading(config.collector.database) as reader:
             groups = robust_merge.build_groups(reader, config, selection)

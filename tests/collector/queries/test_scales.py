@@ -28,19 +28,20 @@ def readings(seed, mean=17.0):
     return np.column_stack([temp, temp > mean]).astype(float)
 
 
-def ingest(serve, bench, sequences, mean=17.0, at=1000):
+def ingest(serve, small_fleet, sequences, mean=17.0, at=1000):
     """By a collector of its own, which notes the settings that it serves."""
     given = [
-        ("one", "loose", bench.release("one", n, "loose", readings(n, mean))) for n in sequences
+        ("one", "loose", small_fleet.release("one", n, "loose", readings(n, mean)))
+        for n in sequences
     ]
     assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=at))
 
 
 @pytest.fixture
-def fleet(bench, serve):
-    bench.path.write_text(bench.path.read_text().replace("\ncollector:", STREAM))
-    ingest(serve, bench, (1, 2))
-    return bench
+def fleet(small_fleet, serve):
+    small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", STREAM))
+    ingest(serve, small_fleet, (1, 2))
+    return small_fleet
 
 
 def learn(run):
@@ -99,11 +100,11 @@ def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_noise_gives_no_scale(bench, serve, run):
+def test_noise_gives_no_scale(small_fleet, serve, run):
     """A thousandth of the epsilon: 64 parts cannot be told apart."""
     text = STREAM.replace("epsilon: 50", "epsilon: 0.05")
-    bench.path.write_text(bench.path.read_text().replace("\ncollector:", text))
-    ingest(serve, bench, (1, 2))
+    small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", text))
+    ingest(serve, small_fleet, (1, 2))
     code, out, err = run("scales", "--stream", "loose")
     assert (code, out) == (1, "")
     assert "no scale to learn yet: temp: its releases do not tell 64 parts of it apart" in err

@@ -42,8 +42,8 @@ def test_times_are_shown_as_they_can_be_typed():
     ]
 
 
-def test_a_selection_names_known_streams_and_a_range_that_goes_forward(bench):
-    config = bench.config
+def test_a_selection_names_known_streams_and_a_range_that_goes_forward(small_fleet):
+    config = small_fleet.config
     with pytest.raises(CommandError, match="'water'; the configuration has air, fine"):
         select(config, "water", None, None, None)
     with pytest.raises(CommandError, match="--from must be before --to"):

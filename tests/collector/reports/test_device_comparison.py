@@ -27,12 +27,12 @@ def test_the_flag_is_rarely_wrong_and_finds_who_invents():
     assert not any(t.out_of_line for t in judged([*rows[:5], ("d6", "s", 1, 5e3, 25.0)]).values())
 
 
-def test_devices_shows_totals_and_who_is_out_of_line(bench, serve, run):
+def test_devices_shows_totals_and_who_is_out_of_line(small_fleet, serve, run):
     many = [(20.0, 1.0)]
     for number in range(7):
         device = f"dev-{number}"
         readings = many * (20_000 if number == 6 else 900)
-        serve((device, "fine", bench.release(device, 1, "fine", readings)))
+        serve((device, "fine", small_fleet.release(device, 1, "fine", readings)))
     out = run("devices")[1]
     (flagged,) = [line for line in out.splitlines() if "out of line" in line]
     assert flagged.startswith("total: dev-6 fine: ")
@@ -46,30 +46,30 @@ def test_devices_shows_totals_and_who_is_out_of_line(bench, serve, run):
     assert "out of line" not in run("devices")[1]
 
 
-def totals(bench):
-    with reading(bench.database) as reader:
+def totals(small_fleet):
+    with reading(small_fleet.database) as reader:
         return sorted(reader.totals())
 
 
-def test_what_was_stored_without_a_total_gets_it_while_serve_runs(bench, serve, caplog):
+def test_what_was_stored_without_a_total_gets_it_while_serve_runs(small_fleet, serve, caplog):
     """As of releases that were disputed: a portion at a turn. What nobody can read is left."""
     days, readings = range(1, 31), [[20.0]] * 40
     for device in ("one", "two", "three"):
-        serve(*((device, "air", bench.release(device, n, "air", readings)) for n in days))
-    before = totals(bench)
-    with changing(bench.database) as database:
+        serve(*((device, "air", small_fleet.release(device, n, "air", readings)) for n in days))
+    before = totals(small_fleet)
+    with changing(small_fleet.database) as database:
         database.execute("DELETE FROM totals WHERE device = 'one' OR window_start > 2000000")
-    assert totals(bench) != before
-    with store.opened(bench.database) as opened:
-        unknown = BackgroundVerification(opened, Rules(bench.fleet, {}))
+    assert totals(small_fleet) != before
+    with store.opened(small_fleet.database) as opened:
+        unknown = BackgroundVerification(opened, Rules(small_fleet.fleet, {}))
         for _ in range(3):
             unknown.step(0.0, 0)
-        assert totals(bench) != before
-        patrol = BackgroundVerification(opened, bench.rules)
+        assert totals(small_fleet) != before
+        patrol = BackgroundVerification(opened, small_fleet.rules)
         patrol.step(0.0, 0)
-        found = {device: windows for device, _, windows, *_ in totals(bench)}
+        found = {device: windows for device, _, windows, *_ in totals(small_fleet)}
         assert PORTION <= sum(found.values()) < 90, "one portion alone"
         for _ in range(2):
             patrol.step(0.0, 0)
-    assert totals(bench) == before
+    assert totals(small_fleet) == before
     assert caplog.text == ""

@@ -21,8 +21,8 @@ def changed(**changes):
     return json.dumps(json.loads(HEALTH.encode()) | changes).encode()
 
 
-def test_a_health_is_of_the_device_whose_topic_it_comes_on(bench):
-    verdict = judge(topics.health(bench.fleet, "one"), HEALTH.encode(), bench.rules)
+def test_a_health_is_of_the_device_whose_topic_it_comes_on(small_fleet):
+    verdict = judge(topics.health(small_fleet.fleet, "one"), HEALTH.encode(), small_fleet.rules)
     assert verdict == HealthReport("one", HEALTH)
 
 
@@ -42,8 +42,8 @@ def test_a_health_is_of_the_device_whose_topic_it_comes_on(bench):
         changed(readings=7),
     ],
 )
-def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(bench, settled, payload):
-    (verdict,) = settled((topics.health(bench.fleet, "one"), payload))
+def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(small_fleet, settled, payload):
+    (verdict,) = settled((topics.health(small_fleet.fleet, "one"), payload))
     assert isinstance(verdict, Refused)
     assert (verdict.reason, verdict.device, verdict.stream) == ("health", "one", None)
     post = Post()
@@ -51,8 +51,11 @@ def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(bench, sett
     assert post.answers == []
 
 
-def test_a_health_of_another_fleet_is_refused(bench):
-    assert judge(topics.health("elsewhere", "one"), HEALTH.encode(), bench.rules).reason == "fleet"
+def test_a_health_of_another_fleet_is_refused(small_fleet):
+    assert (
+        judge(topics.health("elsewhere", "one"), HEALTH.encode(), small_fleet.rules).reason
+        == "fleet"
+    )
 
 
 class Post:
@@ -80,8 +83,8 @@ def test_a_health_is_told_to_nobody():
     assert post.answers == []
 
 
-def test_only_the_newest_health_of_a_device_is_kept(bench, settled, run):
-    topic = topics.health(bench.fleet, "one")
+def test_only_the_newest_health_of_a_device_is_kept(small_fleet, settled, run):
+    topic = topics.health(small_fleet.fleet, "one")
     for minute in range(5):
         settled((topic, changed(waiting=minute + 1)), at=60 * minute)
     said = json.loads(run("devices", "--json")[1])
@@ -95,23 +98,25 @@ def test_only_the_newest_health_of_a_device_is_kept(bench, settled, run):
 
 
 def test_the_table_of_healths_is_bounded_and_apart_from_that_of_devices(
-    bench, settled, monkeypatch
+    small_fleet, settled, monkeypatch
 ):
     monkeypatch.setattr(device_reports, "MAX_DEVICES", 2)
     names = ["one", "two", "three", "one"]
-    verdicts = settled(*((topics.health(bench.fleet, name), HEALTH.encode()) for name in names))
+    verdicts = settled(
+        *((topics.health(small_fleet.fleet, name), HEALTH.encode()) for name in names)
+    )
     assert [type(v) for v in verdicts] == [HealthReport, HealthReport, Refused, HealthReport]
     birth = Status("online", "s1", {}).encode()
-    (verdict,) = settled((topics.status(bench.fleet, "four"), birth))
+    (verdict,) = settled((topics.status(small_fleet.fleet, "four"), birth))
     assert isinstance(verdict, Presence)
 
 
-def test_devices_shows_the_healths_in_a_table_of_their_own(bench, settled, run):
+def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, settled, run):
     settled(
-        (topics.status(bench.fleet, "one"), Status("online", "s1", {}).encode()),
-        (topics.health(bench.fleet, "one"), HEALTH.encode()),
+        (topics.status(small_fleet.fleet, "one"), Status("online", "s1", {}).encode()),
+        (topics.health(small_fleet.fleet, "one"), HEALTH.encode()),
         (
-            topics.health(bench.fleet, "two"),
+            topics.health(small_fleet.fleet, "two"),
             changed(
                 clock_synchronised=False,
                 waiting=0,
@@ -120,7 +125,7 @@ def test_devices_shows_the_healths_in_a_table_of_their_own(bench, settled, run):
             ),
         ),
         (
-            topics.health(bench.fleet, "six"),
+            topics.health(small_fleet.fleet, "six"),
             changed(clock_synchronised=None, uptime_seconds=9, memory_protected=False),
         ),
     )
@@ -144,11 +149,11 @@ def test_devices_shows_the_healths_in_a_table_of_their_own(bench, settled, run):
     ]
 
 
-def test_states_are_told_apart_and_a_stale_will_changes_none(bench, settled, run):
+def test_states_are_told_apart_and_a_stale_will_changes_none(small_fleet, settled, run):
     """Online, gone, stopped by itself; what comes of an earlier session is no news."""
 
     def say(state, session):
-        settled((topics.status(bench.fleet, "one"), Status(state, session, {}).encode()))
+        settled((topics.status(small_fleet.fleet, "one"), Status(state, session, {}).encode()))
         return json.loads(run("devices", "--json")[1])["devices"][0]["state"]
 
     assert say("online", "s1") == "online"
@@ -161,11 +166,11 @@ def test_states_are_told_apart_and_a_stale_will_changes_none(bench, settled, run
     assert say("online", "s3") == "online"
 
 
-def test_the_newest_health_survives_a_restart(bench, arrive, run):
-    message = arrive(topics.health(bench.fleet, "one"), HEALTH.encode())
-    with store.opened(bench.database) as opened:
-        settle(opened, [message], bench.rules, 5)
-    with store.opened(bench.database) as opened:
+def test_the_newest_health_survives_a_restart(small_fleet, arrive, run):
+    message = arrive(topics.health(small_fleet.fleet, "one"), HEALTH.encode())
+    with store.opened(small_fleet.database) as opened:
+        settle(opened, [message], small_fleet.rules, 5)
+    with store.opened(small_fleet.database) as opened:
         later = message._replace(payload=changed(dropped=9))
-        settle(opened, [later], bench.rules, 6)
+        settle(opened, [later], small_fleet.rules, 6)
     assert json.loads(run("devices", "--json")[1])["devices"][0]["health"]["dropped"] == 9

@@ -17,27 +17,29 @@ PROBLEM = "air: stopped at its daily cap of epsilon 3, nothing more is released"
 BIRTH = StreamBirth("0" * 16, "epsilon 1", 86_400)
 
 
-def devices_after(bench, arrive, *statuses):
-    topic = topics.status(bench.fleet, "one")
-    with store.opened(bench.database) as opened:
-        settle(opened, [arrive(topic, status.encode()) for status in statuses], bench.rules, 1000)
-    with reading(bench.database) as reader:
-        return overview(reader, bench.config)
+def devices_after(small_fleet, arrive, *statuses):
+    topic = topics.status(small_fleet.fleet, "one")
+    with store.opened(small_fleet.database) as opened:
+        settle(
+            opened, [arrive(topic, status.encode()) for status in statuses], small_fleet.rules, 1000
+        )
+    with reading(small_fleet.database) as reader:
+        return overview(reader, small_fleet.config)
 
 
-def test_devices_names_a_stopped_stream_and_its_problem(bench, arrive):
+def test_devices_names_a_stopped_stream_and_its_problem(small_fleet, arrive):
     stopped = Status("online", "s1", {"air": replace_problem(PROBLEM), "fine": BIRTH})
-    found = devices_after(bench, arrive, stopped)
+    found = devices_after(small_fleet, arrive, stopped)
     assert f"stopped: one air: {PROBLEM}\n" in as_table(found)
     assert as_table(found).count("stopped:") == 1
     reported = json.loads(as_json(found))["devices"][0]["reported"]
     assert (reported["air"]["problem"], reported["fine"]["problem"]) == (PROBLEM, "")
 
 
-def test_a_problem_that_is_over_is_gone(bench, arrive):
+def test_a_problem_that_is_over_is_gone(small_fleet, arrive):
     stopped = Status("online", "s1", {"air": replace_problem(PROBLEM)})
     well = Status("online", "s2", {"air": BIRTH})
-    assert "stopped:" not in as_table(devices_after(bench, arrive, stopped, well))
+    assert "stopped:" not in as_table(devices_after(small_fleet, arrive, stopped, well))
 
 
 def replace_problem(problem: str) -> StreamBirth:

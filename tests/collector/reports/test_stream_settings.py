@@ -13,26 +13,26 @@ from pansketch_fleet.protocol.messages import Status, StreamBirth
 DAY = 86_400
 
 
-def change(bench, old, new):
-    text = bench.path.read_text()
+def change(small_fleet, old, new):
+    text = small_fleet.path.read_text()
     assert old in text
-    bench.path.write_text(text.replace(old, new, 1))
+    small_fleet.path.write_text(text.replace(old, new, 1))
 
 
-def birth(bench, stream="air"):
+def birth(small_fleet, stream="air"):
     """What a device of the configuration as it is now says of itself."""
-    spec = bench.specs(stream)[0]
-    seconds = next(s.window_seconds for s in bench.config.streams if s.name == stream)
+    spec = small_fleet.specs(stream)[0]
+    seconds = next(s.window_seconds for s in small_fleet.config.streams if s.name == stream)
     found = StreamBirth(spec.fingerprint.hex(), str(spec.guarantee), seconds)
     return Status("online", "s1", {stream: found}).encode()
 
 
 @pytest.fixture
-def reports(bench, arrive):
+def reports(small_fleet, arrive):
     def go(**statuses):
-        with store.opened(bench.database) as opened:
-            rules = Rules.of(bench.config, opened.serve_settings(bench.config, 9000))
-            batch = [arrive(topics.status(bench.fleet, d), s) for d, s in statuses.items()]
+        with store.opened(small_fleet.database) as opened:
+            rules = Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, 9000))
+            batch = [arrive(topics.status(small_fleet.fleet, d), s) for d, s in statuses.items()]
             settle(opened, batch, rules, 9000)
 
     return go
@@ -44,12 +44,12 @@ def said(run):
     return text, found
 
 
-def test_a_device_that_was_not_updated_is_named_with_what_differs(bench, serve, reports, run):
+def test_a_device_that_was_not_updated_is_named_with_what_differs(small_fleet, serve, reports, run):
     serve(at=100)
-    old = birth(bench)
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    change(bench, "{low: -40, high: 60, unit: degC}", "{low: -50, high: 60, unit: degC}")
-    reports(attic=old, cellar=birth(bench))
+    old = birth(small_fleet)
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    change(small_fleet, "{low: -40, high: 60, unit: degC}", "{low: -50, high: 60, unit: degC}")
+    reports(attic=old, cellar=birth(small_fleet))
     text, found = said(run)
     line = (
         "other settings: attic air: settings served until 1970-01-01T00:01:40Z: "
@@ -61,19 +61,19 @@ def test_a_device_that_was_not_updated_is_named_with_what_differs(bench, serve, 
     assert list(found["attic"]["other_settings"]) == ["air"]
 
 
-def test_a_device_that_is_ahead_is_named_as_far_as_it_tells(bench, serve, reports, run):
-    before = bench.path.read_text()
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    ahead = birth(bench)
-    bench.path.write_text(before)
-    change(bench, "depth: 4", "depth: 6")
-    finer = birth(bench)
-    bench.path.write_text(before)
-    change(bench, "    window: 1d\n", "    window: 12h\n")
-    shorter = birth(bench)
-    bench.path.write_text(before.replace("  air:", "  water:", 1))
-    other = birth(bench, "water")
-    bench.path.write_text(before)
+def test_a_device_that_is_ahead_is_named_as_far_as_it_tells(small_fleet, serve, reports, run):
+    before = small_fleet.path.read_text()
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    ahead = birth(small_fleet)
+    small_fleet.path.write_text(before)
+    change(small_fleet, "depth: 4", "depth: 6")
+    finer = birth(small_fleet)
+    small_fleet.path.write_text(before)
+    change(small_fleet, "    window: 1d\n", "    window: 12h\n")
+    shorter = birth(small_fleet)
+    small_fleet.path.write_text(before.replace("  air:", "  water:", 1))
+    other = birth(small_fleet, "water")
+    small_fleet.path.write_text(before)
     reports(ahead=ahead, finer=finer, shorter=shorter, other=other)
     _, found = said(run)
     told = {name: next(iter(each["other_settings"].values())) for name, each in found.items()}
@@ -85,9 +85,9 @@ def test_a_device_that_is_ahead_is_named_as_far_as_it_tells(bench, serve, report
     }
 
 
-def test_refused_messages_name_device_stream_and_cause(bench, serve, run):
-    late = bench.release("attic", 1)
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+def test_refused_messages_name_device_stream_and_cause(small_fleet, serve, run):
+    late = small_fleet.release("attic", 1)
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     serve(("attic", "air", late), ("kitchen", "air", b"x"))
     text, found = said(run)
     assert (
@@ -101,10 +101,14 @@ def test_refused_messages_name_device_stream_and_cause(bench, serve, run):
     assert "in quarantine: kitchen air: 1 by " in text
 
 
-def test_settings_are_listed_with_since_when_releases_and_changes(bench, serve, run):
-    serve(("one", "air", bench.release("one", 1)), at=100)
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    serve(("one", "air", bench.release("one", 2)), ("one", "air", bench.release("one", 3)), at=500)
+def test_settings_are_listed_with_since_when_releases_and_changes(small_fleet, serve, run):
+    serve(("one", "air", small_fleet.release("one", 1)), at=100)
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    serve(
+        ("one", "air", small_fleet.release("one", 2)),
+        ("one", "air", small_fleet.release("one", 3)),
+        at=500,
+    )
     code, out, err = run("settings")
     assert (code, err) == (0, "")
     rows = [line.split() for line in out.splitlines() if line.startswith("air ")]

@@ -14,10 +14,10 @@ DAY = 86_400
 EACH = 4_000
 
 
-def change(bench, old, new):
-    text = bench.path.read_text()
+def change(small_fleet, old, new):
+    text = small_fleet.path.read_text()
     assert old in text
-    bench.path.write_text(text.replace(old, new, 1))
+    small_fleet.path.write_text(text.replace(old, new, 1))
 
 
 def drawn(seed, mean, spread=5.0):
@@ -25,19 +25,21 @@ def drawn(seed, mean, spread=5.0):
 
 
 @pytest.fixture
-def changed(serve, bench):
+def changed(serve, small_fleet):
     """Two epochs of `air`: cold days with one epsilon and bounds, warm days with others; one cold
     day's release comes late. Returns the readings of both."""
-    text = bench.path.read_text().replace("epsilon: 1.0, unit", "epsilon: 60.0, unit", 1)
-    bench.path.write_text(text.replace("depth: 4, k: 4, width: 8", "depth: 8, k: 256, width: 8", 1))
+    text = small_fleet.path.read_text().replace("epsilon: 1.0, unit", "epsilon: 60.0, unit", 1)
+    small_fleet.path.write_text(
+        text.replace("depth: 4, k: 4, width: 8", "depth: 8, k: 256, width: 8", 1)
+    )
     cold = [drawn(n, 5.0) for n in (1, 2)]
-    before = [bench.release("one", n, "air", rows) for n, rows in enumerate(cold, 1)]
+    before = [small_fleet.release("one", n, "air", rows) for n, rows in enumerate(cold, 1)]
     (first,) = serve(("one", "air", before[0]), at=1000)
     assert isinstance(first, Accepted)
-    change(bench, "epsilon: 60.0", "epsilon: 90.0")
-    change(bench, "{low: -40, high: 60, unit: degC}", "{low: -60, high: 90, unit: degC}")
+    change(small_fleet, "epsilon: 60.0", "epsilon: 90.0")
+    change(small_fleet, "{low: -40, high: 60, unit: degC}", "{low: -60, high: 90, unit: degC}")
     warm = [drawn(n, 40.0) for n in (3, 4)]
-    after = [bench.release("two", n, "air", rows) for n, rows in enumerate(warm, 3)]
+    after = [small_fleet.release("two", n, "air", rows) for n, rows in enumerate(warm, 3)]
     verdicts = serve(("one", "air", before[1]), *(("two", "air", each) for each in after), at=9000)
     assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
     return np.concatenate([*cold, *warm])[:, 0]
@@ -101,16 +103,16 @@ def test_samples_span_epochs(changed, run, tmp_path):
         ("high: 60, unit: degC}", "high: 60, unit: degC, scale: log}", "another scale of temp"),
     ],
 )
-def test_what_cannot_be_added_is_left_out_and_said(bench, serve, run, old, new, says):
-    change(bench, "epsilon: 1.0, unit", "epsilon: 60.0, unit")
-    serve(("one", "air", bench.release("one", 1, "air", drawn(1, 5.0))))
-    change(bench, old, new)
-    change(bench, "epsilon: 60.0", "epsilon: 50.0")
+def test_what_cannot_be_added_is_left_out_and_said(small_fleet, serve, run, old, new, says):
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 60.0, unit")
+    serve(("one", "air", small_fleet.release("one", 1, "air", drawn(1, 5.0))))
+    change(small_fleet, old, new)
+    change(small_fleet, "epsilon: 60.0", "epsilon: 50.0")
     code, out, err = run("query", "--stream", "air", "mean", "temp" if "temp" in new else "warmth")
     assert (code, out) == (1, "")
     assert says in err
     name = "warmth" if "warmth" in new else "temp"
-    serve(("one", "air", bench.release("one", 2, "air", drawn(2, 25.0))), at=2000)
+    serve(("one", "air", small_fleet.release("one", 2, "air", drawn(2, 25.0))), at=2000)
     code, out, err = run("query", "--stream", "air", "mean", name)
     assert code == 0
     assert ", left_out: 1\n" in out
@@ -118,37 +120,37 @@ def test_what_cannot_be_added_is_left_out_and_said(bench, serve, run, old, new, 
     assert says in err
 
 
-def test_settings_that_were_never_served_are_deferred(bench, serve):
+def test_settings_that_were_never_served_are_deferred(small_fleet, serve):
     """A device ahead of its collector keeps its releases until the collector follows."""
-    old = bench.path.read_text()
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    ahead = bench.release("one", 1)
-    bench.path.write_text(old)
+    old = small_fleet.path.read_text()
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    ahead = small_fleet.release("one", 1)
+    small_fleet.path.write_text(old)
     (verdict,) = serve(("one", "air", ahead))
     assert isinstance(verdict, Refused)
     assert (verdict.reason, verdict.final) == ("fingerprint", False)
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     (verdict,) = serve(("one", "air", ahead))
     assert isinstance(verdict, Accepted)
 
 
-def test_going_back_to_earlier_settings_is_the_same_epoch(bench, serve):
+def test_going_back_to_earlier_settings_is_the_same_epoch(small_fleet, serve):
     serve(at=100)
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     serve(at=200)
-    change(bench, "epsilon: 2.0, unit", "epsilon: 1.0, unit")
+    change(small_fleet, "epsilon: 2.0, unit", "epsilon: 1.0, unit")
     serve(at=300)
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         epochs = reader.epochs("air")
     assert [(e.first_served, e.last_served) for e in epochs] == [(100, 300), (200, 200)]
-    assert set(epochs[0].forms) == {spec.fingerprint for spec in bench.specs("air")}
+    assert set(epochs[0].forms) == {spec.fingerprint for spec in small_fleet.specs("air")}
 
 
-def test_a_form_that_this_version_cannot_rebuild_is_left_out(bench, serve, run):
-    serve(("one", "air", bench.release("one", 1, "air", drawn(1, 5.0))))
-    with closing(sqlite3.connect(bench.database)) as connection, connection:
+def test_a_form_that_this_version_cannot_rebuild_is_left_out(small_fleet, serve, run):
+    serve(("one", "air", small_fleet.release("one", 1, "air", drawn(1, 5.0))))
+    with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute("UPDATE specs SET form = replace(form, '\"depth\": 4', '\"depth\": 3')")
-    change(bench, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
+    change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     code, out, err = run("query", "--stream", "air", "mean", "temp")
     assert (code, out) == (1, "")
     assert "made with other settings than any" in err

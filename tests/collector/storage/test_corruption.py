@@ -15,26 +15,26 @@ MANY = [[20.0]] * 2000
 NAMED = "damaged: one/air, window 1970-01-03T00:08:09Z to 1970-01-04T00:08:09Z, sequence 2: "
 
 
-def flip(bench, column, at=-1, sequence=2, bit=0x80):
+def flip(small_fleet, column, at=-1, sequence=2, bit=0x80):
     """Flips a bit of one stored column in the file itself, wherever the row lies."""
-    with closing(sqlite3.connect(bench.database)) as connection:
+    with closing(sqlite3.connect(small_fleet.database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         query = f"SELECT {column}, digest FROM releases WHERE sequence = ?"
         value, unique = connection.execute(query, (sequence,)).fetchone()
     known = unique.encode() if column == "digest" else value
-    content = bytearray(bench.database.read_bytes())
+    content = bytearray(small_fleet.database.read_bytes())
     place = content.find(known)
     assert place >= 0
     assert content.find(known, place + 1) == -1, "the column is not unique in the file"
     content[place + (at % len(known))] ^= bit
-    bench.database.write_bytes(content)
+    small_fleet.database.write_bytes(content)
 
 
 @pytest.fixture
-def three(bench, serve):
-    releases = [bench.release("one", n, "air", MANY) for n in (1, 2, 3)]
+def three(small_fleet, serve):
+    releases = [small_fleet.release("one", n, "air", MANY) for n in (1, 2, 3)]
     serve(*(("one", "air", each) for each in releases))
-    return bench
+    return small_fleet
 
 
 @pytest.mark.parametrize("at", [0, 4, 30, 60, -1])
@@ -141,9 +141,9 @@ def test_a_patrol_does_not_believe_a_changed_label(three, run):
     assert highest == 0
 
 
-def patrol(bench):
-    with store.opened(bench.database) as opened:
-        rules = Rules.of(bench.config, opened.serve_settings(bench.config, 2000))
+def patrol(small_fleet):
+    with store.opened(small_fleet.database) as opened:
+        rules = Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, 2000))
         look = BackgroundVerification(opened, rules)
         look.step(0.0, 2000)
         look.step(1.0, 2000)

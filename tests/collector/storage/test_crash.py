@@ -45,9 +45,9 @@ with store.opened(config.collector.database) as opened:
 """
 
 
-def begin(bench, releases):
+def begin(small_fleet, releases):
     return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(bench.path), str(releases)],
+        [sys.executable, "-c", CHILD, str(small_fleet.path), str(releases)],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
@@ -56,10 +56,10 @@ def begin(bench, releases):
     )
 
 
-def check(bench, acknowledged):
+def check(small_fleet, acknowledged):
     """The database is sound, holds what was acknowledged, and no batch by halves."""
-    open_writing(bench.database).close()
-    with reading(bench.database) as reader:
+    open_writing(small_fleet.database).close()
+    with reading(small_fleet.database) as reader:
         found = {stored.sequence for stored in reader.releases(Selection("air"))}
     batches = {(sequence - 1) // BATCH for sequence in found}
     assert len(found) == len(batches) * BATCH
@@ -67,14 +67,14 @@ def check(bench, acknowledged):
     return len(batches)
 
 
-def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(bench, tmp_path):
-    spec = bench.specs("air")[0]
-    payloads = [bench.release(sequence=n, spec=spec) for n in range(1, RELEASES + 1)]
+def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(small_fleet, tmp_path):
+    spec = small_fleet.specs("air")[0]
+    payloads = [small_fleet.release(sequence=n, spec=spec) for n in range(1, RELEASES + 1)]
     releases = tmp_path / "releases"
     releases.write_text("\n".join(p.hex() for p in payloads))
     acknowledged, sizes = set(), []
     for _ in range(KILLS):
-        with begin(bench, releases) as process:
+        with begin(small_fleet, releases) as process:
             # Some batches that are new, then a moment inside of one that nobody chose.
             for _ in range(len(acknowledged) + random.randrange(1, 4)):
                 acknowledged.add(int(process.stdout.readline()))
@@ -82,11 +82,11 @@ def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(bench, 
             os.killpg(process.pid, signal.SIGKILL)
             acknowledged |= set(map(int, process.stdout.read().split()))
             assert process.wait(SECONDS) == -signal.SIGKILL
-        sizes.append(check(bench, acknowledged))
+        sizes.append(check(small_fleet, acknowledged))
     assert 0 < sizes[0] < sizes[-1] < RELEASES // BATCH  # each was killed at work
-    with begin(bench, releases) as process:
+    with begin(small_fleet, releases) as process:
         assert len(process.communicate(timeout=SECONDS)[0].split()) == RELEASES // BATCH
-    assert bench.stored() == payloads
+    assert small_fleet.stored() == payloads
 
 
 class OnePost:
@@ -115,11 +115,13 @@ def pages(connection):
     return connection.execute("PRAGMA page_count").fetchone()[0]
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_told_before(bench, arrive, monkeypatch, caplog):
+def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
+    small_fleet, arrive, monkeypatch, caplog
+):
     monkeypatch.setattr(ingest_loop, "RETRY_SECONDS", 0.01)
-    connection = open_writing(bench.database)
+    connection = open_writing(small_fleet.database)
     connection.execute(f"PRAGMA max_page_count = {pages(connection)}")
-    messages = [arrive(bench.topic(), bench.release(sequence=n)) for n in range(1, 60)]
+    messages = [arrive(small_fleet.topic(), small_fleet.release(sequence=n)) for n in range(1, 60)]
     stop = threading.Event()
     post, turns = OnePost(messages, stop), []
 
@@ -130,19 +132,19 @@ def test_a_full_disk_is_waited_for_and_nothing_is_told_before(bench, arrive, mon
 
     with closing(store.Store(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
-        ingest_loop.serve(post, kept, bench.rules, clock, stop, alive)
+        ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, alive)
     assert turns[:5] == [0] * 5
     assert [ack.status for ack in post.acks] == ["stored"] * 59
     assert post.told == messages
-    assert len(bench.stored()) == 59
+    assert len(small_fleet.stored()) == 59
     assert [r.message.count("full") for r in caplog.records] == [1]
 
 
-def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(bench):
+def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(small_fleet):
     """A traceback there would end the collector as well, and say nothing of what to do."""
 
     def start():
-        with store.opened(bench.database) as opened:
+        with store.opened(small_fleet.database) as opened:
             opened._db.execute(f"PRAGMA max_page_count = {pages(opened._db)}")
             with opened.batch():
                 opened._db.execute("CREATE TABLE filler AS SELECT zeroblob(1000000) AS room")
@@ -152,18 +154,18 @@ def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(bench):
     assert "\n" not in str(caught.value)
 
 
-def test_a_database_that_breaks_while_serving_ends_it_with_one_line(bench, arrive):
-    connection = open_writing(bench.database)
+def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet, arrive):
+    connection = open_writing(small_fleet.database)
     stop = threading.Event()
-    post = OnePost([arrive(bench.topic(), bench.release())], stop)
-    with closing(sqlite3.connect(bench.database)) as other:
+    post = OnePost([arrive(small_fleet.topic(), small_fleet.release())], stop)
+    with closing(sqlite3.connect(small_fleet.database)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with closing(store.Store(connection)) as kept:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        bench.database.write_bytes(b"\xa5" * bench.database.stat().st_size)
+        small_fleet.database.write_bytes(b"\xa5" * small_fleet.database.stat().st_size)
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
         with pytest.raises(CommandError) as caught:
-            ingest_loop.serve(post, kept, bench.rules, clock, stop, lambda: None)
+            ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, lambda: None)
     assert "restore a copy" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert post.told == []

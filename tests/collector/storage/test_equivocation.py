@@ -12,7 +12,7 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.bench import rows
+from tests.collector.small_fleet import rows
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
@@ -23,90 +23,98 @@ def window(sequence, day, incarnation=b""):
     return WindowId("one", "air", sequence, start, start + DAY, None, incarnation)
 
 
-def disputed(bench):
-    return [row[0] for row in rows(bench.database, "SELECT payload FROM disputed ORDER BY id")]
+def disputed(small_fleet):
+    return [
+        row[0] for row in rows(small_fleet.database, "SELECT payload FROM disputed ORDER BY id")
+    ]
 
 
 @pytest.fixture
-def settled(bench, arrive):
+def settled(small_fleet, arrive):
     """Judges and stores payloads of one device, each batch by a collector that starts anew."""
-    rules = bench.rules
+    rules = small_fleet.rules
 
     def run(*payloads, at=1_000_001_000):
-        with store.opened(bench.database) as opened:
-            return settle(opened, [arrive(bench.topic(), p) for p in payloads], rules, at)
+        with store.opened(small_fleet.database) as opened:
+            return settle(opened, [arrive(small_fleet.topic(), p) for p in payloads], rules, at)
 
     return run
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["one batch", "batches"])
 def test_the_one_stored_first_goes_on_counting_and_the_other_is_kept_whole(
-    bench, settled, together
+    small_fleet, settled, together
 ):
-    first, other, next_one = bench.release(), bench.release(), bench.release(sequence=2)
+    first, other, next_one = (
+        small_fleet.release(),
+        small_fleet.release(),
+        small_fleet.release(sequence=2),
+    )
     if together:
         verdicts = settled(first, other, next_one)
     else:
         verdicts = [*settled(first), *settled(other), *settled(next_one)]
     assert [type(v) for v in verdicts] == [Accepted, Refused, Accepted]
     assert verdicts[1].reason == "equivocation"
-    assert bench.stored() == [first, next_one]
-    assert disputed(bench) == [other]
+    assert small_fleet.stored() == [first, next_one]
+    assert disputed(small_fleet) == [other]
 
 
-def test_whatever_comes_for_a_stored_window_takes_nothing_away(bench, settled):
-    first, other = bench.release(), bench.release()
+def test_whatever_comes_for_a_stored_window_takes_nothing_away(small_fleet, settled):
+    first, other = small_fleet.release(), small_fleet.release()
     settled(first, other)
-    third = bench.release()
-    renumbered = bench.release(window=window(9, 1))
-    elsewhere = bench.release(window=window(1, 1, b"another!"))
+    third = small_fleet.release()
+    renumbered = small_fleet.release(window=window(9, 1))
+    elsewhere = small_fleet.release(window=window(1, 1, b"another!"))
     verdicts = settled(first, other, third, renumbered, elsewhere)
     assert [type(v) for v in verdicts] == [Duplicate, *[Refused] * 4]
     assert [v.reason for v in verdicts[1:]] == ["equivocation"] * 4
-    assert bench.stored() == [first]
-    assert disputed(bench) == [other, third, renumbered, elsewhere]
+    assert small_fleet.stored() == [first]
+    assert disputed(small_fleet) == [other, third, renumbered, elsewhere]
 
 
 @pytest.mark.parametrize("incarnation", [b"", b"another!"], ids=["the same ledger", "another"])
 def test_whoever_has_a_devices_credentials_removes_nothing_of_its_history(
-    bench, settled, incarnation
+    small_fleet, settled, incarnation
 ):
     """Ten windows are stored; then ten later ones come under the numbers 1 to 10."""
-    history = [bench.release(window=window(n, n)) for n in range(1, 11)]
-    later = [bench.release(window=window(n, 10 + n, incarnation)) for n in range(1, 11)]
+    history = [small_fleet.release(window=window(n, n)) for n in range(1, 11)]
+    later = [small_fleet.release(window=window(n, 10 + n, incarnation)) for n in range(1, 11)]
     assert {type(v) for v in settled(*history, *later)} == {Accepted}
-    assert bench.stored() == history + later
-    again = [bench.release(window=window(n, n, incarnation)) for n in range(1, 11)]
+    assert small_fleet.stored() == history + later
+    again = [small_fleet.release(window=window(n, n, incarnation)) for n in range(1, 11)]
     assert {type(v) for v in settled(*again)} == {Refused}
-    assert bench.stored() == history + later
+    assert small_fleet.stored() == history + later
 
 
-def test_answers_merge_windows_of_one_number(bench, settled):
+def test_answers_merge_windows_of_one_number(small_fleet, settled):
     """A rolled back ledger's: every window counts once."""
     many = ((20.0,),) * 5000
     named = [window(1, 1), window(1, 2), window(1, 3, b"another!")]
-    settled(*[bench.release(window=each, readings=many) for each in named])
-    with reading(bench.database) as reader:
-        assert len(build(reader, bench.config, Selection("air")).windows) == 3
+    settled(*[small_fleet.release(window=each, readings=many) for each in named])
+    with reading(small_fleet.database) as reader:
+        assert len(build(reader, small_fleet.config, Selection("air")).windows) == 3
 
 
-def test_a_device_cannot_fill_the_disk_with_disputes_nor_push_one_out(bench, settled, monkeypatch):
+def test_a_device_cannot_fill_the_disk_with_disputes_nor_push_one_out(
+    small_fleet, settled, monkeypatch
+):
     monkeypatch.setattr(store, "MAX_DISPUTED", 3)
-    others = [bench.release() for _ in range(6)]
-    settled(bench.release(), *others)
-    assert disputed(bench) == others[:3]
+    others = [small_fleet.release() for _ in range(6)]
+    settled(small_fleet.release(), *others)
+    assert disputed(small_fleet) == others[:3]
 
 
-def test_other_devices_do_not_notice(bench, settled, arrive):
-    settled(bench.release(), bench.release())
-    with store.opened(bench.database) as opened:
-        message = arrive(bench.topic("two"), bench.release("two"))
-        assert isinstance(settle(opened, [message], bench.rules, 1_000_000_001)[0], Accepted)
+def test_other_devices_do_not_notice(small_fleet, settled, arrive):
+    settled(small_fleet.release(), small_fleet.release())
+    with store.opened(small_fleet.database) as opened:
+        message = arrive(small_fleet.topic("two"), small_fleet.release("two"))
+        assert isinstance(settle(opened, [message], small_fleet.rules, 1_000_000_001)[0], Accepted)
 
 
-def test_a_disputed_window_is_shown_and_is_no_gap(bench, settled, run):
-    settled(bench.release(), bench.release(), bench.release(sequence=4))
-    with reading(bench.database) as reader:
+def test_a_disputed_window_is_shown_and_is_no_gap(small_fleet, settled, run):
+    settled(small_fleet.release(), small_fleet.release(), small_fleet.release(sequence=4))
+    with reading(small_fleet.database) as reader:
         (holding,) = reader.holdings()
     assert (holding.windows, holding.disputed, holding.gaps) == (2, 1, 2)
     code, out, _ = run("devices")
@@ -131,40 +139,42 @@ def test_a_disputed_window_is_shown_and_is_no_gap(bench, settled, run):
     ],
 )
 def test_gaps_and_late_windows_are_those_of_each_ledger(
-    bench, settled, numbers, gaps, ledgers, rolled_back
+    small_fleet, settled, numbers, gaps, ledgers, rolled_back
 ):
     day = 0
     for incarnation, given in numbers.items():
         for number in given:
             day += 1
-            settled(bench.release(window=window(number, day, incarnation)), at=1_000_000_000 + day)
-    with reading(bench.database) as reader:
+            settled(
+                small_fleet.release(window=window(number, day, incarnation)), at=1_000_000_000 + day
+            )
+    with reading(small_fleet.database) as reader:
         (holding,) = reader.holdings()
     assert (holding.windows, holding.gaps) == (day, gaps)
     assert (holding.ledgers, holding.rolled_back) == (ledgers, rolled_back)
     assert holding.late == (1 if rolled_back else 0)
 
 
-def test_a_window_that_came_after_a_later_one_is_late_and_no_gap(bench, settled):
-    settled(bench.release(sequence=1), at=1_000_000_010)
-    settled(bench.release(sequence=3), at=1_000_000_030)
-    settled(bench.release(sequence=2), at=1_000_000_040)
-    settled(bench.release(sequence=4), at=1_000_000_040)
-    with reading(bench.database) as reader:
+def test_a_window_that_came_after_a_later_one_is_late_and_no_gap(small_fleet, settled):
+    settled(small_fleet.release(sequence=1), at=1_000_000_010)
+    settled(small_fleet.release(sequence=3), at=1_000_000_030)
+    settled(small_fleet.release(sequence=2), at=1_000_000_040)
+    settled(small_fleet.release(sequence=4), at=1_000_000_040)
+    with reading(small_fleet.database) as reader:
         (holding,) = reader.holdings()
     assert (holding.windows, holding.late, holding.gaps) == (4, 1, 0)
 
 
-def test_what_is_deleted_leaves_its_high_water_mark(bench, settled):
+def test_what_is_deleted_leaves_its_high_water_mark(small_fleet, settled):
     """So a device still learns that these windows were stored once."""
-    settled(*[bench.release(window=window(n, n, b"the one.")) for n in (1, 2, 3)])
-    settled(bench.release(window=window(1, 9, b"another!")))
-    with closing(sqlite3.connect(bench.database)) as database:
+    settled(*[small_fleet.release(window=window(n, n, b"the one.")) for n in (1, 2, 3)])
+    settled(small_fleet.release(window=window(1, 9, b"another!")))
+    with closing(sqlite3.connect(small_fleet.database)) as database:
         database.execute("DELETE FROM releases WHERE sequence <> 2")
         database.commit()
     query = "SELECT incarnation, sequence, window_end FROM high_water ORDER BY window_end"
-    assert rows(bench.database, query) == [
+    assert rows(small_fleet.database, query) == [
         (b"the one.", 3, 4 * DAY + OFFSET),
         (b"another!", 1, 10 * DAY + OFFSET),
     ]
-    assert rows(bench.database, "SELECT deleted_id FROM generation") == [(4,)]
+    assert rows(small_fleet.database, "SELECT deleted_id FROM generation") == [(4,)]

@@ -11,12 +11,12 @@ HOSTILE = [(55.0, 1.0)] * 1000
 
 
 @pytest.fixture
-def fleet(bench, serve):
+def fleet(small_fleet, serve):
     """Four devices with two windows each of about 20 degrees; `four` invents 55."""
     for device in ("one", "two", "three", "four"):
         readings = HOSTILE if device == "four" else READINGS
-        serve(*((device, "fine", bench.release(device, n, "fine", readings)) for n in (1, 2)))
-    return bench
+        serve(*((device, "fine", small_fleet.release(device, n, "fine", readings)) for n in (1, 2)))
+    return small_fleet
 
 
 def mean(run):

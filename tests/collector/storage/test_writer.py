@@ -19,67 +19,72 @@ from pansketch_collector.validation.verdicts import Accepted, Duplicate, Presenc
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.bench import rows
 from tests.collector.messages import judge
+from tests.collector.small_fleet import rows
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
 AIR = Selection("air")
 
 
-def test_bytes_are_kept_as_received(bench, settled):
-    payload = bench.release()
-    assert isinstance(settled((bench.topic(), payload), at=1_000_000_077)[0], Accepted)
-    with reading(bench.database) as reader:
+def test_bytes_are_kept_as_received(small_fleet, settled):
+    payload = small_fleet.release()
+    assert isinstance(settled((small_fleet.topic(), payload), at=1_000_000_077)[0], Accepted)
+    with reading(small_fleet.database) as reader:
         (stored,) = reader.releases(AIR)
     assert (stored.payload, stored.received_at, stored.sequence) == (payload, 1_000_000_077, 1)
 
 
-def test_a_duplicate_is_told_and_not_stored_twice_not_even_within_a_batch(bench, settled):
-    message = (bench.topic(), bench.release())
+def test_a_duplicate_is_told_and_not_stored_twice_not_even_within_a_batch(small_fleet, settled):
+    message = (small_fleet.topic(), small_fleet.release())
     assert [type(v) for v in settled(message, message)] == [Accepted, Duplicate]
     assert [type(v) for v in settled(message)] == [Duplicate]
-    assert rows(bench.database, "SELECT count(*) FROM releases") == [(1,)]
-    assert rows(bench.database, "SELECT count(*) FROM quarantine") == [(0,)]
+    assert rows(small_fleet.database, "SELECT count(*) FROM releases") == [(1,)]
+    assert rows(small_fleet.database, "SELECT count(*) FROM quarantine") == [(0,)]
 
 
-def test_a_second_release_of_a_window_goes_to_quarantine_whatever_its_number(bench, settled):
-    first, other = bench.release(sequence=1), bench.release(sequence=1)
+def test_a_second_release_of_a_window_goes_to_quarantine_whatever_its_number(small_fleet, settled):
+    first, other = small_fleet.release(sequence=1), small_fleet.release(sequence=1)
     window = WindowId("one", "air", 2, DAY + OFFSET, 2 * DAY + OFFSET)
-    renumbered = bench.release(window=window)
-    settled((bench.topic(), first))
-    verdicts = settled((bench.topic(), other), (bench.topic(), renumbered))
+    renumbered = small_fleet.release(window=window)
+    settled((small_fleet.topic(), first))
+    verdicts = settled((small_fleet.topic(), other), (small_fleet.topic(), renumbered))
     assert [v.reason for v in verdicts] == ["equivocation"] * 2
-    assert rows(bench.database, "SELECT reason FROM quarantine") == [("equivocation",)] * 2
-    assert bench.stored() == [first]
-    assert rows(bench.database, "SELECT payload FROM disputed") == [(other,), (renumbered,)]
+    assert rows(small_fleet.database, "SELECT reason FROM quarantine") == [("equivocation",)] * 2
+    assert small_fleet.stored() == [first]
+    assert rows(small_fleet.database, "SELECT payload FROM disputed") == [(other,), (renumbered,)]
 
 
-def test_other_devices_and_streams_do_not_collide(bench, settled):
+def test_other_devices_and_streams_do_not_collide(small_fleet, settled):
     messages = [
-        (bench.topic("one"), bench.release("one")),
-        (bench.topic("two"), bench.release("two")),
-        (bench.topic("one", "fine"), bench.release("one", stream="fine", readings=((1, 1),))),
+        (small_fleet.topic("one"), small_fleet.release("one")),
+        (small_fleet.topic("two"), small_fleet.release("two")),
+        (
+            small_fleet.topic("one", "fine"),
+            small_fleet.release("one", stream="fine", readings=((1, 1),)),
+        ),
     ]
     assert all(isinstance(v, Accepted) for v in settled(*messages))
 
 
-def test_refused_bytes_are_counted_when_they_come_again(bench, settled):
+def test_refused_bytes_are_counted_when_they_come_again(small_fleet, settled):
     settled(("elsewhere", b"x"), at=5)
     settled(("elsewhere", b"x"), ("elsewhere", b"x"), ("elsewhere", b"y"), at=9)
     query = "SELECT payload, times, first_received_at, received_at FROM quarantine ORDER BY id"
-    assert rows(bench.database, query) == [(b"x", 3, 5, 9), (b"y", 1, 9, 9)]
-    with reading(bench.database) as reader:
+    assert rows(small_fleet.database, query) == [(b"x", 3, 5, 9), (b"y", 1, 9, 9)]
+    with reading(small_fleet.database) as reader:
         assert reader.refusals() == {"topic": 4}
 
 
-def test_the_quarantine_is_bounded_in_rows_and_bytes(bench, arrive):
-    connection = open_writing(bench.database)
+def test_the_quarantine_is_bounded_in_rows_and_bytes(small_fleet, arrive):
+    connection = open_writing(small_fleet.database)
     small = store.Store(connection, quarantine_rows=5)
     junk = [arrive("t" * 5000, b"%d" % n + b"z" * 9000) for n in range(12)]
-    settle(small, junk, bench.rules, 1_000_000_001)
+    settle(small, junk, small_fleet.rules, 1_000_000_001)
     small.close()
-    found = rows(bench.database, "SELECT payload, size, length(topic) FROM quarantine ORDER BY id")
+    found = rows(
+        small_fleet.database, "SELECT payload, size, length(topic) FROM quarantine ORDER BY id"
+    )
     assert [row[0][:2] for row in found] == [b"7z", b"8z", b"9z", b"10", b"11"]
     assert {(len(row[0]), row[2]) for row in found} == {
         (quarantine.MAX_BYTES, quarantine.MAX_TOPIC)
@@ -87,13 +92,15 @@ def test_the_quarantine_is_bounded_in_rows_and_bytes(bench, arrive):
     assert found[0][1] == 9001
 
 
-def test_a_topic_of_control_characters_is_kept_as_one_printable_line(bench, settled):
+def test_a_topic_of_control_characters_is_kept_as_one_printable_line(small_fleet, settled):
     settled(("a\nb\x00c\u2028d", b"x"))
-    assert rows(bench.database, "SELECT topic FROM quarantine") == [("a b c d",)]
+    assert rows(small_fleet.database, "SELECT topic FROM quarantine") == [("a b c d",)]
 
 
-def test_what_fails_in_the_middle_of_a_batch_leaves_nothing_of_it(bench, kept, settled, arrive):
-    release = settled((bench.topic(), bench.release()))[0]
+def test_what_fails_in_the_middle_of_a_batch_leaves_nothing_of_it(
+    small_fleet, kept, settled, arrive
+):
+    release = settled((small_fleet.topic(), small_fleet.release()))[0]
 
     def fail_halfway():
         with kept.batch():
@@ -102,43 +109,45 @@ def test_what_fails_in_the_middle_of_a_batch_leaves_nothing_of_it(bench, kept, s
 
     with pytest.raises(sqlite3.IntegrityError):
         fail_halfway()
-    assert rows(bench.database, "SELECT count(*) FROM quarantine") == [(0,)]
-    assert isinstance(settled((bench.topic(), bench.release(sequence=5)))[0], Accepted)
+    assert rows(small_fleet.database, "SELECT count(*) FROM quarantine") == [(0,)]
+    assert isinstance(settled((small_fleet.topic(), small_fleet.release(sequence=5)))[0], Accepted)
 
 
-def test_a_stored_release_leaves_quarantine_whatever_follows_it_in_its_batch(bench, settled):
+def test_a_stored_release_leaves_quarantine_whatever_follows_it_in_its_batch(small_fleet, settled):
     """Its removal waits for the end of the batch, or for the next refusal. The bytes of `first`
     were refused before, those of `second` come to a wrong topic only after they were stored."""
-    first, second = bench.release(sequence=1), bench.release(sequence=2)
-    settled((bench.topic("two"), first))
+    first, second = small_fleet.release(sequence=1), small_fleet.release(sequence=2)
+    settled((small_fleet.topic("two"), first))
     query = "SELECT payload, times FROM quarantine"
-    assert rows(bench.database, query) == [(first, 1)]
+    assert rows(small_fleet.database, query) == [(first, 1)]
     verdicts = settled(
-        (bench.topic(), first), (bench.topic(), second), (bench.topic("two"), second)
+        (small_fleet.topic(), first),
+        (small_fleet.topic(), second),
+        (small_fleet.topic("two"), second),
     )
     assert [type(v) for v in verdicts] == [Accepted, Accepted, Refused]
-    assert rows(bench.database, query) == [(second, 1)]
-    assert rows(bench.database, "SELECT count(*) FROM totals") == [(2,)]
+    assert rows(small_fleet.database, query) == [(second, 1)]
+    assert rows(small_fleet.database, "SELECT count(*) FROM totals") == [(2,)]
 
 
 @pytest.mark.parametrize("known_by", ["digest", "window"])
-def test_a_stored_release_is_damaged_no_more(bench, kept, settled, known_by):
+def test_a_stored_release_is_damaged_no_more(small_fleet, kept, settled, known_by):
     """Set aside under a changed label, or with changed bytes."""
-    payload, other = bench.release(sequence=1), bench.release(sequence=2)
-    settled((bench.topic(), payload), (bench.topic(), other))
+    payload, other = small_fleet.release(sequence=1), small_fleet.release(sequence=2)
+    settled((small_fleet.topic(), payload), (small_fleet.topic(), other))
     for number in (1, 2):
         kept.set_aside(number, Damage("one", "air", 0, 1, number, "changed"), 7)
     changed = "window_start = 5" if known_by == "digest" else "digest = 'another'"
-    with closing(sqlite3.connect(bench.database)) as connection, connection:
+    with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute(f"UPDATE damaged SET {changed} WHERE sequence = 1")
-    settled((bench.topic(), payload))
-    assert rows(bench.database, "SELECT sequence FROM damaged") == [(2,)]
+    settled((small_fleet.topic(), payload))
+    assert rows(small_fleet.database, "SELECT sequence FROM damaged") == [(2,)]
 
 
-def test_a_batch_that_fails_leaves_no_removal_to_the_next_one(bench, kept, settled):
-    payload = bench.release()
-    settled((bench.topic("two"), payload))
-    release = judge(bench.topic(), payload, bench.rules)
+def test_a_batch_that_fails_leaves_no_removal_to_the_next_one(small_fleet, kept, settled):
+    payload = small_fleet.release()
+    settled((small_fleet.topic("two"), payload))
+    release = judge(small_fleet.topic(), payload, small_fleet.rules)
     assert isinstance(release, Accepted)
 
     def fail() -> None:
@@ -148,16 +157,16 @@ def test_a_batch_that_fails_leaves_no_removal_to_the_next_one(bench, kept, settl
 
     with pytest.raises(LookupError):
         fail()
-    settled((bench.topic(), bench.release(sequence=2)))
-    assert rows(bench.database, "SELECT payload FROM quarantine") == [(payload,)]
-    assert rows(bench.database, "SELECT count(*) FROM totals") == [(1,)]
+    settled((small_fleet.topic(), small_fleet.release(sequence=2)))
+    assert rows(small_fleet.database, "SELECT payload FROM quarantine") == [(payload,)]
+    assert rows(small_fleet.database, "SELECT count(*) FROM totals") == [(1,)]
 
 
-def test_a_stale_will_does_not_take_a_device_offline(bench, settled):
-    topic = topics.status(bench.fleet, "one")
+def test_a_stale_will_does_not_take_a_device_offline(small_fleet, settled):
+    topic = topics.status(small_fleet.fleet, "one")
 
     def state():
-        return rows(bench.database, "SELECT state, session, since FROM devices")
+        return rows(small_fleet.database, "SELECT state, session, since FROM devices")
 
     settled((topic, Status("online", "s1", {}).encode()), at=1)
     settled((topic, Status("online", "s2", {}).encode()), at=2)
@@ -169,45 +178,45 @@ def test_a_stale_will_does_not_take_a_device_offline(bench, settled):
     assert state() == [("offline", "s2", 5)]
 
 
-def test_the_table_of_devices_is_bounded(bench, settled, monkeypatch):
+def test_the_table_of_devices_is_bounded(small_fleet, settled, monkeypatch):
     monkeypatch.setattr(device_reports, "MAX_DEVICES", 2)
     birth = Status("online", "s1", {}).encode()
     names = ["one", "two", "three", "one"]
-    verdicts = settled(*((topics.status(bench.fleet, name), birth) for name in names))
+    verdicts = settled(*((topics.status(small_fleet.fleet, name), birth) for name in names))
     assert [type(v) for v in verdicts] == [Presence, Presence, Refused, Presence]
 
 
-def test_a_second_server_of_one_database_is_refused(bench, kept):
+def test_a_second_server_of_one_database_is_refused(small_fleet, kept):
     with (
         pytest.raises(CommandError, match="another collector is serving"),
-        store.opened(bench.database),
+        store.opened(small_fleet.database),
     ):
         pytest.fail("two servers")
 
 
-def test_a_reader_sees_only_what_is_committed_and_cannot_write(bench, kept, settled):
-    release = settled((bench.topic(), bench.release()))[0]
+def test_a_reader_sees_only_what_is_committed_and_cannot_write(small_fleet, kept, settled):
+    release = settled((small_fleet.topic(), small_fleet.release()))[0]
     two = Accepted(
         WindowId("two", "air", 1, 0, 1), release.fingerprint, release.digest, release.payload
     )
     with kept.batch():
         kept.add(two, 1)
-        with reading(bench.database) as reader:
+        with reading(small_fleet.database) as reader:
             assert [r.device for r in reader.releases(AIR)] == ["one"]
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         before = len(reader.holdings())
-        settled((bench.topic("three"), bench.release("three")))
+        settled((small_fleet.topic("three"), small_fleet.release("three")))
         assert len(reader.holdings()) == before == 2
-    with closing(open_reading(bench.database)) as connection, pytest.raises(sqlite3.Error):
+    with closing(open_reading(small_fleet.database)) as connection, pytest.raises(sqlite3.Error):
         connection.execute("DELETE FROM releases")
 
 
-def test_a_database_survives_being_closed_and_opened(bench, arrive):
+def test_a_database_survives_being_closed_and_opened(small_fleet, arrive):
     for sequence in (1, 2):
-        with store.opened(bench.database) as opened:
-            message = arrive(bench.topic(), bench.release(sequence=sequence))
-            settle(opened, [message], bench.rules, 1_000_000_001)
-    with reading(bench.database) as reader:
+        with store.opened(small_fleet.database) as opened:
+            message = arrive(small_fleet.topic(), small_fleet.release(sequence=sequence))
+            settle(opened, [message], small_fleet.rules, 1_000_000_001)
+    with reading(small_fleet.database) as reader:
         assert [r.sequence for r in reader.releases(AIR)] == [1, 2]
 
 
@@ -237,41 +246,42 @@ def test_what_is_no_collector_database_is_refused_and_left_alone(tmp_path, openi
 
 @pytest.mark.parametrize("opening", [open_writing, open_reading, changed])
 @pytest.mark.parametrize("found", [-1, 1, 2, 3, 5, 9])
-def test_a_database_of_another_schema_is_refused_in_one_line(bench, opening, found):
-    open_writing(bench.database).close()
-    with closing(sqlite3.connect(bench.database)) as connection:
+def test_a_database_of_another_schema_is_refused_in_one_line(small_fleet, opening, found):
+    open_writing(small_fleet.database).close()
+    with closing(sqlite3.connect(small_fleet.database)) as connection:
         connection.execute(f"PRAGMA user_version = {found}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = bench.database.read_bytes()
+    before = small_fleet.database.read_bytes()
     with pytest.raises(CommandError) as caught:
-        opening(bench.database)
-    assert str(caught.value).startswith(
-        f"{bench.database} has schema {found}, and this program reads schema 4: use the version"
-    )
+        opening(small_fleet.database)
+    problem = f"has schema {found}, and this program reads schema 4: use the version"
+    assert str(caught.value).startswith(f"{small_fleet.database} {problem}")
     assert "\n" not in str(caught.value)
-    assert bench.database.read_bytes() == before
+    assert small_fleet.database.read_bytes() == before
 
 
-def test_a_damaged_database_is_refused_at_the_start(bench, arrive):
-    with store.opened(bench.database) as opened:
-        messages = [arrive(bench.topic(), bench.release(sequence=n)) for n in range(1, 80)]
-        settle(opened, messages, bench.rules, 1_000_000_001)
-    data = bytearray(bench.database.read_bytes())
+def test_a_damaged_database_is_refused_at_the_start(small_fleet, arrive):
+    with store.opened(small_fleet.database) as opened:
+        messages = [
+            arrive(small_fleet.topic(), small_fleet.release(sequence=n)) for n in range(1, 80)
+        ]
+        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+    data = bytearray(small_fleet.database.read_bytes())
     assert len(data) > 4 * 4096
     for page in range(1, len(data) // 4096):
         data[page * 4096 : page * 4096 + 100] = b"\xa5" * 100
-    bench.database.write_bytes(data)
-    opening = store.opened(bench.database)
+    small_fleet.database.write_bytes(data)
+    opening = store.opened(small_fleet.database)
     with pytest.raises(CommandError, match=r"damaged|malformed"):
         opening.__enter__()
 
 
-def test_a_new_database_and_what_is_beside_it_are_private(bench):
+def test_a_new_database_and_what_is_beside_it_are_private(small_fleet):
     """Whatever the umask; the files of the write-ahead log as well."""
     before = os.umask(0)
     try:
-        with store.opened(bench.database):
-            made = sorted(bench.database.parent.glob(f"{bench.database.name}*"))
+        with store.opened(small_fleet.database):
+            made = sorted(small_fleet.database.parent.glob(f"{small_fleet.database.name}*"))
             assert len(made) == 4
             assert {path.stat().st_mode & 0o777 for path in made} == {0o600}
     finally:

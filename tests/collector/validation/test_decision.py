@@ -18,13 +18,13 @@ OFFSET = schedule_offset("one", DAY)
 
 
 @pytest.fixture
-def arrive_all(bench, arrive):
+def arrive_all(small_fleet, arrive):
     """Settles releases of device one at NOW: verdicts."""
 
     def run(*payloads, stream="air", at=NOW):
-        messages = [arrive(bench.topic(stream=stream), payload) for payload in payloads]
-        with store.opened(bench.database) as opened:
-            return settle(opened, messages, bench.rules, at)
+        messages = [arrive(small_fleet.topic(stream=stream), payload) for payload in payloads]
+        with store.opened(small_fleet.database) as opened:
+            return settle(opened, messages, small_fleet.rules, at)
 
     return run
 
@@ -33,9 +33,9 @@ def window(sequence=1, start=5 * DAY + OFFSET, seconds=DAY, incarnation=b"123456
     return WindowId("one", "air", sequence, start, start + seconds, None, incarnation)
 
 
-def forged(bench, stream, change):
+def forged(small_fleet, stream, change):
     """An honest, empty release whose counters and draws were changed."""
-    (spec, *_) = bench.specs(stream)
+    (spec, *_) = small_fleet.specs(stream)
     start = 5 * DAY + OFFSET
     label = WindowId("one", stream, 1, start, start + DAY)
     made = spec.start(os_entropy()).release(os_entropy(), label)
@@ -56,24 +56,24 @@ def forged(bench, stream, change):
         (window(start=2_932_000 * DAY + OFFSET), "future", False),
     ],
 )
-def test_windows_off_the_schedule_are_refused(bench, arrive_all, label, reason, final):
-    (verdict,) = arrive_all(bench.release(window=label))
+def test_windows_off_the_schedule_are_refused(small_fleet, arrive_all, label, reason, final):
+    (verdict,) = arrive_all(small_fleet.release(window=label))
     assert isinstance(verdict, Refused)
     assert (verdict.reason, verdict.final) == (reason, final)
-    assert isinstance(arrive_all(bench.release(window=window()))[0], Accepted)
+    assert isinstance(arrive_all(small_fleet.release(window=window()))[0], Accepted)
 
 
-def test_a_window_of_the_near_future_is_taken_now_and_of_the_far_one_then(bench, arrive_all):
-    soon = bench.release(window=window(start=NOW + OFFSET - DAY))
+def test_a_window_of_the_near_future_is_taken_now_and_of_the_far_one_then(small_fleet, arrive_all):
+    soon = small_fleet.release(window=window(start=NOW + OFFSET - DAY))
     assert isinstance(arrive_all(soon)[0], Accepted)
-    later = bench.release(window=window(sequence=2, start=NOW + DAY + OFFSET))
+    later = small_fleet.release(window=window(sequence=2, start=NOW + DAY + OFFSET))
     assert arrive_all(later)[0].reason == "future"
     assert isinstance(arrive_all(later, at=NOW + 3 * DAY)[0], Accepted)
 
 
 @pytest.mark.parametrize("stream", ["air", "fine", "heavy", "sums", "bars"])
-def test_invented_readings_and_noise_are_refused_for_good(bench, arrive_all, stream):
-    bound = bench.rules.specs[stream].most_readings
+def test_invented_readings_and_noise_are_refused_for_good(small_fleet, arrive_all, stream):
+    bound = small_fleet.rules.specs[stream].most_readings
 
     def readings(counters, draws):
         counters[0] += 2 * bound + (1 << 40)
@@ -84,76 +84,76 @@ def test_invented_readings_and_noise_are_refused_for_good(bench, arrive_all, str
     def draws_below(counters, draws):
         return draws - 1
 
-    payloads = [forged(bench, stream, c) for c in (readings, draws_beyond, draws_below)]
+    payloads = [forged(small_fleet, stream, c) for c in (readings, draws_beyond, draws_below)]
     for verdict in arrive_all(*payloads, stream=stream):
         assert isinstance(verdict, Refused)
         assert (verdict.reason, verdict.final) == ("bounds", True)
     assert isinstance(
-        arrive_all(forged(bench, stream, lambda *_: None), stream=stream)[0], Accepted
+        arrive_all(forged(small_fleet, stream, lambda *_: None), stream=stream)[0], Accepted
     )
 
 
 @pytest.mark.parametrize("stream", ["fine", "heavy", "sums"])
 def test_more_readings_than_configured_are_refused_until_the_configuration_has_them(
-    bench, arrive_all, stream
+    small_fleet, arrive_all, stream
 ):
     """The agent keeps what is refused so: an operator who states too few loses no window."""
-    rules = bench.rules.specs[stream]
+    rules = small_fleet.rules.specs[stream]
 
     def change(counters, draws):
         counters[0] += 2 * rules.most_readings + 100_000
 
-    payload = forged(bench, stream, change)
+    payload = forged(small_fleet, stream, change)
     (refused,) = arrive_all(payload, stream=stream)
     assert (refused.reason, refused.final) == ("readings", False)
     assert "expect.max_readings" in refused.text
     more = replace(rules, most_readings=3 * rules.most_readings + 200_000, _bounds={})
-    specs = {**bench.rules.specs, stream: more}
-    topic = bench.topic(stream=stream)
-    assert isinstance(judge(topic, payload, replace(bench.rules, specs=specs)), Accepted)
+    specs = {**small_fleet.rules.specs, stream: more}
+    topic = small_fleet.topic(stream=stream)
+    assert isinstance(judge(topic, payload, replace(small_fleet.rules, specs=specs)), Accepted)
 
 
-def test_one_forged_release_does_not_take_others_of_its_batch_with_it(bench, arrive_all):
+def test_one_forged_release_does_not_take_others_of_its_batch_with_it(small_fleet, arrive_all):
     def change(counters, draws):
         counters += 1 << 33
 
-    honest = [bench.release(sequence=n) for n in range(2, 12)]
-    verdicts = arrive_all(*honest[:5], forged(bench, "air", change), *honest[5:])
+    honest = [small_fleet.release(sequence=n) for n in range(2, 12)]
+    verdicts = arrive_all(*honest[:5], forged(small_fleet, "air", change), *honest[5:])
     assert [isinstance(v, Accepted) for v in verdicts] == [True] * 5 + [False] + [True] * 5
 
 
-def test_a_sequence_does_not_run_ahead_of_its_windows(bench, arrive_all):
+def test_a_sequence_does_not_run_ahead_of_its_windows(small_fleet, arrive_all):
     """So that missing windows stay meaningful; a rolled back ledger's numbers are taken."""
-    first = bench.release(window=window(3, 5 * DAY + OFFSET))
+    first = small_fleet.release(window=window(3, 5 * DAY + OFFSET))
     assert isinstance(arrive_all(first)[0], Accepted)
     for number in (2**63 - 1, 40):
-        (verdict,) = arrive_all(bench.release(window=window(number, 6 * DAY + OFFSET)))
+        (verdict,) = arrive_all(small_fleet.release(window=window(number, 6 * DAY + OFFSET)))
         assert (verdict.reason, verdict.final) == ("bounds", True)
-    again = bench.release(window=window(3, 60 * DAY + OFFSET))
-    late = bench.release(window=window(57, 59 * DAY + OFFSET))
+    again = small_fleet.release(window=window(3, 60 * DAY + OFFSET))
+    late = small_fleet.release(window=window(57, 59 * DAY + OFFSET))
     assert all(isinstance(v, Accepted) for v in arrive_all(again, late))
-    fresh = bench.release(window=window(20_100, 70 * DAY + OFFSET, incarnation=b"another!"))
+    fresh = small_fleet.release(window=window(20_100, 70 * DAY + OFFSET, incarnation=b"another!"))
     assert arrive_all(fresh)[0].reason == "bounds"
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         (holding,) = reader.holdings()
     assert holding.gaps < 60
 
 
-def test_a_device_cannot_fill_the_disk(bench, arrive_all, monkeypatch):
+def test_a_device_cannot_fill_the_disk(small_fleet, arrive_all, monkeypatch):
     monkeypatch.setattr(decision, "MAX_RELEASES", 4)
-    payloads = [bench.release(sequence=n) for n in range(1, 8)]
+    payloads = [small_fleet.release(sequence=n) for n in range(1, 8)]
     verdicts = arrive_all(*payloads)
     assert [isinstance(v, Accepted) for v in verdicts] == [True] * 4 + [False] * 3
     assert {(v.reason, v.final) for v in verdicts[4:]} == {("full", False)}
     # What is stored is acknowledged again, full or not.
     assert type(arrive_all(payloads[0])[0]).__name__ == "Duplicate"
-    with reading(bench.database) as reader:
+    with reading(small_fleet.database) as reader:
         assert len(list(reader.releases(Selection("air")))) == 4
 
 
-def test_the_stored_total_is_that_of_the_readings(bench, arrive_all):
+def test_the_stored_total_is_that_of_the_readings(small_fleet, arrive_all):
     (verdict,) = arrive_all(
-        bench.release(stream="fine", readings=[(1.0, 1.0)] * 900), stream="fine"
+        small_fleet.release(stream="fine", readings=[(1.0, 1.0)] * 900), stream="fine"
     )
     total = verdict.total
     assert abs(total.value - 900) < 12 * total.variance**0.5 + 1

@@ -36,19 +36,19 @@ def refusal(topic, payload, rules):
     return verdict
 
 
-def test_a_release_on_its_own_topic_is_accepted_with_its_exact_bytes(bench):
-    payload = bench.release("one", 7)
-    verdict = judge(bench.topic("one"), payload, bench.rules)
+def test_a_release_on_its_own_topic_is_accepted_with_its_exact_bytes(small_fleet):
+    payload = small_fleet.release("one", 7)
+    verdict = judge(small_fleet.topic("one"), payload, small_fleet.rules)
     assert isinstance(verdict, Accepted)
     assert verdict.window == WindowId("one", "air", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
     assert verdict.payload == payload
     assert verdict.digest == digest(payload)
-    assert verdict.fingerprint == bench.specs("air")[0].fingerprint
+    assert verdict.fingerprint == small_fleet.specs("air")[0].fingerprint
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_a_flipped_byte_is_refused_wherever_it_is(bench, flip):
-    payload, rules, topic = bench.release(), bench.rules, bench.topic()
+def test_a_flipped_byte_is_refused_wherever_it_is(small_fleet, flip):
+    payload, rules, topic = small_fleet.release(), small_fleet.rules, small_fleet.topic()
     reasons = []
     for position in range(len(payload)):
         damaged = bytearray(payload)
@@ -59,8 +59,8 @@ def test_a_flipped_byte_is_refused_wherever_it_is(bench, flip):
     assert set(reasons[5:]) == {"checksum"}
 
 
-def test_every_truncation_and_every_tail_is_refused(bench):
-    payload, rules, topic = bench.release(), bench.rules, bench.topic()
+def test_every_truncation_and_every_tail_is_refused(small_fleet):
+    payload, rules, topic = small_fleet.release(), small_fleet.rules, small_fleet.topic()
     for length in range(len(payload)):
         refusal(topic, payload[:length], rules)
     refusal(topic, payload + b"\0", rules)
@@ -70,10 +70,10 @@ WATER = WindowId("one", "water", 9, 0, 86_400)
 
 
 @pytest.mark.parametrize("version", [1, 2, 4])
-def test_another_version_is_named(bench, version):
-    payload = bytearray(bench.release())
+def test_another_version_is_named(small_fleet, version):
+    payload = bytearray(small_fleet.release())
     payload[4] = version
-    verdict = refusal(bench.topic(), bytes(payload), bench.rules)
+    verdict = refusal(small_fleet.topic(), bytes(payload), small_fleet.rules)
     assert verdict.reason == "version"
     assert not verdict.final, "a collector of that version takes it"
 
@@ -92,60 +92,62 @@ def test_another_version_is_named(bench, version):
         ("", "topic"),
     ],
 )
-def test_a_release_on_another_topic_is_refused(bench, topic, reason):
-    assert refusal(topic, bench.release("one"), bench.rules).reason == reason
+def test_a_release_on_another_topic_is_refused(small_fleet, topic, reason):
+    assert refusal(topic, small_fleet.release("one"), small_fleet.rules).reason == reason
 
 
-def test_what_is_longer_than_anything_configured_is_not_read(bench):
-    most = bench.rules.largest
-    verdict = refusal(bench.topic(), b"\0" * (most + 1), bench.rules)
+def test_what_is_longer_than_anything_configured_is_not_read(small_fleet):
+    most = small_fleet.rules.largest
+    verdict = refusal(small_fleet.topic(), b"\0" * (most + 1), small_fleet.rules)
     assert verdict.reason == "length"
     assert str(most) in verdict.text
     assert not verdict.final, "another configuration may have larger sketches"
-    assert refusal(bench.topic(), b"\0" * most, bench.rules).reason == "magic"
+    assert refusal(small_fleet.topic(), b"\0" * most, small_fleet.rules).reason == "magic"
 
 
-def test_what_is_longer_than_its_own_settings_allow_is_refused_for_good(bench, monkeypatch):
-    payload, rules = bench.release(), bench.rules
+def test_what_is_longer_than_its_own_settings_allow_is_refused_for_good(small_fleet, monkeypatch):
+    payload, rules = small_fleet.release(), small_fleet.rules
     monkeypatch.setattr(HierarchySpec, "max_release_nbytes", len(payload) - 1)
-    verdict = refusal(bench.topic(), payload, rules)
+    verdict = refusal(small_fleet.topic(), payload, rules)
     assert (verdict.reason, verdict.sequence, verdict.final) == ("size", 1, True)
 
 
-def test_what_another_configuration_would_take_is_not_refused_for_good(bench):
+def test_what_another_configuration_would_take_is_not_refused_for_good(small_fleet):
     """Also where the other configuration has smaller sketches, or fewer streams."""
-    large = replace(bench.specs("air")[0], depth=8, width=512, rows=3)
-    payload = bench.release(spec=large)
-    assert len(payload) > bench.rules.specs["air"].max_bytes
+    large = replace(small_fleet.specs("air")[0], depth=8, width=512, rows=3)
+    payload = small_fleet.release(spec=large)
+    assert len(payload) > small_fleet.rules.specs["air"].max_bytes
     verdicts = [
-        refusal(bench.topic(), payload, bench.rules),
-        refusal(bench.topic(stream="water"), bench.release(window=WATER), bench.rules),
+        refusal(small_fleet.topic(), payload, small_fleet.rules),
+        refusal(
+            small_fleet.topic(stream="water"), small_fleet.release(window=WATER), small_fleet.rules
+        ),
     ]
     assert [verdict.reason for verdict in verdicts] == ["fingerprint", "stream"]
     assert [verdict.sequence for verdict in verdicts] == [1, 9]
     assert not any(verdict.final for verdict in verdicts)
 
 
-def test_a_release_made_with_other_settings_is_refused_by_its_fingerprint(bench):
-    other = replace(bench.specs("air")[0], hash_key=99)
-    verdict = refusal(bench.topic(), bench.release(spec=other), bench.rules)
+def test_a_release_made_with_other_settings_is_refused_by_its_fingerprint(small_fleet):
+    other = replace(small_fleet.specs("air")[0], hash_key=99)
+    verdict = refusal(small_fleet.topic(), small_fleet.release(spec=other), small_fleet.rules)
     assert verdict.reason == "fingerprint"
     assert verdict.sequence == 1
 
 
-def test_a_merged_release_is_refused_because_it_holds_two_windows(bench):
-    spec = bench.specs("air")[0]
-    both = merge(decode(bench.release(sequence=n), spec) for n in (1, 2))
-    assert refusal(bench.topic(), encode(both), bench.rules).reason == "identity"
+def test_a_merged_release_is_refused_because_it_holds_two_windows(small_fleet):
+    spec = small_fleet.specs("air")[0]
+    both = merge(decode(small_fleet.release(sequence=n), spec) for n in (1, 2))
+    assert refusal(small_fleet.topic(), encode(both), small_fleet.rules).reason == "identity"
 
 
 @pytest.mark.parametrize(
     ("sequence", "start", "end"),
     [(1, 10, 10), (1, 10, 9), (-1, 0, 10), (1, -5, 10), (1, 0, LATEST_SECOND + 1)],
 )
-def test_an_impossible_window_is_refused(bench, sequence, start, end):
+def test_an_impossible_window_is_refused(small_fleet, sequence, start, end):
     window = WindowId("one", "air", sequence, start, end)
-    verdict = refusal(bench.topic(), bench.release(window=window), bench.rules)
+    verdict = refusal(small_fleet.topic(), small_fleet.release(window=window), small_fleet.rules)
     assert verdict.reason == "identity"
 
 
@@ -154,10 +156,10 @@ def test_a_reason_that_is_not_listed_as_final_is_temporary(reason):
     assert not Refused(reason, "text").final
 
 
-def test_every_device_class_of_the_fleet_is_accepted(bench):
-    for spec in bench.specs("fine"):
-        payload = bench.release(stream="fine", spec=spec, readings=((20.0, 1.0),))
-        verdict = judge(bench.topic(stream="fine"), payload, bench.rules)
+def test_every_device_class_of_the_fleet_is_accepted(small_fleet):
+    for spec in small_fleet.specs("fine"):
+        payload = small_fleet.release(stream="fine", spec=spec, readings=((20.0, 1.0),))
+        verdict = judge(small_fleet.topic(stream="fine"), payload, small_fleet.rules)
         assert isinstance(verdict, Accepted)
         assert verdict.fingerprint == spec.fingerprint
 
@@ -198,26 +200,26 @@ def test_hostile_bodies_with_a_right_checksum_are_refused_and_never_raise(
         assert isinstance(verdict, Refused)
 
 
-def test_the_same_bytes_again_are_a_duplicate(bench):
-    accepted = judge(bench.topic(), bench.release(), bench.rules)
+def test_the_same_bytes_again_are_a_duplicate(small_fleet):
+    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
     assert isinstance(compare(accepted, StoredWindow(accepted.digest, 1, b"")), Duplicate)
 
 
 @pytest.mark.parametrize("incarnation", [b"", b"another!"])
-def test_a_second_release_of_a_stored_window_is_an_equivocation(bench, incarnation):
-    accepted = judge(bench.topic(), bench.release(), bench.rules)
+def test_a_second_release_of_a_stored_window_is_an_equivocation(small_fleet, incarnation):
+    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
     verdict = compare(accepted, StoredWindow("0" * 32, 9, incarnation))
     assert (verdict.reason, verdict.sequence, verdict.final) == ("equivocation", 1, True)
     assert "sequence 9" in verdict.text
     assert ("another ledger" in verdict.text) == bool(incarnation)
 
 
-def test_presence_is_taken_and_garbage_on_its_topic_is_refused(bench):
+def test_presence_is_taken_and_garbage_on_its_topic_is_refused(small_fleet):
     birth = Status("online", "s1", {"air": StreamBirth("0" * 16, "epsilon 1", DAY)})
-    topic = topics.status(bench.fleet, "one")
-    assert judge(topic, birth.encode(), bench.rules) == Presence("one", birth)
+    topic = topics.status(small_fleet.fleet, "one")
+    assert judge(topic, birth.encode(), small_fleet.rules) == Presence("one", birth)
     for garbage in (b"", b"{}", b"\xff", b"[" * 5000, birth.encode()[:-1]):
-        assert refusal(topic, garbage, bench.rules).reason == "status"
+        assert refusal(topic, garbage, small_fleet.rules).reason == "status"
 
 
 def test_the_will_of_an_older_session_is_no_news():

@@ -3,7 +3,7 @@
 import pytest
 
 from pansketch_fleet.config.loader import describe
-from pansketch_fleet.mqtt.protocol_version import SILENT_ENDS, Dialect
+from pansketch_fleet.mqtt.reconnect import SILENT_ENDS, VersionNegotiation
 
 
 @pytest.mark.parametrize("written", ["auto", "5", '"5"', "3.1.1", '"3.1.1"', "${VERSION:-5}"])
@@ -42,55 +42,55 @@ def test_a_local_topic_s_broker_has_no_such_setting(refusal):
 
 @pytest.mark.parametrize("said", [True, False])
 def test_a_broker_that_never_spoke_5_is_asked_once(said):
-    dialect = Dialect("auto")
-    assert (dialect.version, dialect.open_question) == ("5", True)
-    assert dialect.not_understood(said)
-    assert (dialect.version, dialect.open_question) == ("3.1.1", False)
-    assert dialect.understood(), "it is news"
+    negotiation = VersionNegotiation("auto")
+    assert (negotiation.version, negotiation.open_question) == ("5", True)
+    assert negotiation.not_understood(said)
+    assert (negotiation.version, negotiation.open_question) == ("3.1.1", False)
+    assert negotiation.understood(), "it is news"
     for _ in range(10):
-        assert not dialect.not_understood(said=False)
-        assert not dialect.understood()
-    assert dialect.version == "3.1.1"
+        assert not negotiation.not_understood(said=False)
+        assert not negotiation.understood()
+    assert negotiation.version == "3.1.1"
 
 
 def test_a_server_that_takes_neither_is_asked_for_both_in_turns():
     """A pause comes after each second one."""
-    dialect = Dialect("auto")
-    seen = [(dialect.version, dialect.not_understood(said=False)) for _ in range(6)]
+    negotiation = VersionNegotiation("auto")
+    seen = [(negotiation.version, negotiation.not_understood(said=False)) for _ in range(6)]
     assert seen == [("5", True), ("3.1.1", False)] * 3
 
 
 def test_a_broker_that_spoke_5_may_hang_up_a_few_times():
-    dialect = Dialect("auto")
-    assert not dialect.understood()
+    negotiation = VersionNegotiation("auto")
+    assert not negotiation.understood()
     for _ in range(SILENT_ENDS - 1):
-        assert not dialect.not_understood(said=False)
-        assert dialect.version == "5"
-    assert dialect.not_understood(said=False)
-    assert dialect.version == "3.1.1"
+        assert not negotiation.not_understood(said=False)
+        assert negotiation.version == "5"
+    assert negotiation.not_understood(said=False)
+    assert negotiation.version == "3.1.1"
 
 
 def test_an_answer_starts_the_count_anew():
-    dialect = Dialect("auto")
-    dialect.understood()
+    negotiation = VersionNegotiation("auto")
+    negotiation.understood()
     for _ in range(10):
-        dialect.not_understood(said=False)
-        dialect.understood()
-    assert dialect.version == "5"
+        negotiation.not_understood(said=False)
+        negotiation.understood()
+    assert negotiation.version == "5"
 
 
 def test_a_broker_that_spoke_5_and_says_that_it_does_not_is_believed():
-    dialect = Dialect("auto")
-    dialect.understood()
-    assert dialect.not_understood(said=True)
-    assert dialect.version == "3.1.1"
+    negotiation = VersionNegotiation("auto")
+    negotiation.understood()
+    assert negotiation.not_understood(said=True)
+    assert negotiation.version == "3.1.1"
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_a_version_that_is_set_stays(version):
-    dialect = Dialect(version)
+    negotiation = VersionNegotiation(version)
     for said in (True, False, True):
-        assert not dialect.not_understood(said)
-        assert dialect.version == version
-    assert not dialect.understood()
-    assert not dialect.open_question
+        assert not negotiation.not_understood(said)
+        assert negotiation.version == version
+    assert not negotiation.understood()
+    assert not negotiation.open_question

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pansketch import Attribute, CellsSpec, Domain, Privacy, os_entropy
-from pansketch.generators.density.count_recovery import ReleasedTable, _median
-from pansketch.randomness.keyed_hash import RowHash
-from pansketch.randomness.tabulation_hash import SignedHash
+from pansketch.generators.density.cell_counts import ReleasedTable, _median
+from pansketch.randomness.keyed_hash import RowHash, SignedHash
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 

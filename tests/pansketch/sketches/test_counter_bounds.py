@@ -22,8 +22,13 @@ from pansketch import (
     ViewsSpec,
     os_entropy,
 )
-from pansketch.randomness.noise_tails import norm_quantile, ones_quantile, sum_quantile
-from pansketch.sketches.counter_bounds import CounterRow, linear_bounds
+from pansketch.sketches.counter_bounds import (
+    CounterRow,
+    linear_bounds,
+    norm_quantile,
+    ones_quantile,
+    sum_quantile,
+)
 
 FALSE_ALARM = 1e-6
 READINGS = 400

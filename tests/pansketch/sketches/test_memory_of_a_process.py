@@ -1,6 +1,6 @@
 """No update of any sketch leaves a reading, or a number computed from it, in the process's memory.
 
-Freed memory counts: the process fed here uses none of it again. See pansketch/domain/scratch.py.
+Freed memory counts: the process fed here uses none of it again. See pansketch/erasable_arrays.py.
 """
 
 import subprocess

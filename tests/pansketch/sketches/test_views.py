@@ -16,7 +16,7 @@ from pansketch import (
     merge,
     os_entropy,
 )
-from pansketch.sketches.view_grid import FEW_READINGS
+from pansketch.sketches.views import FEW_READINGS
 
 WIND = ("N", "E", "S", "W", "calm")
 DOMAIN = Domain(

@@ -1,4 +1,4 @@
-"""An ear at the broker, for what the whole world can hear of a fleet."""
+"""A listener at the broker, for what the whole world can receive from a fleet."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,19 +10,19 @@ from paho.mqtt.enums import CallbackAPIVersion
 from tests.waiting import SECONDS
 
 
-class Ear:
+class Listener:
     """Hears every message of a broker, retained ones too, and can say something itself."""
 
-    def __init__(self, house: Any) -> None:
+    def __init__(self, fleet: Any) -> None:
         self.heard: list[tuple[str, bytes]] = []
         ready: list[object] = []
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id="ear")
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id="listener")
         self._client.on_message = self._on_message
         self._client.on_subscribe = lambda *_: ready.append(_)
-        self._client.connect("127.0.0.1", house.port)
+        self._client.connect("127.0.0.1", fleet.port)
         self._client.loop_start()
         self._client.subscribe("#", 1)
-        house.until(lambda: ready, "the ear's subscription")
+        fleet.until(lambda: ready, "the listener's subscription")
 
     def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
         self.heard.append((message.topic, bytes(message.payload)))
@@ -40,14 +40,14 @@ class Ear:
 
 
 @pytest.fixture
-def listen() -> Iterator[Callable[[Any], Ear]]:
-    """Opens an ear in a house whose broker runs."""
-    ears: list[Ear] = []
+def listen() -> Iterator[Callable[[Any], Listener]]:
+    """Opens a listener in a fleet whose broker runs."""
+    listeners: list[Listener] = []
 
-    def open_ear(house: Any) -> Ear:
-        ears.append(Ear(house))
-        return ears[-1]
+    def open_listener(fleet: Any) -> Listener:
+        listeners.append(Listener(fleet))
+        return listeners[-1]
 
-    yield open_ear
-    for ear in ears:
-        ear.close()
+    yield open_listener
+    for listener in listeners:
+        listener.close()

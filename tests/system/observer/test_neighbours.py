@@ -10,33 +10,33 @@ HOURS = 5
 MORE = (1704067200 + 3600 * 2 + 1800, 60.0, 1000.0)  # one reading, in the middle of the replay
 
 
-def outside(house, listen, rows):
+def outside(fleet, listen, rows):
     """Everything that one replay shows to the world, apart from the releases' counters."""
-    house.configure("dev-1", rows)
-    house.start_broker()
-    ear = listen(house)
-    house.collector()
-    agent = house.agent("dev-1")
+    fleet.configure("dev-1", rows)
+    fleet.start_broker()
+    listener = listen(fleet)
+    fleet.collector()
+    agent = fleet.agent("dev-1")
     assert agent.ends() == 0
-    house.until(lambda: b'"stopped"' in b"".join(ear.on("/status")), "the farewell")
-    house.until(lambda: len(ear.on("/ack")) >= len(house.stored()), "the acknowledgements")
-    state = house.folder / "var/agent/dev-1"
+    fleet.until(lambda: b'"stopped"' in b"".join(listener.on("/status")), "the farewell")
+    fleet.until(lambda: len(listener.on("/ack")) >= len(fleet.stored()), "the acknowledgements")
+    state = fleet.folder / "var/agent/dev-1"
     return {
-        "topics": sorted({place for place, _ in ear.heard}),
+        "topics": sorted({place for place, _ in listener.heard}),
         # Without the ledger's random incarnation.
         "windows": [
             replace(window, incarnation=b"")
-            for payload in unique(ear.on("/release/air"))
+            for payload in unique(listener.on("/release/air"))
             for window in peek(payload).windows
         ],
-        "settings": {peek(payload).fingerprint for payload in ear.on("/release/air")},
-        "statuses": [without("session", payload) for payload in ear.on("/status")],
-        "health": lasting(ear.on("/health")),
-        "acks": first_acks(ear.on("/ack")),
+        "settings": {peek(payload).fingerprint for payload in listener.on("/release/air")},
+        "statuses": [without("session", payload) for payload in listener.on("/status")],
+        "health": lasting(listener.on("/health")),
+        "acks": first_acks(listener.on("/ack")),
         "ledger": (state / "ledger").read_text().partition("\n")[2],
         "files": sorted(str(path.relative_to(state)) for path in state.rglob("*")),
-        "said": said(agent, house.port),
-        "refused": house.quarantine(),
+        "said": said(agent, fleet.port),
+        "refused": fleet.quarantine(),
     }
 
 
@@ -73,16 +73,16 @@ def said(agent, port):
     return sorted(line for line in lines if not re.search("waiting for the collector", line))
 
 
-def test_one_reading_more_changes_nothing_but_counters(make_house, hourly, listen):
+def test_one_reading_more_changes_nothing_but_counters(make_fleet, hourly, listen):
     # No reading at all in the third hour, so the one more is the first of its window.
     rows = [row for row in hourly(HOURS, 3) if not 7200 <= row[0] - 1704067200 < 10800]
-    without_it = outside(make_house("without"), listen, rows)
-    with_it = outside(make_house("with"), listen, sorted([*rows, MORE]))
+    without_it = outside(make_fleet("without"), listen, rows)
+    with_it = outside(make_fleet("with"), listen, sorted([*rows, MORE]))
     assert with_it == without_it
     assert len(without_it["windows"]) == HOURS
     assert len(without_it["health"]) == 1
     assert [status["state"] for status in without_it["statuses"]] == ["online", "stopped"]
     # The negative control: what may differ in public, one hour more, does show.
-    longer = outside(make_house("longer"), listen, hourly(HOURS + 1, 3))
+    longer = outside(make_fleet("longer"), listen, hourly(HOURS + 1, 3))
     differing = {what for what in longer if longer[what] != without_it[what]}
     assert differing == {"windows", "acks", "ledger", "said"}

@@ -49,37 +49,37 @@ def feed(agent):
     agent.process.stdin.close()
 
 
-def test_a_marked_reading_is_nowhere_to_be_found(house, listen):
+def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     # Windows of a second, so that the live one is released soon, for both: the collector takes
     # windows of the length that it is configured with.
     rows = [(1704067200 + number // 40, MARK, MARK) for number in range(120)]
-    house.configure("dev-1", rows, window="1s", epsilon=100)
-    house.configure("dev-2", [], source="{type: stdin}", window="1s", epsilon=100)
-    with (house.folder / "dev-1.csv").open("a") as file:
+    fleet.configure("dev-1", rows, window="1s", epsilon=100)
+    fleet.configure("dev-2", [], source="{type: stdin}", window="1s", epsilon=100)
+    with (fleet.folder / "dev-1.csv").open("a") as file:
         file.write(f"{MARK},{MARK}\n1704067203,x{MARK},{MARK}\n{MARK}T,,\n")
-    house.start_broker()
-    ear = listen(house)
-    collector = house.collector()
-    replaying, live = house.agent("dev-1"), house.agent("dev-2", stdin=subprocess.PIPE)
+    fleet.start_broker()
+    listener = listen(fleet)
+    collector = fleet.collector()
+    replaying, live = fleet.agent("dev-1"), fleet.agent("dev-2", stdin=subprocess.PIPE)
     feed(live)
     # With the programs still running: nothing of it in a write-ahead log or an outbox either.
-    house.until(lambda: house.stored("dev-1") and house.stored("dev-2"), "releases of both")
-    assert marked_files(house.folder / "var") == []
+    fleet.until(lambda: fleet.stored("dev-1") and fleet.stored("dev-2"), "releases of both")
+    assert marked_files(fleet.folder / "var") == []
     assert [replaying.ends(), live.ends()] == [0, 0]
     assert collector.stop() == 0
     # The readings did go in: what is stored knows of them, as far as its guarantee lets it.
-    answer = house.ask(
+    answer = fleet.ask(
         "query", "--stream", "air", "range", "temp", "20", "23", "--devices", "dev-2"
     )
     assert float(answer.split()[0]) > 25
-    assert marked_files(house.folder / "var") == []
-    logs = {program.log.name: program.said for program in house.programs}
+    assert marked_files(fleet.folder / "var") == []
+    logs = {program.log.name: program.said for program in fleet.programs}
     assert [name for name, said in logs.items() if holds_the_mark(said.encode())] == []
     assert all(logs[name] for name in logs if "broker" not in name)
-    # Where the mark was planted it is found, in the same folder and by the same ear.
-    assert marked_files(house.folder) == ["dev-1.csv"]
-    ear.say("planted", struct.pack("<d", MARK))
-    house.until(lambda: ear.on("planted"), "the planted message")
-    kinds = {place.split("/")[4] for place, _ in ear.heard if place != "planted"}
+    # Where the mark was planted it is found, in the same folder and by the same listener.
+    assert marked_files(fleet.folder) == ["dev-1.csv"]
+    listener.say("planted", struct.pack("<d", MARK))
+    fleet.until(lambda: listener.on("planted"), "the planted message")
+    kinds = {place.split("/")[4] for place, _ in listener.heard if place != "planted"}
     assert kinds == {"release", "ack", "mark", "status", "health"}
-    assert [place for place, payload in ear.heard if holds_the_mark(payload)] == ["planted"]
+    assert [place for place, payload in listener.heard if holds_the_mark(payload)] == ["planted"]

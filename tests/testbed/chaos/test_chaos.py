@@ -16,7 +16,7 @@ from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, STREAM, 
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS
 from testbed.chaos.observation.ledger_marks import Drop, Span
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.observation.observer import Name
 from tests.packages import needs
 from tests.testbed.chaos.small_run import SMALL, ended, failures, in_database, left_behind, start
 

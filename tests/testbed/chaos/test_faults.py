@@ -1,4 +1,4 @@
-"""Faults: their schedule, their damage, and the witness that reads what is published."""
+"""Faults: their schedule, their damage, and the observer that reads what is published."""
 
 import os
 import signal

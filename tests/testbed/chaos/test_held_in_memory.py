@@ -20,10 +20,10 @@ from testbed.chaos.environment.configuration import (
     patient_among,
     state_in,
 )
-from testbed.chaos.environment.supervisor import Keeper, Service
+from testbed.chaos.environment.supervisor import Service, Supervisor
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, Ages, Held
 from testbed.chaos.observation.ledger_marks import Debit, debits_in
-from testbed.chaos.observation.witness import Name, Witness, named
+from testbed.chaos.observation.observer import Name, Observer, named
 from tests.waiting import until
 
 KILLED, ENDED = -signal.SIGKILL, -signal.SIGTERM
@@ -120,21 +120,21 @@ def killed(tmp_path):
     site = Site(tmp_path / "run")
     wanted = {device.name: device for device in devices(12)}
     states = {name: state_in(site.folder, name) for name in (USUAL, PATIENT, PLANTED)}
-    witness = Witness("chaos", {name: state / "outbox" for name, state in states.items()})
-    ages = Ages({name: states[name] for name in (PATIENT, PLANTED)}, witness.saw_on_disk)
-    with Keeper() as keeper, witness, ages:
+    observer = Observer("chaos", {name: state / "outbox" for name, state in states.items()})
+    ages = Ages({name: states[name] for name in (PATIENT, PLANTED)}, observer.saw_on_disk)
+    with Supervisor() as supervisor, observer, ages:
         agents = []
         for name in states:
             command = agent_command(site.configure(wanted[name], 1))
             if name == PLANTED:
                 command[1:3] = ["-c", NEVER_WRITES]
             program = Service(name, command, site.folder, site.environment, reads=True)
-            agents.append(keeper.add(program))
+            agents.append(supervisor.add(program))
             program.start()
         until_old(states)
         for agent in agents:
             agent.end(signal.SIGKILL)
-            witness.look(agent.name)
+            observer.look(agent.name)
             ages.note_end(agent.name, agent.ends[-1].code)
     debits = [debit for name, state in states.items() for debit in debits_in(state, name)]
     waiting = {
@@ -142,7 +142,7 @@ def killed(tmp_path):
         for name, state in states.items()
         for key, payload in releases_in(state / "outbox")
     }
-    return left(ages.held, debits, waiting, made=witness.made())
+    return left(ages.held, debits, waiting, made=observer.made())
 
 
 def until_old(states):

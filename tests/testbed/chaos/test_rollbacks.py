@@ -4,7 +4,7 @@ import pytest
 
 from testbed.chaos.faults.state_damage import gone_on
 from testbed.chaos.observation.ledger_marks import Debit, Marks
-from testbed.chaos.observation.witness import Name
+from testbed.chaos.observation.observer import Name
 
 DEVICE = "dev-01"
 

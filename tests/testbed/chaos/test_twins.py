@@ -12,7 +12,7 @@ from testbed.chaos.accounting import evidence
 from testbed.chaos.accounting.accounting import MERGED, NOWHERE, REFUSED, TWINNED, account
 from testbed.chaos.environment.configuration import FLEET
 from testbed.chaos.observation.ledger_marks import Debit, Marks, TwinRange
-from testbed.chaos.observation.witness import Name, Witness
+from testbed.chaos.observation.observer import Name, Observer
 
 DEVICE, OTHER = "dev-01", "dev-02"
 BEGAN, ENDED, WAITED = 1_000_000, 1_000_020, 999_960
@@ -106,22 +106,22 @@ def test_the_range_is_kept_with_the_run(tmp_path):
 
 def test_a_witness_sees_what_a_second_agent_writes_and_what_a_device_refuses(tmp_path):
     own, other = tmp_path / "own", tmp_path / "other"
-    witness = Witness(FLEET, {DEVICE: own})
+    observer = Observer(FLEET, {DEVICE: own})
     names = [Name(DEVICE, "air", start) for start in (2, 4, 6)]
     mine, twin = Outbox(own, 2**20), Outbox(other, 2**20)
     mine.put(Key(1, "air"), released(2))
     mine.put(Key(2, "air"), released(4))
-    with witness.beside(DEVICE, other):
+    with observer.beside(DEVICE, other):
         twin.put(Key(1, "air"), released(6))
     mine.refuse(Key(1, "air"))
-    witness.look(DEVICE)
-    assert witness.made().keys() == set(names)
-    assert witness.refused() == {names[0]}
-    assert witness.saw_on_disk(names[1])
-    assert not witness.saw_on_disk(names[2])
+    observer.look(DEVICE)
+    assert observer.made().keys() == set(names)
+    assert observer.refused() == {names[0]}
+    assert observer.saw_on_disk(names[1])
+    assert not observer.saw_on_disk(names[2])
     shutil.rmtree(own)
-    witness.look(DEVICE)
-    assert witness.refused() == {names[0]}
+    observer.look(DEVICE)
+    assert observer.refused() == {names[0]}
 
 
 def released(start: int) -> bytes:

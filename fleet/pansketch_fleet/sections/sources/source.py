@@ -22,8 +22,7 @@ from pansketch_fleet.settings.source_schema import (
     StdinSection,
     SystemSection,
 )
-from pansketch_fleet.yaml.document import Document
-from pansketch_fleet.yaml.files import is_file
+from pansketch_fleet.yaml.document import Document, is_file
 
 TYPES = tuple(name for kind in SOURCES for name in described(kind)[0].key.values)
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from pansketch import __version__
-from pansketch.source_digest import sources_digest
+from pansketch.version import sources_digest
 from pansketch_collector.http.endpoints.listing import audit_object
 from pansketch_fleet.protocol.audit_record import LIMIT_BYTES, AuditRecord
 

@@ -28,14 +28,14 @@ def site(make_site):
 
 
 @pytest.fixture
-def desk(site):
+def executors(site):
     with closing(Executors(site.config.collector.database)) as found:
         yield found
 
 
-def test_who_asks_at_once_gets_one_model(site, desk):
+def test_who_asks_at_once_gets_one_model(site, executors):
     async def go():
-        models = Models(desk, site.config)
+        models = Models(executors, site.config)
         asked = [models.model(AIR, GeneratorChoice(name)) for name in ("auto", "privhp") * 10]
         return await asyncio.gather(*asked, models.model(AIR, GeneratorChoice("kdtree")))
 
@@ -44,9 +44,9 @@ def test_who_asks_at_once_gets_one_model(site, desk):
     assert other is not same[0]
 
 
-def test_a_new_release_and_a_dispute_each_make_a_new_model(site, desk, arrive):
+def test_a_new_release_and_a_dispute_each_make_a_new_model(site, executors, arrive):
     async def go():
-        models, config = Models(desk, site.config, share=0), []
+        models, config = Models(executors, site.config, share=0), []
         for message in (
             None,
             site.release("one", "air", 5),
@@ -65,11 +65,11 @@ def test_a_new_release_and_a_dispute_each_make_a_new_model(site, desk, arrive):
     assert len({id(model) for model in found}) == 4
 
 
-def test_a_model_that_was_replaced_is_gone_at_once(site, desk, arrive):
+def test_a_model_that_was_replaced_is_gone_at_once(site, executors, arrive):
     """It has some tens of megabytes with its answers; nothing waits for the collector of cycles."""
 
     async def go():
-        models = Models(desk, site.config, share=0)
+        models = Models(executors, site.config, share=0)
         _, model = await models.ask(AIR, AUTO, "count", lambda model: {"n": len(model.windows)})
         old = weakref.ref(model)
         del model
@@ -86,9 +86,9 @@ def test_a_model_that_was_replaced_is_gone_at_once(site, desk, arrive):
         gc.enable()
 
 
-def test_only_the_models_asked_for_last_are_kept(site, desk):
+def test_only_the_models_asked_for_last_are_kept(site, executors):
     async def go():
-        models = Models(desk, site.config, most=2)
+        models = Models(executors, site.config, most=2)
         first = await models.model(AIR, AUTO)
         for device in ("one", "two"):
             await models.model(Selection("air", devices=frozenset([device])), AUTO)
@@ -99,9 +99,9 @@ def test_only_the_models_asked_for_last_are_kept(site, desk):
     assert first.windows == again.windows
 
 
-def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, desk):
+def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, executors):
     async def go():
-        models = Models(desk, site.config)
+        models = Models(executors, site.config)
         for _ in range(2):
             asked = [models.model(Selection("silent"), AUTO) for _ in range(5)]
             found = await asyncio.gather(*asked, return_exceptions=True)
@@ -111,9 +111,9 @@ def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, desk):
     assert not asyncio.run(go())._kept
 
 
-def test_who_goes_away_leaves_the_fit_to_the_others(site, desk):
+def test_who_goes_away_leaves_the_fit_to_the_others(site, executors):
     async def go():
-        models = Models(desk, site.config)
+        models = Models(executors, site.config)
         first = asyncio.create_task(models.model(AIR, AUTO))
         second = asyncio.create_task(models.model(AIR, AUTO))
         while not models._kept:
@@ -139,13 +139,13 @@ def fits(monkeypatch):
     return found
 
 
-def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, desk, fits):
+def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, executors, fits):
     """A page that asks again and again and never waits leaves one fit behind, not one a time."""
 
     async def go():
-        models, free = Models(desk, site.config), threading.Event()
+        models, free = Models(executors, site.config), threading.Event()
         for _ in range(2):
-            desk.fits.submit(free.wait, 20)
+            executors.fits.submit(free.wait, 20)
         for _ in range(30):
             asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
             while not models._kept:
@@ -161,12 +161,12 @@ def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, desk,
     assert fits == [AIR]
 
 
-def test_releases_that_keep_coming_do_not_keep_fits_going(site, desk, fits, arrive):
+def test_releases_that_keep_coming_do_not_keep_fits_going(site, executors, fits, arrive):
     """A model answers for some times as long as it took to make, whatever comes; and while it is
     being made, everybody waits for that one."""
 
     async def go(share, days):
-        models, found = Models(desk, site.config, share=share), []
+        models, found = Models(executors, site.config, share=share), []
         for day in days:
             asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
             await asyncio.sleep(0)
@@ -184,7 +184,7 @@ def test_releases_that_keep_coming_do_not_keep_fits_going(site, desk, fits, arri
     assert len(fits) >= 3
 
 
-def test_answers_are_kept_by_their_question_and_failures_are_not(site, desk):
+def test_answers_are_kept_by_their_question_and_failures_are_not(site, executors):
     times = []
 
     def count(model):
@@ -196,7 +196,7 @@ def test_answers_are_kept_by_their_question_and_failures_are_not(site, desk):
         raise CommandError("no")
 
     async def go():
-        models = Models(desk, site.config)
+        models = Models(executors, site.config)
         asked = [models.ask(AIR, AUTO, "count", count) for _ in range(5)]
         found = [answer for answer, _ in await asyncio.gather(*asked)]
         for _ in range(2):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pansketch import __version__
-from pansketch.source_digest import sources_digest
+from pansketch.version import sources_digest
 from pansketch_fleet.protocol.audit_record import AuditRecord
 
 AXE = (Path(__file__).with_name("axe") / "axe.min.js").read_text(encoding="utf-8")

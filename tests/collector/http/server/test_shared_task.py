@@ -12,7 +12,7 @@ from tests.waiting import SECONDS
 
 
 @pytest.fixture
-def desk(tmp_path):
+def executors(tmp_path):
     with closing(Executors(tmp_path / "none.sqlite")) as found:
         yield found
 
@@ -56,31 +56,31 @@ async def settle():
         await asyncio.sleep(0)
 
 
-def test_work_that_has_not_begun_is_dropped_with_the_last_who_waits(desk):
+def test_work_that_has_not_begun_is_dropped_with_the_last_who_waits(executors):
     forgotten, work = [], Work()
     work.may_end.set()
 
     async def go():
-        with occupied(desk.fits):
-            shared = desk.share(desk.fits, work, lambda: forgotten.append(True))
+        with occupied(executors.fits):
+            shared = executors.share(executors.fits, work, lambda: forgotten.append(True))
             first, second = (asyncio.create_task(shared.wait()) for _ in range(2))
             await settle()
             await leave(first)
             assert not forgotten
             await leave(second)
             assert forgotten
-        await desk.run(desk.fits, lambda: None)
-        await desk.run(desk.fits, lambda: None)
+        await executors.run(executors.fits, lambda: None)
+        await executors.run(executors.fits, lambda: None)
 
     asyncio.run(go())
     assert work.times == 0
 
 
-def test_work_that_has_begun_is_finished_for_the_next_who_asks(desk):
+def test_work_that_has_begun_is_finished_for_the_next_who_asks(executors):
     forgotten, work = [], Work()
 
     async def go():
-        shared = desk.share(desk.fits, work, lambda: forgotten.append(True))
+        shared = executors.share(executors.fits, work, lambda: forgotten.append(True))
         first = asyncio.create_task(shared.wait())
         await work.has_begun()
         await leave(first)
@@ -91,14 +91,16 @@ def test_work_that_has_begun_is_finished_for_the_next_who_asks(desk):
     assert not forgotten
 
 
-def test_a_turn_is_kept_until_the_work_is_done_also_for_whoever_has_left(desk):
+def test_a_turn_is_kept_until_the_work_is_done_also_for_whoever_has_left(executors):
     """What would compute the same beside it waits, and is dropped while it does."""
     first, second = Work(), Work()
     second.may_end.set()
 
     async def go():
         turn = asyncio.Lock()
-        one, two = (desk.share(desk.fits, each, lambda: None, turn) for each in (first, second))
+        one, two = (
+            executors.share(executors.fits, each, lambda: None, turn) for each in (first, second)
+        )
         asked = [asyncio.create_task(each.wait()) for each in (one, two)]
         await first.has_begun()
         await leave(*asked)
@@ -112,28 +114,28 @@ def test_a_turn_is_kept_until_the_work_is_done_also_for_whoever_has_left(desk):
     assert (first.times, second.times) == (1, 0)
 
 
-def test_a_failure_is_told_to_all_and_forgotten(desk):
+def test_a_failure_is_told_to_all_and_forgotten(executors):
     forgotten = []
 
     def fail():
         raise ValueError("no")
 
     async def go():
-        shared = desk.share(desk.fits, fail, lambda: forgotten.append(True))
+        shared = executors.share(executors.fits, fail, lambda: forgotten.append(True))
         return await asyncio.gather(*(shared.wait() for _ in range(3)), return_exceptions=True)
 
     assert [type(found) for found in asyncio.run(go())] == [ValueError] * 3
     assert forgotten == [True]
 
 
-def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(desk, monkeypatch):
+def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(executors, monkeypatch):
     """Nobody piles up counts of a large database by asking and leaving."""
     work = Work()
     monkeypatch.setattr(caches, "overview", lambda reader, config: work())
     monkeypatch.setattr(Executors, "ask", lambda self, ask: ask(None))
 
     async def go():
-        counts = caches.CachedCount(desk, None)
+        counts = caches.CachedCount(executors, None)
         for _ in range(5):
             asked = asyncio.create_task(counts.count())
             await work.has_begun()
@@ -144,17 +146,17 @@ def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(desk, mon
     assert asyncio.run(go()) == 1
 
 
-def test_a_count_that_never_began_is_made_for_the_next_who_asks(desk, monkeypatch):
+def test_a_count_that_never_began_is_made_for_the_next_who_asks(executors, monkeypatch):
     work = Work()
     work.may_end.set()
     monkeypatch.setattr(caches, "overview", lambda reader, config: work())
     monkeypatch.setattr(Executors, "ask", lambda self, ask: ask(None))
 
     async def go():
-        counts = caches.CachedCount(desk, None)
+        counts = caches.CachedCount(executors, None)
         free = threading.Event()
         for _ in range(4):
-            desk.reads.submit(free.wait, SECONDS)
+            executors.reads.submit(free.wait, SECONDS)
         asked = asyncio.create_task(counts.count())
         await settle()
         await leave(asked)

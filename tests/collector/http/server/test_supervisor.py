@@ -16,7 +16,7 @@ from testbed.mosquitto import mosquitto
 from tests.waiting import SECONDS
 
 REPOSITORY = Path(__file__).resolve().parents[4]
-# As in repository/test_installation.py: a module that is not there.
+# As in repository/test_dependencies.py: a module that is not there.
 WITHOUT = """
 import sys
 class Missing:

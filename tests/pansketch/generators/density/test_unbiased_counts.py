@@ -11,7 +11,7 @@ from scipy import optimize
 
 from pansketch import Attribute, CellsSpec, Domain, Estimate, Privacy, os_entropy
 from pansketch.generators import imse_terms
-from pansketch.generators.density.count_recovery import ReleasedTable
+from pansketch.generators.density.cell_counts import ReleasedTable
 from pansketch.generators.density.unbiased_counts import Image, at_most, fit_counts, signed_measure
 from pansketch.sketches.count_sketch import laplace_variance
 

@@ -12,8 +12,9 @@ from scipy import optimize, stats
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge, os_entropy
 from pansketch.generators import EmptyModel, privhp
-from pansketch.generators.hierarchy.consistency import halved, projected
+from pansketch.generators.hierarchy.cell_counts import halved
 from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
+from pansketch.generators.simplex import onto_simplex
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 FAMILIES = hnp.arrays(np.float64, (3, 4), elements=st.floats(-1e4, 1e4))
@@ -46,7 +47,7 @@ def error_of_release(release, truth):
 
 @given(FAMILIES, PARENTS)
 def test_projection_is_consistent(families, parents):
-    found = projected(families, parents)
+    found = onto_simplex(families, parents)
     assert (found >= 0).all()
     assert np.allclose(found.sum(axis=1), parents, atol=1e-6)
 
@@ -55,7 +56,7 @@ def test_projection_is_consistent(families, parents):
 @given(FAMILIES, PARENTS)
 def test_projection_is_the_nearest_consistent_point(families, parents):
     """Against a general solver: no feasible point is nearer."""
-    found = projected(families, parents)
+    found = onto_simplex(families, parents)
     for family, parent, mine in zip(families, parents, found, strict=True):
         scale = max(1.0, np.abs(family).max(), parent)
         solved = optimize.minimize(

@@ -11,9 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from pansketch import Attribute, Domain, Privacy, Span
 from pansketch.generators import kdtree_points
-from pansketch.generators.kdtree_points.generator import _plan
-from pansketch.generators.kdtree_points.layers import Growth, LayerPlan
-from pansketch.generators.kdtree_points.noisy_counts import Batch
+from pansketch.generators.kdtree_points.generator import Batch, _plan
+from pansketch.generators.kdtree_points.growth import Growth, LayerPlan
 from pansketch_audit.exact.readings import TapeEntropy
 
 UNIT = Domain([Attribute("x", low=0, high=1)])

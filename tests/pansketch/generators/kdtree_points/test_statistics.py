@@ -8,9 +8,8 @@ from scipy import stats
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
 from pansketch.generators import kdtree, kdtree_points, mmd
-from pansketch.generators.kdtree_points.growth import tau_of
-from pansketch.generators.kdtree_points.layers import Growth, LayerPlan
-from pansketch.generators.kdtree_points.noisy_counts import Batch
+from pansketch.generators.kdtree_points.generator import Batch
+from pansketch.generators.kdtree_points.growth import Growth, LayerPlan, tau_of
 from pansketch.generators.kdtree_points.sparse_noise import chance_above
 
 UNIT = Domain([Attribute("x", low=0, high=1)])

@@ -5,7 +5,7 @@ import pytest
 
 from pansketch import Attribute, Domain, MomentsSpec, Privacy, os_entropy
 from pansketch.generators import EmptyModel, m2m
-from pansketch.generators.moments.resampling import WeightedPoints
+from pansketch.generators.moments.training_points import WeightedPoints
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "north"))])
 PRIVACY = Privacy(100, unit="reading", intrusion="announced")

@@ -10,9 +10,10 @@ from scipy import optimize
 from pansketch.generators.pairwise.consistency import consistent, independent
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import LIKELY, shrunk
-from pansketch.generators.pairwise.marginals import Margin, isotonic, nearest_shares
+from pansketch.generators.pairwise.marginals import Margin, isotonic
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.particles import Target, raked
+from pansketch.generators.simplex import onto_simplex
 
 NUMBERS = st.floats(-1e3, 1e3)
 
@@ -49,7 +50,7 @@ def test_isotonic_is_the_nearest_rising_sequence(values):
 @given(hnp.arrays(np.float64, st.integers(1, 40), elements=NUMBERS), st.floats(0.1, 1e4))
 @settings(max_examples=50, deadline=None)
 def test_nearest_shares_are_shares_and_satisfy_the_optimum(values, total):
-    found = nearest_shares(values, total)
+    found = onto_simplex(values, total)
     assert found.min() >= 0
     assert found.sum() == pytest.approx(total)
     moved = (values - found)[found > 0]  # All that is left is lowered by one number.

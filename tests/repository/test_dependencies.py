@@ -1,20 +1,38 @@
-"""What `make test` installs is all that a test imports, itself or through a module of ours."""
+"""Programs and tests need only what is installed for them.
+
+The agent and the collector start with the dependencies of a device alone. What `make test` installs
+is all that a test imports, itself or through a module of ours.
+"""
 
 import ast
 import importlib.metadata
 import re
+import subprocess
 import sys
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
 from tests.repository.layers import MODULES, ROOT, imports_of, module_of
+from tests.waiting import SECONDS
 
 TESTS = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts): file
     for file in (ROOT / "tests").rglob("*.py")
 }
 FILES = {**MODULES, **TESTS}
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from {module} import main
+sys.exit(main())
+"""
 
 
 def on_import(tree):
@@ -44,9 +62,12 @@ def reached(starts):
             other = ours(name)
             if other is None:
                 yield module, name.partition(".")[0]
-            elif other not in seen:
-                seen.add(other)
-                left.append(other)
+                continue
+            # The packages around a module are imported before it.
+            around = (other.rsplit(".", up)[0] for up in range(other.count(".") + 1))
+            fresh = {each for each in around if each in FILES} - seen
+            seen |= fresh
+            left += fresh
 
 
 def installed_by(extra):
@@ -109,3 +130,31 @@ def test_every_benchmark_is_a_function(place):
     module, _, function = place.partition(":")
     tree = ast.parse(MODULES[f"benchmarks.{module}"].read_text())
     assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("pansketch_agent.__main__", ["validate"]), ("pansketch_collector.__main__", ["--help"])],
+)
+@pytest.mark.parametrize("package", ["rich", "amqtt", "matplotlib", "fastapi", "pyarrow", "opendp"])
+def test_what_a_device_installs_starts_both_programs(module, words, package):
+    done = start(module, words, package)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_missing_is_found_out():
+    """The control: a package that every program needs."""
+    done = start("pansketch_agent.__main__", ["validate"], "numpy")
+    assert done.returncode != 0
+    assert "No module named 'numpy'" in done.stderr
+
+
+def start(module, words, package):
+    program = WITHOUT.format(module=module, package=package)
+    return subprocess.run(
+        [sys.executable, "-c", program.replace("main()", f"main({words!r})")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )

@@ -1,10 +1,11 @@
-"""`collector.http`: the address that the collector answers on, and who may ask there."""
+"""The section `collector`: the address of HTTP and who may ask there, and Home Assistant."""
 
 import re
 from ipaddress import ip_address
 
-from pansketch_fleet.settings.schema import CollectorSection
-from pansketch_fleet.settings.settings import Http
+from pansketch_fleet.settings.schema import CollectorSection, HomeAssistantSection
+from pansketch_fleet.settings.section import section
+from pansketch_fleet.settings.settings import HomeAssistant, Http
 from pansketch_fleet.yaml.document import Document
 
 MIN_TOKEN = 16  # characters
@@ -12,6 +13,8 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5}
 _TOKEN = re.compile(rf"[!-~]{{{MIN_TOKEN},512}}")
 _NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,8}", re.IGNORECASE)
 _EXAMPLE = "write 127.0.0.1:8080, [::1]:8080 or another address of this host"
+_WHERE = "collector.home_assistant"
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}")
 
 
 def read_http(document: Document, given: CollectorSection, *, local: bool) -> Http | None:
@@ -67,3 +70,20 @@ def _address(document: Document, text: str) -> tuple[str, int, bool]:
         return host, int(found[3]), ip_address(host).is_loopback
     except ValueError:
         raise document.error("collector.http", f"{text[:60]!r} is no address; {_EXAMPLE}") from None
+
+
+def read_home_assistant(document: Document, given: CollectorSection) -> HomeAssistant | None:
+    """The settings, or None where nothing is announced. Raises ConfigError."""
+    wanted = given.home_assistant
+    if wanted is None or wanted is False:
+        return None
+    if wanted is True:
+        return HomeAssistant()
+    keys = section(document, _WHERE, wanted, HomeAssistantSection)
+    if not _PREFIX.fullmatch(keys.prefix):
+        problem = (
+            f"{keys.prefix[:40]!r} is no discovery prefix; write homeassistant, or the prefix "
+            "that Home Assistant's MQTT options show"
+        )
+        raise document.error(f"{_WHERE}.prefix", problem)
+    return HomeAssistant(keys.prefix, keys.remove)

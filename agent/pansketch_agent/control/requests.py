@@ -1,15 +1,22 @@
-"""`pansketch-agent outbox` asks the running agent: SIGUSR2, and an answer in the state folder.
+"""Requests of the command line to a running agent: a signal, and an answer in the state folder.
 
-The agent writes the file `attempts`: how often it has sent what is on its way, what it holds back
-and why, how many releases it holds in memory, how many it has dropped. When there is a file
-`retry`, it also sends again at once; if that holds the word "refused", refused releases as well.
-Nothing else is read from either file, and neither says anything of a reading.
+The agent that holds the state folder's lock gets the signal, and replaces a file that counts its
+answers. The files say nothing of a reading.
+
+`pansketch-agent rerandomise` sends SIGUSR1: the device was, or is about to be, seized. The file
+`intrusions` counts the announcements after which every sketch has drawn fresh noise. A sketch of
+keys takes no more in instead: a key that came before and after would pay twice.
+
+`pansketch-agent outbox` sends SIGUSR2. The file `attempts` says how often the agent has sent each
+release in flight, what it holds back and why, how many releases are in memory only, how many it has
+dropped. With a file `retry` the agent also retransmits at once; if that holds the word "refused",
+refused releases as well. Nothing else is read from that file.
 """
 
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -18,14 +25,64 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.durable_files import replace_file
 from pansketch_agent.ledger.state_folder import holder, signal_holder
 from pansketch_agent.outbox.records import Key
+from pansketch_fleet.settings.settings import KeyStream, Stream
 
 REFUSED = b"refused"
-MAX_SECONDS = 5.0
+INTRUSION_SECONDS = 10.0  # for every sketch to draw fresh noise
+OUTBOX_SECONDS = 5.0
 POLL_SECONDS = 0.05
 
 
 class NoAnswerError(Exception):
     """The running agent has not answered, one line: why, and what to do."""
+
+
+@dataclass
+class Confirmations:
+    """The file that says how many announcements this run of the agent has answered."""
+
+    state: Path
+    answered: int = 0
+
+    def confirm(self) -> None:
+        """One more is answered. Raises OSError."""
+        self.answered += 1
+        self.write()
+
+    def write(self) -> None:
+        """Raises OSError."""
+        content = b"%d %d\n" % (os.getpid(), self.answered)
+        replace_file(self.state / "intrusions", content)
+
+
+def intrusion_effect(streams: Sequence[Stream]) -> str:
+    """What an announced intrusion has done to the open sketches of these streams, for people."""
+    keyed = [stream.name for stream in streams if isinstance(stream, KeyStream)]
+    drawn = "every open sketch has drawn fresh noise"
+    frozen = f"no more keys are taken until the window ends ({', '.join(keyed)})"
+    if len(keyed) == len(streams):
+        return frozen
+    return f"{drawn}; {frozen}" if keyed else drawn
+
+
+def announce_intrusion(state: Path, clock: Clock) -> None:
+    """Returns once the running agent has confirmed. Raises NoAnswerError."""
+    confirmed = state / "intrusions"
+    try:
+        before = _read(confirmed)
+        agent = signal_holder(state, signal.SIGUSR1)
+    except OSError as error:
+        raise _unreachable(state, "reached", error) from None
+    if agent is None:
+        raise NoAnswerError(
+            f"no agent is running with the state {state}; do nothing, "
+            "the next start draws fresh noise"
+        )
+    if _changed(confirmed, before, clock, INTRUSION_SECONDS) is None:
+        raise NoAnswerError(
+            f"the agent (process {agent}) did not confirm within {INTRUSION_SECONDS:g} s; "
+            "see its log, and stop it if the device may be in wrong hands"
+        )
 
 
 @dataclass(frozen=True)
@@ -77,32 +134,29 @@ class OutboxReplies:
         replace_file(self.state / "attempts", content.encode())
 
 
-def ask(state: Path, clock: Clock, retry: bytes | None = None) -> OutboxReply | None:
+def ask_outbox(state: Path, clock: Clock, retry: bytes | None = None) -> OutboxReply | None:
     """What the running agent answers, None when none runs. `retry`: what it is to send again, as
     `asked_to_retry` returns it; what was refused is sent again also by an agent that starts later.
 
     Raises NoAnswerError.
     """
+    attempts = state / "attempts"
     try:
         agent = holder(state)
         if retry == REFUSED or (retry is not None and agent is not None):
             replace_file(state / "retry", retry)
         if agent is None:
             return None
-        before = _read(state)
+        before = _read(attempts)
         if signal_holder(state, signal.SIGUSR2) is None:
             return None
     except OSError as error:
-        why = error.strerror or type(error).__name__
+        raise _unreachable(state, "asked", error) from None
+    answer = _changed(attempts, before, clock, OUTBOX_SECONDS)
+    if answer is None:
         raise NoAnswerError(
-            f"the agent cannot be asked through {state} ({why}); run this as the agent's user"
-        ) from None
-    until = clock.monotonic() + MAX_SECONDS
-    while (answer := _read(state)) == before:
-        if clock.wait(Event(), POLL_SECONDS) or clock.monotonic() > until:
-            raise NoAnswerError(
-                f"the agent (process {agent}) did not answer within {MAX_SECONDS:g} s; see its log"
-            )
+            f"the agent (process {agent}) did not answer within {OUTBOX_SECONDS:g} s; see its log"
+        )
     said = json.loads(answer)
     counts = said["held"], said["dropped"], said["held_back"], said["taken_back"]
     return OutboxReply(said["attempts"], *counts)
@@ -139,8 +193,24 @@ def notes(answer: OutboxReply | None, dropped: int, refused: int = 0, gone: int 
     ]
 
 
-def _read(state: Path) -> bytes:
+def _read(file: Path) -> bytes:
     try:
-        return (state / "attempts").read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def _changed(file: Path, before: bytes, clock: Clock, seconds: float) -> bytes | None:
+    """The content of a file once it is another than before; None when it stays so long."""
+    until = clock.monotonic() + seconds
+    while (content := _read(file)) == before:
+        if clock.wait(Event(), POLL_SECONDS) or clock.monotonic() > until:
+            return None
+    return content
+
+
+def _unreachable(state: Path, how: str, error: OSError) -> NoAnswerError:
+    why = error.strerror or type(error).__name__
+    return NoAnswerError(
+        f"the agent cannot be {how} through {state} ({why}); run this as the agent's user"
+    )

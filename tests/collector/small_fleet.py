@@ -62,7 +62,7 @@ collector: {{database: var/collector.sqlite}}
 
 
 @dataclass
-class Bench:
+class SmallFleet:
     """A configuration on disk, and the means to make what its devices would send."""
 
     folder: Path

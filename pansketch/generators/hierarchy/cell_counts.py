@@ -1,4 +1,4 @@
-"""Counts of cells from tables in which several cells share a counter."""
+"""Counts of cells: out of counters that several cells share, and consistent with their parents."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,8 @@ from pansketch.sketches.hierarchy_levels import Level
 Paths = npt.NDArray[np.uint64]
 Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
+Consistency = Callable[[FloatArray, FloatArray], FloatArray]
+"""(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 
 
@@ -68,3 +70,10 @@ def separated(
         step = unexplained(held) / np.maximum(1, sharing)
         held = consistent(held + step[columns].mean(axis=0))
     return np.asarray(held + unexplained(held)[columns].mean(axis=0))
+
+
+def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
+    """PrivHP's Algorithm 4: clip at zero, give each of two children half of what is missing."""
+    left = np.maximum(families, 0.0)
+    left += ((parents - left.sum(axis=1)) / 2)[:, None]
+    return np.asarray(np.clip(left, 0.0, parents[:, None]))

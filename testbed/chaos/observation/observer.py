@@ -46,7 +46,7 @@ def named(device: str, stream: str, payload: bytes) -> Name | None:
     return Name(device, stream, window.start)
 
 
-class Witness:
+class Observer:
     """Notes the bytes of every release that it sees. `outboxes`: the folder of each device."""
 
     def __init__(self, fleet: str, outboxes: Mapping[str, Path]) -> None:
@@ -58,9 +58,9 @@ class Witness:
         self._beside: dict[Path, str] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
 
-    def __enter__(self) -> "Witness":
+    def __enter__(self) -> "Observer":
         self._thread.start()
         return self
 
