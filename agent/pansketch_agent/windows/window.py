@@ -5,9 +5,10 @@ in as an argument: of a live stream the clock's, of a replay each row's own. All
 give a window the same number, from which a sketch of keys has its public hash key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +97,8 @@ class Windows:
     `released_until`: end of the last window that was ever debited; windows before it are closed for
     good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
     are left out; without it, it raises GapError.
+
+    `base`: the spec of the newest window that was opened, from which its own is derived.
     """
 
     def __init__(
@@ -106,7 +109,9 @@ class Windows:
         released_until: int = 0,
         live: bool = True,
     ) -> None:
-        self._spec, self._schedule, self._rng, self._live = spec, schedule, rng, live
+        self._schedule, self._rng, self._live = schedule, rng, live
+        self._specs: list[tuple[float, Spec]] = [(-inf, spec)]
+        self.base = spec
         # A clock that wakes in 1970 has no window that began before.
         self._floor = schedule.first_from(released_until) if released_until or live else None
         self._next: int | None = None
@@ -144,6 +149,12 @@ class Windows:
         elif self._next < first:
             self._next, self._sketch = first, None
 
+    def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
+        """Windows that are opened from now on, and start at one of these times or later, have that
+        spec instead of the first one: (unix seconds, spec), in order. An open one stays as it is.
+        """
+        self._specs[1:] = later
+
     def absorb(self, index: int | None, rows: Rows) -> None:
         """Adds rows to the window `index`, None: to the open one. A window that is over takes no
         more, and before the first one rows are left out.
@@ -172,5 +183,6 @@ class Windows:
 
     def _start(self, index: int) -> Sketch:
         start = self._schedule.span(index).start
-        spec = self._spec.for_window(window_index(start, self._schedule.window_seconds))
+        self.base = [spec for begins, spec in self._specs if begins <= start][-1]
+        spec = self.base.for_window(window_index(start, self._schedule.window_seconds))
         return spec.start(self._rng)
