@@ -30,6 +30,7 @@ from pansketch_fleet.settings.settings import (
 )
 from pansketch_fleet.units import duration_text, rounded_size_text
 
+ADOPTED = "adopted from the collector, at the start of a window, at most once a day"
 PLANNED_KEYS = (300, 3000, 100_000, 10_000_000)
 
 
@@ -161,6 +162,8 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
     from pansketch_fleet.config import sketch_summary as outlook
 
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
+    if stream.scales is not None:
+        yield "scales", ADOPTED
     sizes = ", ".join(f"{name} {text}" for name, text, _ in stream.plan.shown(profile))
     yield "sketch", outlook.sizes_text(stream.spec) or f"{stream.spec.family}: {sizes}"
     if outlook.is_planned(stream.plan):

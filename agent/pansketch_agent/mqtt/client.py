@@ -23,6 +23,7 @@ from pansketch_agent.mqtt.events import (
     MarkArrived,
     Puback,
     Publication,
+    ScalesArrived,
     Subscribed,
 )
 from pansketch_fleet.mqtt import tls
@@ -33,7 +34,7 @@ from pansketch_fleet.mqtt.reconnect import (
     Connack,
     Version,
 )
-from pansketch_fleet.protocol.topics import is_mark
+from pansketch_fleet.protocol.topics import is_mark, is_scale
 from pansketch_fleet.settings.settings import Mqtt
 
 BAD_PASSWORD = "Bad user name or password"
@@ -164,6 +165,9 @@ class DeviceConnection:
             return  # Some brokers send a new client what they kept for the subscriptions of others.
         if is_mark(message.topic):
             self._put(MarkArrived(bytes(message.payload), not message.retain))
+        elif is_scale(message.topic):
+            stream = message.topic.rpartition("/")[2]
+            self._put(ScalesArrived(stream, bytes(message.payload)))
         else:
             self._put(AckArrived(bytes(message.payload)))
 

@@ -1,21 +1,22 @@
 """The device's link to its broker: what it says, and what it hears.
 
-The device listens to its own `ack` and `mark` topics and to nothing else.
+The device listens to its own `ack` and `mark` topics, to the scales of its streams where it adopts
+any, and to nothing else.
 """
 
 import logging
 import queue
 import threading
+from collections.abc import Sequence
 
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.mqtt.client import ConnectOptions, DeviceConnection, refusal
 from pansketch_agent.mqtt.events import (
-    AckArrived,
     Connected,
     ConnectionEvent,
     Disconnected,
     Event,
-    MarkArrived,
+    Message,
     Puback,
     Publication,
     PublishAcknowledged,
@@ -43,13 +44,26 @@ MAX_EVENTS = 1024  # A flood of acks beyond this is dropped; a release is then s
 class DeviceClient:
     """One device's connection, which mends itself from `start` to `stop`; the client id is stable.
 
-    `next_event`, `send` and the like are for one thread. Raises TlsFilesError when a file for TLS
+    `next_event`, `send` and the like are for one thread. `scaled`: the streams that adopt published
+    scales. Raises TlsFilesError when a file for TLS
     cannot be used.
     """
 
-    def __init__(self, mqtt: Mqtt, fleet: str, device: str, birth: Status, death: Status) -> None:
+    def __init__(
+        self,
+        mqtt: Mqtt,
+        fleet: str,
+        device: str,
+        birth: Status,
+        death: Status,
+        scaled: Sequence[str] = (),
+    ) -> None:
         self._mqtt, self._fleet, self._device = mqtt, fleet, device
-        self.subscriptions = topics.ack(fleet, device), topics.mark(fleet, device)
+        self.subscriptions = (
+            topics.ack(fleet, device),
+            topics.mark(fleet, device),
+            *(topics.scale(fleet, stream) for stream in scaled),
+        )
         self._status = topics.status(fleet, device)
         self._birth, self._death = birth.encode(), death.encode()
         self._events: queue.SimpleQueue[Event | Puback] = queue.SimpleQueue()
@@ -87,7 +101,7 @@ class DeviceClient:
         return self._conflicts.count
 
     def announce(self) -> None:
-        """On every connection: listens to the own acks and mark, then says that the device is
+        """On every connection: listens to its topics, then says that the device is
         online, which the collector answers with a mark."""
         self._connection.subscribe(*self.subscriptions)
         self._say(self._birth)
@@ -186,5 +200,5 @@ class DeviceClient:
     def _put(self, event: ConnectionEvent) -> None:
         if isinstance(event, Subscribed) and event.failure:
             self._deaf = True
-        if not isinstance(event, AckArrived | MarkArrived) or self._events.qsize() < MAX_EVENTS:
+        if not isinstance(event, Message) or self._events.qsize() < MAX_EVENTS:
             self._events.put(event)

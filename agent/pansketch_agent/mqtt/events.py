@@ -66,6 +66,14 @@ class MarkArrived:
 
 
 @dataclass(frozen=True)
+class ScalesArrived:
+    """Bytes from the topic of a stream's scales, not looked at yet."""
+
+    stream: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
 class Subscribed:
     """The broker answered the subscription of `topic`; `failure` as above."""
 
@@ -73,8 +81,9 @@ class Subscribed:
     failure: str
 
 
-Event = Connected | Disconnected | PublishAcknowledged | AckArrived | MarkArrived | Subscribed
-ConnectionEvent = Puback | AckArrived | MarkArrived | Subscribed
+Message = AckArrived | MarkArrived | ScalesArrived
+Event = Connected | Disconnected | PublishAcknowledged | Subscribed | Message
+ConnectionEvent = Puback | Subscribed | Message
 
 NOT_AUTHORIZED = "Not authorized"
 TOO_LARGE = "Packet too large"

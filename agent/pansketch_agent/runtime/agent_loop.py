@@ -17,6 +17,7 @@ from pansketch_agent.mqtt.events import (
     Event,
     MarkArrived,
     PublishAcknowledged,
+    ScalesArrived,
     Subscribed,
 )
 from pansketch_agent.mqtt.problem_log import AclErrors, OutageLog
@@ -25,9 +26,11 @@ from pansketch_agent.runtime.control import Control, MemoryCheck, Signals
 from pansketch_agent.runtime.exit_status import ExitStatus, RunOptions
 from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_same_age
 from pansketch_agent.runtime.mark_check import CONNECT_SECONDS, MarkCheck
+from pansketch_agent.runtime.scale_adoption import ScaleAdoption
+from pansketch_agent.runtime.status_report import StatusReport
 from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, open_source
 from pansketch_agent.runtime.stream_worker import StreamWorker
-from pansketch_agent.status.health import HealthCollector, HealthSchedule, farewell, statuses
+from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule, statuses
 from pansketch_fleet.backoff import system_chance
 from pansketch_fleet.protocol.messages import Ack, Status
 from pansketch_fleet.protocol.topics import is_mark
@@ -59,8 +62,12 @@ def run(
             config.agent.state / "outbox", config.profile.outbox_bytes, config.agent.outbox
         )
         check_same_age(ledger, outbox)
-        online, offline = statuses(config, session, {}, memory.protected)
-        link = DeviceClient(config.mqtt, config.fleet, config.agent.device, online, offline)
+        adoption = ScaleAdoption(config, ledger, clock)
+        facts = Facts(memory.protected, {}, adoption.at(clock.now()), {})
+        births = statuses(config, session, facts)
+        link = DeviceClient(
+            config.mqtt, config.fleet, config.agent.device, *births, list(adoption.streams)
+        )
         delivery = Delivery(outbox, link.send, system_chance, link.room, clock.now)
         collector = HealthCollector(
             config, session, clock, ledger, outbox, memory, delivery.deferred, link.name_conflicts
@@ -77,6 +84,8 @@ def run(
             LedgerReconciliation(config, ledger, outbox, clock, outbox.put_so_far),
             memory,
             options.drain_seconds,
+            adoption,
+            facts,
         )
         try:
             link.start()
@@ -113,8 +122,10 @@ class _Agent:
         high_water: LedgerReconciliation,
         memory: MemoryProtection,
         drain_seconds: float | None,
+        adoption: ScaleAdoption,
+        facts: Facts,
     ) -> None:
-        self._config, self._session, self._clock, self._signals = config, session, clock, signals
+        self._config, self._clock, self._signals = config, clock, signals
         self._notifier, self._link, self._delivery, self._health = notifier, link, delivery, health
         self._outbox = delivery.outbox
         self._workers: list[StreamWorker] = []
@@ -125,7 +136,10 @@ class _Agent:
             memory, config.agent.require_locked_memory, clock.monotonic()
         )
         self._exit_status = ExitStatus(delivery, drain_seconds)
-        self._problems: dict[str, str] = {}
+        self._adoption = adoption
+        self._status = StatusReport(
+            config, session, link, self._workers, adoption, self._memory_check, facts
+        )
         self._broker = f"{config.mqtt.host}:{config.mqtt.port}"
         self._outages, self._acl = OutageLog(self._broker), AclErrors(config.agent.device)
         self._connected, self._unsubscribed = False, set(link.subscriptions)
@@ -161,6 +175,7 @@ class _Agent:
         )
         for stream in self._config.streams:
             worker = builder.assemble(stream, entropy[stream.name])
+            worker.rescale(self._adoption.specs(stream.name))
             source = open_source(stream, self._clock, stop, options.root, system_chance, worker.say)
             self._workers.append(worker)
             if stream.name in stopped:
@@ -191,9 +206,8 @@ class _Agent:
             self._tick()
             self._control.answer_intrusion(self._workers)
             self._control.answer_question()
-            if self._memory_check.step(self._clock.monotonic()):
-                self._publish_status()
-            self._report_problems()
+            self._memory_check.step(self._clock.monotonic())
+            self._status.step()
             now = self._clock.monotonic()
             self._deliver(now)
             if (code := self._exit_status.of(self._workers, now)) is not None:
@@ -204,7 +218,7 @@ class _Agent:
         """The last status, of a clean stop, after the health that stays known from then on."""
         if self._connected:
             self._health.connected(self._clock.monotonic())
-        return farewell(self._config, self._session, self._problems, self._memory_check.protected)
+        return self._status.farewell()
 
     def _deliver(self, now: float) -> None:
         self._outbox.persist_overdue(now)
@@ -232,17 +246,6 @@ class _Agent:
         for worker in self._workers:
             worker.tick(self._clock)
 
-    def _report_problems(self) -> None:
-        """A stream that has stopped shows in the device's status."""
-        problems = {worker.name: worker.failure for worker in self._workers if worker.failure}
-        if problems != self._problems:
-            self._problems = problems
-            self._publish_status()
-
-    def _publish_status(self) -> None:
-        protected = self._memory_check.protected
-        self._link.change(*statuses(self._config, self._session, self._problems, protected))
-
     def _set_disconnected(self) -> None:
         self._connected = False
         self._mark_check.disconnected()
@@ -268,6 +271,8 @@ class _Agent:
                 self._delivery.publish_acknowledged(publication, failure)
             case MarkArrived():
                 self._mark_check.arrived(event, self._clock.monotonic())
+            case ScalesArrived():
+                self._adoption.arrived(event, {each.name: each for each in self._workers})
             case AckArrived(payload):
                 self._acknowledge(payload)
 

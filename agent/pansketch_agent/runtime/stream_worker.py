@@ -11,11 +11,12 @@ at a time (of standard input at most 256), so a tick waits for no more than that
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pansketch import Spec
 from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.ledger.ledger import DailyCapError, LedgerError
 from pansketch_agent.sources.readings import NotOfferedError, Readings, SourceError
@@ -126,6 +127,16 @@ class StreamWorker:
         """No window that begins before `until` is released any more."""
         with self._mutex:
             self._windows.skip_until(until)
+
+    @property
+    def spec(self) -> Spec:
+        """Of its newest window: that of the configuration, or one on published scales."""
+        return self._windows.base
+
+    def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
+        """See `Windows.rescale`."""
+        with self._mutex:
+            self._windows.rescale(later)
 
     def rerandomise(self) -> None:
         """An announced intrusion: every sketch of this stream that is not released draws fresh

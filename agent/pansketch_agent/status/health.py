@@ -10,9 +10,10 @@ reading, and neither does the moment at which it is said.
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 
-from pansketch import WireError, __version__, peek
+from pansketch import Spec, WireError, __version__, peek
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
@@ -137,34 +138,40 @@ class HealthSchedule:
         return int((now - self._offset) // INTERVAL_SECONDS)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What of the status can change while the agent runs. `protected`: whether no swap can hold
+    this agent's memory. By stream `problems`: why it has stopped; `specs`: those of its window;
+    `scales`: why published scales were refused."""
+
+    protected: bool | None
+    problems: Mapping[str, str]
+    specs: Mapping[str, Spec]
+    scales: Mapping[str, str]
+
+
 EXCEPT = "; except for memory written to swap"
 
 
-def statuses(
-    config: AgentConfig, session: str, problems: Mapping[str, str], protected: bool | None
-) -> tuple[Status, Status]:
-    """The online status, and the offline one that is the will; `problems`: why a stream has
-    stopped, by its name; `protected`: whether no swap can hold this agent's memory."""
-    streams = _births(config, problems, protected)
+def statuses(config: AgentConfig, session: str, facts: Facts) -> tuple[Status, Status]:
+    """The online status, and the offline one that is the will."""
+    streams = _births(config, facts)
     return Status("online", session, streams), Status("offline", session, streams)
 
 
-def farewell(
-    config: AgentConfig, session: str, problems: Mapping[str, str], protected: bool | None
-) -> Status:
+def farewell(config: AgentConfig, session: str, facts: Facts) -> Status:
     """What a device says last when it stops by itself, or is told to."""
-    return Status("stopped", session, _births(config, problems, protected))
+    return Status("stopped", session, _births(config, facts))
 
 
-def _births(
-    config: AgentConfig, problems: Mapping[str, str], protected: bool | None
-) -> dict[str, StreamBirth]:
+def _births(config: AgentConfig, facts: Facts) -> dict[str, StreamBirth]:
     return {
         stream.name: StreamBirth(
-            stream.spec.fingerprint.hex(),
-            f"{stream.spec.guarantee}{'' if protected else EXCEPT}",
+            facts.specs.get(stream.name, stream.spec).fingerprint.hex(),
+            f"{stream.spec.guarantee}{'' if facts.protected else EXCEPT}",
             stream.window_seconds,
-            one_line(problems.get(stream.name, ""))[:MAX_LINE],
+            one_line(facts.problems.get(stream.name, ""))[:MAX_LINE],
+            facts.scales.get(stream.name, ""),
         )
         for stream in config.streams
     }

@@ -10,9 +10,10 @@ in 1970, would keep a window open for years. Time then goes on from where it was
 that no one can set, until the clock has caught up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +103,8 @@ class Windows:
     `released_until`: end of the last window that was ever debited; windows before it are closed for
     good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
     are left out; without it, it raises GapError.
+
+    `base`: the spec of the newest window that was opened, from which its own is derived.
     """
 
     def __init__(
@@ -112,7 +115,9 @@ class Windows:
         released_until: int = 0,
         live: bool = True,
     ) -> None:
-        self._spec, self._schedule, self._rng, self._live = spec, schedule, rng, live
+        self._schedule, self._rng, self._live = schedule, rng, live
+        self._specs: list[tuple[float, Spec]] = [(-inf, spec)]
+        self.base = spec
         # A clock that wakes in 1970 has no window that began before.
         self._floor = schedule.first_from(released_until) if released_until or live else None
         self._next: int | None = None
@@ -150,6 +155,12 @@ class Windows:
         elif self._next < first:
             self._next, self._sketch = first, None
 
+    def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
+        """Windows that are opened from now on, and start at one of these times or later, have that
+        spec instead of the first one: (unix seconds, spec), in order. An open one stays as it is.
+        """
+        self._specs[1:] = later
+
     def absorb(self, index: int | None, rows: Rows) -> None:
         """Adds rows to the window `index`, None: to the open one. A window that is over takes no
         more, and before the first one rows are left out.
@@ -178,7 +189,8 @@ class Windows:
 
     def _start(self, index: int) -> Sketch:
         start = self._schedule.span(index).start
-        spec = self._spec.for_window(window_index(start, self._schedule.window_seconds))
+        self.base = [spec for begins, spec in self._specs if begins <= start][-1]
+        spec = self.base.for_window(window_index(start, self._schedule.window_seconds))
         return spec.start(self._rng)
 
 

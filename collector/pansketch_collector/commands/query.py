@@ -10,7 +10,7 @@ import numpy as np
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
 from pansketch_collector.periods import comparison, series, series_report
-from pansketch_collector.queries import answers, distinct, questions, robust_merge, sample, scales
+from pansketch_collector.queries import answers, distinct, questions, robust_merge, sample
 from pansketch_collector.queries.basis import Basis, LeftOut, omission_lines
 from pansketch_collector.queries.fleet_model import Model, NotYet, build
 from pansketch_collector.queries.generator_registry import (
@@ -22,6 +22,7 @@ from pansketch_collector.queries.generator_registry import (
     check_answers,
 )
 from pansketch_collector.queries.selection import select, select_periods
+from pansketch_collector.scales import learning
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.units import utc_text
@@ -146,9 +147,9 @@ def run_scales(config: Config, options: argparse.Namespace) -> int:
     selection = _selection(config, options, SAMPLE)
     model = _model(config, selection, _choice(options))
     with model.refusing():
-        learned = scales.learned(model)
+        learned = learning.learned(model)
     with writing(options.out) as out:
-        out.write(scales.as_yaml(learned, answers.source(model)))
+        out.write(learning.as_yaml(learned, answers.source(model)))
     for name in learned.kept:
         print(f"{name} keeps its scale: {learned.kept[name]}", file=sys.stderr)
     return 0

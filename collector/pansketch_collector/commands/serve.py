@@ -15,6 +15,7 @@ from pansketch_collector.http import supervisor
 from pansketch_collector.ingest import ingest_loop
 from pansketch_collector.ingest.ledger_marks import Marks
 from pansketch_collector.mqtt.connection import CollectorClient, Incoming
+from pansketch_collector.scales.publication import ScalePublication
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
@@ -41,6 +42,7 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
         link = CollectorClient(config.mqtt, config.fleet, rules.largest, notifier.connected)
         discovery = discovery_of(config, link)
         marks = Marks(config.fleet, opened, link)
+        scales = ScalePublication(config, opened.epochs, rules, link)
 
         patrol = verification.BackgroundVerification(opened, rules)
         removal = retention.RetentionTask(opened, config)
@@ -53,9 +55,11 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
             if discovery is not None:
                 discovery.step(clock.uptime())
             marks.step(clock.uptime())
+            scales.step(clock.uptime(), clock.now())
 
         def heard(message: Incoming, verdict: Verdict) -> None:
             marks.heard(message, verdict)
+            scales.heard(message, verdict)
             if discovery is not None:
                 discovery.heard(message, verdict)
 

@@ -145,7 +145,7 @@ class CollectorClient:
         self._connection = CollectorConnection(
             self._mqtt,
             f"pansketch-{self._fleet}-collector",
-            topics.fleet_filter(self._fleet),
+            (*topics.fleet_filter(self._fleet), topics.scale_filter(self._fleet)),
             terms,
             self,
             self._connections,

@@ -10,8 +10,11 @@ from pansketch_collector.errors import wrong
 from pansketch_collector.home_assistant import payloads
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Status, StreamBirth
+from pansketch_fleet.protocol.scale_message import SCALES_LIMIT_BYTES
 from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
+from pansketch_fleet.settings.settings import ReadingStream
 
 COLLECTOR, HOME_ASSISTANT = "pansketch.collector", "home.assistant"
 EACH = "%u"  # the user's own name, in a line that is for all users
@@ -27,18 +30,20 @@ HEAD = """\
 # max_packet_size {packet}
 
 # A device writes below its own name, the releases of these streams only, and reads its own
-# acknowledgements and mark. Its probe is an empty message to itself (`pansketch-agent check`).
+# acknowledgements and mark, and the scales of streams that adopt any. Its probe is an empty message
+# to itself (`pansketch-agent check`).
 """
 OF_COLLECTOR = """\
 
 # The collector. No device can have its name: a device's name holds no dot. On a release's topic it
-# writes only to clear what was retained there.
+# writes only to clear what was retained there. No other client may write scales.
 user {collector}
 topic read {root}/+/status
 topic read {root}/+/health
 topic readwrite {root}/+/release/+
 topic write {root}/+/ack
 topic write {root}/+/mark
+topic readwrite {root}/{all_devices}/scale/+
 """
 OF_HOME_ASSISTANT = """\
 topic write {prefix}/device/+/config
@@ -63,8 +68,11 @@ def as_text(config: Config, devices: Sequence[str]) -> str:
         word = "pattern" if device == EACH else "topic"
         lines = [] if device == EACH else [f"user {device}"]
         lines += [f"{word} {access} {root}/{device}/{kind}" for access, kind in _own(config)]
+        lines += [f"{word} read {topics.scale(config.fleet, name)}" for name in _adopting(config)]
         parts.append("".join(f"{line}\n" for line in lines))
-    parts.append(OF_COLLECTOR.format(root=root, collector=COLLECTOR))
+    parts.append(
+        OF_COLLECTOR.format(root=root, collector=COLLECTOR, all_devices=topics.ALL_DEVICES)
+    )
     home = config.collector.home_assistant
     if home is not None:
         parts.append(
@@ -76,19 +84,28 @@ def as_text(config: Config, devices: Sequence[str]) -> str:
 def largest_packet(config: Config) -> int:
     """Bytes of the fleet's largest MQTT packet, rounded up: a release, a status in which every
     stream has the longest texts, or the announcement of a device to Home Assistant."""
-    birth = StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT)
-    births = {stream.name: birth for stream in config.streams}
+    adopting = _adopting(config)
+    births = {
+        s.name: StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT, MAX_TEXT if s.name in adopting else "")
+        for s in config.streams
+    }
     try:
         status = len(Status("online", MAX_NAME, births).encode())
     except ValueError:  # longer than any may be
         status = STATUS_LIMIT_BYTES
     topic = len(f"{PREFIX}/{config.fleet}/{MAX_NAME}/release/{MAX_NAME}")
-    most = max(Rules.of(config).largest, status) + topic + AROUND_BYTES
+    scales = SCALES_LIMIT_BYTES if adopting else 0
+    most = max(Rules.of(config).largest, status, scales) + topic + AROUND_BYTES
     if (home := config.collector.home_assistant) is not None:
         announced = payloads.message(config.fleet, MAX_NAME, MAX_NAME)
         place = payloads.topic(home.prefix, config.fleet, MAX_NAME)
         most = max(most, len(announced) + len(place) + AROUND_BYTES)
     return -(-most // UNIT_BYTES) * UNIT_BYTES
+
+
+def _adopting(config: Config) -> list[str]:
+    """The streams whose devices adopt published scales."""
+    return [s.name for s in config.streams if isinstance(s, ReadingStream) and s.scales]
 
 
 def _own(config: Config) -> list[tuple[str, str]]:

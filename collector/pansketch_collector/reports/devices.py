@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from pansketch_collector import clock
 from pansketch_collector.reports import device_health as healths
+from pansketch_collector.reports import scales_in_use
 from pansketch_collector.reports.device_comparison import (
     DeviceTotal,
     NewestWindows,
@@ -16,6 +17,7 @@ from pansketch_collector.reports.device_comparison import (
     judged,
     lag_lines,
 )
+from pansketch_collector.reports.scales_in_use import ScalesInUse
 from pansketch_collector.reports.stream_settings import ServedEpoch, differing, running
 from pansketch_collector.storage import exclusions
 from pansketch_collector.storage.exclusions import Exclusion
@@ -52,6 +54,7 @@ class Overview:
     totals: Mapping[tuple[str, str], DeviceTotal] = field(default_factory=dict)
     running: Mapping[str, Mapping[str, ServedEpoch]] = field(default_factory=dict)
     excluded: Mapping[str, Sequence[Exclusion]] = field(default_factory=dict)
+    scales: Sequence[ScalesInUse] = ()
 
     @property
     def ends(self) -> Mapping[str, NewestWindows]:
@@ -96,6 +99,7 @@ def overview(reader: Reader, config: Config) -> Overview:
         judged(reader.totals()),
         running(reader, config, list(known.values())),
         excluded,
+        scales_in_use.scales_in_use(reader, config, clock.now()),
     )
 
 
@@ -116,6 +120,7 @@ def as_table(found: Overview) -> str:
         if total.out_of_line
     ]
     lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
+    lines += scales_in_use.as_lines(found.scales)
     lines += [
         f"other settings: {name} {stream}: {says}"
         for name, streams in found.differing.items()
@@ -148,23 +153,26 @@ def as_json(found: Overview) -> str:
 
 def fleet_object(found: Overview) -> dict[str, object]:
     """Of all devices: how many messages were ever refused by reason, what lies in quarantine by
-    stream and reason, when the newest windows end, and the database's generation."""
+    stream and reason, when the newest windows end, the published scales, and the database's
+    generation."""
     names = ("stream", "reason", "messages", "devices")
     return {
         "quarantine": found.refusals,
         "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
         "newest_windows": ends_object(found.ends),
+        "scales": scales_in_use.as_object(found.scales),
         "generation": found.generation,
     }
 
 
 def _problems(name: str, device: Device | None) -> list[str]:
-    """A line for each stream of a device that has stopped by itself."""
+    """A line for each stream of a device that has stopped by itself, or refused new scales."""
     reported = {} if device is None else json.loads(device.streams)
     return [
-        f"stopped: {name} {stream}: {birth['problem']}"
+        f"{what}: {name} {stream}: {birth[key]}"
+        for key, what in (("problem", "stopped"), ("scale_problem", "scales"))
         for stream, birth in reported.items()
-        if birth.get("problem")
+        if birth.get(key)
     ]
 
 

@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from pansketch.wire import differences, form_of
+from pansketch_collector import clock
+from pansketch_collector.storage.config_epochs import published_fingerprints
 from pansketch_collector.storage.reader import Device, Reader
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
@@ -41,10 +43,11 @@ def rows(reader: Reader, config: Config) -> Iterator[EpochRow]:
     }
     for stream in config.streams:
         own, seen = config.specs(stream), set[bytes]()
+        in_force = published_fingerprints(reader.connection, stream, clock.now()) or set(own)
         for epoch in reader.epochs(stream.name):
             fresh = epoch.forms.keys() - seen
             seen |= fresh
-            now = epoch.forms.keys() == own.keys() and epoch.window_seconds == stream.window_seconds
+            now = epoch.forms.keys() == in_force and epoch.window_seconds == stream.window_seconds
             yield EpochRow(
                 epoch,
                 sum(stored.get((stream.name, name), 0) for name in fresh),
@@ -118,7 +121,14 @@ def differing(
     """By device and stream, how what a device says of itself differs from the configuration."""
     streams = {stream.name: stream for stream in config.streams}
     epochs = cache(reader.epochs)  # Nearly always every device has the configuration's.
-    own = {name: {f.hex() for f in config.specs(stream)} for name, stream in streams.items()}
+    # A device that was away has earlier scales than the newest, or the configured ones.
+    own = {
+        name: {
+            f.hex()
+            for f in {*config.specs(stream), *published_fingerprints(reader.connection, stream)}
+        }
+        for name, stream in streams.items()
+    }
     found: dict[str, dict[str, str]] = {}
     for device in devices:
         for name, birth in json.loads(device.streams).items():
@@ -137,7 +147,7 @@ def differing(
 @dataclass(frozen=True)
 class ServedEpoch:
     """Which epoch a device says that it runs: served first at `since`, in unix seconds, None where
-    this collector never served it; `now`: it is the configuration's."""
+    this collector never served it; `now`: it is the configuration's, on the scales in force."""
 
     since: int | None
     now: bool
@@ -148,7 +158,11 @@ def running(
 ) -> dict[str, dict[str, ServedEpoch]]:
     """By device and stream, for each stream that a device reports."""
     streams = {stream.name: stream for stream in config.streams}
-    own = {name: config.specs(stream).keys() for name, stream in streams.items()}
+    own = {
+        name: published_fingerprints(reader.connection, stream, clock.now())
+        or config.specs(stream).keys()
+        for name, stream in streams.items()
+    }
 
     @cache
     def since(name: str, fingerprint: bytes, seconds: int) -> int | None:

@@ -3,43 +3,138 @@
 One epoch is one configuration of a stream: the specs of all device classes, and the length of its
 windows. The collector stores the form of each spec (pansketch/wire/spec_form.py). So it ingests
 late releases of an earlier epoch, and answers from them, after the configuration changed.
+
+Scales that the collector publishes, or hears of, make an epoch too, and are stored with it.
 """
 
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pansketch.wire import form_of
 from pansketch_collector.errors import CommandError
+from pansketch_collector.storage.database import transaction
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.published_scales import domain_name, rescaled
 from pansketch_fleet.protocol.messages import digest
-from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.protocol.scale_message import LATEST_SECOND, Scales
+from pansketch_fleet.settings.settings import ReadingStream, Stream
 
 MAX_EPOCHS = 64  # of one stream are read: those that were served last
 
 
 def note(db: sqlite3.Connection, config: Config, at: int) -> None:
-    """Stores that the configuration's settings are served at `at`. Raises sqlite3.Error."""
+    """Stores that the configuration's settings are served at `at`, and the newest published scales
+    with them. Raises sqlite3.Error."""
     for stream in config.streams:
-        forms = _forms(config, stream)
-        settings = digest(json.dumps([stream.window_seconds, sorted(forms)]).encode())
-        (epoch,) = db.execute(
-            "INSERT INTO epochs (stream, settings, window_seconds, first_served, last_served)"
-            " VALUES (:stream, :settings, :seconds, :at, :at) ON CONFLICT (stream, settings)"
-            " DO UPDATE SET last_served = max(last_served, :at) RETURNING id",
-            {
-                "stream": stream.name,
-                "settings": settings,
-                "seconds": stream.window_seconds,
-                "at": at,
-            },
-        ).fetchone()
-        db.executemany(
-            "INSERT INTO specs VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            [(epoch, bytes.fromhex(name), form) for name, form in forms.items()],
-        )
+        _note_stream(db, config, stream, at)
+        newest = published(db, config, stream)
+        if newest is not None:
+            _note_stream(db, config, newest.stream, at)
+
+
+def _note_stream(db: sqlite3.Connection, config: Config, stream: Stream, at: int) -> str:
+    """Names the epoch."""
+    forms = _forms(config, stream)
+    settings = digest(json.dumps([stream.window_seconds, sorted(forms)]).encode())
+    (epoch,) = db.execute(
+        "INSERT INTO epochs (stream, settings, window_seconds, first_served, last_served)"
+        " VALUES (:stream, :settings, :seconds, :at, :at) ON CONFLICT (stream, settings)"
+        " DO UPDATE SET last_served = max(last_served, :at) RETURNING id",
+        {
+            "stream": stream.name,
+            "settings": settings,
+            "seconds": stream.window_seconds,
+            "at": at,
+        },
+    ).fetchone()
+    db.executemany(
+        "INSERT INTO specs VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(epoch, bytes.fromhex(name), form) for name, form in forms.items()],
+    )
+    return settings
+
+
+@dataclass(frozen=True)
+class RescaledStream:
+    """Published scales, and the stream on them for the collector's device class."""
+
+    scales: Scales
+    stream: ReadingStream
+
+
+def newest_scales(
+    db: sqlite3.Connection, stream: Stream, begun_by: int | None = None
+) -> Scales | None:
+    """The newest published scales of a stream's attributes; with `begun_by`, in unix seconds, the
+    newest that had begun by then. None where there are none, or the configuration wants none.
+
+    Raises sqlite3.Error.
+    """
+    if not isinstance(stream, ReadingStream) or stream.scales is None:
+        return None
+    row = db.execute(
+        "SELECT message FROM scales WHERE (stream, domain) = (?, ?) AND begins <= ?"
+        " ORDER BY begins DESC LIMIT 1",
+        (stream.name, domain_name(stream), LATEST_SECOND if begun_by is None else begun_by),
+    ).fetchone()
+    try:
+        return None if row is None else Scales.decode(bytes(row[0]))
+    except ValueError:
+        return None  # Damaged on the disk: as if they had never been published.
+
+
+def published(db: sqlite3.Connection, config: Config, stream: Stream) -> RescaledStream | None:
+    """The newest published scales, and the stream on them. Raises sqlite3.Error."""
+    scales = newest_scales(db, stream)
+    if scales is None or not isinstance(stream, ReadingStream):
+        return None
+    try:
+        return RescaledStream(scales, rescaled(stream, scales, config.profile))
+    except ValueError:
+        return None
+
+
+def published_fingerprints(
+    db: sqlite3.Connection, stream: Stream, begun_by: int | None = None
+) -> set[bytes]:
+    """Of the specs of all published scales of a stream's attributes; with `begun_by`, in unix
+    seconds, of the newest that had begun by then. Raises sqlite3.Error."""
+    if not isinstance(stream, ReadingStream) or stream.scales is None:
+        return set()
+    until, most = (LATEST_SECOND, -1) if begun_by is None else (begun_by, 1)
+    rows = db.execute(
+        "SELECT fingerprint FROM specs JOIN epochs ON epochs.id = epoch WHERE stream = ?1"
+        " AND settings IN (SELECT settings FROM scales WHERE (stream, domain) = (?1, ?2)"
+        " AND begins <= ?3 ORDER BY begins DESC LIMIT ?4)",
+        (stream.name, domain_name(stream), until, most),
+    )
+    return {bytes(row[0]) for row in rows}
+
+
+@dataclass(frozen=True)
+class EpochStore:
+    """Published scales, on the one connection that writes. Methods raise sqlite3.Error."""
+
+    db: sqlite3.Connection
+
+    def published(self, config: Config, stream: Stream) -> RescaledStream | None:
+        """See `published`."""
+        return published(self.db, config, stream)
+
+    def publish(self, config: Config, found: RescaledStream, at: int) -> list[Epoch]:
+        """Stores scales and their epoch; the epochs of their stream."""
+        scales = found.scales
+        with transaction(self.db):
+            settings = _note_stream(self.db, config, found.stream, at)
+            self.db.execute(
+                "INSERT OR REPLACE INTO scales VALUES (?, ?, ?, ?, ?, ?)",
+                (scales.stream, scales.begins, scales.domain, settings, scales.encode(), at),
+            )
+        return served(self.db, found.stream.name)
 
 
 def _forms(config: Config, stream: Stream) -> dict[str, str]:

@@ -35,6 +35,7 @@ def note_presence(db: sqlite3.Connection, presence: Presence, at: int) -> None:
             "guarantee": birth.guarantee,
             "window_seconds": birth.window_seconds,
             "problem": birth.problem,
+            **({"scale_problem": birth.scale_problem} if birth.scale_problem else {}),
         }
         for name, birth in status.streams.items()
     }

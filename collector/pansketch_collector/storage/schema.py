@@ -125,9 +125,9 @@ CREATE TRIGGER quarantine_shrinks AFTER DELETE ON quarantine BEGIN
 END;
 CREATE TABLE refusals (reason TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
 """
-# All settings that were ever served (config_epochs.py); what retention has removed (deletions.py):
-# how many windows of a device and stream, and from where to where; what the operator excludes from
-# every answer.
+# All settings and scales that were ever served (config_epochs.py); what retention has removed
+# (deletions.py): how many windows of a device and stream, and from where to where; what the
+# operator excludes from every answer.
 _HISTORY: Final = """
 CREATE TABLE epochs (
     id INTEGER PRIMARY KEY,
@@ -143,6 +143,15 @@ CREATE TABLE specs (
     fingerprint BLOB NOT NULL,
     form TEXT NOT NULL,
     PRIMARY KEY (epoch, fingerprint)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE scales (
+    stream TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    message BLOB NOT NULL,
+    noted_at INTEGER NOT NULL,
+    PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE removed (
     device TEXT NOT NULL,
@@ -164,4 +173,4 @@ CREATE TABLE excluded (
 ) STRICT, WITHOUT ROWID;
 """
 TABLES: Final = _RELEASES + _GENERATION + _DEVICES + _QUARANTINE + _HISTORY
-VERSION: Final = 4
+VERSION: Final = 5

@@ -14,6 +14,7 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import (
     config_epochs,
+    database,
     deletions,
     device_reports,
     holdings,
@@ -21,14 +22,9 @@ from pansketch_collector.storage import (
     schema,
     totals,
 )
+from pansketch_collector.storage.config_epochs import EpochStore
 from pansketch_collector.storage.corruption import Damage
-from pansketch_collector.storage.database import (
-    last_served,
-    note_served,
-    open_writing,
-    serving_lock,
-    transaction,
-)
+from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.holdings import HighWaterMark
 from pansketch_collector.storage.reader import Stored, portion
 from pansketch_collector.validation.accepted_specs import Epoch
@@ -75,7 +71,7 @@ class Store:
         (highest,) = self._db.execute(
             "SELECT max(deleted_id, (SELECT coalesce(max(id), 0) FROM releases)) FROM generation"
         ).fetchone()
-        generation, served = last_served(self._lock)
+        generation, served = database.last_served(self._lock)
         known = generation == self.generation and served <= highest
         if not known and (generation or highest):
             with self.batch():
@@ -107,7 +103,7 @@ class Store:
 
     def _note_served(self) -> None:
         if self._lock is not None and self._highest > self._served:
-            note_served(self._lock, self.generation, self._highest)
+            database.note_served(self._lock, self.generation, self._highest)
             self._served = self._highest
 
     def serve_settings(self, config: Config, at: int) -> dict[str, list[Epoch]]:
@@ -116,6 +112,11 @@ class Store:
         with self.batch():
             config_epochs.note(self._db, config, at)
         return {s.name: config_epochs.served(self._db, s.name) for s in config.streams}
+
+    @property
+    def epochs(self) -> EpochStore:
+        """Published scales, with their epochs."""
+        return EpochStore(self._db)
 
     def state_of(self, judged: Judged) -> ReleaseState | DeviceState | None:
         """The stored state that decides about a message, within a `batch`; None for one that is
@@ -286,8 +287,8 @@ def _row(release: Accepted, received_at: int) -> tuple[object, ...]:
 def opened(path: Path) -> Iterator[Store]:
     """The store of one serving process. Raises CommandError, also when another one is serving, and
     where the database fails anything that is done inside, such as for a full disk."""
-    with serving_lock(path) as lock:
-        store = Store(open_writing(path), lock=lock)
+    with database.serving_lock(path) as lock:
+        store = Store(database.open_writing(path), lock=lock)
         try:
             store.recognise()
             yield store

@@ -25,12 +25,14 @@ from pansketch_collector.validation.verdicts import (
     Judged,
     Presence,
     Refused,
+    ScalesHeard,
     refuse,
 )
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status
 from pansketch_fleet.settings.device_spec import schedule_offset
+from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
 MAX_SEQUENCE = 2**63 - 1
@@ -42,7 +44,7 @@ class Rules:
     """What this collector takes: its fleet, and per stream the specs of every device class."""
 
     fleet: str
-    specs: Mapping[str, StreamSpecs]
+    specs: dict[str, StreamSpecs]
 
     @classmethod
     def of(cls, config: Config, epochs: Mapping[str, Sequence[Epoch]] | None = None) -> "Rules":
@@ -50,6 +52,11 @@ class Rules:
         known = epochs or {}
         specs = {s.name: StreamSpecs.of(config, s, known.get(s.name, ())) for s in config.streams}
         return cls(config.fleet, specs)
+
+    def renew(self, config: Config, stream: Stream, epochs: Sequence[Epoch]) -> None:
+        """Takes releases of one more epoch of a stream from now on, none of them longer than
+        those of the others."""
+        self.specs[stream.name] = StreamSpecs.of(config, stream, epochs)
 
     @cached_property
     def largest(self) -> int:
@@ -81,12 +88,16 @@ def validate(messages: Sequence[Message], rules: Rules) -> list[Judged]:
     return [judged[place] for place in range(len(opened))]
 
 
-def _open(message: Message, rules: Rules) -> "_Opened | Presence | HealthReport | Refused":
+def _open(
+    message: Message, rules: Rules
+) -> "_Opened | Presence | HealthReport | ScalesHeard | Refused":
     place = topics.parse(message.topic)
     if place is None or place.kind in ("ack", "mark"):
         return Refused("topic", "not a topic of this protocol that a device writes to")
     if place.fleet != rules.fleet:
         return Refused("fleet", f"of fleet {place.fleet}, not of {rules.fleet}")
+    if place.kind == "scale":
+        return ScalesHeard(place.stream or "", message.payload)
     if place.kind == "status":
         return _judge_status(place.device, message.payload)
     if place.kind == "health":

@@ -61,6 +61,14 @@ class HealthReport:
 
 
 @dataclass(frozen=True)
+class ScalesHeard:
+    """Scales of a stream, as somebody published them: bytes that nobody has looked at yet."""
+
+    stream: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
 class Refused:
     """What goes to quarantine. `device` and `stream` say whom to answer, where the topic tells."""
 
@@ -95,8 +103,8 @@ class StoredWindow:
     incarnation: bytes
 
 
-Judged = Accepted | Presence | HealthReport | Refused
-Verdict = Accepted | Duplicate | Presence | HealthReport | Refused
+Judged = Accepted | Presence | HealthReport | ScalesHeard | Refused
+Verdict = Judged | Duplicate
 
 
 def refuse(window: WindowId, reason: str, text: str) -> Refused:

@@ -150,6 +150,11 @@ def _subject(root: str, stream: Stream) -> Iterator[Line]:
     plan = stream.plan
     automatic = isinstance(plan, ViewsSettings) and plan.wanted is None
     yield f"{root}.views", "auto" if automatic else _views_text(stream)
+    scales = stream.scales
+    yield f"{root}.scales", "none published" if scales is None else "adopted from the collector"
+    if scales is not None:
+        yield f"{root}.scales.every", duration_text(scales.every_seconds)
+        yield f"{root}.scales.publish", "learned" if scales.learned else "configured"
     yield f"{root}.expect.readings", str(stream.expected.readings), DERIVED
     yield f"{root}.expect.max_readings", str(stream.most_readings), DERIVED
     yield f"{root}.expect.devices", str(stream.expected.devices)

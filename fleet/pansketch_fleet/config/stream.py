@@ -7,15 +7,16 @@ from typing import Any
 from pansketch import Domain
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
+from pansketch_fleet.sections.memory_budget import PlannedSketch
 from pansketch_fleet.sections.privacy import read_open, read_privacy
 from pansketch_fleet.sections.sketches.sketch import read_key_plan, read_plan, size_refusals
 from pansketch_fleet.sections.sources.source import check_names, read_source
 from pansketch_fleet.sections.subject import read_subject
-from pansketch_fleet.settings.device_spec import hash_key
+from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
 from pansketch_fleet.settings.profiles import Profile
-from pansketch_fleet.settings.section import join, section
-from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
-from pansketch_fleet.settings.stream_schema import StreamSection
+from pansketch_fleet.settings.section import join, nearest, section
+from pansketch_fleet.settings.settings import KeyStream, PublishedScales, ReadingStream, Stream
+from pansketch_fleet.settings.stream_schema import ScalesSection, StreamSection
 from pansketch_fleet.units import duration_text, seconds, size_text
 from pansketch_fleet.yaml.document import Document
 
@@ -71,7 +72,10 @@ def read_stream(document: Document, name: str, raw: Any, around: StreamContext) 
             expected=expected,
             most_readings=most_readings,
             open_seconds=open_seconds,
+            scales=_scales(document, join(where, "scales"), stream.scales, plan),
         )
+    if stream.scales is not None:
+        raise document.error(join(where, "scales"), "does not go with a key; remove it")
     place, key_plan = read_key_plan(document, where, stream, privacy, key)
     with size_refusals(document, where, place, key_plan):
         key_spec = key_plan.spec(around.profile)
@@ -108,6 +112,23 @@ def check_memory(document: Document, streams: tuple[Stream, ...], profile: Profi
             )
 
 
+def _scales(
+    document: Document, where: str, raw: dict[str, Any] | None, plan: SketchSettings
+) -> PublishedScales | None:
+    if raw is None:
+        return None
+    given = section(document, where, raw, ScalesSection)
+    if not isinstance(plan, PlannedSketch):
+        problem = "goes with sketches of type views and hierarchy only; remove it"
+        raise document.error(where, problem)
+    every = _whole_seconds(document, join(where, "every"), given.every, "1d", "7d")
+    known = ("learned", "configured")
+    if given.publish not in known:
+        problem = f"{given.publish[:40]!r} is unknown; {nearest(given.publish, known)}"
+        raise document.error(join(where, "publish"), problem)
+    return PublishedScales(every, given.publish == "learned")
+
+
 def _retention(document: Document, where: str, text: str | None, window_seconds: int) -> int | None:
     if text is None:
         return None
@@ -123,12 +144,18 @@ def _retention(document: Document, where: str, text: str | None, window_seconds:
 
 
 def _window(document: Document, where: str, text: str) -> int:
+    return _whole_seconds(document, where, text, "1s", "30d")
+
+
+def _whole_seconds(document: Document, where: str, text: str, least: str, usual: str) -> int:
+    """Whole seconds, from `least` to MAX_WINDOW_SECONDS."""
     try:
         length = seconds(text)
     except ValueError as error:
         raise document.error(where, str(error)) from None
-    if not 1 <= length <= MAX_WINDOW_SECONDS:
-        raise document.error(where, f"{text} is impossible; write 1s to 3660d, such as 30d")
+    if not seconds(least) <= length <= MAX_WINDOW_SECONDS:
+        problem = f"{text} is impossible; write {least} to 3660d, such as {usual}"
+        raise document.error(where, problem)
     if length != int(length):
         raise document.error(where, f"{text} is not whole; write whole seconds, such as 10m or 90s")
     return int(length)

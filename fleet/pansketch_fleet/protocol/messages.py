@@ -83,13 +83,15 @@ class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window.
 
-    `problem`: one line when the stream has stopped and needs somebody; it is left out otherwise.
+    `problem`: one line when the stream has stopped and needs somebody; `scale_problem`: one line
+    when the device refused the newest published scales. Both are left out otherwise.
     """
 
     fingerprint: str
     guarantee: str
     window_seconds: int
     problem: str = ""
+    scale_problem: str = ""
 
     def __post_init__(self) -> None:
         _expect(
@@ -100,6 +102,10 @@ class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         )
         _expect(1 <= self.window_seconds <= MAX_WINDOW_SECONDS, "window_seconds is out of range")
         _expect(_LINE.fullmatch(self.problem), "problem must be one line of at most 300 characters")
+        _expect(
+            _LINE.fullmatch(self.scale_problem),
+            "scale_problem must be one line of at most 300 characters",
+        )
 
 
 class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

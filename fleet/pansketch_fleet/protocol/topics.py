@@ -1,5 +1,6 @@
 """Names that travel, of fleets, devices and streams, and the MQTT topics that are made of them:
-pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark."""
+pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark, and for all devices
+pansketch/v1/<fleet>/all.devices/scale/<stream>."""
 
 import re
 from dataclasses import dataclass
@@ -17,12 +18,15 @@ def is_id(text: str) -> bool:
 
 PREFIX = "pansketch/v1"
 
-Kind = Literal["status", "release", "health", "ack", "mark"]
+ALL_DEVICES = "all.devices"  # no device's name: that holds no dot
+
+Kind = Literal["status", "release", "health", "ack", "mark", "scale"]
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic taken apart. `stream` is set exactly when `kind` is "release"."""
+    """A topic taken apart. `stream` is set exactly when `kind` is "release" or "scale", and the
+    latter is of no device."""
 
     fleet: str
     device: str
@@ -55,6 +59,16 @@ def mark(fleet: str, device: str) -> str:
     return _topic(fleet, device, "mark")
 
 
+def scale(fleet: str, stream: str) -> str:
+    """Where the collector's retained scales of a stream stand. Raises ValueError on a bad id."""
+    return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/{_id(stream)}"
+
+
+def is_scale(topic: str) -> bool:
+    """Whether a topic that this device listens to is that of a stream's scales."""
+    return topic.split("/")[-2:-1] == ["scale"]
+
+
 def is_mark(topic: str) -> bool:
     """Whether a topic that this device listens to is that of its mark."""
     return topic.endswith("/mark")
@@ -71,9 +85,14 @@ def fleet_filter(fleet: str) -> tuple[str, str, str]:
     return f"{root}/status", f"{root}/release/+", f"{root}/health"
 
 
+def scale_filter(fleet: str) -> str:
+    """What a collector subscribes to beside it: scales. Raises ValueError on a bad id."""
+    return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/+"
+
+
 def is_retained(topic: str) -> bool:
-    """Whether the last message under a topic of a device's is to be kept by the broker."""
-    return topic.endswith(("/status", "/mark"))
+    """Whether the last message under a topic is to be kept by the broker."""
+    return topic.endswith(("/status", "/mark")) or is_scale(topic)
 
 
 def parse(topic: str) -> Topic | None:
@@ -89,6 +108,8 @@ def parse(topic: str) -> Topic | None:
             return Topic(fleet, device, "mark")
         case [fleet, device, "release", stream] if _all_ids(topic, fleet, device, stream):
             return Topic(fleet, device, "release", stream)
+        case [fleet, "all.devices", "scale", stream] if _all_ids(topic, fleet, stream):
+            return Topic(fleet, "", "scale", stream)
     return None
 
 

@@ -102,6 +102,15 @@ class MqttSource:
 Source = ReplaySource | StdinSource | SystemSource | SensorSource | ExecSource | MqttSource
 
 
+@dataclass(frozen=True)
+class PublishedScales:
+    """Devices adopt the scales that the collector publishes, `every_seconds` apart or more.
+    `learned`: False where it publishes the configured ones again."""
+
+    every_seconds: int
+    learned: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
     """A named sequence of records. The spec is that of every window.
@@ -130,12 +139,13 @@ class ReadingStream(_Stream):
     """A stream of readings. `domain`: the attributes, in the order of the view.
 
     `expected`: what a query reads together. `open_seconds`: how long each slot of a span takes
-    readings, None: as long as it can.
+    readings, None: as long as it can. `scales`: None where none are published.
     """
 
     domain: Domain
     expected: Expected
     open_seconds: int | None = None
+    scales: PublishedScales | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -142,6 +142,33 @@ class KeyExpectSection(Section, frozen=True):
     ] = None
 
 
+class ScalesSection(Section, frozen=True):
+    """Learned scales that the collector publishes and devices adopt.
+
+    [Learn scales](../how-to/learn-scales.md) states when the collector publishes one.
+    """
+
+    every: Annotated[
+        str,
+        KeyDoc(
+            "The least time from one published scale to the next.",
+            "30d",
+            form="duration",
+            allowed="whole seconds, `1d` to `3660d`",
+            reader="collector",
+        ),
+    ] = "7d"
+    publish: Annotated[
+        str,
+        KeyDoc(
+            "What the collector publishes: scales that it learns, or the configured ones again.",
+            "configured",
+            values=("learned", "configured"),
+            reader="collector",
+        ),
+    ] = "learned"
+
+
 class StreamSection(Section, frozen=True):
     """One stream: readings with `attributes`, or events with a `key`. It has one sketch.
 
@@ -226,6 +253,16 @@ class StreamSection(Section, frozen=True):
             "{readings: 720}",
             default="all defaults",
             holds=(ExpectSection, KeyExpectSection),
+        ),
+    ] = None
+    scales: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "Devices adopt the scales that the collector publishes.",
+            "{every: 30d}",
+            allowed="not with a `key`; for sketches of type `hierarchy` and `views`",
+            default="none are published, and none are adopted",
+            holds=ScalesSection,
         ),
     ] = None
     retention: Annotated[

@@ -9,8 +9,8 @@ A part must not be wide where it holds few readings: noise in it would lie far f
 the sum of the squared shares of the parts, and of their shares times their widths, is kept small. A
 value with mass of its own gets a part of its own, not all the parts. A scale is learned only where
 a release tells its parts apart, for knots that follow noise are worse than equal widths. A share of
-the parts follows the old scale: readings that come later in an empty range still find cells there,
-and one release changes a scale by a bounded amount.
+the parts follows the configured scale, and no part is wider than a quarter of it: readings that
+come later in an empty range still find cells there.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,9 @@ MAX_PARTS = 128
 MIN_PARTS = 64
 CLEAR = 1.5  # standard errors of the readings below a cut, that a part must hold on average
 WIDE = 0.5  # how much a part's width counts beside its readings
-RESERVED = 1 / 32  # of the parts: spread as the old scale is
+RESERVED = 1 / 32  # of the parts: spread as the configured scale is
+WIDEST = 1 / 4  # of the configured scale: no part is wider, but for a part of one piece
+PAYS = 3 / 4  # of the present scale's cost, that a new one has at most
 PIECES = 4  # how much finer than the model's cells the new ones may be
 MARGIN = 1 / 1024  # of a step: a knot lies so far below a point, for readings are rounded
 SEARCHES, ROUNDS = 30, 5
@@ -36,7 +38,12 @@ QUARTERS = (0.25, 0.5, 0.75)
 TAILS = 1 / 500  # of the readings: spread as a Cauchy distribution, for a release hides its tails
 
 
-def learned_domain(model: Partition, parts: int = MAX_PARTS) -> Domain:
+def learned_domain(
+    model: Partition,
+    parts: int = MAX_PARTS,
+    configured: Domain | None = None,
+    present: Domain | None = None,
+) -> Domain:
     """The model's domain with a learned scale for each attribute that can have one.
 
     Categories, constants and cyclic attributes stay as they are. So do attributes with fewer than
@@ -45,6 +52,9 @@ def learned_domain(model: Partition, parts: int = MAX_PARTS) -> Domain:
     Args:
         model: made of earlier releases of the stream.
         parts: the most of a scale, a power of two from 64 to 1024.
+        configured: the same attributes on the scales that some parts follow; None: the model's.
+        present: the same attributes on the scales in use. One of them stays where the new one
+            does not cost a quarter less; None: nothing stays for that reason.
 
     Returns:
         The domain of the next windows, with the same bounds.
@@ -56,24 +66,44 @@ def learned_domain(model: Partition, parts: int = MAX_PARTS) -> Domain:
         raise ValueError("nothing to learn from: the model holds no readings")
     if not MIN_PARTS <= parts <= 1 << MAX_KNOT_BITS or parts & (parts - 1):
         raise ValueError(f"parts must be a power of two from {MIN_PARTS} to {1 << MAX_KNOT_BITS}")
-    return Domain([_learned(model, place, parts) for place in range(model.domain.dimension)])
+    follow = (configured or model.domain).attributes
+    keep = (present or model.domain).attributes
+    return Domain(
+        [
+            _learned(model, place, parts, follow[place], keep[place], hold=present is not None)
+            for place in range(model.domain.dimension)
+        ]
+    )
 
 
-def _learned(model: Partition, place: int, parts: int) -> Attribute:
+def _learned(
+    model: Partition, place: int, parts: int, configured: Attribute, present: Attribute, hold: bool
+) -> Attribute:
+    """`hold`: the present scale stays where the new one does not pay."""
     attribute = model.domain.attributes[place]
     if attribute.categories is not None or not attribute.varies or attribute.cyclic:
-        return attribute
+        return present
     if attribute.lattice is not None:
         points = attribute.lattice.last - attribute.lattice.first + 1
         parts = min(parts, 1 << points.bit_length() - 1)
-    pieces = _Pieces.of(model, place, parts)
+    pieces = _Pieces.of(model, place, parts, configured)
     while parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
-            knots = tuple(pieces.values[cuts].tolist())
+            values = pieces.values[cuts]
+            if hold and pieces.cost(values) > PAYS * pieces.cost(_parts(present, parts)):
+                return present
+            knots = tuple(values.tolist())
             return replace(attribute, scale="learned", resolution=1.0, knots=knots)
         parts //= 2
-    return attribute
+    return present
+
+
+def _parts(attribute: Attribute, parts: int) -> FloatArray:
+    """The ends of the parts of a scale: of so many that are equally long, if it has no knots."""
+    if attribute.knots:
+        return np.array(attribute.knots)
+    return attribute.scaling.values(np.linspace(0.0, 1.0, parts + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +111,8 @@ class _Pieces:
     """What parts are made of. `values`: where a knot may be, from low to high, float64[n];
     `below`: the share of the readings below each; `others`: the same in the model's replicates,
     float64[r, n]; `widths`: distances from low, in spreads of the readings; `held`: `below` with
-    heavier tails; `mixed`: that with what is reserved for the old scale."""
+    heavier tails; `mixed`: that with what is reserved for the configured scale; `places`: on that
+    scale."""
 
     values: FloatArray
     below: FloatArray
@@ -89,9 +120,10 @@ class _Pieces:
     widths: FloatArray
     held: FloatArray
     mixed: FloatArray
+    places: FloatArray
 
     @classmethod
-    def of(cls, model: Partition, axis: int, parts: int) -> "_Pieces":
+    def of(cls, model: Partition, axis: int, parts: int, configured: Attribute) -> "_Pieces":
         attribute = model.domain.attributes[axis]
         edges, _ = told = _cumulative(model, axis)
         values = _candidates(attribute, edges, parts)
@@ -109,14 +141,24 @@ class _Pieces:
         tails = (tails - tails[0]) / (tails[-1] - tails[0])
         held = (1 - TAILS) * below + TAILS * tails
         widths = (values - values[0]) / spread
+        reserved = np.clip(configured.scaling.places(values), 0.0, 1.0)
         return cls(
             values,
             below,
             np.array(others).reshape(-1, len(values)),
             widths,
             held,
-            (1 - RESERVED) * held + RESERVED * places,
+            (1 - RESERVED) * held + RESERVED * reserved,
+            reserved,
         )
+
+    def cost(self, knots: FloatArray) -> float:
+        """Of the parts between these values, from low to high."""
+        held, mixed, widths = (
+            np.diff(np.interp(knots, self.values, each))
+            for each in (self.held, self.mixed, self.widths)
+        )
+        return float(np.sum(mixed**2 + WIDE**2 * np.maximum(held, 0.0) * widths))
 
     def error(self, cuts: Indices) -> float:
         """Standard error of the share of the readings below a cut, root mean square over them."""
@@ -138,7 +180,9 @@ class _Pieces:
     def _cost(self, start: Indices, end: Indices) -> FloatArray:
         mixed = self.mixed[end] - self.mixed[start]
         share = np.maximum(self.held[end] - self.held[start], 0.0)
-        return np.asarray(mixed**2 + WIDE**2 * share * (self.widths[end] - self.widths[start]))
+        wide = (self.places[end] - self.places[start] > WIDEST) & (end - start > 1)
+        cost = mixed**2 + WIDE**2 * share * (self.widths[end] - self.widths[start])
+        return np.where(wide, np.inf, cost)
 
     def _even(self, parts: int) -> Indices:
         """A part is filled until the next piece would make it heavier than allowed; the least
@@ -161,8 +205,10 @@ class _Pieces:
         """The ends of parts of at most that weight, or of one piece each; stops after `most`."""
         ends: list[int] = []
         start, last = 0, len(self.mixed) - 1
+        limits = self.places + WIDEST
         while start < last and len(ends) < most:
-            end = int(np.searchsorted(self.mixed, self.mixed[start] + allowed, side="right")) - 1
+            ends_of = (self.mixed, self.mixed[start] + allowed), (self.places, limits[start])
+            end = min(int(np.searchsorted(*each, side="right")) - 1 for each in ends_of)
             start = min(max(start + 1, end), last)
             ends.append(start)
         return ends

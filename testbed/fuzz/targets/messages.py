@@ -8,6 +8,7 @@ from pansketch_fleet import units as quantities
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.audit_record import AuditRecord
 from pansketch_fleet.protocol.messages import Ack, Health, Status, StreamBirth
+from pansketch_fleet.protocol.scale_message import Scales
 from testbed.fuzz.harness.target import Bound, Broken, Run, Target, promise
 
 TOKENS = (
@@ -56,6 +57,12 @@ def _healths() -> list[bytes]:
     return [well.encode(), ill.encode()]
 
 
+def _scales() -> list[bytes]:
+    knots = {"temp": (-40.0, 4.5, 60.0), "pm25": (0.0, 1e-9, 5.0, 7.0, 1000.0)}
+    learned = Scales(1, "air", "0" * 16, 86_400, knots)
+    return [learned.encode(), Scales(1, "air", "f" * 16, 0, {}).encode()]
+
+
 def _audits() -> list[bytes]:
     held = AuditRecord("2026-01-31T12:00:00Z", "0.1.0", "0" * 16, "full", 2, 2, (), PLANTED, True)
     names = ("exact: one counter", "seizure: a key")
@@ -84,12 +91,16 @@ def _topic(data: bytes) -> None:
             again = topics.ack(found.fleet, found.device)
         case "health":
             again = topics.health(found.fleet, found.device)
+        case "mark":
+            again = topics.mark(found.fleet, found.device)
+        case "scale":
+            again = topics.scale(found.fleet, found.stream or "")
     promise(again == text, "a topic is spelled differently from what was taken apart")
 
 
 def _topics() -> list[bytes]:
-    ends = (b"status", b"health", b"ack", b"release/s")
-    return [b"pansketch/v1/f/d/" + end for end in ends]
+    ends = (b"d/status", b"d/health", b"d/ack", b"d/mark", b"d/release/s", b"all.devices/scale/s")
+    return [b"pansketch/v1/f/" + end for end in ends]
 
 
 def _open_quantities(_folder: Path) -> Run:
@@ -125,6 +136,10 @@ TARGETS = {
     "health": Target(
         "how a device is", _decoding(Health), (ValueError,), _healths,
         memory=JSON, tokens=TOKENS,
+    ),
+    "scales": Target(
+        "published scales", _decoding(Scales), (ValueError,), _scales,
+        memory=JSON, tokens=(*TOKENS, b'"knots":', b'"begins":'),
     ),
     "audit": Target(
         "the record of an audit", _decoding(AuditRecord), (ValueError,), _audits,

@@ -14,7 +14,7 @@ from pansketch_agent.host.hardening import ExposedMemoryError, MemoryProtection
 from pansketch_agent.runtime import agent_loop
 from pansketch_agent.runtime.control import Signals
 from pansketch_agent.runtime.exit_status import RunOptions
-from pansketch_agent.status.health import EXCEPT, statuses
+from pansketch_agent.status.health import EXCEPT, Facts, statuses
 from pansketch_fleet.config.loader import load_agent
 from pansketch_fleet.protocol.messages import StreamBirth
 from pansketch_fleet.systemd import Notifier
@@ -216,5 +216,5 @@ def test_the_longest_guarantee_and_its_exception_fit_a_status():
 def test_a_status_says_it_of_every_stream(device):
     config = device.configure()
     for protected, ends in ((True, False), (False, True), (None, True)):
-        for status in statuses(config, "session", {}, protected):
+        for status in statuses(config, "session", Facts(protected, {}, {}, {})):
             assert status.streams["air"].guarantee.endswith(EXCEPT) == ends

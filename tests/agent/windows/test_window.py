@@ -1,5 +1,7 @@
 """Windows: the schedule is public, every window is released once, whatever the readings are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -149,3 +151,19 @@ def test_nothing_is_released_again_when_all_of_it_was():
         assert not list(windows.reach(index))
         windows.absorb(index, rows_of(1.0))
     assert not list(windows.finish())
+
+
+def test_an_open_window_keeps_its_spec_and_later_ones_have_the_new_one():
+    """The windows of ten seconds begin at 3: those that start at 33 or later have it."""
+    other = replace(SPEC, depth=3)
+    windows = Windows(SPEC, Schedule(10, 3), ENTROPY)
+    list(windows.reach(1))
+    windows.rescale([(31, other)])
+    assert windows.base is SPEC
+    closed = list(windows.reach(5))
+    assert [each.span.start for each in closed] == [13, 23, 33, 43]
+    assert [each.sketch.release(ENTROPY).spec for each in closed] == [SPEC, SPEC, other, other]
+    assert windows.base is other
+    windows.rescale([(31, other), (70, SPEC)])
+    later = [each.sketch.release(ENTROPY).spec for each in windows.reach(8)]
+    assert later == [other, other, SPEC]

@@ -23,6 +23,7 @@ export function fleet(subject, parameters) {
   const devices = h("div");
   const streams = h("div");
   const lags = h("div");
+  const scales = h("div");
   const paging = h("nav", { "aria-label": "Parts of the list", class: "paging" });
   const refused = h("div");
   const after = parameters.get("after");
@@ -34,7 +35,7 @@ export function fleet(subject, parameters) {
       h("h2", { id: "streams-title" }, "Streams of these devices"),
       scrolling("Streams of these devices", streams)),
     h("section", { "aria-labelledby": "lags-title" },
-      h("h2", { id: "lags-title" }, "Lag"), lags),
+      h("h2", { id: "lags-title" }, "Lag"), lags, scales),
     h("section", { "aria-labelledby": "refused-title" },
       h("h2", { id: "refused-title" }, "Refused"), refused));
   let last = "";
@@ -61,6 +62,9 @@ export function fleet(subject, parameters) {
         "releases. Out of line: far from what the other devices say.", STREAM_HEAD, held)
       : h("p", null, "Nothing is stored of these devices yet."));
     lags.replaceChildren(lagTable(part.newest_windows, clock));
+    scales.replaceChildren(...Object.entries(part.scales).map(([name, each]) =>
+      h("p", null, `Scales of ${name}: ${scalesOf(each.now)}` +
+        (each.next === null ? "." : `; then ${scalesOf(each.next)}.`))));
     paging.replaceChildren(...links(after, part.next));
     refused.replaceChildren(...refusals(part.quarantine, part.refused));
   }
@@ -146,7 +150,9 @@ function state(device) {
     ...device.quarantine.map((each) => h("small", { class: "problem" },
       `${each.stream} refused: ${each.messages} by ${each.reason} (${each.text})`)),
     ...problems.map(([name, birth]) =>
-      h("small", { class: "problem" }, `${name} stopped: ${birth.problem}`)));
+      h("small", { class: "problem" }, `${name} stopped: ${birth.problem}`)),
+    ...Object.entries(device.reported).filter(([, birth]) => birth.scale_problem).map(
+      ([name, birth]) => h("small", { class: "problem" }, `${name}: ${birth.scale_problem}`)));
 }
 
 function exclusion({ from, to, releases }) {
@@ -173,6 +179,12 @@ function settings(runs) {
   if (runs === undefined) return "not reported";
   if (runs.now) return "current";
   return runs.since === null ? "not served here" : `earlier, since ${minute(runs.since)}`;
+}
+
+function scalesOf(published) {
+  if (published === null) return "as configured";
+  const what = published.learned.length ? `learned for ${published.learned.join(", ")}` : "as configured";
+  return `${what}, from ${minute(published.from)} on`;
 }
 
 function lagTable(streams, clock) {

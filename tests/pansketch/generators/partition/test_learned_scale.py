@@ -124,3 +124,28 @@ def test_wrong_numbers_of_parts_are_refused(first):
     for parts in (0, 32, 100, 2048):
         with pytest.raises(ValueError, match="parts must be a power of two from 64 to 1024"):
             learned_domain(first, parts)
+
+
+def test_no_part_is_wider_than_a_quarter_of_the_configured_scale(first, learned):
+    """Also where the model's own scale was learned, and shows the outer range as a few cells."""
+    again = learned_domain(fitted(learned, readings(2)), configured=LOOSE)
+    for domain in (learned, again):
+        for attribute, own in zip(domain.attributes, LOOSE.attributes, strict=True):
+            assert attribute.knots
+            assert np.diff(own.scaling.places(np.array(attribute.knots))).max() <= 0.2501
+
+
+def test_a_scale_in_use_stays_unless_the_new_one_is_a_quarter_better(learned):
+    """The readings of y have no value with mass of its own, whose cell would get finer for ever. A
+    third release costs 0.9 to 1.03 of the second: far from 0.75."""
+    second = learned_domain(fitted(learned, readings(2)), configured=LOOSE)
+    model = fitted(second, readings(3))
+    assert (
+        learned_domain(model, configured=LOOSE, present=second).attributes[1]
+        is (second.attributes[1])
+    )
+    assert learned_domain(model, configured=LOOSE).attributes[1] != second.attributes[1]
+    moved = readings(4)
+    moved[:, 1] += 300
+    later = learned_domain(fitted(LOOSE, moved, depth=20), configured=LOOSE, present=second)
+    assert later.attributes[1] != second.attributes[1]

@@ -101,8 +101,8 @@ def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
 
 
 def test_noise_gives_no_scale(small_fleet, serve, run):
-    """A thousandth of the epsilon: 64 parts cannot be told apart."""
-    text = STREAM.replace("epsilon: 50", "epsilon: 0.05")
+    """A five-thousandth of the epsilon: 64 parts cannot be told apart."""
+    text = STREAM.replace("epsilon: 50", "epsilon: 0.01")
     small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", text))
     ingest(serve, small_fleet, (1, 2))
     code, out, err = run("scales", "--stream", "loose")

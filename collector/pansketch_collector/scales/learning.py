@@ -1,7 +1,6 @@
-"""`scales`: an operator's next configuration, with fine cells where readings were.
+"""Scales with fine cells where readings were: for an operator's next configuration, or published.
 
-Scales are learned from releases, so they cost no epsilon. Devices and collector take them from
-their configurations, as everything public.
+They are learned from releases, which are private already, so they cost no epsilon.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,15 @@ from math import floor, log10
 from pansketch import Attribute
 from pansketch.generators import Partition, learned_domain
 from pansketch_collector.errors import CommandError, wrong
-from pansketch_collector.queries.fleet_model import Model
+from pansketch_collector.queries.fleet_model import Model, build
+from pansketch_collector.storage.config_epochs import RescaledStream
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.published_scales import domain_name, rescaled, with_knots
+from pansketch_fleet.protocol.scale_message import Scales
+from pansketch_fleet.settings.settings import ReadingStream
+
+Knots = dict[str, tuple[float, ...]]
 
 DIGITS = 2  # of the narrowest part, that printed knots keep
 
@@ -41,6 +48,46 @@ def learned(model: Model) -> Learned:
         why = "; ".join(f"{name}: {reason}" for name, reason in kept.items())
         raise CommandError(f"no scale to learn yet: {why}")
     return Learned(model.windows[0].stream, tuple(found), kept)
+
+
+def proposal(
+    config: Config, stream: ReadingStream, present: RescaledStream | None, now: int
+) -> Knots:
+    """The knots to publish: those in use, and new ones where they pay.
+
+    They are learned from the windows of the last `scales.every`, counted from the newest one.
+    Raises CommandError where there is nothing to learn from.
+    """
+    assert stream.scales is not None
+    with reading(config.collector.database) as reader:
+        ends = [each.last_end for each in reader.holdings() if each.stream == stream.name]
+        since = min(max(ends, default=now), now) - max(
+            stream.scales.every_seconds, stream.window_seconds
+        )
+        model = build(reader, config, Selection(stream.name, max(since, 0)))
+    used = stream.domain if present is None else present.stream.domain
+    if not isinstance(model.fitted, Partition) or model.fitted.domain.names != used.names:
+        raise CommandError(f"{model.generator} has no cells of the configured attributes")
+    new = learned_domain(model.fitted, configured=stream.domain, present=used)
+    found: Knots = {}
+    for before, after, own in zip(
+        used.attributes, new.attributes, stream.domain.attributes, strict=True
+    ):
+        kept = before if after == before else _allowed(after, own, before)
+        if kept.knots and kept != own:
+            found[own.name] = kept.knots
+    # Planned here for every class of devices, and remembered: ingestion does not wait for it.
+    scales = Scales(1, stream.name, domain_name(stream), 0, found)
+    config.specs(rescaled(stream, scales, config.profile))
+    return found
+
+
+def _allowed(learned: Attribute, configured: Attribute, present: Attribute) -> Attribute:
+    """The learned scale as devices take it; the present one where they would refuse it."""
+    try:
+        return with_knots(configured, _printable(learned).knots)
+    except ValueError:
+        return present
 
 
 def as_yaml(found: Learned, source: str) -> str:
