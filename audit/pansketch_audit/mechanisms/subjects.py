@@ -22,6 +22,7 @@ from pansketch import (
     View,
     ViewsSpec,
 )
+from pansketch.domain import MISSING
 from pansketch.privacy import Intrusion, Unit
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 
@@ -133,15 +134,27 @@ def _moments() -> list[Subject]:
 
 
 def _views() -> list[Subject]:
-    """Two views of one attribute: a reading pays for both of them together."""
-    half_line = Domain([Attribute("x", low=0, high=1)])
-    universe = np.array([[0.25], [0.75]])
-    views = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
+    """Two views of one attribute: a reading pays for both of them together. One of a number that
+    can be missing, and two of a category that can: such a reading pays the same."""
+    number = Attribute("x", low=0, high=1)
+    gaps = Attribute("x", low=0, high=1, atoms=(MISSING,))
+    category = Attribute("x", categories=("a",), atoms=(MISSING,))
+    two = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
+    shapes = {
+        "two views": (number, [[0.25], [0.75]], two),
+        "view with a missing number": (gaps, [[0.25], [np.nan]], (View(("x",), (2,), 10**6),)),
+        "two views with a missing category": (category, [[0.0], [np.nan]], two),
+    }
     return [
-        Subject("two views", spec, universe, lambda sketch: sketch._counters.copy())
+        Subject(name, spec, np.array(universe), _counters, name == "two views")
+        for name, (attribute, universe, views) in shapes.items()
         for intrusion in get_args(Intrusion)
-        for spec in [ViewsSpec(half_line, Privacy(1.0, "reading", intrusion), views)]
+        for spec in [ViewsSpec(Domain([attribute]), Privacy(1.0, "reading", intrusion), views)]
     ]
+
+
+def _counters(sketch: Any) -> npt.NDArray[np.int64]:
+    return np.asarray(sketch._counters.astype(np.int64))
 
 
 def _key_counters() -> list[Subject]:

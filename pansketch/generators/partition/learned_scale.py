@@ -20,8 +20,8 @@ import numpy as np
 
 from pansketch.domain.attribute import MAX_BITS, MAX_KNOT_BITS, Attribute
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.partition.box_overlap import cumulative
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.partition.present import values_alone
 from pansketch.randomness.index_arrays import Indices
 
 MAX_PARTS = 128
@@ -60,20 +60,21 @@ def learned_domain(model: Partition, parts: int = MAX_PARTS) -> Domain:
 
 
 def _learned(model: Partition, place: int, parts: int) -> Attribute:
-    attribute = model.domain.attributes[place]
+    whole = model.domain.attributes[place]
+    attribute = replace(whole, atoms=())  # The values between them have the scale.
     if attribute.categories is not None or not attribute.varies or attribute.cyclic:
-        return attribute
+        return whole
     if attribute.lattice is not None:
         points = attribute.lattice.last - attribute.lattice.first + 1
         parts = min(parts, 1 << points.bit_length() - 1)
-    pieces = _Pieces.of(model, place, parts)
-    while parts >= MIN_PARTS:
+    pieces = _Pieces.of(model, place, attribute, parts)
+    while pieces is not None and parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
             knots = tuple(pieces.values[cuts].tolist())
-            return replace(attribute, scale="learned", resolution=1.0, knots=knots)
+            return replace(whole, scale="learned", resolution=1.0, knots=knots)
         parts //= 2
-    return attribute
+    return whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +92,20 @@ class _Pieces:
     mixed: FloatArray
 
     @classmethod
-    def of(cls, model: Partition, axis: int, parts: int) -> "_Pieces":
-        attribute = model.domain.attributes[axis]
-        edges, _ = told = _cumulative(model, axis)
+    def of(cls, model: Partition, axis: int, attribute: Attribute, parts: int) -> "_Pieces | None":
+        """None where no reading has a value but an atom."""
+        told = values_alone(model, axis)
+        if told is None:
+            return None
+        edges, _ = told
         values = _candidates(attribute, edges, parts)
         places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
         places[-1] = 1.0
         below = np.interp(places, *told, 0.0, 1.0)
         others = [
-            np.interp(places, *_cumulative(each, axis), 0.0, 1.0)
+            np.interp(places, *alone, 0.0, 1.0)
             for each in model.replicates
-            if each.total > 0
+            if each.total > 0 and (alone := values_alone(each, axis)) is not None
         ]
         first, middle, last = np.interp(QUARTERS, below, values)
         spread = max(last - first, np.diff(values).min())
@@ -166,10 +170,6 @@ class _Pieces:
             start = min(max(start + 1, end), last)
             ends.append(start)
         return ends
-
-
-def _cumulative(model: Partition, axis: int) -> tuple[FloatArray, FloatArray]:
-    return cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
 
 
 def _graded(edges: FloatArray) -> Iterator[FloatArray]:
