@@ -176,7 +176,12 @@ def _together(answers: Sequence[Answer | Matrix], scales: Floats) -> Answer | Ma
             np.array([each.value for each in matrices]),
             np.array([each.standard_error for each in matrices]),
         )
-        return replace(first, estimates=Estimates(value, error))
+        lacking = [each.missing for each in answers if isinstance(each, Matrix)]
+        missing = tuple(
+            None if None in column else float(np.median(column))  # type: ignore[arg-type]
+            for column in zip(*lacking, strict=True)
+        )
+        return replace(first, estimates=Estimates(value, error), missing=missing)
     numbers = [each for each in answers if isinstance(each, Answer)]
     shares = [each.share for each in numbers if each.share is not None]
     factors = scales if shares else np.ones(len(numbers))
@@ -185,7 +190,11 @@ def _together(answers: Sequence[Answer | Matrix], scales: Floats) -> Answer | Ma
         factors * np.array([each.standard_error for each in numbers]),
     )
     share = float(np.median(shares)) if shares else None
-    return replace(first, value=float(value), standard_error=float(error), share=share)
+    lacking = [each.missing for each in numbers if each.missing is not None]
+    missing = float(np.median(lacking)) if lacking else None
+    return replace(
+        first, value=float(value), standard_error=float(error), share=share, missing=missing
+    )
 
 
 def median(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
