@@ -19,7 +19,7 @@ from pansketch.domain.scratch import block, erase
 
 MISSING = "missing"
 MAX_ATOMS = 8
-SPARE_BITS = 2  # Atoms take a quarter of the unit interval at most.
+SPARE_BITS, LEAST_BITS = 2, 3  # Atoms take a quarter of the unit interval at most, one an eighth.
 NARROWEST = 2.0**-24  # of the scale, between two atoms
 
 Atom = float | str
@@ -76,7 +76,7 @@ class AtomPlaces:
 
         Raises ValueError when two atoms are too near to each other.
         """
-        bits = (len(atoms) - 1).bit_length() + SPARE_BITS
+        bits = max(LEAST_BITS, (len(atoms) - 1).bit_length() + SPARE_BITS)
         numbers = [each for each in atoms if not isinstance(each, str)]
         inner = [each for each in numbers if low < each < high]
         cuts = [0.0, *scaling.places(np.array(inner, np.float64)).tolist(), 1.0]

@@ -80,7 +80,7 @@ def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
 
 def bugs() -> list[Bug]:
     """All planted bugs."""
-    gaps = next(each for each in subjects() if "missing number" in each.name)
+    gaps = next(each for each in subjects() if "missing" in each.name)
     twice = Mechanism(_start_counting_twice, publish)
     what = "a reading without a value counted twice"
     missing = Bug("missing-twice", what, partial(enumerated, twice, gaps))

@@ -63,7 +63,7 @@ def _specs():
         yield f"views {dimension}", ViewsSpec(domain, PRIVACY, views)
         for name, kind in (("rff", {"m": 20}), ("race", {"rows": 7, "width": 16}), ("hist", {})):
             yield f"{name} {dimension}", MomentsSpec(domain, PRIVACY, features=name, **kind)
-    bits, names = (4, 3, 2, 2), WITH_ATOMS.names
+    bits, names = (4, 3, 3, 2), WITH_ATOMS.names
     with_atoms = [View((n,), (b,), 200_000) for n, b in zip(names, bits, strict=True)]
     with_atoms.append(View(names[:2], bits[:2], 200_000))
     yield "views with atoms", ViewsSpec(WITH_ATOMS, PRIVACY, tuple(with_atoms))

@@ -224,5 +224,5 @@ def test_a_spike_is_found_and_a_crowd_is_not():
 
 
 def test_views_refuse_cells_that_would_hold_an_atom_and_values():
-    with pytest.raises(ValueError, match="rain has atoms, so 2 bits"):
-        ViewsSpec(DOMAIN, Privacy(1.0), (View(("rain",), (1,), 10**6),))
+    with pytest.raises(ValueError, match="rain has atoms, so 3 bits"):
+        ViewsSpec(DOMAIN, Privacy(1.0), (View(("rain",), (2,), 10**6),))
