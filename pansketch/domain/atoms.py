@@ -45,7 +45,7 @@ def ordered(name: str, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
 
 
 @dataclass(frozen=True)
-class Section:
+class AtomSection:
     """A part [start, end) of the unit interval: of one atom, or of the values whose places without
     atoms are [first, last)."""
 
@@ -66,7 +66,7 @@ class AtomPlaces:
     """The sections of an attribute that has atoms, in their order. `bits` tell them apart."""
 
     bits: int
-    sections: tuple[Section, ...]
+    sections: tuple[AtomSection, ...]
 
     @classmethod
     def between(
@@ -95,10 +95,10 @@ class AtomPlaces:
         places += [(1.0, 1.0, 1, each) for each in atoms if isinstance(each, str)]
         ends = np.cumsum([0, *(lot for *_, lot, _ in places)]) / (1 << bits)
         found = zip(ends[:-1].tolist(), ends[1:].tolist(), places, strict=True)
-        return cls(bits, tuple(Section(s, e, u, v, atom) for s, e, (u, v, _, atom) in found))
+        return cls(bits, tuple(AtomSection(s, e, u, v, atom) for s, e, (u, v, _, atom) in found))
 
     @cached_property
-    def pieces(self) -> tuple[Section, ...]:
+    def pieces(self) -> tuple[AtomSection, ...]:
         """The sections of values."""
         return tuple(each for each in self.sections if each.atom is None)
 
