@@ -100,17 +100,19 @@ def _of_atoms(
     shares = nearest_shares(np.array([values, *best.counts[atoms]]), total)
     found = np.zeros_like(best.counts)
     if shares[0] > 0:
-        alone = [_values_alone(each, placed) for each in resolutions]
+        # All readings and those of each atom are known far better than the sum of all other cells.
+        variance = best.variances[-1] + float(np.sum(1 / resolutions[-1].precision[atoms]))
+        known = Resolution(0, np.array([values]), np.array([1 / variance]))
+        alone = [_values_alone(each, placed, known) for each in resolutions]
         found = _of_number(alone, nested_fit(alone), shares[0], tail, np.flatnonzero(~cells))
     found[atoms] = shares[1:]
     return found
 
 
-def _values_alone(resolution: Resolution, placed: AtomPlaces) -> Resolution:
-    """The same of a stream without atoms. Nothing is known of its total."""
+def _values_alone(resolution: Resolution, placed: AtomPlaces, known: Resolution) -> Resolution:
+    """The same of a stream without atoms. `known`: what is known of its total."""
     if resolution.bits < placed.bits:
-        nothing = np.zeros_like(resolution.counts)
-        return Resolution(resolution.bits, nothing, nothing)
+        return known  # Views have cells of so many bits or more, so this is the one of all cells.
     atoms = placed.atom_cells(resolution.bits)
     sure = SURE * resolution.precision.max()
     return Resolution(
