@@ -138,8 +138,7 @@ class Attribute:
 
     @property
     def least_bits(self) -> int:
-        """Bits of a cell that holds one atom and nothing else, or none; 0 without atoms, and of
-        categories."""
+        """Bits of a cell that holds one atom and nothing else, or none; 0 if there is no such."""
         return 0 if self.placed is None else self.placed.bits
 
     @property
@@ -149,7 +148,7 @@ class Attribute:
             return [(nan, (self.codes - 1) / self.extent)] if self.atoms else []
         return [(each.value, each.start) for each in self.placed.sections if each.atom is not None]
 
-    @cached_property
+    @property
     def numeric_atoms(self) -> tuple[float, ...]:
         """The atoms but for `missing`."""
         return tuple(each for each in self.atoms if not isinstance(each, str))
