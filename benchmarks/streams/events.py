@@ -158,7 +158,7 @@ def meters() -> tuple[FloatArray, ...]:
 
 def _meters(generator: np.random.Generator) -> FloatArray:
     hour = np.arange(HOURS) % 24
-    sun = np.clip(np.sin(np.pi * (hour - 6) / 12), 0.0, None)
+    sun = np.clip(np.round(np.sin(np.pi * (hour - 6) / 12), 9), 0.0, None)
     clear = generator.beta(1.5, 1.0, HOURS)
     solar = np.minimum(16 * sun * clear, FULL_SCALE)
     use = np.exp(-0.9 + 0.5 * np.sin(2 * np.pi * (hour - 13) / 24))

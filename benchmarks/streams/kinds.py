@@ -6,7 +6,7 @@ that the bars carry over.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -27,7 +27,8 @@ Figures = Mapping[str, float]
 @dataclass(frozen=True)
 class Kind:
     """A stream; what it had on real data; bars at epsilon 1 in the first window, at epsilon 10, and
-    after one learned scale. `beside`: an attribute and a number just above its spike."""
+    after one learned scale. `beside`: an attribute and a number just above its spike. `atoms`: what
+    an operator who knows the stream declares, by attribute."""
 
     stream: Stream
     today: Figures = field(default_factory=dict)
@@ -35,6 +36,14 @@ class Kind:
     bars_at_10: Figures = field(default_factory=dict)
     learned: Figures = field(default_factory=dict)
     beside: tuple[str, float] | None = None
+    atoms: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
+
+    @property
+    def with_atoms(self) -> Stream:
+        """The same readings, with the atoms declared."""
+        attributes = self.stream.domain.attributes
+        declared = [replace(each, atoms=self.atoms.get(each.name, ())) for each in attributes]
+        return replace(self.stream, domain=Domain(declared))
 
     @property
     def name(self) -> str:
@@ -81,10 +90,18 @@ KINDS = (
         {"worst pair": 0.25, "correlation": 0.10},
     ),
     Kind(sensors.FIVE_GASES, {"pair": 0.21, "W1": 0.058, "correlation": 0.68}, {"pair": 0.17}),
-    Kind(sensors.WITH_SENTINEL, beside=("hydrocarbons", sensors.SENTINEL + 0.5)),
-    Kind(sensors.HOURLY_RAIN, beside=("rain", 0.05)),
-    Kind(events.FLIGHT_DELAYS),
-    Kind(events.SOLAR_METERS, beside=("solar", 0.001)),
+    Kind(
+        sensors.WITH_SENTINEL,
+        beside=("hydrocarbons", sensors.SENTINEL + 0.5),
+        atoms={"hydrocarbons": (sensors.SENTINEL,)},
+    ),
+    Kind(sensors.HOURLY_RAIN, beside=("rain", 0.05), atoms={"rain": (0,)}),
+    Kind(events.FLIGHT_DELAYS, atoms={"arrival": ("missing",)}),
+    Kind(
+        events.SOLAR_METERS,
+        beside=("solar", 0.001),
+        atoms={"solar": (0, events.FULL_SCALE), "battery": (0, 100)},
+    ),
     Kind(STREAMS[0], TWELVE_TODAY, TWELVE_TODAY),
     Kind(TWO_OF_STATIONS),
     Kind(STREAMS[1]),

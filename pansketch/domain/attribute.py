@@ -1,20 +1,19 @@
 """One attribute of a reading: its public bounds and scale, and what a value becomes on it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
-from math import isfinite, log1p, nextafter
-from typing import Any, Literal, get_args
+from math import log1p, nan, nextafter
+from typing import Any
 
 import numpy as np
 
+from pansketch.domain import attribute_checks
+from pansketch.domain.atoms import MISSING, Atom, AtomPlaces, ordered
+from pansketch.domain.attribute_checks import MAX_BITS, MAX_KNOT_BITS, Scale
 from pansketch.domain.quantization import Lattice, Owners
 from pansketch.domain.scale import FloatArray, Scaling
 
-Scale = Literal["linear", "log", "learned"]
-
-MAX_BITS = 30  # of one continuous attribute: finer than any sensor
-MAX_KNOT_BITS = 10  # a learned scale has 2 to 2**10 parts
+__all__ = ["MAX_BITS", "MAX_KNOT_BITS", "Attribute", "Scale"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,8 @@ class Attribute:
         constant: the value of every record.
         knots: of a learned scale, in `unit`: float[2**b + 1], rising from `low` to `high`. Between
             two of them cells are equally wide.
+        atoms: values with mass of their own, inside the bounds or not, and "missing", which a
+            reading holds as NaN. Each has a cell to itself; categories have "missing" only.
 
     Raises:
         ValueError: the arguments contradict each other, or a bound is not finite.
@@ -55,101 +56,36 @@ class Attribute:
     cyclic: bool = False
     constant: float | None = None
     knots: tuple[float, ...] = ()
+    atoms: tuple[Atom, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("an attribute needs a name")
-        if self.scale not in get_args(Scale):
-            known = ", ".join(get_args(Scale))
-            raise ValueError(f"scale must be one of {known}, not {self.scale!r}")
-        object.__setattr__(self, "knots", tuple(float(knot) for knot in self.knots))
-        if bool(self.knots) != (self.scale == "learned"):
-            raise ValueError(f"{self.name}: a learned scale has knots, and no other has")
-        if self.categories is not None:
-            self._check_categories()
-        elif self.constant is not None:
-            self._check_constant(self.constant)
-        else:
-            self._check_bounds()
-            self._check_step()
-
-    def _check_categories(self) -> None:
-        names = tuple(self.categories or ())
-        object.__setattr__(self, "categories", names)
-        if self.low is not None or self.high is not None:
-            raise ValueError(f"{self.name}: give either low and high, or categories, not both")
-        if self.step is not None or self.cyclic or self.constant is not None:
-            raise ValueError(f"{self.name}: categories have no step, no constant and no circle")
-        if self.knots:
-            raise ValueError(f"{self.name}: categories have no learned scale")
-        if not names or len(set(names)) != len(names):
-            raise ValueError(f"{self.name}: categories must be one or more different names")
-
-    def _check_constant(self, constant: float) -> None:
-        if self.low is not None or self.high is not None or self.step is not None:
-            raise ValueError(f"{self.name}: a constant has no low, no high and no step")
-        if self.scale != "linear" or self.cyclic:
-            raise ValueError(f"{self.name}: a constant has no scale and no circle")
-        if not isfinite(constant):
-            raise ValueError(f"{self.name}: a constant must be finite")
-        object.__setattr__(self, "constant", float(constant))
-
-    def _check_bounds(self) -> None:
-        if self.low is None or self.high is None:
-            raise ValueError(f"{self.name}: give low and high, or categories, or a constant")
         # As floats, so that 0 and 0.0 in a configuration mean the same domain.
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
-        if not (isfinite(self.low) and isfinite(self.high) and isfinite(self.high - self.low)):
-            raise ValueError(f"{self.name}: low and high must be finite")
-        if self.low >= self.high:
-            raise ValueError(
-                f"{self.name}: low must be less than high, but {self.low:g} >= {self.high:g}"
-            )
-        if not (isfinite(self.resolution) and self.resolution > 0):
-            raise ValueError(f"{self.name}: resolution must be positive")
-        if self.cyclic and self.scale != "linear":
-            raise ValueError(f"{self.name}: only a linear scale can be cyclic")
-        if self.knots:
-            self._check_knots(self.low, self.high)
-        # Whatever a reading holds, its place on the scale must be a finite number.
-        if not (isfinite(self.extent) and isfinite(2.0**MAX_BITS / self.extent)):
-            raise ValueError(f"{self.name}: the range from low to high is too small or too large")
-
-    def _check_knots(self, low: float, high: float) -> None:
-        """None may hide a cell: each part of the scale is wide enough to be halved."""
-        parts = len(self.knots) - 1
-        if not 2 <= parts <= 1 << MAX_KNOT_BITS or parts & (parts - 1):
-            raise ValueError(
-                f"{self.name}: knots must number a power of two and one, from 3 to "
-                f"{(1 << MAX_KNOT_BITS) + 1}, not {len(self.knots)}"
-            )
-        if not all(isfinite(knot) for knot in self.knots):
-            raise ValueError(f"{self.name}: knots must be finite")
-        if (self.knots[0], self.knots[-1]) != (low, high):
-            raise ValueError(f"{self.name}: the first knot must be low, and the last one high")
-        narrowest = (high - low) * 2.0**-MAX_BITS
-        if min(after - before for before, after in pairwise(self.knots)) < narrowest:
-            raise ValueError(f"{self.name}: knots must rise, by {narrowest:g} or more each")
-
-    def _check_step(self) -> None:
-        if self.step is None:
-            return
-        if not (isfinite(self.step) and self.step > 0):
-            raise ValueError(f"{self.name}: step must be positive")
-        if self.step > self.highest - self.origin:
-            raise ValueError(f"{self.name}: step must not exceed the range from low to high")
-        try:
-            _ = self.lattice
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from None
+        for name in ("low", "high", "constant"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))
+        object.__setattr__(self, "knots", tuple(float(knot) for knot in self.knots))
+        object.__setattr__(self, "atoms", ordered(self.name, self.atoms))
+        if self.categories is not None:
+            object.__setattr__(self, "categories", tuple(self.categories))
+        attribute_checks.check(self)
 
     @property
     def max_bits(self) -> int:
         """How often this attribute can be halved."""
         if self.categories is not None:
-            return (len(self.categories) - 1).bit_length()
+            return (self.codes - 1).bit_length()
         return MAX_BITS if self.constant is None else 0
+
+    @property
+    def codes(self) -> int:
+        """How many codes categories have: one of them, the last, for `missing`. 0 for a number."""
+        return len(self.categories) + len(self.atoms) if self.categories is not None else 0
+
+    @property
+    def can_miss(self) -> bool:
+        return MISSING in self.atoms
 
     @property
     def varies(self) -> bool:
@@ -182,8 +118,40 @@ class Attribute:
 
     @cached_property
     def scaling(self) -> Scaling:
+        return replace(self._unplaced, placed=self.placed)
+
+    @cached_property
+    def _unplaced(self) -> Scaling:
         resolution = self.resolution if self.scale == "log" and self.categories is None else None
         return Scaling(self.origin, self.extent, resolution, self.knots)
+
+    @cached_property
+    def placed(self) -> AtomPlaces | None:
+        """The sections of a number's atoms and values; None without atoms, and of categories.
+
+        Raises:
+            ValueError: two atoms are too near to each other. The constructor raises it first.
+        """
+        if not self.atoms or self.categories is not None:
+            return None
+        return AtomPlaces.between(self.atoms, self.origin, self.highest, self._unplaced)
+
+    @property
+    def least_bits(self) -> int:
+        """Bits of a cell that holds one atom and nothing else, or none; 0 if there is no such."""
+        return 0 if self.placed is None else self.placed.bits
+
+    @property
+    def atom_places(self) -> list[tuple[float, float]]:
+        """Each atom's value, NaN for `missing`, and its place."""
+        if self.placed is None:
+            return [(nan, (self.codes - 1) / self.extent)] if self.atoms else []
+        return [(each.value, each.start) for each in self.placed.sections if each.atom is not None]
+
+    @property
+    def numeric_atoms(self) -> tuple[float, ...]:
+        """The atoms but for `missing`."""
+        return tuple(each for each in self.atoms if not isinstance(each, str))
 
     @cached_property
     def lattice(self) -> Lattice | None:
@@ -195,14 +163,16 @@ class Attribute:
         """
         if self.step is None:
             return None
-        return Lattice.between(
+        lattice = Lattice.between(
             self.step, self.origin, self.highest, self.scaling, cyclic=self.cyclic
         )
+        return lattice.without(self.numeric_atoms)
 
     def to_unit(self, value: float) -> float:
         """A value in the attribute's unit, clipped, as a point of [0, 1]; categories by their code.
 
-        On a circle it is wrapped instead, exactly, to a point of [0, 1): `high` is 0.
+        On a circle it is wrapped instead, exactly, to a point of [0, 1): `high` is 0. Atoms do not
+        count: the point is one of the scale alone.
         """
         if self.cyclic:
             return min((value - self.origin) % self.extent / self.extent, nextafter(1.0, 0.0))
@@ -216,8 +186,18 @@ class Attribute:
     def from_unit(self, points: FloatArray) -> FloatArray:
         """Points of [0, 1] as values in the attribute's unit; categories as whole codes."""
         if self.categories is not None:
-            return np.minimum(np.floor(points * self.extent), self.highest)
-        return np.clip(self.scaling.values(points), self.origin, self.highest)
+            codes = np.minimum(np.floor(points * self.extent), self.codes - 1.0)
+            return np.where(codes > self.highest, np.nan, codes) if self.atoms else codes
+        found = np.clip(self.scaling.values(points), self.origin, self.highest)
+        if self.placed is None:
+            return found
+        held = self.placed.section_of(points)
+        return np.where(self.placed.is_atom[held], self.placed.values[held], found)
+
+    def has_atom(self, place: float) -> bool:
+        """Whether a place is in an atom's section."""
+        placed = self.placed
+        return placed is not None and bool(placed.is_atom[placed.section_of(np.array([place]))[0]])
 
     def inside(
         self, low: FloatArray, high: FloatArray, owners: Owners, shares: FloatArray
@@ -228,36 +208,63 @@ class Attribute:
         With a step it is one of the interval's points, or the one nearest to its middle if it
         holds none: [low, high) is taken as a cell is, by the places that an encoder computes.
         """
-        if self.lattice is not None:
+        if self.lattice is not None and self.placed is None:
             return self.lattice.inside(low, high, owners, shares)
         units = shares * (high - low)[owners]
         units += low[owners]
         values = self.from_unit(units)
         if self.cyclic:
-            values[values >= self.highest] = self.origin  # Rounding alone brings them there.
-        return values
+            values[values == self.highest] = self.origin  # Rounding alone brings them there.
+        if self.lattice is None or self.placed is None:
+            return values
+        points = self.lattice.inside(low, high, owners, shares)
+        return np.where(self.placed.is_atom[self.placed.section_of(units)], values, points)
 
     def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Unit intervals as what of them readings can fill: with a step, from one point to
         another."""
-        return (low, high) if self.lattice is None else self.lattice.intervals(low, high)
+        if self.lattice is None:
+            return low, high
+        starts, ends = self.lattice.intervals(low, high)
+        if self.placed is None:
+            return starts, ends
+        held = self.placed.section_of(low)
+        atom, last = self.placed.is_atom[held], self.placed.ends[held]
+        return np.where(atom, low, starts), np.where(atom, high, np.minimum(ends, last))
 
     def cell_means(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Mean value of a point spread evenly over each unit interval [low, high)."""
+        """Mean value of a point spread evenly over each unit interval [low, high); NaN in that of
+        `missing`. An interval is of the atom, or of the values, that it begins in."""
+        if self.placed is None:
+            return self._means(low, high)
+        held = self.placed.section_of(low)
+        found, of_values = self.placed.values[held], ~self.placed.is_atom[held]
+        found[of_values] = self._means(low[of_values], high[of_values])
+        return found
+
+    def _means(self, low: FloatArray, high: FloatArray) -> FloatArray:
         if self.lattice is not None:
             return self.lattice.means(low, high)
-        if self.scaling.resolution is not None or self.knots:
+        if self.scaling.resolution is not None or self.knots or self.placed is not None:
             return self.scaling.means(low, high)
         return np.asarray((self.from_unit(low) + self.from_unit(high)) / 2)
 
     def cell_variances(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Variance of a point spread evenly over each unit interval [low, high)."""
+        """Variance of a point spread evenly over each unit interval [low, high); 0 in an atom's."""
+        if self.placed is None:
+            return self._variances(low, high)
+        of_values = ~self.placed.is_atom[self.placed.section_of(low)]
+        found = np.zeros(np.shape(low))
+        found[of_values] = self._variances(low[of_values], high[of_values])
+        return found
+
+    def _variances(self, low: FloatArray, high: FloatArray) -> FloatArray:
         if self.lattice is not None:
             return self.lattice.variances(low, high)
         return self.scaling.variances(low, high) if self.varies else np.zeros(np.shape(low))
 
     def code(self, category: str) -> int:
-        """The code of a category.
+        """The code of a category, or of "missing" where that is an atom.
 
         Args:
             category: its name.
@@ -270,6 +277,8 @@ class Attribute:
         """
         if self.categories is None:
             raise ValueError(f"{self.name} is a number and has no categories")
+        if category == MISSING and self.can_miss:
+            return len(self.categories)
         if category not in self.categories:
             raise ValueError(
                 f"{self.name} has no category {category!r}: {', '.join(self.categories)}"
@@ -278,8 +287,9 @@ class Attribute:
 
     def describe(self) -> dict[str, Any]:
         """Canonical form: what a fingerprint covers. Unit and step do not change a sketch."""
+        atoms = {"atoms": list(self.atoms)} if self.atoms else {}
         if self.categories is not None:
-            return {"name": self.name, "categories": list(self.categories)}
+            return {"name": self.name, "categories": list(self.categories)} | atoms
         if self.constant is not None:
             return {"name": self.name, "constant": self.constant}
         form: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
@@ -287,4 +297,4 @@ class Attribute:
             form |= {"scale": "log", "resolution": float(self.resolution)}
         if self.knots:
             form |= {"scale": "learned", "knots": list(self.knots)}
-        return form | {"cyclic": True} if self.cyclic else form
+        return form | ({"cyclic": True} if self.cyclic else {}) | atoms

@@ -20,14 +20,18 @@ TABLE_BITS = 12  # Bits of an attribute spread by one look-up; such a table fits
 
 
 class PathEncoder:
-    """Turns readings of a domain into paths of `depth` bits. Holds public tables and scratch."""
+    """Turns readings of a domain into paths of `depth` bits. Holds public tables and scratch.
+
+    Raises ValueError for a domain with atoms.
+    """
 
     def __init__(self, domain: Domain, depth: int) -> None:
+        domain.refuse_atoms()
         order = domain.split_order(depth)
         attributes = domain.attributes
         bits = [order.count(position) for position in range(len(attributes))]
         self._dimension = len(attributes)
-        self._clipper = Clipper(domain)
+        self._clipper = Clipper(domain, BLOCK)
         self._warp = Warp([a.scaling for a in attributes], BLOCK)
         self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
         self._scale = _column([2.0**b / a.extent for a, b in zip(attributes, bits, strict=True)])

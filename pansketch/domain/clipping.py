@@ -9,6 +9,7 @@ from sys import float_info
 import numpy as np
 import numpy.typing as npt
 
+from pansketch.domain.atoms import AtomEncoder
 from pansketch.domain.domain import Domain
 from pansketch.erasable_arrays import block
 
@@ -50,10 +51,19 @@ def _as_float(value: object) -> float:
 
 
 class Clipper:
-    """Turns readings of a domain into their distances from `low`. Holds public numbers only."""
+    """Turns readings of a domain into their distances from `low`. Holds public numbers only, and
+    the scratch of atoms: at most `size` readings at a time."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain, size: int) -> None:
         attributes = domain.attributes
+        self.atoms = AtomEncoder(
+            [
+                (place, a.origin, a.atom_places, a.placed)
+                for place, a in enumerate(attributes)
+                if a.atoms
+            ],
+            size,
+        )
         self._fixed = [place for place, a in enumerate(attributes) if not a.varies]
         # On a circle values are wrapped, not clipped, but for those so far out that the distance
         # from `low` is no finite number.
@@ -73,16 +83,19 @@ class Clipper:
         """Distances of readings, float64[d, n], from each attribute's `low`: 0 to high - low, as a
         block of `scratch` (pansketch/erasable_arrays.py), float64[d, m], m <= n.
 
-        Readings with a value that is not finite are left out; the columns of constants are 0.
-        `finite`: scratch, bool[d, k], k >= n.
+        Readings with a value that is not finite are left out, but for a NaN where `missing` is an
+        atom; the columns of constants are 0. Atoms are marked in `atoms`. `finite`: scratch,
+        bool[d, k], k >= n.
         """
         kept = block(scratch, readings.shape[1])
         np.copyto(kept, readings)
         self._erase_constants(kept)
         which = np.isfinite(kept, out=block(finite, readings.shape[1]))
+        self.atoms.allow_missing(kept, which)
         if not which.all():
             kept = _copy_finite(readings, scratch, which)
             self._erase_constants(kept)
+        self.atoms.mark(kept)
         np.maximum(kept, self._low, out=kept)
         np.minimum(kept, self._high, out=kept)
         np.subtract(kept, self._origin, out=kept)

@@ -85,6 +85,16 @@ class Domain:
                     order.append(position)
         return tuple(order)
 
+    def refuse_atoms(self) -> None:
+        """For sketches and generators that have no cells for atoms.
+
+        Raises:
+            ValueError: an attribute has atoms.
+        """
+        for attribute in self.attributes:
+            if attribute.atoms:
+                raise ValueError(f"{attribute.name} has atoms, and only views count atoms")
+
     def boxes(self, paths: npt.NDArray[np.uint64], depth: int) -> tuple[FloatArray, FloatArray]:
         """Cells as boxes of the unit cube.
 

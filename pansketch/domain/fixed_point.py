@@ -29,17 +29,21 @@ class PositionEncoder:
     def __init__(self, domain: Domain, block: int) -> None:
         attributes = domain.attributes
         for attribute in attributes:
-            if len(attribute.categories or ()) > MAX_POSITIONS:
+            if attribute.codes > MAX_POSITIONS:
                 raise ValueError(f"{attribute.name}: at most {MAX_POSITIONS} categories")
-        self._clipper = Clipper(domain)
+        self._clipper = Clipper(domain, block)
         self._warp = Warp([a.scaling for a in attributes], block)
         self._resolutions = [a.scaling.resolution or 0.0 for a in attributes]
         self._scale = _column(
             [MAX_POSITIONS / a.extent if a.categories is None else 1.0 for a in attributes]
         )
         self._last = _column(
-            [MAX_POSITIONS - 1.0 if a.categories is None else a.highest for a in attributes]
+            [
+                MAX_POSITIONS - float(a.placed is None) if a.categories is None else a.highest
+                for a in attributes
+            ]
         )
+        self._factors = self._scale[:, 0] * [a.extent for a in attributes]
         shifts = [0 if a.categories is None else POSITION_BITS - a.max_bits for a in attributes]
         self._shifts = np.array(shifts, np.int32)[:, None]
         self._units = np.zeros((len(attributes), block))
@@ -50,8 +54,9 @@ class PositionEncoder:
         """Positions of readings, float64[n, d] -> uint32[d, m], m <= n, a block at a time.
 
         Each array is scratch: it is zeroed when the next one is asked for. Readings with a value
-        that is not finite are left out, values out of bounds are clipped or, on a circle, wrapped;
-        the columns of constants do not count. Raises ValueError for any other shape than [n, d].
+        that is not finite are left out, but for a NaN that is an atom (`Attribute`). Values out of
+        bounds are clipped or, on a circle, wrapped; the columns of constants do not count. Raises
+        ValueError for any other shape than [n, d].
         """
         dimension, block = self._units.shape
         given, copied = as_readings(readings, dimension)
@@ -62,6 +67,7 @@ class PositionEncoder:
                 finally:
                     erase(len(given) - start, self._units, self._finite, self._positions)
                     self._warp.erase(len(given) - start)
+                    self._clipper.atoms.erase(len(given) - start)
         finally:
             if copied:
                 given.fill(0)
@@ -75,6 +81,7 @@ class PositionEncoder:
         self._warp.apply(units)
         np.multiply(units, self._scale, out=units)
         np.minimum(units, self._last, out=units)
+        self._clipper.atoms.apply(units, self._factors)
         positions = block(self._positions, units.shape[1])
         np.copyto(positions, units, casting="unsafe")  # Truncation is floor: nothing is negative.
         np.left_shift(positions, self._shifts, out=positions)

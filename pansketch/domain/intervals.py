@@ -2,6 +2,9 @@
 
 from math import inf, isfinite
 
+import numpy as np
+
+from pansketch.domain.atoms import MISSING, Atom
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.quantization import exact
 
@@ -12,31 +15,51 @@ Interval = tuple[float, float]
 def edge(attribute: Attribute, value: float, *, after: bool) -> float:
     """The place where the values below `value` end, and those up to it if `after`.
 
-    Of a continuous attribute both are the same place. The value is clipped, on a circle too.
+    Of a continuous attribute both are the same place, but for its atoms. The value is clipped, on a
+    circle too.
     """
+    found = _edge(attribute, value, after=after)
+    return found if attribute.placed is None else attribute.placed.edge(value, found, after=after)
+
+
+def _edge(attribute: Attribute, value: float, *, after: bool) -> float:
+    """The same among the values of the scale."""
     if attribute.lattice is not None:
         return attribute.lattice.edge(value, after=after)
     if not attribute.varies:
         return float(value > attribute.origin or (after and value == attribute.origin))
-    if attribute.cyclic and value >= attribute.highest:
-        return 1.0
-    return attribute.to_unit(max(value, attribute.origin))
+    if value >= attribute.highest:
+        return attribute.scaling.top
+    place = attribute.to_unit(max(value, attribute.origin))
+    return place if attribute.placed is None else attribute.placed.spread(np.array([place])).item()
+
+
+def of_atom(attribute: Attribute, wanted: Atom) -> Interval | None:
+    """The interval of an atom; None where the attribute has no such atom."""
+    if attribute.placed is not None:
+        return attribute.placed.exact(wanted)
+    if attribute.can_miss and wanted == MISSING:
+        return (attribute.codes - 1) / attribute.extent, attribute.codes / attribute.extent
+    return None
 
 
 def whole(attribute: Attribute) -> Interval:
-    """All values of an attribute."""
+    """All values of an attribute; `missing` is none."""
     if attribute.categories is not None:
-        return 0.0, 1.0
+        return 0.0, len(attribute.categories) / attribute.extent if attribute.atoms else 1.0
     return edge(attribute, -inf, after=False), edge(attribute, inf, after=True)
 
 
 def interval(attribute: Attribute, wanted: Wanted) -> Interval:
-    """A range (low, high), both ends included, or a category.
+    """A range (low, high), both ends included, a category, or "missing" where that is an atom.
 
     Around a circle a range may go past the end: then the interval's first number is the larger one.
     Raises ValueError for an unknown category, and for low > high elsewhere.
     """
     if isinstance(wanted, str):
+        found = of_atom(attribute, wanted)
+        if found is not None:
+            return found
         code = attribute.code(wanted)
         return code / attribute.extent, (code + 1) / attribute.extent
     if attribute.categories is not None:

@@ -5,7 +5,8 @@ interval then stands for the points in it, each with the part of the scale from 
 On a linear scale all points of a box weigh the same.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, isinf, nextafter
 
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from pansketch.domain.scale import FloatArray, Scaling
 
 MAX_STEPS = 1 << 40  # From 0 to a bound: beyond it, rounding would move points to other cells.
-BELOW_ONE = nextafter(1.0, 0.0)
 SUMMED = 16  # Steps of a log scale that are summed one by one; then a series is exact enough.
 
 Owners = npt.NDArray[np.intp]
@@ -28,12 +28,16 @@ def exact(value: float) -> Fraction:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Points k * `step` for whole k from `first` to `last`. Arrays of k are float64, and exact."""
+    """Points k * `step` for whole k from `first` to `last`. Arrays of k are float64, and exact.
+
+    `taken`: numbers of points that are atoms, and so no values of a cell that has others.
+    """
 
     step: Fraction
     first: int
     last: int
     scaling: Scaling
+    taken: tuple[int, ...] = ()
 
     @classmethod
     def between(
@@ -53,6 +57,11 @@ class Lattice:
             raise ValueError(f"no multiple of step {step:g} lies between {low:g} and {high:g}")
         return cls(each, first, last, scaling)
 
+    def without(self, atoms: Sequence[float]) -> "Lattice":
+        """The same, where some values stand elsewhere."""
+        steps = [exact(each) / self.step for each in atoms]
+        return replace(self, taken=tuple(int(e) for e in steps if e.denominator == 1))
+
     @property
     def decimals(self) -> int:
         """How many decimals write every point in full."""
@@ -66,10 +75,11 @@ class Lattice:
         return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
 
     def places(self, numbers: FloatArray) -> FloatArray:
-        """Where points stand in the unit interval: below 1 up to the last, as an encoder clips."""
-        places = self.scaling.places(self.points(numbers))
+        """Where points stand in the unit interval: below 1, or where atoms beyond `high` begin, up
+        to the last, as an encoder clips."""
+        places, top = self.scaling.places(self.points(numbers)), self.scaling.top
         held = numbers <= self.last
-        return np.where(held, np.minimum(places, BELOW_ONE), np.maximum(places, 1.0))
+        return np.where(held, np.minimum(places, nextafter(top, 0.0)), np.maximum(places, top))
 
     def edge(self, value: float, *, after: bool) -> float:
         """The place where the points below `value` end; where those up to it end, if `after`."""
@@ -93,6 +103,9 @@ class Lattice:
         none gets the one nearest to its middle.
         """
         starts, ends = self._from(low), self._from(high)
+        if self.taken:
+            starts += np.isin(starts, self.taken) & (ends - starts > 1)
+            ends -= np.isin(ends - 1, self.taken) & (ends - starts > 1)
         nearest = self.nearest(self.scaling.values((low + high) / 2))
         empty = starts >= ends
         return np.where(empty, nearest, starts), np.where(empty, nearest + 1, ends)
@@ -103,7 +116,9 @@ class Lattice:
         numbers = np.clip(guess, self.first, self.last + 1)
         numbers -= self.places(numbers - 1) >= units  # What rounding does to a guess is one point.
         numbers += self.places(numbers) < units
-        return np.where(units >= 1, self.last + 1.0, np.clip(numbers, self.first, self.last + 1))
+        return np.where(
+            units >= self.scaling.top, self.last + 1.0, np.clip(numbers, self.first, self.last + 1)
+        )
 
     def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Intervals of places, so moved that they begin at their first point and end at the point

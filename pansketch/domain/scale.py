@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.erasable_arrays import block, erase
+
+if TYPE_CHECKING:
+    from pansketch.domain.atoms import AtomPlaces
 
 FloatArray = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -18,13 +22,20 @@ class Scaling:
     where there are `knots`, in the number of the knot below x and the share of the way to the next.
 
     `extent`: length of the scaled interval that the unit interval stands for; 1 with knots. Nothing
-    is clipped: places beyond 0 and 1 are those of values beyond the bounds.
+    is clipped: places beyond 0 and 1 are those of values beyond the bounds. `placed`: where atoms
+    leave room for the values.
     """
 
     origin: float
     extent: float
     resolution: float | None = None
     knots: tuple[float, ...] = ()
+    placed: "AtomPlaces | None" = None
+
+    @property
+    def top(self) -> float:
+        """Where the values end."""
+        return 1.0 if self.placed is None else self.placed.top
 
     @cached_property
     def segments(self) -> "KnotSegments | None":
@@ -33,6 +44,8 @@ class Scaling:
 
     def values(self, units: FloatArray) -> FloatArray:
         """Places as values in the attribute's unit."""
+        if self.placed is not None:
+            units = self.placed.plain(units)
         if self.segments is not None:
             return np.asarray(self.origin + self.segments.distances(units))
         scaled = units * self.extent
@@ -43,6 +56,10 @@ class Scaling:
     def places(self, values: FloatArray) -> FloatArray:
         """Values as places, rounded in every step as `PathEncoder` rounds them: a cell of 2**-b
         holds the values whose places it holds."""
+        plain = self._plain_places(values)
+        return plain if self.placed is None else self.placed.spread(plain)
+
+    def _plain_places(self, values: FloatArray) -> FloatArray:
         shifted = values - self.origin
         if self.segments is not None:
             return self.segments.places(shifted)
@@ -53,20 +70,29 @@ class Scaling:
     def means(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """Mean value of a point spread evenly over each interval [low, high) of places."""
         if self.segments is not None:
-            return np.asarray(self.origin + self.segments.moments(low, high)[0])
+            return np.asarray(self.origin + self.segments.moments(*self._plain(low, high))[0])
         if self.resolution is None:
             return np.asarray((self.values(low) + self.values(high)) / 2)
-        start, first, _ = self._moments(low, high, self.resolution)
+        start, first, _ = self._moments(*self._plain(low, high), self.resolution)
         return np.asarray(self.origin - self.resolution + start * first)
 
     def variances(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """Variance of a point spread evenly over each interval [low, high) of places."""
+        low, high = self._plain(low, high)
         if self.segments is not None:
             return self.segments.moments(low, high)[1]
         if self.resolution is None:
             return np.asarray(((high - low) * self.extent) ** 2 / 12)
         start, first, second = self._moments(low, high, self.resolution)
         return np.asarray(start**2 * np.maximum(second - first**2, 0.0))
+
+    def _plain(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Intervals of places as they are without atoms."""
+        return (
+            (low, high)
+            if self.placed is None
+            else (self.placed.plain(low), self.placed.plain(high))
+        )
 
     def _moments(
         self, low: FloatArray, high: FloatArray, resolution: float

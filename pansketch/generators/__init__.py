@@ -16,6 +16,7 @@ from pansketch.generators.moments.training_points import Training
 from pansketch.generators.pairwise.generator import pairwise
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.found_atoms import Spike, found_atoms
 from pansketch.generators.partition.learned_scale import learned_domain
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.partition.predicate import parse_predicate
@@ -37,12 +38,14 @@ __all__ = [
     "M2MModel",
     "Partition",
     "Sampler",
+    "Spike",
     "TooFewReadings",
     "Training",
     "combine",
     "common_domain",
     "density",
     "fidelity",
+    "found_atoms",
     "holm",
     "imse_terms",
     "kdtree",

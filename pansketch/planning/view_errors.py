@@ -34,11 +34,13 @@ Group = TypeVar("Group", "_Attribute", "_Pair")
 
 class Kind(NamedTuple):
     """Most bits of an attribute in a view, and whether it has categories or a learned scale: both
-    spread the readings over all cells."""
+    spread the readings over all cells. `values`: the part of the cells that is not kept for
+    atoms."""
 
     bits: int
     categories: bool
     learned: bool
+    values: float = 1.0
 
 
 class _Attribute(NamedTuple):
@@ -77,8 +79,10 @@ class Views(NamedTuple):
         """Cells of an attribute in the range of its readings."""
         if kind.learned:
             # All of them, where a third is assumed of a pair of others.
-            return cells / sqrt(OCCUPIED)
-        return float(cells) if kind.categories else cells / (1 << self.readings.narrow)
+            return kind.values * cells / sqrt(OCCUPIED)
+        if kind.categories:
+            return float(cells)
+        return kind.values * cells / (1 << self.readings.narrow)
 
 
 class Layout:
@@ -138,7 +142,8 @@ def varying(domain: Domain) -> tuple[str, ...]:
 def _kind(domain: Domain, name: str) -> Kind:
     attribute = domain.attributes[domain.index(name)]
     bits = min(MAX_VIEW_BITS, attribute.max_bits)
-    return Kind(bits, attribute.categories is not None, bool(attribute.knots))
+    values = 1.0 if attribute.placed is None else attribute.placed.values_share
+    return Kind(bits, attribute.categories is not None, bool(attribute.knots), values)
 
 
 def _first_of_a_kind(kinds: Sequence[tuple[Kind, ...]]) -> list[int]:

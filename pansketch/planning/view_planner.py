@@ -229,11 +229,12 @@ class _Search:
     def _shapes(
         self, sets: Sequence[ViewNames], single_bits: int, pair_bits: int
     ) -> tuple[Bits, ...]:
-        """As fine as asked for: three attributes or more share the bits of a pair."""
-        most = {attribute.name: attribute.max_bits for attribute in self.domain.attributes}
+        """As fine as asked for, and as atoms need: three attributes or more share the bits of a
+        pair."""
+        ends = {a.name: (a.least_bits, a.max_bits) for a in self.domain.attributes}
         each = [single_bits if len(n) == 1 else max(1, 2 * pair_bits // len(n)) for n in sets]
         return tuple(
-            tuple(min(bits, most[name]) for name in names)
+            tuple(min(max(bits, ends[name][0]), ends[name][1]) for name in names)
             for names, bits in zip(sets, each, strict=True)
         )
 

@@ -54,7 +54,7 @@ class CellsSpec(LinearSpec):
         hash_key: public 64-bit key of the hashing.
 
     Raises:
-        ValueError: a size is out of range.
+        ValueError: a size is out of range, or an attribute has atoms.
 
     Reference:
         Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation"
@@ -83,6 +83,7 @@ class CellsSpec(LinearSpec):
                 raise ValueError(f"{name} must lie between {low} and {high}, not {value}")
         if self.width & (self.width - 1):
             raise ValueError(f"width must be a power of two, not {self.width}")
+        self.domain.refuse_atoms()
         self.domain.split_order(self.depth)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
         count, *shares = split_budget(self.guarantee.reading_micro, self._squared_weights())

@@ -43,7 +43,7 @@ class HierarchySpec(LinearSpec):
         hash_key: public 64-bit key of the hashing.
 
     Raises:
-        ValueError: a size is out of range, or the domain has too few bits.
+        ValueError: a size is out of range, or the domain has too few bits, or atoms.
 
     Reference:
         Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory"
@@ -76,6 +76,7 @@ class HierarchySpec(LinearSpec):
             raise ValueError(f"fanout must be 2, 4, 8 or 16, not {self.fanout}")
         if self.width & (self.width - 1):
             raise ValueError(f"width must be a power of two, not {self.width}")
+        self.domain.refuse_atoms()
         self.domain.split_order(self.depth)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
         varying = sum(attribute.varies for attribute in self.domain.attributes)

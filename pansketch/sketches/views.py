@@ -190,9 +190,12 @@ class ViewsSpec(LinearSpec):
             raise ValueError(f"views must be 1 to {MAX_VIEWS}, not {len(self.views)}")
         for view in self.views:
             for name, bits in zip(view.names, view.bits, strict=True):
-                most = self.domain.attributes[self.domain.index(name)].max_bits
-                if bits > most:
-                    raise ValueError(f"view {view}: {name} has {most} bits at most")
+                attribute = self.domain.attributes[self.domain.index(name)]
+                if bits > attribute.max_bits:
+                    raise ValueError(f"view {view}: {name} has {attribute.max_bits} bits at most")
+                if bits < attribute.least_bits:
+                    least = attribute.least_bits
+                    raise ValueError(f"view {view}: {name} has atoms, so {least} bits at least")
         parts, whole = sum(view.micro for view in self.views), self.guarantee.reading_micro
         if parts != whole:
             raise ValueError(f"the views cost {parts} micro-epsilon together, not {whole}")

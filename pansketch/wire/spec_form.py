@@ -104,7 +104,9 @@ def _plain(value: Any) -> Any:
 
 def _texts(attribute: Mapping[str, Any]) -> dict[str, Any]:
     categories = attribute.get("categories")
-    return {**attribute, "categories": None if categories is None else tuple(categories)}
+    atoms = tuple(attribute.get("atoms", ()))
+    texts = {"categories": None if categories is None else tuple(categories)}
+    return {**attribute, **texts, "atoms": atoms}
 
 
 def _privacy(given: Mapping[str, Any]) -> Privacy:

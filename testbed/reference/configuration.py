@@ -114,7 +114,12 @@ def _kind(kind: Any, key: KeyDoc) -> str:
         return WORDS[kind]
     inner = get_args(kind)[-1]
     if get_origin(kind) is list:
-        plural = {str: "texts", Any: "sections"}.get(inner, "lists of texts")
+        plural = {
+            str: "texts",
+            float: "numbers",
+            float | str: "numbers and texts",
+            Any: "sections",
+        }.get(inner, "lists of texts")
         return f"list of {plural}"
     if key.named:
         return "section for each name"

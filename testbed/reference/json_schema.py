@@ -94,7 +94,9 @@ def _value(kind: Any, key: KeyDoc) -> Schema:
 def _inner(kind: Any, key: KeyDoc) -> Schema:
     if key.holds:
         return _held(key)
-    return _value(kind, KeyDoc(key.meaning)) if get_origin(kind) else _text(KeyDoc(key.meaning))
+    if get_origin(kind) in (list, dict):
+        return _value(kind, KeyDoc(key.meaning))
+    return _text(KeyDoc(key.meaning))
 
 
 def _held(key: KeyDoc) -> Schema:

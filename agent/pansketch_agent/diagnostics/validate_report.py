@@ -222,7 +222,8 @@ def _source_text(source: Source) -> str:
 
 def _attribute_text(attribute: Attribute) -> str:
     if attribute.categories is not None:
-        return f"{attribute.name} (one of {', '.join(attribute.categories)})"
+        missing = ", or missing" if attribute.can_miss else ""
+        return f"{attribute.name} (one of {', '.join(attribute.categories)}{missing})"
     unit = f" {attribute.unit}" if attribute.unit else ""
     if attribute.constant is not None:
         return f"{attribute.name} (always {attribute.constant:g}{unit})"
@@ -230,4 +231,6 @@ def _attribute_text(attribute: Attribute) -> str:
     if attribute.scale != "linear":
         scale = f", {attribute.scale}"
     steps = "" if attribute.step is None else f" in steps of {attribute.step:g}"
-    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{steps}{scale})"
+    apart = ", ".join(each if isinstance(each, str) else f"{each:g}" for each in attribute.atoms)
+    atoms = f", atoms {apart}" if apart else ""
+    return f"{attribute.name} ({attribute.low:g} to {attribute.high:g}{unit}{steps}{scale}{atoms})"

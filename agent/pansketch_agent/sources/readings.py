@@ -1,10 +1,11 @@
 """Rows of a source, readings or keys, and how a cell or a JSON value becomes a number.
 
-Readings are float64[n, d]; a row that must not be absorbed holds a NaN, and the sketch drops it.
-Keys are uint64[n]; a row without a key holds NO_KEY, and is left out here.
+Readings are float64[n, d]; a row that must not be absorbed holds infinities, and the sketch drops
+it. Keys are uint64[n]; a row without a key holds NO_KEY, and is left out here.
 
-A value that is no number of its attribute becomes NaN, and the sketch drops its whole reading. It
-is not logged and not counted: both would tell something about the data.
+A value that is no number of its attribute becomes NaN. The sketch counts it as missing where the
+attribute has that atom, and drops the whole reading otherwise. It is not logged and not counted
+here: both would tell something about the data.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,8 +31,9 @@ def is_keys(rows: Rows) -> bool:
 
 
 def drop(rows: Rows, which: npt.NDArray[np.bool_]) -> None:
-    """Overwrites rows so that no sketch absorbs them; a copy of the others would linger."""
-    rows[which] = NO_KEY if is_keys(rows) else np.nan
+    """Overwrites rows so that no sketch absorbs them; a copy of the others would linger. A NaN
+    would be absorbed where an attribute can be missing; an infinity never is."""
+    rows[which] = NO_KEY if is_keys(rows) else np.inf
 
 
 def to_absorb(rows: Rows) -> Rows:

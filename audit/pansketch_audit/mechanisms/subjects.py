@@ -22,6 +22,7 @@ from pansketch import (
     View,
     ViewsSpec,
 )
+from pansketch.domain import MISSING
 from pansketch.privacy import Intrusion, Unit
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 
@@ -133,15 +134,25 @@ def _moments() -> list[Subject]:
 
 
 def _views() -> list[Subject]:
-    """Two views of one attribute: a reading pays for both of them together."""
-    half_line = Domain([Attribute("x", low=0, high=1)])
-    universe = np.array([[0.25], [0.75]])
+    """Two views of one attribute: a reading pays for both of them together, also one that is
+    missing. A number with atoms has too many cells to be enumerated; they are counted alike."""
+    number = Attribute("x", low=0, high=1)
+    category = Attribute("x", categories=("a",), atoms=(MISSING,))
     views = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
+    shapes = {
+        "two views": (number, [[0.25], [0.75]]),
+        "two views, missing readings": (category, [[0.0], [np.nan]]),
+    }
     return [
-        Subject("two views", spec, universe, lambda sketch: sketch._counters.copy())
+        Subject(name, spec, np.array(universe), _counters, name == "two views")
+        for name, (attribute, universe) in shapes.items()
         for intrusion in get_args(Intrusion)
-        for spec in [ViewsSpec(half_line, Privacy(1.0, "reading", intrusion), views)]
+        for spec in [ViewsSpec(Domain([attribute]), Privacy(1.0, "reading", intrusion), views)]
     ]
+
+
+def _counters(sketch: Any) -> npt.NDArray[np.int64]:
+    return np.asarray(sketch._counters.astype(np.int64))
 
 
 def _key_counters() -> list[Subject]:

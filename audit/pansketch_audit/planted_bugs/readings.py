@@ -8,6 +8,9 @@ evidence.
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pansketch import Entropy, Sketch, Spec, WindowId, encode
 from pansketch_audit.empirical import attacks
 from pansketch_audit.exact.readings import largest_loss
@@ -48,6 +51,24 @@ def _publish_count(sketch: Any, rng: Entropy, readings: int) -> bytes:
     return encode(sketch.release(rng, window))
 
 
+class _CountsMissingTwice:
+    """Counts a reading without a value as missing, and once more at a bound."""
+
+    def __init__(self, absorber: Any) -> None:
+        self._absorber = absorber
+
+    def absorb(self, readings: npt.NDArray[np.float64], counters: npt.NDArray[np.int32]) -> None:
+        self._absorber.absorb(readings, counters)
+        missing = np.isnan(readings).any(axis=1)
+        self._absorber.absorb(np.nan_to_num(readings[missing]), counters)
+
+
+def _start_counting_twice(spec: Spec, rng: Entropy) -> Sketch:
+    sketch: Any = spec.start(rng)
+    sketch._absorber = _CountsMissingTwice(sketch._absorber)
+    return sketch  # type: ignore[no-any-return]
+
+
 def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
     """Enumerates the mechanism: caught when its loss is above the claim."""
     ratios = []
@@ -59,7 +80,11 @@ def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
 
 def bugs() -> list[Bug]:
     """All planted bugs."""
-    return [*_reading_bugs(subjects()[0]), *key_bugs()]
+    gaps = next(each for each in subjects() if "missing" in each.name)
+    twice = Mechanism(_start_counting_twice, publish)
+    what = "a reading without a value counted twice"
+    missing = Bug("missing-twice", what, partial(enumerated, twice, gaps))
+    return [*_reading_bugs(subjects()[0]), missing, *key_bugs()]
 
 
 def _reading_bugs(subject: Subject) -> list[Bug]:

@@ -17,22 +17,25 @@ SHOWN_DIGITS = 2  # of a standard error; the value is shown to the same decimal
 
 @dataclass(frozen=True)
 class Answer:
-    """A value with its standard error, both in `unit`; `share` for counts: part of all readings."""
+    """A value with its standard error, both in `unit`; `share` for counts: part of all readings.
+    `missing`: the part of the readings that has no value, where an attribute can be missing."""
 
     value: float
     standard_error: float
     unit: str
     share: float | None = None
+    missing: float | None = None
 
 
 @dataclass(frozen=True)
 class Matrix:
     """A value with its standard error for each pair of attributes, in the product of their
-    units."""
+    units. `missing`: of each attribute, see `Answer`."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
     estimates: Estimates
+    missing: tuple[float | None, ...] = ()
 
 
 def as_line(answer: Answer | Matrix, model: Basis) -> str:
@@ -43,6 +46,8 @@ def as_line(answer: Answer | Matrix, model: Basis) -> str:
     digits = decimals_of(answer.standard_error)
     unit = f" {answer.unit}" if answer.unit else ""
     share = "" if answer.share is None else f", {100 * answer.share:.3g} % of the readings"
+    if answer.missing is not None:
+        share += f", missing in {100 * answer.missing:.3g} % of the readings"
     return (
         f"{shown(answer.value, digits)}{unit} ± {shown(answer.standard_error, digits)}"
         f" (standard error){share}, {source(model)}"
@@ -167,7 +172,11 @@ def _number(answer: Answer) -> dict[str, object]:
         "standard_error": known(answer.standard_error),
         "unit": answer.unit,
     }
-    return found if answer.share is None else found | {"share": known(answer.share)}
+    if answer.share is not None:
+        found["share"] = known(answer.share)
+    if answer.missing is not None:
+        found["missing"] = known(answer.missing)
+    return found
 
 
 def _matrix(answer: Matrix) -> dict[str, object]:
@@ -178,11 +187,18 @@ def _matrix(answer: Matrix) -> dict[str, object]:
     return {
         "attributes": list(answer.names),
         "units": list(answer.units),
+        **_missing(answer),
         **{
             name: [[known(x) for x in line] for line in np.asarray(array).tolist()]
             for name, array in arrays.items()
         },
     }
+
+
+def _missing(answer: Matrix) -> dict[str, object]:
+    if all(share is None for share in answer.missing):
+        return {}
+    return {"missing": [None if share is None else known(share) for share in answer.missing]}
 
 
 def known(number: float) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from pansketch import Attribute, Domain
+from pansketch.domain import MISSING
 from pansketch.generators import FittedModel
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.answers import Answer, Matrix
@@ -18,21 +19,25 @@ def quantile(fitted: FittedModel, words: Sequence[str]) -> Answer:
     if not 0 <= q <= 1:
         raise wrong(f"a quantile lies between 0 and 1, as in `quantile {words[0]} 0.5`")
     estimate = fitted.quantile(attribute.name, q)
-    return Answer(estimate.value, estimate.standard_error, attribute.unit)
+    missing = _missing(fitted, attribute)
+    return Answer(estimate.value, estimate.standard_error, attribute.unit, missing=missing)
 
 
 def mean(fitted: FittedModel, words: Sequence[str]) -> Answer:
     """`ATTRIBUTE`: its mean."""
     attribute = _number_attribute(fitted.domain, words[0])
     estimate = fitted.mean(attribute.name)
-    return Answer(estimate.value, estimate.standard_error, attribute.unit)
+    missing = _missing(fitted, attribute)
+    return Answer(estimate.value, estimate.standard_error, attribute.unit, missing=missing)
 
 
 def cdf(fitted: FittedModel, words: Sequence[str]) -> Answer:
-    """`ATTRIBUTE X`: the share of readings that are at most X."""
+    """`ATTRIBUTE X`: the share of readings that are at most X, of those that have a value."""
     attribute = _number_attribute(fitted.domain, words[0])
     estimate = fitted.cdf(attribute.name, _number(words[1]))
-    return Answer(estimate.value, estimate.standard_error, "of the readings")
+    missing = _missing(fitted, attribute)
+    held = "of the readings" if missing is None else "of the readings with a value"
+    return Answer(estimate.value, estimate.standard_error, held, missing=missing)
 
 
 def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
@@ -47,7 +52,8 @@ def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
         if name in names[:place]:
             raise wrong(f"{name} is given twice: name each attribute once")
     units = tuple(attribute.unit for attribute in attributes)
-    return Matrix(names, units, fitted.covariance(names))
+    missing = tuple(_missing(fitted, attribute) for attribute in attributes)
+    return Matrix(names, units, fitted.covariance(names), missing)
 
 
 def count(fitted: FittedModel, words: Sequence[str]) -> Answer:
@@ -121,11 +127,18 @@ def _number_attribute(domain: Domain, name: str) -> Attribute:
     return attribute
 
 
+def _missing(fitted: FittedModel, attribute: Attribute) -> float | None:
+    """The share of the readings that lack the attribute; None where none can."""
+    return fitted.share({attribute.name: MISSING}).value if attribute.can_miss else None
+
+
 def _limits(attribute: Attribute, rest: list[str]) -> tuple[float, float] | str:
     """Takes the words that belong to one attribute off the front of `rest`."""
     if attribute.categories is not None:
         if not rest:
             raise wrong(f"range {attribute.name}: name one of {', '.join(attribute.categories)}")
+        return rest.pop(0)
+    if rest[:1] == [MISSING] and attribute.can_miss:
         return rest.pop(0)
     if len(rest) < 2:
         raise wrong(f"range {attribute.name}: give LOW and HIGH")

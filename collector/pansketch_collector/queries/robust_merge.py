@@ -176,7 +176,10 @@ def _together(answers: Sequence[Answer | Matrix], scales: Floats) -> Answer | Ma
             np.array([each.value for each in matrices]),
             np.array([each.standard_error for each in matrices]),
         )
-        return replace(first, estimates=Estimates(value, error))
+        columns = zip(*(each.missing for each in answers if isinstance(each, Matrix)), strict=True)
+        return replace(
+            first, estimates=Estimates(value, error), missing=tuple(map(_middle, columns))
+        )
     numbers = [each for each in answers if isinstance(each, Answer)]
     shares = [each.share for each in numbers if each.share is not None]
     factors = scales if shares else np.ones(len(numbers))
@@ -185,7 +188,16 @@ def _together(answers: Sequence[Answer | Matrix], scales: Floats) -> Answer | Ma
         factors * np.array([each.standard_error for each in numbers]),
     )
     share = float(np.median(shares)) if shares else None
-    return replace(first, value=float(value), standard_error=float(error), share=share)
+    missing = _middle([each.missing for each in numbers])
+    return replace(
+        first, value=float(value), standard_error=float(error), share=share, missing=missing
+    )
+
+
+def _middle(shares: Sequence[float | None]) -> float | None:
+    """The median of what is known."""
+    known = [share for share in shares if share is not None]
+    return float(np.median(known)) if known else None
 
 
 def median(values: Floats, errors: Floats) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from math import floor, log10
 from typing import TextIO
@@ -20,9 +21,11 @@ from pansketch_fleet.text_table import columns
 
 CHUNK_ROWS = 65_536
 ROWS_WORTH_A_BAR = 500_000
+EMPTY = '""'
 STEPS = 10_000  # of an attribute's range that printed decimals can tell apart, at least
 
 Column = Callable[[npt.NDArray[np.float64]], list[str]]
+Named = Callable[[str | None], str]
 Texts = Sequence[Sequence[str]]
 
 
@@ -42,8 +45,9 @@ def csv_header(domain: Domain) -> str:
 
 
 def csv_lines(texts: Texts) -> Iterator[str]:
-    """A line for each row of columns whose texts are quoted where they have to be."""
-    return (f"{','.join(line)}\n" for line in zip(*texts, strict=True))
+    """A line for each row of columns whose texts are quoted where they have to be. A row whose only
+    value is missing is no empty line, which many programs skip."""
+    return (f"{','.join(line) or EMPTY}\n" for line in zip(*texts, strict=True))
 
 
 def chunk_sizes(rows: int) -> Iterator[int]:
@@ -56,10 +60,11 @@ def drawn(
     sampler: Sampler,
     sizes: Iterable[int],
     rng: np.random.Generator,
-    named: Callable[[str], str],
+    named: Named,
 ) -> Iterator[Texts]:
     """Synthetic readings as columns of texts, chunk by chunk: numbers with due decimals, the same
-    wherever they are written, and categories as `named` writes their names."""
+    wherever they are written, and categories as `named` writes their names. What is missing is
+    `named(None)`."""
     columns = [_column(attribute, named) for attribute in domain.attributes]
     for size in sizes:
         records = sampler.sample(size, rng)
@@ -80,23 +85,37 @@ def _sizes(rows: int, bar: bool) -> Iterator[int]:
             print(file=sys.stderr)
 
 
-def _column(attribute: Attribute, named: Callable[[str], str]) -> Column:
+def _column(attribute: Attribute, named: Named) -> Column:
     """How one attribute's values are written: names of categories, or numbers with due decimals."""
     if attribute.categories is not None:
-        names = np.array([named(name) for name in attribute.categories], dtype=object)
-        return lambda values: list(names[values.astype(np.intp)])
+        names = np.array([*map(named, attribute.categories), named(None)], dtype=object)
+        return lambda values: list(names[np.nan_to_num(values, nan=-1.0).astype(np.intp)])
     if attribute.constant is not None:
         text = f"{attribute.constant:.15g}"
         return lambda values: [text] * len(values)
     pattern = f"%.{decimals(attribute)}f"
+    if attribute.can_miss:
+        missing = named(None)
+        return lambda values: [missing if v != v else pattern % v for v in values.tolist()]
     return lambda values: [pattern % value for value in values.tolist()]
 
 
 def decimals(attribute: Attribute) -> int:
     """Decimals of the attribute's step; without one, as many as tell at least 10,000 steps of the
-    range apart, on a log scale near `low`."""
+    range apart, on a log scale near `low`. Atoms are written in full."""
+    of_atoms = max(map(decimals_in_full, attribute.numeric_atoms), default=0)
+    return min(max(_decimals_of_values(attribute), of_atoms), 12)
+
+
+def decimals_in_full(value: float) -> int:
+    """Decimals that write a number as a person wrote it."""
+    exponent = Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _decimals_of_values(attribute: Attribute) -> int:
     if attribute.lattice is not None:
-        return min(attribute.lattice.decimals, 12)
+        return attribute.lattice.decimals
     low, high = attribute.low or 0.0, attribute.high or 0.0
     smallest = (high - low) / STEPS
     if attribute.scale == "log":
@@ -104,11 +123,13 @@ def decimals(attribute: Attribute) -> int:
     if attribute.knots:
         narrowest = min(after - before for before, after in pairwise(attribute.knots))
         smallest = min(smallest, narrowest / 100)
-    return min(max(0, -floor(log10(smallest))), 12)
+    return max(0, -floor(log10(smallest)))
 
 
-def quoted(name: str) -> str:
-    """A text as CSV has it."""
+def quoted(name: str | None) -> str:
+    """A text as CSV has it; nothing where it is missing."""
+    if name is None:
+        return ""
     cell = io.StringIO()
     csv.writer(cell, lineterminator="").writerow([name])
     return cell.getvalue()

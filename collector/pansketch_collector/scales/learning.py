@@ -1,15 +1,17 @@
-"""Scales with fine cells where readings were: for an operator's next configuration, or published.
+"""Scales with fine cells where readings were, and cells for values that many readings have.
 
-They are learned from releases, which are private already, so they cost no epsilon.
+They are for an operator's next configuration, or published. They are learned from releases, which
+are private already, so they cost no epsilon.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import floor, log10
 
-from pansketch import Attribute
-from pansketch.generators import Partition, learned_domain
+from pansketch import Attribute, Domain
+from pansketch.domain import MAX_ATOMS, Atom
+from pansketch.generators import Partition, Spike, found_atoms, learned_domain
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.fleet_model import Model, build
 from pansketch_collector.storage.config_epochs import RescaledStream
@@ -26,11 +28,15 @@ DIGITS = 2  # of the narrowest part, that printed knots keep
 
 @dataclass(frozen=True)
 class Learned:
-    """`attributes`: those with a new scale. `kept`: why each other one keeps its own, by name."""
+    """`attributes`: those with a new scale. `kept`: why each other one keeps its own, by name.
+    `spikes`: values with mass of their own. `atoms`: those to declare, by attribute, with those
+    that it has."""
 
     stream: str
     attributes: tuple[Attribute, ...]
     kept: Mapping[str, str]
+    spikes: tuple[Spike, ...]
+    atoms: Mapping[str, tuple[Atom, ...]]
 
 
 def learned(model: Model) -> Learned:
@@ -44,10 +50,21 @@ def learned(model: Model) -> Learned:
             kept[before.name] = _reason(before)
         else:
             found.append(_printable(after))
-    if not found:
+    spikes = found_atoms(model.fitted)
+    if not found and not spikes:
         why = "; ".join(f"{name}: {reason}" for name, reason in kept.items())
         raise CommandError(f"no scale to learn yet: {why}")
-    return Learned(model.windows[0].stream, tuple(found), kept)
+    atoms = dict(_atoms(model.fitted.domain, spikes))
+    return Learned(model.windows[0].stream, tuple(found), kept, spikes, atoms)
+
+
+def _atoms(domain: Domain, spikes: Sequence[Spike]) -> Iterator[tuple[str, tuple[Atom, ...]]]:
+    for name in dict.fromkeys(spike.name for spike in spikes):
+        attribute = domain.attributes[domain.index(name)]
+        values = [s.value for s in spikes if s.name == name and s.value is not None]
+        both = *(each for each in values if each not in attribute.atoms), *attribute.atoms
+        if len(both) > len(attribute.atoms):
+            yield name, replace(attribute, atoms=both[:MAX_ATOMS]).atoms
 
 
 def proposal(
@@ -97,10 +114,31 @@ def as_yaml(found: Learned, source: str) -> str:
         f"# Add these keys below streams.{found.stream}.attributes, on the collector and on every",
         "# device. Earlier windows are answered together with later ones.",
     ]
-    for attribute in found.attributes:
-        knots = ", ".join(f"{knot:.15g}" for knot in attribute.knots)
-        lines += [f"{attribute.name}:", "  scale: learned", f"  knots: [{knots}]"]
+    lines += [f"# {_told(spike)}" for spike in found.spikes]
+    scales = {attribute.name: attribute for attribute in found.attributes}
+    for name in dict.fromkeys([*scales, *found.atoms]):
+        lines.append(f"{name}:")
+        if name in scales:
+            knots = ", ".join(f"{knot:.15g}" for knot in scales[name].knots)
+            lines += ["  scale: learned", f"  knots: [{knots}]"]
+        if name in found.atoms:
+            texts = (e if isinstance(e, str) else f"{e:.15g}" for e in found.atoms[name])
+            lines.append(f"  atoms: [{', '.join(texts)}]")
     return "\n".join(lines) + "\n"
+
+
+def _told(spike: Spike) -> str:
+    """What a spike is, and what an operator has to know."""
+    share, where = 100 * spike.share.value, f"{spike.low:g} to {spike.high:g}"
+    if spike.value is None:
+        return (
+            f"{spike.name}: one value from {where} has {share:.2g} % of the readings; if you know "
+            "it, add it to its atoms."
+        )
+    return (
+        f"{spike.name}: {share:.2g} % of the readings are from {where}; {spike.value:g} is taken "
+        "to be their value."
+    )
 
 
 def _reason(attribute: Attribute) -> str:

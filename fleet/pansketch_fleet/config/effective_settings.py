@@ -216,6 +216,7 @@ def _source(root: str, stream: Stream) -> Iterator[Line]:
 def _attribute(root: str, attribute: Attribute) -> Iterator[Line]:
     if attribute.categories is not None:
         yield f"{root}.categories", f"[{', '.join(attribute.categories)}]"
+        yield f"{root}.atoms", _atoms(attribute)
         return
     if attribute.constant is not None:
         yield f"{root}.constant", number_text(attribute.constant)
@@ -231,3 +232,9 @@ def _attribute(root: str, attribute: Attribute) -> Iterator[Line]:
         yield f"{root}.knots", f"{len(attribute.knots)} numbers"
     yield f"{root}.step", "none" if attribute.step is None else number_text(attribute.step)
     yield f"{root}.cyclic", "true" if attribute.cyclic else "false"
+    yield f"{root}.atoms", _atoms(attribute)
+
+
+def _atoms(attribute: Attribute) -> str:
+    texts = (each if isinstance(each, str) else number_text(each) for each in attribute.atoms)
+    return f"[{', '.join(texts)}]" if attribute.atoms else "none"

@@ -80,7 +80,7 @@ def _attribute(document: Document, where: str, name: str, raw: Any) -> Attribute
     if given.categories is not None:
         _check_categories(document, where, given)
     elif given.constant is not None:
-        _check_alone(document, where, given, "constant", (*OF_NUMBERS, "categories"))
+        _check_alone(document, where, given, "constant", (*OF_NUMBERS, "categories", "atoms"))
     else:
         _check_bounds(document, where, given)
         _check_step(document, where, given)
@@ -97,8 +97,11 @@ def _attribute(document: Document, where: str, name: str, raw: Any) -> Attribute
             bool(given.cyclic),
             given.constant,
             tuple(given.knots or ()),
+            tuple(given.atoms or ()),
         )
     except ValueError as error:
+        if "atom" in str(error):
+            raise document.error(join(where, "atoms"), f"{error}; correct the list") from None
         raise document.error(where, f"{error}; correct the attribute") from None
 
 

@@ -91,6 +91,18 @@ class AttributeSection(Section, frozen=True):
             default="`false`",
         ),
     ] = None
+    atoms: Annotated[
+        list[float | str] | None,
+        KeyDoc(
+            "Values with mass of their own, inside the bounds or not, and `missing`: no value, or "
+            "none that can be read. Each has a cell of its own.",
+            "[-200, missing]",
+            unit="unit of the attribute",
+            allowed="up to 8 distinct numbers and `missing`; `missing` alone with `categories`; "
+            "sketches of type `views` only",
+            default="none: a reading without a value is not counted",
+        ),
+    ] = None
     constant: Annotated[
         float | None,
         KeyDoc(

@@ -56,9 +56,7 @@ def sampled_marginals(of: Portrait, grids: Grids, rows: float) -> FloatArray:
             continue
         below = np.cumsum(shares)[:-1]
         spread = np.sqrt(np.maximum(below * (1 - below), 0.0) / rows)
-        found.append(
-            ABSOLUTE * float(spread @ np.diff(grid.means)) / np.sqrt(grid.variance(shares))
-        )
+        found.append(ABSOLUTE * float(spread @ grid.steps) / np.sqrt(grid.variance(shares)))
     return np.array(found)
 
 
@@ -79,7 +77,7 @@ def _apart(grid: Grid, left: FloatArray, right: FloatArray) -> float:
     if grid.attribute.cyclic:
         # Around a circle nobody need carry past the median of what is to be carried.
         return float(np.abs(below - np.median(below)).mean() * np.sqrt(12))
-    return float(np.abs(below[:-1]) @ np.diff(grid.means) / np.sqrt(grid.variance(left)))
+    return float(np.abs(below[:-1]) @ grid.steps / np.sqrt(grid.variance(left)))
 
 
 def _correlation(of: Portrait, grids: Grids, a: int, b: int) -> float:

@@ -29,11 +29,14 @@ class Grid:
         """The finest cells and the quantiles of all margins together."""
         bits = max(margin.bits for margin in margins)
         if attribute.categories is not None:
-            return cls(attribute, bits, np.arange(1, len(attribute.categories)) / attribute.extent)
+            return cls(attribute, bits, np.arange(1, attribute.codes) / attribute.extent)
         counts = np.sum([refined(attribute, margin, bits) for margin in margins], axis=0)
         ends = np.linspace(0, 1, len(counts) + 1)
         below = np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum()
-        return cls(attribute, bits, np.interp(np.arange(1, BINS) / BINS, below, ends))
+        edges = np.interp(np.arange(1, BINS) / BINS, below, ends)
+        return cls(
+            attribute, bits, edges if attribute.placed is None else attribute.placed.around(edges)
+        )
 
     @property
     def cells(self) -> int:
@@ -42,11 +45,23 @@ class Grid:
     @cached_property
     def means(self) -> FloatArray:
         """Mean value of a reading in each cell, in the attribute's unit, less the middle one's:
-        float64[cells]. Far from 0, products would lose their digits."""
+        float64[cells]. Far from 0, products would lose their digits. `missing` adds nothing to a
+        product, so it has 0."""
+        return np.nan_to_num(self._values)
+
+    @cached_property
+    def _values(self) -> FloatArray:
         starts = np.arange(self.cells) / (1 << self.bits)
         values = self.attribute.cell_means(starts, starts + 1 / (1 << self.bits))
         middle = np.searchsorted(starts, np.median(self.edges)) if len(self.edges) else 0
-        return np.asarray(values - values[min(int(middle), self.cells - 1)])
+        middle = min(int(middle), int(np.isfinite(values).sum()) - 1)
+        return np.asarray(values - values[middle])
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """How far readings move from each cell to the next: float64[cells - 1]. To and from
+        `missing` is no way."""
+        return np.nan_to_num(np.diff(self._values))
 
     @cached_property
     def variances(self) -> FloatArray:

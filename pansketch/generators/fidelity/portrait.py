@@ -166,10 +166,10 @@ def _together(grid: Grid, shares: FloatArray, bits: int) -> FloatArray:
 
 def _wider(table: Table, grids: Grids) -> Table:
     for place, (axis, bits) in enumerate(zip(table.axes, table.bits, strict=True)):
-        if bits > 1 and not _whole(grids[axis], bits):
+        if bits > max(1, grids[axis].attribute.least_bits) and not _whole(grids[axis], bits):
             counts = np.apply_along_axis(folded, place, table.counts, 1)
             narrower = (*table.bits[:place], bits - 1, *table.bits[place + 1 :])
-            table = replace(table, counts=counts, bits=narrower)
+            table = replace(table, counts=counts, bits=narrower, reach=())
     return table
 
 

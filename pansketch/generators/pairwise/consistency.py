@@ -20,14 +20,19 @@ def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
     (Boyle and Dykstra, 1986): the one onto given margins has a closed form.
     """
     wanted = [margins[axis].at(bits) for axis, bits in zip(table.axes, table.bits, strict=True)]
-    counts, correction = table.counts, np.zeros_like(table.counts)
+    held = np.ix_(*table.reach) if table.reach else ...
+    if table.reach:
+        wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
+    counts, correction = table.counts[held], np.zeros_like(table.counts[held])
     for _ in range(ROUNDS):
         moved = _with_margins(counts, wanted) + correction
         counts = np.maximum(moved, 0.0)
         correction = moved - counts
         if _misfit(counts, wanted) <= CLOSE * wanted[0].sum():
             break
-    return replace(table, counts=counts)
+    found = np.zeros_like(table.counts)
+    found[held] = counts
+    return replace(table, counts=found)
 
 
 def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:

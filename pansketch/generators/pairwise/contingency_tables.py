@@ -1,6 +1,7 @@
 """Released views as tables: noisy counts of the cells that exist, and of sums of cells."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -9,19 +10,36 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.sketches.release_model import Release
 from pansketch.sketches.views import View, ViewsSpec
 
+Truth = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Counts over a few attributes, by their positions in the domain, in cells of so many bits.
 
     `counts`: float64, one axis an attribute. Codes beyond the last category have no cells, so an
-    axis may be shorter than 2**bits. `variance` is that of the noise on each cell.
+    axis may be shorter than 2**bits. `variance` is that of the noise on each cell. `reach`: cells
+    of each axis that a reading can be in, bool[cells]; empty where it can be in all. The others
+    hold 0: of an atom's part of the unit interval, all cells but the first.
     """
 
     axes: tuple[int, ...]
     bits: tuple[int, ...]
     counts: FloatArray
     variance: float
+    reach: tuple[Truth, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many cells a reading can be in."""
+        return prod(int(each.sum()) for each in self.reach) if self.reach else self.counts.size
+
+    def reach_of(self, position: int) -> Truth:
+        """Cells of one attribute that a reading can be in: bool[cells]."""
+        place = self.axes.index(position)
+        if self.reach:
+            return self.reach[place]
+        return np.ones(self.counts.shape[place], np.bool_)
 
     @property
     def total(self) -> float:
@@ -46,7 +64,7 @@ def cells_of(attribute: Attribute, bits: int) -> int:
     """How many cells of so many bits hold values of an attribute."""
     if attribute.categories is None:
         return 1 << bits
-    return -(-len(attribute.categories) >> (attribute.max_bits - bits))
+    return -(-attribute.codes >> (attribute.max_bits - bits))
 
 
 def tables_of(release: Release) -> list[Table]:
@@ -76,4 +94,14 @@ def _table(domain: Domain, view: View, block: npt.NDArray[np.int64], draws: int)
         for axis, bits in zip(axes, view.bits, strict=True)
     )
     counts = block.reshape(view.shape)[held].astype(np.float64)
-    return Table(axes, view.bits, counts, draws * view.noise_variance)
+    table = Table(axes, view.bits, counts, draws * view.noise_variance)
+    placed = [domain.attributes[axis].placed for axis in axes]
+    if not any(placed):
+        return table
+    reach = tuple(
+        np.ones(cells, np.bool_) if each is None else each.reachable(bits)
+        for each, bits, cells in zip(placed, view.bits, counts.shape, strict=True)
+    )
+    kept = np.zeros_like(counts)
+    kept[np.ix_(*reach)] = counts[np.ix_(*reach)]
+    return replace(table, counts=kept, reach=reach)

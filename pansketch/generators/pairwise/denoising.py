@@ -91,7 +91,7 @@ def _coefficients(table: Table, expected: FloatArray) -> tuple[npt.NDArray[np.fl
     beyond = np.zeros([1 << bits for bits in table.bits])
     beyond[tuple(slice(cells) for cells in table.counts.shape)] = table.counts - expected
     # Cells that do not exist have no noise: each coefficient has less of it, on average.
-    variance = table.variance * table.counts.size / beyond.size
+    variance = table.variance * table.size / beyond.size
     for axis, bits in enumerate(table.bits):
         beyond = _along(_wavelets(bits), beyond, axis)
     return beyond, variance

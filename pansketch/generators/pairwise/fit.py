@@ -90,4 +90,7 @@ def _noiseless(released: Sequence[Table], fit: ViewFit) -> list[Table]:
 
 def _with_noise(table: Table, generator: np.random.Generator) -> Table:
     noise = generator.normal(0, np.sqrt(table.variance), table.counts.shape)
-    return replace(table, counts=table.counts + noise)
+    counts = table.counts.copy()
+    held = np.ix_(*table.reach) if table.reach else ...
+    counts[held] += noise[held]
+    return replace(table, counts=counts)

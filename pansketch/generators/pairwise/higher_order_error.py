@@ -9,7 +9,7 @@ one cell to the next, it does so inside of them as well.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from math import inf, sqrt
+from math import inf, prod, sqrt
 
 import numpy as np
 
@@ -132,12 +132,15 @@ def hidden_of(
     for pair, (table, kept) in finest.items():
         counts = table.onto(pair)
         bits = tuple(map(table.bits_of, pair))
+        reach = tuple(map(table.reach_of, pair)) if table.reach else ()
+        reached = prod(map(np.count_nonzero, reach)) if reach else counts.size
         alone = replace(
             table,
             axes=pair,
             bits=bits,
             counts=counts,
-            variance=table.variance * table.counts.size / counts.size,
+            variance=table.variance * table.size / reached,
+            reach=reach,
         )
         found[pair] = untold(alone, independent(alone, margins), kept.onto(pair))
     return found

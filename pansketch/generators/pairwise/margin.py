@@ -41,7 +41,6 @@ def margin(release: Release, name: str) -> Partition:
         raise ValueError(f"{name} is in no view, and nothing is known of it")
     attribute = domain.attributes[position]
     resolutions = resolutions_of(tables, position)
-    ordered = attribute.categories is None
     # Public post-processing: seeded by the release, so that an answer repeats itself.
     seed = [*np.abs(release.counters[:4]), position]
 
@@ -51,11 +50,11 @@ def margin(release: Release, name: str) -> Partition:
         found = []
         for number in range(REPLICATES):
             noisy = [_noisier(each, generator) for each in resolutions]
-            fit = margin_of(noisy, ordered, TAIL if number % 2 else 0.0)
+            fit = margin_of(noisy, attribute, TAIL if number % 2 else 0.0)
             found.append(_partition(attribute, resolutions[-1].bits, fit))
         return found
 
-    made = _partition(attribute, resolutions[-1].bits, margin_of(resolutions, ordered))
+    made = _partition(attribute, resolutions[-1].bits, margin_of(resolutions, attribute))
     variances = {0: nested_fit(resolutions).variances}
     return replace(made, replicate=replicate, noise=noise_of_sums(len(release.windows), variances))
 
@@ -76,6 +75,6 @@ def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition
     cells, parts = np.arange(len(fit.counts)), 1 << bits
     low, high = cells / parts, (cells + 1) / parts
     if attribute.categories is not None:
-        np.minimum(high, len(attribute.categories) / attribute.extent, out=high)
+        np.minimum(high, attribute.codes / attribute.extent, out=high)
     held = fit.counts > 0
     return Partition(domain, low[held, None], high[held, None], fit.counts[held])

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from pansketch.domain.domain import Domain, FloatArray
+from pansketch.domain.atoms import AtomPlaces
+from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.significance import Noise, noise_of_sums
 from pansketch.generators.simplex import onto_simplex
 
 TINY = np.finfo(float).tiny
+SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
 TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
 
 
@@ -36,24 +39,28 @@ def margins_of(domain: Domain, tables: Sequence[Table], tail: float = TAIL) -> d
     """
     found = {}
     for position in sorted({axis for table in tables for axis in table.axes}):
-        ordered = domain.attributes[position].categories is None
-        margin = margin_of(resolutions_of(tables, position), ordered, tail)
+        attribute = domain.attributes[position]
+        margin = margin_of(resolutions_of(tables, position), attribute, tail)
         if margin is None:
             return {}
         found[position] = margin
     return found
 
 
-def margin_of(resolutions: list[Resolution], ordered: bool, tail: float = TAIL) -> Margin | None:
-    """One attribute's margin, of a number (`ordered`) or of categories; None without a positive
-    total. `tail`: see `margins_of`."""
+def margin_of(
+    resolutions: list[Resolution], attribute: Attribute, tail: float = TAIL
+) -> Margin | None:
+    """One attribute's margin; None without a positive total. `tail`: see `margins_of`."""
     best = nested_fit(resolutions)
     total = float(best.counts.sum())
     if total <= 0:
         return None
-    if ordered:
-        return Margin(resolutions[-1].bits, _of_number(resolutions, best, total, tail))
-    return Margin(resolutions[-1].bits, onto_simplex(best.counts, total))
+    bits = resolutions[-1].bits
+    if attribute.categories is not None:
+        return Margin(bits, onto_simplex(best.counts, total))
+    if attribute.placed is None:
+        return Margin(bits, _of_number(resolutions, best, total, tail))
+    return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
 
 
 def noise_of(tables: Sequence[Table], releases: int) -> Noise:
@@ -73,7 +80,9 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
         held = position in table.axes
         counts = table.along(position) if held else np.array([table.total])
         bits = table.bits_of(position) if held else 0
-        precision = np.full(len(counts), len(counts) / (table.counts.size * table.variance))
+        reach = table.reach_of(position) if held else np.ones(1, np.bool_)
+        precision = np.full(len(counts), np.count_nonzero(reach) / (table.size * table.variance))
+        precision[~reach] *= SURE
         sums[bits] = sums.get(bits, 0.0) + precision * counts
         precisions[bits] = precisions.get(bits, 0.0) + precision
     return [
@@ -82,10 +91,47 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
     ]
 
 
-def _of_number(
-    resolutions: list[Resolution], best: Fitted, total: float, tail: float
+def _of_atoms(
+    resolutions: list[Resolution], best: Fitted, total: float, tail: float, placed: AtomPlaces
 ) -> FloatArray:
-    """Counts whose running sum rises from 0 to the total and is nearest to the best one.
+    """Shares of each atom and of all values together, as of categories; then the values alone."""
+    cells = placed.atom_cells(resolutions[-1].bits)
+    atoms = np.flatnonzero(cells & placed.reachable(resolutions[-1].bits))
+    values = float(best.counts[~cells].sum())
+    shares = onto_simplex(np.array([values, *best.counts[atoms]]), total)
+    found = np.zeros_like(best.counts)
+    if shares[0] > 0:
+        # All readings and those of each atom are known far better than the sum of all other cells.
+        variance = best.variances[-1] + float(np.sum(1 / resolutions[-1].precision[atoms]))
+        known = Resolution(0, np.array([values]), np.array([1 / variance]))
+        alone = [_values_alone(each, placed, known) for each in resolutions]
+        found = _of_number(alone, nested_fit(alone), shares[0], tail, np.flatnonzero(~cells))
+    found[atoms] = shares[1:]
+    return found
+
+
+def _values_alone(resolution: Resolution, placed: AtomPlaces, known: Resolution) -> Resolution:
+    """The same of a stream without atoms. `known`: what is known of its total."""
+    if resolution.bits < placed.bits:
+        return known  # Views have cells of so many bits or more, so this is the one of all cells.
+    atoms = placed.atom_cells(resolution.bits)
+    sure = SURE * resolution.precision.max()
+    return Resolution(
+        resolution.bits,
+        np.where(atoms, 0.0, resolution.counts),
+        np.where(atoms, sure, resolution.precision),
+    )
+
+
+def _of_number(
+    resolutions: list[Resolution],
+    best: Fitted,
+    total: float,
+    tail: float,
+    held: npt.NDArray[np.intp] | slice = slice(None),
+) -> FloatArray:
+    """Counts whose running sum rises from 0 to the total and is nearest to the best one, in the
+    cells of values; `held` says which.
 
     That sum errs by the noise of few cells, where counts made non-negative one by one would gain
     readings in every empty one. Tails in which nothing stands out from the noise are empty.
@@ -94,9 +140,12 @@ def _of_number(
     counts = best.counts.copy()
     counts[: _tail(best, tail)] = 0.0
     counts[len(counts) - _tail(nested_fit(turned), tail) :] = 0.0
+    counts = counts[held]
     running = np.clip(np.cumsum(counts) * (total / (counts.sum() or total)), 0.0, total)
     running[-1] = total
-    return np.diff(isotonic(running), prepend=0.0)
+    found = np.zeros_like(best.counts)
+    found[held] = np.diff(isotonic(running), prepend=0.0)
+    return found
 
 
 def _tail(fitted: Fitted, tail: float) -> int:

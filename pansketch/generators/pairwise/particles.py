@@ -88,7 +88,7 @@ class Joint:
             low[:, axis] = cells[held] / parts
             high[:, axis] = (cells[held] + 1) / parts
             if attribute.categories is not None:
-                last = len(attribute.categories) / attribute.extent
+                last = attribute.codes / attribute.extent
                 np.minimum(high[:, axis], last, out=high[:, axis])
         return Partition(domain, low, high, self.weights[held])
 

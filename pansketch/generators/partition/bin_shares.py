@@ -8,6 +8,7 @@ import numpy as np
 from pansketch.domain.domain import FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.cut_boxes import doubt_of_bins, piled
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.significance import EmptyModel
 
@@ -30,13 +31,13 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
             around = inside if same else _inside(other, conditions)
             squares += (_shares(other, around) - value) ** 2
             models += 1
-    doubt, unresolved = _doubt(model, inside), _unresolved(model, inside)
+    doubt, unresolved = doubt_of_bins(model, inside), _unresolved(model, inside)
     hidden = doubt**2 + unresolved**2
     if model.noise is not None:
         hidden = hidden + model.noise.least_of(inside) ** 2
     if len(inside) == 1:
         for axis, fractions in inside.items():
-            hidden = hidden + model.piled(axis, fractions, fractions) ** 2
+            hidden = hidden + piled(model, axis, fractions, fractions) ** 2
     return Estimates(value, np.sqrt(squares / max(models, 1) + hidden / model.total**2))
 
 
@@ -66,14 +67,3 @@ def _unresolved(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray
     found = model.unresolved(inside)
     in_order = list(inside) == sorted(inside)
     return found if in_order else found.T
-
-
-def _doubt(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray:
-    """Readings of boxes that a bin cuts, bin by bin, as `Partition` counts them."""
-    first, *rest = inside.values()
-    rows = []
-    for fractions in first:
-        boxes = np.flatnonzero(fractions)
-        part = fractions[boxes] * rest[0][:, boxes] if rest else fractions[None, boxes]
-        rows.append(np.sqrt(np.clip(part * (1 - part), 0, None) / 3) @ model.mass[boxes])
-    return np.stack(rows) if rest else np.concatenate(rows)

@@ -21,8 +21,8 @@ import numpy as np
 from pansketch.domain.attribute import MAX_BITS, MAX_KNOT_BITS, Attribute
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.erasable_arrays import Indices
-from pansketch.generators.partition.box_overlap import cumulative
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.partition.present import values_alone
 
 MAX_PARTS = 128
 MIN_PARTS = 64
@@ -80,21 +80,23 @@ def _learned(
     model: Partition, place: int, parts: int, configured: Attribute, present: Attribute, hold: bool
 ) -> Attribute:
     """`hold`: the present scale stays where the new one does not pay."""
-    attribute = model.domain.attributes[place]
-    if attribute.categories is not None or not attribute.varies or attribute.cyclic:
+    whole = model.domain.attributes[place]
+    if whole.categories is not None or not whole.varies or whole.cyclic:
         return present
+    # The values between atoms have the scale.
+    attribute, configured = replace(whole, atoms=()), replace(configured, atoms=())
     if attribute.lattice is not None:
         points = attribute.lattice.last - attribute.lattice.first + 1
         parts = min(parts, 1 << points.bit_length() - 1)
-    pieces = _Pieces.of(model, place, parts, configured)
-    while parts >= MIN_PARTS:
+    pieces = _Pieces.of(model, place, parts, attribute, configured)
+    while pieces is not None and parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
             values = pieces.values[cuts]
             if hold and pieces.cost(values) > PAYS * pieces.cost(_parts(present, parts)):
                 return present
             knots = tuple(values.tolist())
-            return replace(attribute, scale="learned", resolution=1.0, knots=knots)
+            return replace(whole, scale="learned", resolution=1.0, knots=knots)
         parts //= 2
     return present
 
@@ -103,7 +105,7 @@ def _parts(attribute: Attribute, parts: int) -> FloatArray:
     """The ends of the parts of a scale: of so many that are equally long, if it has no knots."""
     if attribute.knots:
         return np.array(attribute.knots)
-    return attribute.scaling.values(np.linspace(0.0, 1.0, parts + 1))
+    return replace(attribute, atoms=()).scaling.values(np.linspace(0.0, 1.0, parts + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +125,22 @@ class _Pieces:
     places: FloatArray
 
     @classmethod
-    def of(cls, model: Partition, axis: int, parts: int, configured: Attribute) -> "_Pieces":
-        attribute = model.domain.attributes[axis]
-        edges, _ = told = _cumulative(model, axis)
+    def of(
+        cls, model: Partition, axis: int, parts: int, attribute: Attribute, configured: Attribute
+    ) -> "_Pieces | None":
+        """None where no reading has a value but an atom."""
+        told = values_alone(model, axis)
+        if told is None:
+            return None
+        edges, _ = told
         values = _candidates(attribute, edges, parts)
         places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
         places[-1] = 1.0
         below = np.interp(places, *told, 0.0, 1.0)
         others = [
-            np.interp(places, *_cumulative(each, axis), 0.0, 1.0)
+            np.interp(places, *alone, 0.0, 1.0)
             for each in model.replicates
-            if each.total > 0
+            if each.total > 0 and (alone := values_alone(each, axis)) is not None
         ]
         first, middle, last = np.interp(QUARTERS, below, values)
         spread = max(last - first, np.diff(values).min())
@@ -212,10 +219,6 @@ class _Pieces:
             start = min(max(start + 1, end), last)
             ends.append(start)
         return ends
-
-
-def _cumulative(model: Partition, axis: int) -> tuple[FloatArray, FloatArray]:
-    return cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
 
 
 def _graded(edges: FloatArray) -> Iterator[FloatArray]:

@@ -69,7 +69,7 @@ def _hidden(partition: Boxes, places: tuple[int, ...], variances: FloatArray) ->
 def _centred(partition: Boxes, place: int) -> OfCells:
     attribute, shares = partition.domain.attributes[place], partition.box_shares()
     mean = shares @ attribute.cell_means(partition.low[:, place], partition.high[:, place])
-    return lambda low, high: attribute.cell_means(low, high) - mean
+    return lambda low, high: np.nan_to_num(attribute.cell_means(low, high) - mean)  # `missing`
 
 
 def _covariance(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
@@ -142,13 +142,18 @@ def unknown(attribute: Attribute) -> float:
 def _resultant(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> complex:
     """The mean unit vector, of values spread evenly in their cells or over a cell's points."""
     low, high = edges[:-1], edges[1:]
-    lattice = attribute.lattice
+    lattice, placed = attribute.lattice, attribute.placed
     if lattice is None:
-        lengths = np.sinc(high - low)
-        middles = (low + high) / 2
+        first, last = (low, high) if placed is None else (placed.plain(low), placed.plain(high))
+        lengths = np.sinc(last - first)
+        middles = (first + last) / 2
     else:
         starts, ends = lattice.sections(low, high)
-        middles = lattice.scaling.places((lattice.points(starts) + lattice.points(ends - 1)) / 2)
+        middles = (lattice.points(starts) + lattice.points(ends - 1)) / 2
+        middles = (middles - attribute.origin) * (1 / attribute.extent)
         step = float(lattice.step) / attribute.extent
         lengths = np.sinc((ends - starts) * step) / np.sinc(step)
+    if placed is not None:  # The one number that is an atom of a circle is where it begins.
+        atom = placed.is_atom[placed.section_of(low)]
+        lengths, middles = np.where(atom, 1.0, lengths), np.where(atom, 0.0, middles)
     return complex(np.sum(shares * lengths * np.exp(1j * FULL * middles)))

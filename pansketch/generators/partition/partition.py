@@ -6,7 +6,7 @@ Everything here reads released integers only, so it is post-processing and costs
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, isfinite
+from math import isfinite
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from pansketch.generators.partition.box_overlap import (
     steepness,
     systematic,
 )
-from pansketch.generators.partition.moments import Hidden, covariances
+from pansketch.generators.partition.cut_boxes import doubt
+from pansketch.generators.partition.moments import Hidden
 from pansketch.generators.partition.predicate import parse_predicate
+from pansketch.generators.partition.present import covariances_of_present, present
 from pansketch.generators.significance import EmptyModel, Noise
 
 Statistic = Callable[["Partition"], float]
@@ -110,10 +112,15 @@ class Partition:
 
         def at(model: Partition) -> float:
             edges, below = model._filled(position)
-            if attribute.lattice is not None:
-                return least_point(attribute.lattice, q, edges, below)
-            return float(attribute.from_unit(np.interp([q], below, edges))[0])
+            place = np.interp([q], below, edges)
+            if attribute.lattice is None or attribute.has_atom(place[0]):
+                return float(attribute.from_unit(place)[0])
+            return least_point(attribute.lattice, q, edges, below)
 
+        return self.present([position])._quantile(position, q, at)
+
+    def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
+        attribute = self.domain.attributes[position]
         edges, below = self._filled(position)
         cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
         ends = edges[cell - 1 : cell], edges[cell : cell + 1]
@@ -131,8 +138,11 @@ class Partition:
         position = self._numeric(name)
         self.check([position])
         attribute = self.domain.attributes[position]
-        if attribute.cyclic:
-            return self._mean_direction(position)
+        present = self.present([position])
+        return present._mean_direction(position) if attribute.cyclic else present._mean(position)
+
+    def _mean(self, position: int) -> Estimate:
+        attribute = self.domain.attributes[position]
 
         def of(model: Partition) -> float:
             means = attribute.cell_means(model.low[:, position], model.high[:, position])
@@ -169,7 +179,16 @@ class Partition:
             edges, below = model._filled(position)
             return float(np.interp(place, edges, below))
 
-        return self._estimate(of(self), of, self._doubt({position: (start, place)}) / self.total)
+        held = self.present([position])
+        return held._estimate(of(held), of, doubt(held, {position: (start, place)}) / held.total)
+
+    def present(self, positions: Sequence[int]) -> "Partition":
+        """The readings that have a value of these attributes; `missing` is none.
+
+        Raises:
+            EmptyModel: there are none.
+        """
+        return present(self, positions)
 
     def count(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.count`."""
@@ -177,9 +196,9 @@ class Partition:
         self.check(intervals)
 
         def of(model: Partition) -> float:
-            return float(model.mass @ model._overlap(intervals))
+            return float(model.mass @ model.overlap(intervals))
 
-        return self._estimate(of(self), of, self._doubt(intervals))
+        return self._estimate(of(self), of, doubt(self, intervals))
 
     def share(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.share`."""
@@ -187,9 +206,9 @@ class Partition:
         self.check(intervals)
 
         def of(model: Partition) -> float:
-            return float(model.box_shares() @ model._overlap(intervals))
+            return float(model.box_shares() @ model.overlap(intervals))
 
-        return self._estimate(of(self), of, self._doubt(intervals) / self.total)
+        return self._estimate(of(self), of, doubt(self, intervals) / self.total)
 
     def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
         """See `FittedModel.bin_shares`: all bins at once cost little more than one."""
@@ -209,7 +228,7 @@ class Partition:
         if not places:
             raise ValueError("there is no covariance without an attribute that is a number")
         self.check(places)
-        return covariances(self, places)
+        return covariances_of_present(self, places)
 
     def sampler(self) -> "Partition":
         """What draws synthetic records: the boxes themselves."""
@@ -264,34 +283,13 @@ class Partition:
         each."""
         return cumulative(self.low[:, position], self.high[:, position], self.box_shares())
 
-    def _overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
+    def overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
         """Fraction of every box that lies inside the intervals."""
-        return overlap(*self._ends, intervals)
-
-    def _doubt(self, intervals: Mapping[int, Interval]) -> float:
-        """Readings in boxes that an interval cuts, of which nobody knows on which side they lie.
-
-        A cut box of which a fraction f is inside contributes sqrt(f (1 - f) / 3): at f = 1/2 the
-        standard deviation of a uniform share. Neighbouring boxes may err together, so they add up.
-        """
-        fraction = self._overlap(intervals)
-        cut = float(self.mass @ np.sqrt(fraction * (1 - fraction) / 3))
-        inside = {axis: self._overlap({axis: each})[None] for axis, each in intervals.items()}
-        piled = sum(self.piled(axis, each, fraction)[0] ** 2 for axis, each in inside.items())
-        least = 0.0 if self.noise is None else self.noise.least_of(intervals)
-        return hypot(cut, float(np.sqrt(piled)), least, self.unresolved(inside).item())
-
-    def piled(self, axis: int, inside: FloatArray, whole: FloatArray) -> FloatArray:
-        """Readings that may lie on one value of an attribute: an error of those in its bins.
-
-        A cell that holds far more than the cells beside it may hold an atom, which is on one side
-        of a cut wherever that is. `inside`: fractions of boxes in bins, float64[bins, n]; `whole`:
-        those of all attributes asked for, float64[n] or as `inside`. See `Partition.box_shares`.
-        """
-        edges, below = self._marginal(axis)
-        steep = steepness(edges, below)
-        own = steep[np.clip(np.searchsorted(edges, self.low[:, axis]), 0, len(steep) - 1)]
-        cut = (inside > 0) & (inside < 1)
-        apart = np.sqrt(np.clip(inside**2 - inside + 1 / 3, 0.0, None))
-        others = np.divide(whole, inside, out=np.zeros_like(inside), where=cut)
-        return np.asarray((cut * apart * others) @ (own * self.mass))
+        found = overlap(*self._ends, intervals)
+        for place, (start, end) in intervals.items():
+            placed = self.domain.attributes[place].placed
+            if (
+                placed is not None and start > end
+            ):  # Past the end of a circle, but `missing` is none.
+                found *= self.low[:, place] < placed.present
+        return found

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 
 import numpy as np
 import numpy.typing as npt
 
+from pansketch.domain.atoms import MISSING, Atom
 from pansketch.domain.domain import Attribute, Domain, FloatArray
-from pansketch.domain.intervals import edge, whole
+from pansketch.domain.intervals import edge, of_atom, whole
 
 Truth = npt.NDArray[np.bool_]
 
@@ -18,20 +19,25 @@ COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_
 
 @dataclass(frozen=True)
 class Comparison:
-    """One attribute's value against a number, or its category's code against another."""
+    """One attribute's value against a number, or its category's code or atom against another."""
 
     position: int
     operator: str
     value: float
+    atom: Atom | None = None
 
     def holds(self, column: FloatArray) -> Truth:
         """float64[n] values of the attribute -> bool[n]."""
+        if self.atom == MISSING:
+            return np.isnan(column)
         if self.operator == "=":
             return np.asarray(column == self.value)
         return np.asarray(COMPARE[self.operator](column, self.value))
 
     def interval(self, attribute: Attribute) -> tuple[float, float]:
         """Where it holds, as a unit interval; a category's code begins and ends one."""
+        if self.atom is not None and (found := of_atom(attribute, self.atom)) is not None:
+            return found
         if self.operator == "=":
             return self.value / attribute.extent, (self.value + 1) / attribute.extent
         start, end = whole(attribute)
@@ -64,8 +70,8 @@ class Predicate:
         found: dict[int, tuple[float, float]] = {}
         for each in self.comparisons:
             attribute = domain.attributes[each.position]
-            low, high = found.get(each.position, whole(attribute))
             least, most = each.interval(attribute)
+            low, high = found.get(each.position, (least, most))
             low = max(low, least)
             found[each.position] = low, max(low, min(high, most))
         return found
@@ -75,7 +81,7 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
     """Comparisons joined by "&".
 
     Args:
-        text: NAME < NUMBER, also with <=, > or >=, and NAME = CATEGORY.
+        text: NAME < NUMBER, also with <=, > or >=, and NAME = CATEGORY or NAME = ATOM.
         domain: has the attributes and their categories.
 
     Returns:
@@ -97,10 +103,16 @@ def _comparison(text: str, domain: Domain) -> Comparison:
         )
     position = domain.index(name)
     attribute = domain.attributes[position]
+    if operator == "=" and value == MISSING and attribute.can_miss:
+        return Comparison(position, operator, nan, MISSING)
     if attribute.categories is not None:
         if operator != "=":
             raise ValueError(f"{name} has categories: write {name} = {attribute.categories[0]}")
         return Comparison(position, operator, float(attribute.code(value)))
+    if operator == "=" and attribute.numeric_atoms:
+        number = _number(name, value)
+        if number in attribute.numeric_atoms:
+            return Comparison(position, operator, number, number)
     if operator == "=":
         raise ValueError(f"{name} is a number: compare it by <, <=, > or >=")
     return Comparison(position, operator, _number(name, value))

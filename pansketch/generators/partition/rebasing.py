@@ -10,6 +10,7 @@ from operator import add
 
 import numpy as np
 
+from pansketch.domain.atoms import Atom
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.partition.moments import OfCells
@@ -22,7 +23,8 @@ def common_domain(domains: Sequence[Domain]) -> Domain:
     """The domain that holds all of these: bounds as wide as the widest, the rest as in the first.
 
     Scales may differ where one is learned: the first learned one is taken, for it knows best where
-    readings lie inside a box.
+    readings lie inside a box. Atoms may have been declared between two of them: earlier readings of
+    such a value are spread in its cell, and earlier ones without a value were not counted.
 
     Args:
         domains: one or more.
@@ -51,6 +53,10 @@ def _widened(one: Attribute, other: Attribute) -> Attribute:
         return one
     learned = [each for each in (one, other) if each.knots]
     given = ("scale", "resolution") if not learned else ()
+    if one.atoms and other.atoms and one.atoms != other.atoms:
+        raise ValueError(f"other atoms of {one.name}")
+    if one.categories is not None and one.categories == other.categories:
+        return one if one.atoms else other
     for name in ("unit", "categories", "constant", "cyclic", *given):
         if getattr(one, name) != getattr(other, name):
             raise ValueError(f"another {name} of {one.name}")
@@ -64,10 +70,17 @@ def _widened(one: Attribute, other: Attribute) -> Attribute:
     assert other.high is not None
     step = one.step if one.step == other.step else None
     low, high = min(one.low, other.low), max(one.high, other.high)
-    if learned:
-        knots = (low, *learned[0].knots[1:-1], high)
-        return replace(learned[0], low=low, high=high, step=step, knots=knots)
-    return replace(one, low=low, high=high, step=step)
+    best = learned[0] if learned else one
+    knots = (low, *best.knots[1:-1], high) if learned else ()
+    atoms = one.atoms or other.atoms
+    found = replace(best, low=low, high=high, step=step, knots=knots, atoms=atoms)
+    if any(each.atoms and _kinds(each) != _kinds(found) for each in (one, other)):
+        raise ValueError(f"an atom of {one.name} is inside other bounds and not inside its own")
+    return found
+
+
+def _kinds(attribute: Attribute) -> list[Atom | None]:
+    return [each.atom for each in attribute.placed.sections] if attribute.placed else []
 
 
 def rebased(model: Partition, domain: Domain) -> Partition:
@@ -126,11 +139,20 @@ def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
     """Places in the unit interval of one attribute as places in that of a wider one."""
     if old == new:
         return edges
+    if old.categories is not None:  # Only one of them can be missing.
+        return np.asarray(edges * (old.extent / new.extent))
     found = new.scaling.places(old.scaling.values(edges))
     if old.lattice is not None and new.lattice is not None:
         # The last cell holds the point `high`, which an interval up to its place would leave out.
         after = float(new.lattice.places(np.array([old.lattice.last + 1.0]))[0])
-        found = np.where(edges >= 1.0, after, found)
+        found = np.where(edges >= old.scaling.top, after, found)
+    if old.placed is not None and new.placed is not None:
+        # Atoms have sections of the same length, in the same order.
+        held = old.placed.section_of(edges)
+        inside = edges - old.placed.starts[held]
+        atom = old.placed.is_atom[held] | (inside == 0)
+        found = np.where(atom, new.placed.starts[held] + inside, found)
+        found[edges >= 1.0] = 1.0
     return np.asarray(np.clip(found, 0.0, 1.0))
 
 

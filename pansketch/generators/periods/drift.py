@@ -46,10 +46,10 @@ class RunningSums:
 
     @property
     def edges(self) -> FloatArray:
-        """Both ends of the cells in the attribute's unit: float64[cells + 1]."""
-        return np.asarray(
-            self.attribute.from_unit(np.arange(len(self.value) + 1) / (1 << self.bits))
-        )
+        """Both ends of the cells in the attribute's unit: float64[cells + 1]. `missing` has no
+        value, so readings that begin to be missing move from every value to the last one."""
+        found = self.attribute.from_unit(np.arange(len(self.value) + 1) / (1 << self.bits))
+        return np.asarray(np.where(np.isnan(found), np.nanmax(found), found))
 
     def at(self, bits: int) -> "RunningSums":
         """The same in cells of fewer bits."""

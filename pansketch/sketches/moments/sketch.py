@@ -145,6 +145,7 @@ class MomentsSpec(LinearSpec):
         self._check_fraction("sigma", SHARPEST, SMOOTHEST)
         self._check_fraction("count_share", 1e-6, 1 - 1e-6)
         # Derived here, so that whatever cannot work is refused now and not at the first reading.
+        self.domain.refuse_atoms()
         PositionEncoder(self.domain, 1)
         object.__setattr__(self, "map", self._derive_map())
         object.__setattr__(self, "scales", self._derive_scales())

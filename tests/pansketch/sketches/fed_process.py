@@ -39,6 +39,14 @@ DOMAINS = {
     6: Domain([LINEAR[0], LOG[0], NAMED, *LINEAR[1:], LOG[1]]),
     3: Domain([LEARNED, LINEAR[0], NAMED]),
 }
+WITH_ATOMS = Domain(
+    [
+        Attribute("inside", -40, 60, atoms=(0, 20.5, "missing")),
+        Attribute("sentinel", 0, 1000, scale="log", atoms=(-200, 0)),
+        Attribute("learned gaps", -40, 60, scale="learned", knots=KNOTS, atoms=("missing",)),
+        Attribute("named gaps", categories=("a", "b", "c"), atoms=("missing",)),
+    ]
+)
 DEFECTS = ("none", "broadcast paths", "broadcast positions", "readings with gaps", "a temporary")
 
 
@@ -55,6 +63,10 @@ def _specs():
         yield f"views {dimension}", ViewsSpec(domain, PRIVACY, views)
         for name, kind in (("rff", {"m": 20}), ("race", {"rows": 7, "width": 16}), ("hist", {})):
             yield f"{name} {dimension}", MomentsSpec(domain, PRIVACY, features=name, **kind)
+    bits, names = (4, 3, 3, 2), WITH_ATOMS.names
+    with_atoms = [View((n,), (b,), 200_000) for n, b in zip(names, bits, strict=True)]
+    with_atoms.append(View(names[:2], bits[:2], 200_000))
+    yield "views with atoms", ViewsSpec(WITH_ATOMS, PRIVACY, tuple(with_atoms))
     for name, kind in (
         ("hashed", {"expected_keys": 1000}),
         ("thinned", {"expected_keys": 100_000, "memory": 64}),

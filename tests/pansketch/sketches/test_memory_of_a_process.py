@@ -32,6 +32,9 @@ def marked_rows(spec, count, rng):
             column[:] = rng.integers(0, 3, count)
         else:
             column[:] = rng.uniform(attribute.low + 1, attribute.high - 1, count)
+        # Atoms are the same in every process: only their neighbours are looked for.
+        for place, atom in enumerate(attribute.atoms):
+            column[ENDS + place : -ENDS : 4] = np.nan if atom == "missing" else atom
     return rows
 
 
@@ -56,6 +59,8 @@ def forms_of(spec, rows):
                 parts = np.searchsorted(attribute.knots[1:-1], column, side="right")
                 inside = column - np.array(attribute.knots)[parts]
                 scaled += [inside, attribute.scaling.places(column)]
+            if attribute.atoms:
+                scaled.append(attribute.scaling.places(column))
             for form in (column, low, *scaled, *(each * (1 / attribute.extent) for each in scaled)):
                 yield attribute.name, np.ascontiguousarray(form[:, None]).view(np.uint8)
     encoder = PositionEncoder(spec.domain, len(rows))

@@ -1,6 +1,7 @@
 """Views: every reading reaches one cell of each grid, at the noise that its share pays for."""
 
 from fractions import Fraction
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pansketch import (
     os_entropy,
 )
 from pansketch.sketches.views import FEW_READINGS
+from pansketch_audit.mechanisms.zero_noise import NoNoise
 
 WIND = ("N", "E", "S", "W", "calm")
 DOMAIN = Domain(
@@ -194,3 +196,42 @@ def test_whatever_changes_the_meaning_changes_the_fingerprint():
         spec_of(privacy=Privacy(1.0, intrusion="announced")),
     ]
     assert len({each.fingerprint for each in [spec, *others]}) == 6
+
+
+WITH_ATOMS = Domain(
+    [
+        Attribute("temp", low=-40, high=60, atoms=(0, 20.5, "missing")),
+        Attribute("pm25", low=0, high=1000, scale="log", atoms=(-200, 0)),
+        Attribute("wind", categories=WIND, atoms=("missing",)),
+    ]
+)
+VALUES = [
+    (-50, -40, -0.1, 0, 0.1, 20.5, 60, 70, np.nan),
+    (-200, -1, 0, 1e-9, 1, 1e9),
+    (0, 4, np.nan),
+]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 162])
+def test_a_reading_with_atoms_adds_1_to_one_cell_of_every_view(at_once):
+    """All combinations of atoms, bounds and values, one by one and in batches: the sensitivity."""
+    views = (
+        View(("temp",), (7,), 200_000),
+        View(("temp", "pm25"), (4, 3), 500_000),
+        View(("wind", "temp", "pm25"), (3, 4, 3), 300_000),
+    )
+    spec = ViewsSpec(WITH_ATOMS, Privacy(1.0), views)
+    rows = np.array(list(product(*VALUES)), np.float64)
+    ends = np.cumsum([0, *spec.blocks])
+    seen = []
+    for start in range(0, len(rows), at_once):
+        sketch = spec.start(NoNoise())
+        part = rows[start : start + at_once]
+        sketch.update_many(part)
+        counters = sketch.release(NoNoise()).counters
+        assert counters.min() >= 0
+        assert {int(counters[a:b].sum()) for a, b in pairwise(ends)} == {len(part)}
+        seen.append(counters)
+    whole = spec.start(NoNoise())
+    whole.update_many(rows)
+    assert np.array_equal(whole.release(NoNoise()).counters, np.sum(seen, axis=0))

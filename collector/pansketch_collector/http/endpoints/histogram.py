@@ -1,9 +1,12 @@
 """Histograms of one attribute and densities of two: shares of bins, each with its error."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from pansketch import Attribute
+from pansketch.domain import MISSING
 from pansketch.generators import FittedModel
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.answers import known
@@ -23,13 +26,14 @@ def histogram(model: Model, names: list[str], bins: int) -> dict[str, object]:
     if len(axes) == 2 and axes[0] == axes[1]:
         raise wrong(f"{names[0]} is given twice: a density has two attributes")
     conditions = [_conditions(attribute, bins) for attribute in axes]
+    fitted = model.fitted
     try:
         with model.refusing():
-            found = model.fitted.bin_shares(conditions)
+            found = fitted.bin_shares(conditions)
     except ValueError as error:
         raise wrong(str(error)) from error
     return {
-        "axes": [_axis(attribute, bins) for attribute in axes],
+        "axes": [_axis(fitted, attribute, bins) for attribute in axes],
         "share": _nested(found.value),
         "standard_error": _nested(found.standard_error),
     }
@@ -46,24 +50,38 @@ def _attribute(fitted: FittedModel, name: str) -> Attribute:
 
 
 def _edges(attribute: Attribute, bins: int) -> list[float]:
-    return list(map(float, attribute.from_unit(np.linspace(0.0, 1.0, bins + 1))))
+    values = replace(attribute, atoms=())
+    return list(map(float, values.from_unit(np.linspace(0.0, 1.0, bins + 1))))
 
 
 def _conditions(attribute: Attribute, bins: int) -> list[str]:
     """One for each bin. The highest value belongs to the last one."""
     name = attribute.name
     if attribute.categories is not None:
-        return [f"{name} = {category}" for category in attribute.categories]
+        return [f"{name} = {category}" for category in _names(attribute)]
     edges = _edges(attribute, bins)
     inner = [f"{name} < {edge!r}" for edge in edges[1:-1]] + [f"{name} <= {edges[-1]!r}"]
     return [f"{name} >= {low!r} & {end}" for low, end in zip(edges[:-1], inner, strict=True)]
 
 
-def _axis(attribute: Attribute, bins: int) -> dict[str, object]:
+def _names(attribute: Attribute) -> list[str]:
+    """Categories, and `missing` where it is an atom."""
+    return [*(attribute.categories or ()), *([MISSING] if attribute.can_miss else [])]
+
+
+def _axis(fitted: FittedModel, attribute: Attribute, bins: int) -> dict[str, object]:
+    """Where an attribute's bins are, and what is at each of its atoms. A bin holds the readings of
+    an atom inside it, too."""
     found: dict[str, object] = {"attribute": attribute.name, "unit": attribute.unit}
     if attribute.categories is not None:
-        return found | {"categories": list(attribute.categories)}
-    return found | {"edges": _edges(attribute, bins)}
+        return found | {"categories": _names(attribute)}
+    atoms = [
+        {"value": atom, "share": known(held.value), "standard_error": known(held.standard_error)}
+        for atom in attribute.atoms
+        for held in [fitted.share(f"{attribute.name} = {atom}")]
+    ]
+    edges = {"edges": _edges(attribute, bins)}
+    return found | edges | ({"atoms": atoms} if atoms else {})
 
 
 def _nested(values: npt.NDArray[np.float64]) -> list[object]:

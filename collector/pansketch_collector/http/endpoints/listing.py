@@ -56,17 +56,22 @@ def _stored(held: Sequence[Holding]) -> dict[str, Any]:
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
     found: dict[str, Any] = {"name": attribute.name, "unit": attribute.unit}
+    atoms = {"atoms": list(attribute.atoms)} if attribute.atoms else {}
     if attribute.categories is not None:
-        return found | {"categories": list(attribute.categories)}
+        return found | {"categories": list(attribute.categories)} | atoms
     if attribute.constant is not None:
         return found | {"constant": attribute.constant}
-    return found | {
-        "low": attribute.low,
-        "high": attribute.high,
-        "scale": attribute.scale,
-        "step": attribute.step,
-        "cyclic": attribute.cyclic,
-    }
+    return (
+        found
+        | {
+            "low": attribute.low,
+            "high": attribute.high,
+            "scale": attribute.scale,
+            "step": attribute.step,
+            "cyclic": attribute.cyclic,
+        }
+        | atoms
+    )
 
 
 def guarantee_object(config: Config, stream: Stream, devices: int) -> dict[str, Any]:

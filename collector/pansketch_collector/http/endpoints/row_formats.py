@@ -14,6 +14,7 @@ from pansketch import Attribute, Domain
 from pansketch_collector.queries.answers import basis
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.sample import (
+    Named,
     chunk_sizes,
     csv_header,
     csv_lines,
@@ -22,7 +23,7 @@ from pansketch_collector.queries.sample import (
 )
 
 Format = Literal["csv", "json", "parquet"]
-Draw = Callable[[Callable[[str], str]], Iterator[Sequence[Sequence[str]]]]
+Draw = Callable[[Named], Iterator[Sequence[Sequence[str]]]]
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,10 @@ def _parquet(model: Model, draw: Draw) -> Iterator[bytes]:
     from pyarrow import parquet
 
     domain, out = model.fitted.domain, Taken()
-    fields = [pa.field(a.name, _arrow_type(a), nullable=False) for a in domain.attributes]
+    fields = [pa.field(a.name, _arrow_type(a), nullable=a.can_miss) for a in domain.attributes]
     schema = pa.schema(fields, {"pansketch": json.dumps(basis(model))})
     with parquet.ParquetWriter(pa.PythonFile(out, "w"), schema) as writer:
-        for texts in draw(str):
+        for texts in draw(lambda name: name or ""):
             writer.write_table(pa.Table.from_arrays(_arrays(domain, texts), schema=schema))
             del texts  # One chunk at a time: the next one is drawn without it.
             yield out.take()
@@ -85,12 +86,18 @@ def _arrow_type(attribute: Attribute) -> object:
 
 
 def _arrays(domain: Domain, texts: Sequence[Sequence[str]]) -> list[object]:
+    return [_array(a, column) for a, column in zip(domain.attributes, texts, strict=True)]
+
+
+def _array(attribute: Attribute, column: Sequence[str]) -> object:
     import pyarrow as pa
 
-    return [
-        pa.array(column if a.categories is not None else np.array(column, dtype=np.float64))
-        for a, column in zip(domain.attributes, texts, strict=True)
-    ]
+    if attribute.can_miss:
+        number = str if attribute.categories is not None else float
+        return pa.array([number(text) if text else None for text in column], _arrow_type(attribute))
+    if attribute.categories is not None:
+        return pa.array(column)
+    return pa.array(np.array(column, dtype=np.float64))
 
 
 class Taken:

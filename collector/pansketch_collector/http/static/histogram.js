@@ -20,11 +20,19 @@ export function showHistogram(frame, answer) {
     (width) => ({ height: HEIGHT, children: drawn(axis, share, error, width) }),
     `Histogram of ${named(axis)}, ${share.length} bins, estimated. The largest share is ` +
       `${percent(share[most], error[most])}, in ${binName(axis, most)}.`,
-    `Bars: estimated share of all readings. Whiskers: one standard error. ${restsOn(answer)}`,
+    `Bars: estimated share of all readings. Whiskers: one standard error. ${atoms(axis)}` +
+      restsOn(answer),
     table(`Shares of ${named(axis)}, ± one standard error`,
       [["Bin", false], ["Share", true]],
       share.map((value, i) => [binName(axis, i), percent(value, error[i])])),
   );
+}
+
+// Values with mass of their own; those inside the bounds are in a bar, too.
+function atoms(axis) {
+  const texts = (axis.atoms ?? []).map((atom) =>
+    `${atom.value}: ${percent(atom.share, atom.standard_error)}`);
+  return texts.length ? `Atoms: ${texts.join(", ")}. ` : "";
 }
 
 function drawn(axis, share, error, width) {

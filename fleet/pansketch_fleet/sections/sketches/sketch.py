@@ -77,6 +77,10 @@ def read_plan(
         open_ended = stream.views is None or stream.views == "auto"
         wanted = None if open_ended else sets
         return place, read_view_plan(document, place, sizes, domain, privacy, wanted, expected)
+    for attribute in domain.attributes:
+        if attribute.atoms:
+            problem = f"goes with sketches of type views, and this one is {name}; use type views"
+            raise document.error(join(where, f"attributes.{attribute.name}.atoms"), problem)
     if len(sets) > 1:
         problem = f"has several views, and {name} keeps one; use type views, or name one view"
         raise document.error(join(where, "views"), problem)
@@ -146,12 +150,13 @@ def _sets(document: Document, where: str, stream: StreamSection) -> tuple[tuple[
 
 
 def _usual(document: Document, where: str, stream: StreamSection, domain: Domain) -> str:
-    """The kind of sketch that suits: a joint hierarchy of many attributes would be too coarse.
-    Whoever states a hierarchy's sizes wants one."""
+    """The kind of sketch that suits: a joint hierarchy of many attributes would be too coarse, and
+    has no cells for atoms. Whoever states a hierarchy's sizes wants one."""
     open_ended = stream.views is None or stream.views == "auto"
     many = sum(attribute.max_bits > 0 for attribute in domain.attributes) > MAX_JOINT
     several = len(_sets(document, where, stream)) > 1
-    planned = open_ended and many and stream.sketch is None
+    atoms = any(attribute.atoms for attribute in domain.attributes)
+    planned = (atoms or (open_ended and many)) and stream.sketch is None
     return "views" if several or planned else "hierarchy"
 
 

@@ -1,0 +1,297 @@
+"""Values with mass of their own: missing, a sentinel, zero, saturation at a bound.
+
+Such a value, an atom, has a part of the unit interval to itself. The parts stand in the order of
+the values, and `missing` comes last. A part is 2**-bits long, and so are all others together a
+whole number of times: a cell of so many bits or more holds one atom and nothing else, or none. So a
+reading still has one position, and adds to a sketch what it always added.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite, nan, nextafter
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.scale import FloatArray, Indices, Scaling
+from pansketch.erasable_arrays import block, erase
+
+MISSING = "missing"
+MAX_ATOMS = 8
+SPARE_BITS, LEAST_BITS = 2, 3  # Atoms take a quarter of the unit interval at most, one an eighth.
+NARROWEST = 2.0**-24  # of the scale, between two atoms
+
+Atom = float | str
+Truth = npt.NDArray[np.bool_]
+
+
+def ordered(name: str, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+    """Atoms in their one order: numbers, then `missing`. Raises ValueError, which names `name`."""
+    numbers = []
+    for each in atoms:
+        if isinstance(each, str) and each != MISSING:
+            raise ValueError(f"{name}: an atom is a number or {MISSING}, not {each[:40]!r}")
+        if not isinstance(each, str):
+            if isinstance(each, bool) or not isfinite(each):
+                raise ValueError(f"{name}: an atom must be a finite number, or {MISSING}")
+            numbers.append(float(each) + 0.0)  # -0.0 is 0.0.
+    found: tuple[Atom, ...] = (*sorted(numbers), *(e for e in atoms if isinstance(e, str)))
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: an atom is repeated")
+    if len(found) > MAX_ATOMS:
+        raise ValueError(f"{name}: at most {MAX_ATOMS} atoms, not {len(found)}")
+    return found
+
+
+@dataclass(frozen=True)
+class AtomSection:
+    """A part [start, end) of the unit interval: of one atom, or of the values whose places without
+    atoms are [first, last)."""
+
+    start: float
+    end: float
+    first: float
+    last: float
+    atom: Atom | None = None
+
+    @property
+    def value(self) -> float:
+        """Of an atom; NaN for `missing`."""
+        return nan if self.atom is None or isinstance(self.atom, str) else self.atom
+
+
+@dataclass(frozen=True)
+class AtomPlaces:
+    """The sections of an attribute that has atoms, in their order. `bits` tell them apart."""
+
+    bits: int
+    sections: tuple[AtomSection, ...]
+
+    @classmethod
+    def between(
+        cls, atoms: Sequence[Atom], low: float, high: float, scaling: Scaling
+    ) -> "AtomPlaces":
+        """Sections of atoms, in their order, and of the values from `low` to `high`.
+
+        Raises ValueError when two atoms are too near to each other.
+        """
+        bits = max(LEAST_BITS, (len(atoms) - 1).bit_length() + SPARE_BITS)
+        numbers = [each for each in atoms if not isinstance(each, str)]
+        inner = [each for each in numbers if low < each < high]
+        cuts = [0.0, *scaling.places(np.array(inner, np.float64)).tolist(), 1.0]
+        lengths = np.diff(cuts)
+        if lengths.min() < NARROWEST:
+            raise ValueError("an atom is too near to a bound or to another one")
+        lots = iter(_lots(lengths, (1 << bits) - len(atoms)))
+        pieces = iter([(first, last, next(lots)) for first, last in zip(cuts, cuts[1:])])  # noqa: B905, RUF007
+        places: list[tuple[float, float, int, Atom | None]] = []
+        places += [(0.0, 0.0, 1, each) for each in numbers if each <= low]
+        for atom in [*inner, None]:
+            places.append((*next(pieces), None))
+            if atom is not None:
+                places.append((places[-1][1], places[-1][1], 1, atom))
+        places += [(1.0, 1.0, 1, each) for each in numbers if each >= high]
+        places += [(1.0, 1.0, 1, each) for each in atoms if isinstance(each, str)]
+        ends = np.cumsum([0, *(lot for *_, lot, _ in places)]) / (1 << bits)
+        found = zip(ends[:-1].tolist(), ends[1:].tolist(), places, strict=True)
+        return cls(bits, tuple(AtomSection(s, e, u, v, atom) for s, e, (u, v, _, atom) in found))
+
+    @cached_property
+    def pieces(self) -> tuple[AtomSection, ...]:
+        """The sections of values."""
+        return tuple(each for each in self.sections if each.atom is None)
+
+    @cached_property
+    def top(self) -> float:
+        """Where the values of the scale end: atoms beyond `high` come after it."""
+        return self.pieces[-1].end
+
+    @cached_property
+    def present(self) -> float:
+        """Where all numbers end, and `missing` begins if it is an atom."""
+        return next((each.start for each in self.sections if each.atom == MISSING), 1.0)
+
+    @cached_property
+    def values_share(self) -> float:
+        """The part of the unit interval that is not an atom's."""
+        return sum(each.end - each.start for each in self.pieces)
+
+    @cached_property
+    def _edges(self) -> tuple[FloatArray, FloatArray]:
+        starts = [each.start for each in self.sections]
+        return np.array([*starts, 1.0]), np.array(
+            [*(each.first for each in self.sections), self.sections[-1].last]
+        )
+
+    @cached_property
+    def _table(self) -> FloatArray:
+        """Of each piece: where it begins without atoms, its slope, its start, just below its
+        end."""
+        return np.array(
+            [
+                (e.first, (e.end - e.start) / (e.last - e.first), e.start, nextafter(e.end, 0.0))
+                for e in self.pieces
+            ]
+        )
+
+    def plain(self, places: FloatArray) -> FloatArray:
+        """Places as places without atoms. One in an atom's section is that of the atom."""
+        return np.asarray(np.interp(places, *self._edges))
+
+    def spread(self, plain: FloatArray) -> FloatArray:
+        """Places without atoms as places, rounded in every step as `AtomEncoder` rounds them."""
+        table = self._table
+        held = np.searchsorted(table[1:, 0], plain, side="right")
+        first, slope, start, end = table[held].T
+        return np.asarray(np.minimum((plain - first) * slope + start, end))
+
+    def section_of(self, places: FloatArray) -> Indices:
+        """The section that each place is in: intp[n]."""
+        held = np.searchsorted(self._edges[0], places, side="right") - 1
+        return np.asarray(np.clip(held, 0, len(self.sections) - 1), np.intp)
+
+    @cached_property
+    def is_atom(self) -> Truth:
+        """Of each section."""
+        return np.array([each.atom is not None for each in self.sections])
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """Of each section: its atom's value; NaN for `missing` and for values."""
+        return np.array([each.value for each in self.sections])
+
+    @cached_property
+    def starts(self) -> FloatArray:
+        """Of each section."""
+        return self._edges[0][:-1]
+
+    @cached_property
+    def ends(self) -> FloatArray:
+        """Of each section."""
+        return self._edges[0][1:]
+
+    def around(self, places: FloatArray) -> FloatArray:
+        """Places, rising: instead of those in an atom's section, where it begins and ends; less
+        those at an end of the unit interval."""
+        held = self.section_of(places)
+        atom = self.is_atom[held]
+        found = [places[~atom], self.starts[held[atom]], self.ends[held[atom]]]
+        places = np.unique(np.concatenate(found))
+        return np.asarray(places[(places > 0) & (places < 1)])
+
+    def exact(self, wanted: Atom) -> tuple[float, float] | None:
+        """The section of an atom as an interval; None where there is no such atom."""
+        held = (e for e in self.sections if e.atom is not None and e.atom == wanted)
+        return next(((each.start, each.end) for each in held), None)
+
+    def edge(self, value: float, plain_edge: float, *, after: bool) -> float:
+        """The place where the numbers below `value` end; where those up to it end, if `after`.
+        `plain_edge`: the same among the values of the scale alone."""
+        least, most = 0.0, self.present
+        for each in self.sections:
+            if each.atom is not None and each.atom != MISSING:
+                if each.value < value or (after and each.value == value):
+                    least = max(least, each.end)
+                else:
+                    most = min(most, each.start)
+        return min(max(plain_edge, least), most)
+
+    def atom_cells(self, bits: int) -> Truth:
+        """Which cells of so many bits, `self.bits` or more, are in an atom's section:
+        bool[2**bits]."""
+        return np.asarray(self.is_atom[self.section_of(np.arange(1 << bits) / (1 << bits))])
+
+    def reachable(self, bits: int) -> Truth:
+        """Which cells of so many bits, `self.bits` or more, a reading can be in: bool[2**bits]. An
+        atom is in the first cell of its section."""
+        starts = np.arange(1 << bits) / (1 << bits)
+        held = self.section_of(starts)
+        first = starts == self._edges[0][held]
+        return np.asarray(~self.is_atom[held] | first)
+
+
+def _lots(lengths: FloatArray, whole: int) -> list[int]:
+    """Parts of a whole number, in proportion to lengths: the largest remainders, and 1 at least."""
+    ideal = 1 + lengths / lengths.sum() * (whole - len(lengths))
+    lots = np.floor(ideal).astype(int)
+    order = np.argsort(lots - ideal, kind="stable")
+    lots[order[: whole - int(lots.sum())]] += 1
+    return [int(each) for each in lots]
+
+
+class AtomEncoder:
+    """Marks the readings that hold an atom, and gives them and all others their places, in scratch.
+
+    Every reading takes the same steps, whatever it holds, and no branch depends on one. All other
+    attributes stay as they are.
+
+    Args:
+        placed: by position of an attribute with atoms: its `low`, its atoms as (value, place), and
+            its sections, None where categories have none.
+        size: of the scratch.
+    """
+
+    def __init__(
+        self,
+        placed: Sequence[tuple[int, float, Sequence[tuple[float, float]], AtomPlaces | None]],
+        size: int,
+    ) -> None:
+        self._placed = list(placed)
+        count = sum(len(atoms) for _, _, atoms, _ in self._placed)
+        self._marks = np.zeros((count, size), np.bool_)
+        self._looked_up = np.zeros((1, size if count else 0))
+        self._whole = np.zeros((1, size if count else 0), np.bool_)
+
+    def allow_missing(self, readings: FloatArray, finite: Truth) -> None:
+        """A NaN that means `missing` is no reason to leave a reading out: `finite` bool[d, n] of
+        readings float64[d, n], in place."""
+        for place, _, atoms, _ in self._placed:
+            if any(value != value for value, _ in atoms):
+                found = block(self._whole, readings.shape[1])[0]
+                np.isnan(readings[place], out=found)
+                np.logical_or(finite[place], found, out=finite[place])
+
+    def mark(self, readings: FloatArray) -> None:
+        """Remembers which readings, float64[d, n], hold an atom. They become `low`, in place."""
+        marks = iter(block(self._marks, readings.shape[1]))
+        for place, low, atoms, _ in self._placed:
+            row = readings[place]
+            for value, _ in atoms:
+                mark = next(marks)
+                if value == value:
+                    np.equal(row, value, out=mark)
+                else:
+                    np.isnan(row, out=mark)
+            # Clipping and logarithms must not warn about a NaN.
+            for value, _ in atoms:
+                if value != value:
+                    np.copyto(row, low, where=mark)
+
+    def apply(self, units: FloatArray, factors: FloatArray) -> None:
+        """Places without atoms, float64[d, n], times `factors` float64[d], become places times
+        `factors`; in place."""
+        marks = iter(block(self._marks, units.shape[1]))
+        for place, _, atoms, places in self._placed:
+            row, factor = units[place], float(factors[place])
+            if places is not None:
+                self._spread(row, places, factor)
+            for _, at in atoms:
+                np.copyto(row, at * factor, where=next(marks))
+
+    def _spread(self, row: FloatArray, places: AtomPlaces, factor: float) -> None:
+        """As `AtomPlaces.spread` does, but for a power of two."""
+        table = places._table
+        scaled = table * [[factor, 1.0, factor, factor]]
+        looked_up = block(self._looked_up, len(row))[0]
+        held = np.searchsorted(scaled[1:, 0], row, side="right")
+        for column, function in enumerate((np.subtract, np.multiply, np.add, np.minimum)):
+            # "clip" keeps numpy from taking into a buffer of its own.
+            np.take(np.ascontiguousarray(scaled[:, column]), held, out=looked_up, mode="clip")
+            function(row, looked_up, out=row)
+        held.fill(0)
+
+    def erase(self, count: int) -> None:
+        """Overwrites what at most `count` readings left in scratch."""
+        if self._placed:
+            erase(count, self._marks, self._looked_up, self._whole)

@@ -1,0 +1,75 @@
+"""The readings of a model that have a value of some attributes: what `missing` leaves.
+
+A question about a number is about the readings that have it. `Partition.share` tells how many are
+without it: share({"rain": "missing"}).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pansketch.domain.domain import FloatArray
+from pansketch.estimate import Estimates
+from pansketch.generators.partition.box_overlap import cumulative
+from pansketch.generators.partition.moments import covariances
+from pansketch.generators.significance import EmptyModel
+
+if TYPE_CHECKING:
+    from pansketch.generators.partition.partition import Partition
+
+
+def present(model: "Partition", places: Sequence[int]) -> "Partition":
+    """The boxes in which none of these attributes is missing; the model itself where none can be.
+
+    Raises EmptyModel where all readings lack one of them.
+    """
+    placed = {place: model.domain.attributes[place].placed for place in places}
+    ends = {place: each.present for place, each in placed.items() if each and each.present < 1}
+    if not ends:
+        return model
+    found = _present(model, ends)
+    if model.total > 0 and found.total <= 0:
+        names = ", ".join(model.domain.names[place] for place in ends)
+        raise EmptyModel(f"no reading has a value: {names} is missing")
+    return found
+
+
+def _present(model: "Partition", ends: dict[int, float]) -> "Partition":
+    held = np.ones(len(model.low), np.bool_)
+    for place, end in ends.items():
+        held &= model.low[:, place] < end
+    return replace(
+        model,
+        low=model.low[held],
+        high=model.high[held],
+        mass=model.mass[held],
+        replicate=lambda: [_present(each, ends) for each in model.replicates],
+    )
+
+
+def covariances_of_present(model: "Partition", places: tuple[int, ...]) -> Estimates:
+    """Covariances of attributes by position, of each two over the readings that have both."""
+    if all(present(model, [place]) is model for place in places):
+        return covariances(model, places)
+    value, errors = np.zeros((2, len(places), len(places)))
+    for i, j in combinations_with_replacement(range(len(places)), 2):
+        pair = (places[i], places[j])[: 1 + (i < j)]
+        found = covariances(present(model, pair), pair)
+        value[i, j] = value[j, i] = found.value[0, -1]
+        errors[i, j] = errors[j, i] = found.standard_error[0, -1]
+    return Estimates(value, errors)
+
+
+def values_alone(model: "Partition", place: int) -> tuple[FloatArray, FloatArray] | None:
+    """As `cumulative` gives it, of the values of one attribute's scale, without any of its atoms:
+    edges in the unit interval of the same attribute without atoms. None where there are none."""
+    attribute = model.domain.attributes[place]
+    low, high, shares = model.low[:, place], model.high[:, place], model.box_shares()
+    if attribute.placed is not None:
+        held = ~attribute.placed.is_atom[attribute.placed.section_of(low)] & (shares > 0)
+        low, high = attribute.placed.plain(low[held]), attribute.placed.plain(high[held])
+        shares = shares[held]
+    return cumulative(low, high, shares) if shares.sum() > 0 else None
