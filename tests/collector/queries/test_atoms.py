@@ -39,12 +39,16 @@ def readings(seed):
 
 
 @pytest.fixture
-def fleet(bench, serve):
+def fleet(small_fleet, serve):
     def make(atoms=""):
-        bench.path.write_text(bench.path.read_text().replace("\ncollector:", STREAM % atoms))
-        given = [("one", "gaps", bench.release("one", n, "gaps", readings(n))) for n in (1, 2)]
+        small_fleet.path.write_text(
+            small_fleet.path.read_text().replace("\ncollector:", STREAM % atoms)
+        )
+        given = [
+            ("one", "gaps", small_fleet.release("one", n, "gaps", readings(n))) for n in (1, 2)
+        ]
         assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=1000))
-        return bench
+        return small_fleet
 
     return make
 
@@ -83,7 +87,7 @@ def test_answers_tell_what_is_missing(fleet, run):
 
 
 def test_files_of_records_have_what_is_missing(fleet, run):
-    bench = fleet(", atoms: [0]")
+    small_fleet = fleet(", atoms: [0]")
     words = ("--rows", "4000", "--seed", "1", "--out", "-")
     code, out, err = run("sample", "--stream", "gaps", *words)
     assert code == 0, err
@@ -92,8 +96,8 @@ def test_files_of_records_have_what_is_missing(fleet, run):
     assert np.mean([row["co"] == "" for row in rows]) == pytest.approx(0.25, abs=0.05)
     assert {float(row["co"]) for row in rows if row["co"].startswith("-")} == {-200.25}
     assert np.mean([row["sky"] == "" for row in rows]) == pytest.approx(0.5, abs=0.06)
-    with reading(bench.database) as reader:
-        model = build(reader, bench.config, Selection("gaps"))
+    with reading(small_fleet.database) as reader:
+        model = build(reader, small_fleet.config, Selection("gaps"))
     of_json = json.loads(b"".join(pieces(model, SHAPES["json"], 500, 1)))
     assert {None, "clear", "cloudy"} == {row["sky"] for row in of_json}
     assert None in {row["co"] for row in of_json}
@@ -116,10 +120,10 @@ def test_files_of_records_have_what_is_missing(fleet, run):
         ("[-200.25, missing]", "[-200.25, gone]", "co.atoms"),
     ],
 )
-def test_atoms_that_cannot_be_are_refused_at_their_key(bench, run, old, new, problem):
-    text = bench.path.read_text().replace("\ncollector:", STREAM % "")
+def test_atoms_that_cannot_be_are_refused_at_their_key(small_fleet, run, old, new, problem):
+    text = small_fleet.path.read_text().replace("\ncollector:", STREAM % "")
     assert old in text
-    bench.path.write_text(text.replace(old, new))
+    small_fleet.path.write_text(text.replace(old, new))
     code, _, err = run("scales", "--stream", "gaps")
     assert code != 0
     assert problem in err
