@@ -13,7 +13,7 @@ from pansketch.domain.domain import Domain
 from pansketch.generators.pairwise.consistency import consistent, independent
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import NEAREST, shrunk
-from pansketch.generators.pairwise.marginals import TAIL, Margin, margins_of
+from pansketch.generators.pairwise.marginals import Margin, margins_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +33,19 @@ class ViewFit:
 
 
 def fit_views(
-    domain: Domain, released: Sequence[Table], power: float = NEAREST, tail: float = TAIL
+    domain: Domain,
+    released: Sequence[Table],
+    power: float = NEAREST,
+    *,
+    rough: bool = False,
+    like: ViewFit | None = None,
 ) -> ViewFit:
     """Margins first, for all views tell of them; then every larger table by itself.
 
-    `power`: how much of a larger table's dependence is taken for noise (denoising.py). `tail`: see
-    `margins_of`.
+    `power`: how much of a larger table's dependence is taken for noise (denoising.py). `rough`: see
+    `margin_of`. `like`: a fit whose margins are as smooth as these are to be.
     """
-    margins = margins_of(domain, released, tail)
+    margins = margins_of(domain, released, rough=rough, like=like.margins if like else {})
     several = [table for table in released if len(table.axes) > 1] if margins else []
     less_noise = (shrunk(table, independent(table, margins), power) for table in several)
     return ViewFit(margins, [consistent(table, margins) for table in less_noise])
@@ -56,13 +61,18 @@ def noisy_fits(
     """Fits of so many releases that a stream like the fitted one might have left."""
     noiseless = _noiseless(released, fit)
     for _ in range(count):
-        yield fit_views(domain, [_with_noise(table, generator) for table in noiseless])
+        yield fit_views(domain, [_with_noise(each, generator) for each in noiseless], like=fit)
 
 
 def likely_fits(
-    domain: Domain, released: Sequence[Table], generator: np.random.Generator, count: int
+    domain: Domain,
+    released: Sequence[Table],
+    fit: ViewFit,
+    generator: np.random.Generator,
+    count: int,
 ) -> Iterator[ViewFit]:
-    """So many fits of what was released with as much noise again, which is declared.
+    """So many fits of what was released with as much noise again, which is declared: as smooth as
+    the fitted one.
 
     A fit that noise has driven into a corner stays there with other noise around it; what was
     released does not, for its noise is still in it.
@@ -71,8 +81,8 @@ def likely_fits(
     for number in range(count):
         noisy = [_with_noise(table, generator) for table in released]
         together = [replace(e, counts=n.counts) for e, n in zip(louder, noisy, strict=True)]
-        # Noise hides what is in the tails: every other fit takes them as they are.
-        yield fit_views(domain, together, tail=TAIL if number % 2 else 0.0)
+        # Noise hides what is in tails and bends: every other fit takes all of it for readings.
+        yield fit_views(domain, together, rough=number % 2 == 0, like=fit)
 
 
 def _noiseless(released: Sequence[Table], fit: ViewFit) -> list[Table]:

@@ -5,7 +5,8 @@ makes them consistent, and ends with records. Unlike PrivSyn it does not update 
 step by step until they fit: it draws particles along the strongest dependences and then finds the
 weights under which they agree with all tables at once, the nearest such distribution.
 
-1. The margin of every attribute, from all views that contain it (marginals.py).
+1. The margin of every attribute, from all views that contain it (marginals.py), along a smooth
+   density (smooth_density.py).
 2. Tables less their noise (denoising.py), that agree with the margins (consistency.py).
 3. Particles along the strongest dependences (dependence_tree.py), weighted to follow all tables
    (particles.py).
@@ -61,7 +62,7 @@ def pairwise(release: Release, *, particles: int | None = None) -> Partition:
     def replicate() -> list[Partition]:
         generator = np.random.default_rng([*seed, 1])
         few = min(particles, FEWER_PARTICLES)
-        noisy = likely_fits(domain, tables, generator, REPLICATES)
+        noisy = likely_fits(domain, tables, fit, generator, REPLICATES)
         return [joint_of(each, few, generator).partition(domain) for each in noisy]
 
     made = joint.partition(domain)

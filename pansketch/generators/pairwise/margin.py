@@ -12,7 +12,7 @@ import numpy as np
 
 from pansketch.domain.domain import Attribute, Domain
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
-from pansketch.generators.pairwise.marginals import TAIL, Margin, margin_of, resolutions_of
+from pansketch.generators.pairwise.marginals import Margin, margin_of, resolutions_of
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import noise_of_sums
@@ -44,17 +44,19 @@ def margin(release: Release, name: str) -> Partition:
     # Public post-processing: seeded by the release, so that an answer repeats itself.
     seed = [*np.abs(release.counters[:4]), position]
 
+    fitted = margin_of(attribute, resolutions)
+
     def replicate() -> list[Partition]:
         # As `likely_fits` does with whole tables: noise once more around what was released.
         generator = np.random.default_rng(seed)
         found = []
         for number in range(REPLICATES):
             noisy = [_noisier(each, generator) for each in resolutions]
-            fit = margin_of(noisy, attribute, TAIL if number % 2 else 0.0)
+            fit = margin_of(attribute, noisy, rough=number % 2 == 0, like=fitted)
             found.append(_partition(attribute, resolutions[-1].bits, fit))
         return found
 
-    made = _partition(attribute, resolutions[-1].bits, margin_of(resolutions, attribute))
+    made = _partition(attribute, resolutions[-1].bits, fitted)
     variances = {0: nested_fit(resolutions).variances}
     return replace(made, replicate=replicate, noise=noise_of_sums(len(release.windows), variances))
 

@@ -1,7 +1,8 @@
 """The distribution of each attribute, from all released views that contain it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
+from pansketch.generators.pairwise.smooth_density import smooth
 from pansketch.generators.significance import Noise, noise_of_sums
 from pansketch.generators.simplex import onto_simplex
 
@@ -20,27 +22,36 @@ TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
 
 @dataclass(frozen=True, eq=False)
 class Margin:
-    """Readings in the cells of one attribute that so many bits tell apart: float64[cells]."""
+    """Readings in the cells of one attribute that so many bits tell apart: float64[cells].
+
+    `price`: of the bends of its smooth density (smooth_density.py); None where it follows none.
+    """
 
     bits: int
     counts: FloatArray
+    price: float | None = None
 
     def at(self, bits: int) -> FloatArray:
         """The same in cells of fewer bits."""
         return folded(self.counts, self.bits - bits)
 
 
-def margins_of(domain: Domain, tables: Sequence[Table], tail: float = TAIL) -> dict[int, Margin]:
+def margins_of(
+    domain: Domain,
+    tables: Sequence[Table],
+    *,
+    rough: bool = False,
+    like: Mapping[int, Margin] = MappingProxyType({}),
+) -> dict[int, Margin]:
     """Every attribute that is in a view, by position, in the finest cells that views have of it.
 
     Counts are never negative, and all margins add up to the same number. There is none if that
-    number is not positive. `tail`: standard deviations of noise that a tail's readings must
-    exceed.
+    number is not positive. `rough`, `like`: see `margin_of`.
     """
     found = {}
     for position in sorted({axis for table in tables for axis in table.axes}):
-        attribute = domain.attributes[position]
-        margin = margin_of(resolutions_of(tables, position), attribute, tail)
+        attribute, resolutions = domain.attributes[position], resolutions_of(tables, position)
+        margin = margin_of(attribute, resolutions, rough=rough, like=like.get(position))
         if margin is None:
             return {}
         found[position] = margin
@@ -48,19 +59,40 @@ def margins_of(domain: Domain, tables: Sequence[Table], tail: float = TAIL) -> d
 
 
 def margin_of(
-    resolutions: list[Resolution], attribute: Attribute, tail: float = TAIL
+    attribute: Attribute,
+    resolutions: list[Resolution],
+    *,
+    rough: bool = False,
+    like: Margin | None = None,
 ) -> Margin | None:
-    """One attribute's margin; None without a positive total. `tail`: see `margins_of`."""
+    """One attribute's margin; None without a positive total.
+
+    `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: a
+    margin as smooth as this one is to be. A learned scale has no smooth density, for its cells are
+    as wide as readings were rare. With atoms the cells of values have gaps, and none either.
+    """
     best = nested_fit(resolutions)
-    total = float(best.counts.sum())
+    total, bits = float(best.counts.sum()), resolutions[-1].bits
     if total <= 0:
         return None
-    bits = resolutions[-1].bits
+    tail = 0.0 if rough else TAIL
     if attribute.categories is not None:
         return Margin(bits, onto_simplex(best.counts, total))
-    if attribute.placed is None:
-        return Margin(bits, _of_number(resolutions, best, total, tail))
-    return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
+    if attribute.placed is not None:
+        return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
+    turned = _turned(resolutions)
+    counts = _of_number(best, turned, total, tail)
+    if rough or attribute.knots:
+        return Margin(bits, counts)
+    others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
+    deviations = np.sqrt(np.minimum(best.variances, others))
+    price = like.price if like else None
+    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, price))
+
+
+def _turned(resolutions: list[Resolution]) -> Fitted:
+    """The best fit of the running sum from the other end."""
+    return nested_fit([each.turned for each in resolutions])
 
 
 def noise_of(tables: Sequence[Table], releases: int) -> Noise:
@@ -105,7 +137,8 @@ def _of_atoms(
         variance = best.variances[-1] + float(np.sum(1 / resolutions[-1].precision[atoms]))
         known = Resolution(0, np.array([values]), np.array([1 / variance]))
         alone = [_values_alone(each, placed, known) for each in resolutions]
-        found = _of_number(alone, nested_fit(alone), shares[0], tail, np.flatnonzero(~cells))
+        held = np.flatnonzero(~cells)
+        found = _of_number(nested_fit(alone), _turned(alone), shares[0], tail, held)
     found[atoms] = shares[1:]
     return found
 
@@ -124,8 +157,8 @@ def _values_alone(resolution: Resolution, placed: AtomPlaces, known: Resolution)
 
 
 def _of_number(
-    resolutions: list[Resolution],
     best: Fitted,
+    turned: Fitted,
     total: float,
     tail: float,
     held: npt.NDArray[np.intp] | slice = slice(None),
@@ -135,11 +168,11 @@ def _of_number(
 
     That sum errs by the noise of few cells, where counts made non-negative one by one would gain
     readings in every empty one. Tails in which nothing stands out from the noise are empty.
+    `turned`: the same fit from the other end.
     """
-    turned = [each.turned for each in resolutions]
     counts = best.counts.copy()
     counts[: _tail(best, tail)] = 0.0
-    counts[len(counts) - _tail(nested_fit(turned), tail) :] = 0.0
+    counts[len(counts) - _tail(turned, tail) :] = 0.0
     counts = counts[held]
     running = np.clip(np.cumsum(counts) * (total / (counts.sum() or total)), 0.0, total)
     running[-1] = total
