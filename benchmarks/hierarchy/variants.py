@@ -93,7 +93,7 @@ def _estimated(
     block: FloatArray,
     paths: shared_counters.Paths,
     total: float,
-    draws: int,
+    draws: float,
 ) -> FloatArray:
     """Counts by an estimator, less the readings that collide with a cell on average.
 

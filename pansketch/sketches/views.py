@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.fixed_point import PositionEncoder
-from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.counter_bounds import CounterRow
-from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
+from pansketch.sketches.linear_counters import Counters, LinearSpec, linear_form
 from pansketch.sketches.view_grid import View, ViewCells
 
 MAX_VIEWS = 1024
@@ -81,9 +80,9 @@ class ViewsSpec(LinearSpec):
     def counter_rows(self) -> list[CounterRow]:
         return [CounterRow(view.size, view.scale) for view in self.views]
 
-    def start(self, rng: Entropy) -> LinearSketch:
-        """A sketch of an empty window, noisy from its first instant."""
-        return LinearSketch(self, ViewsAbsorber(self), rng)
+    def absorber(self) -> "ViewsAbsorber":
+        """See `LinearSpec.absorber`."""
+        return ViewsAbsorber(self)
 
 
 class ViewsAbsorber:

@@ -22,13 +22,15 @@ def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
 
 
 def smallest_row(
-    level: Level, block: FloatArray, paths: Paths, total: float, draws: int
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: float
 ) -> FloatArray:
     """The minimum over rows, as the paper estimates cells."""
     return np.asarray(row_counts(level, block, paths).min(axis=0))
 
 
-def by_noise(level: Level, block: FloatArray, paths: Paths, total: float, draws: int) -> FloatArray:
+def by_noise(
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: float
+) -> FloatArray:
     """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
     noise outweighs them and the minimum sits low, so there it is the mean less the expected
     collisions."""
