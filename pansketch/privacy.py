@@ -263,8 +263,8 @@ class Guarantee:
 
     def _blinded(self) -> str:
         covered = (
-            "all answers, releases and snapshots of different epochs, jointly, to whoever holds "
-            "all keepers but one and breaks neither X25519, BLAKE2b nor ChaCha20"
+            "all answers, releases and snapshots of different epochs, jointly, to an adversary "
+            "who holds all keepers but one and breaks neither X25519, BLAKE2b nor ChaCha20"
         )
         if not self.local_micro:
             return f"{covered}; all keepers together read every counter"

@@ -35,7 +35,8 @@ ORDER = {
         "domain",
         "sketches",
         "sketches.distinct|sketches.moments",
-        "wire|planning",
+        "blinding|planning",
+        "wire",
         "generators",
         "generators.partition",
         "generators.density|generators.moments|generators.pairwise",
@@ -96,6 +97,7 @@ ONLY_IN = {
         "pansketch_collector.mqtt.paho_client",
     },
     "msgpack": {"pansketch.wire"},
+    "nacl": {"pansketch.blinding.sodium"},
     "yaml": {"pansketch_fleet.yaml"},
     "msgspec": {
         "pansketch_fleet.protocol",
@@ -131,8 +133,8 @@ STARTS = {
 }
 # Folders with public names in their `__init__`: tests/repository/test_public_names.py.
 PUBLIC = {
-    "pansketch", "pansketch.domain", "pansketch.generators", "pansketch.planning",
-    "pansketch.randomness", "pansketch.sketches", "pansketch.wire",
+    "pansketch", "pansketch.blinding", "pansketch.domain", "pansketch.generators",
+    "pansketch.planning", "pansketch.randomness", "pansketch.sketches", "pansketch.wire",
 }  # fmt: skip
 MAX_MODULES = 12  # in a folder
 AGENT_THIRD_PARTY = {"numpy", "paho", "msgpack", "yaml", "msgspec"}

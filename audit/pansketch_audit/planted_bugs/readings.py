@@ -14,6 +14,7 @@ from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.mechanisms.mechanism import WINDOW, Mechanism, claim, publish, start, views_of
 from pansketch_audit.mechanisms.subjects import Subject, subjects
 from pansketch_audit.mechanisms.zero_noise import NoNoise
+from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
 from pansketch_audit.planted_bugs.keys import key_bugs
 
@@ -59,7 +60,7 @@ def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
 
 def bugs() -> list[Bug]:
     """All planted bugs."""
-    return [*_reading_bugs(subjects()[0]), *key_bugs()]
+    return [*_reading_bugs(subjects()[0]), *key_bugs(), *blinded_bugs()]
 
 
 def _reading_bugs(subject: Subject) -> list[Bug]:
