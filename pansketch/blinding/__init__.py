@@ -11,24 +11,24 @@ from pansketch.blinding.answering import (
 from pansketch.blinding.blinded_sketch import BlindedRelease, BlindedSketch, start
 from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, PrivateKey, SodiumMasks, keeper_id
-from pansketch.blinding.questions import Answer, MaskedWindow, Question, question_about
+from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow, question_about
 from pansketch.blinding.sodium import BlindingUnavailable
 from pansketch.blinding.unblinding import MasksLeft, combine_levels, unblind
 
 __all__ = [
     "AlreadyAnswered",
-    "Answer",
     "AnswerLedger",
     "AnswersInMemory",
     "BlindedRelease",
     "BlindedSketch",
     "BlindingUnavailable",
+    "KeeperAnswer",
+    "KeeperQuestion",
     "MaskContext",
     "MaskedWindow",
     "Masks",
     "MasksLeft",
     "PrivateKey",
-    "Question",
     "SodiumMasks",
     "answer",
     "answer_once",

@@ -15,7 +15,7 @@ import numpy as np
 
 from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, SodiumMasks, keeper_id
-from pansketch.blinding.questions import ANSWER_KEY, Answer, Question
+from pansketch.blinding.questions import ANSWER_KEY, KeeperAnswer, KeeperQuestion
 from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.linear_counters import LinearSpec, add_noise
 
@@ -35,16 +35,16 @@ class AlreadyAnswered(ValueError):
 class AnswerLedger(Protocol):
     """What a keeper has answered. Every method that changes it returns after the change is safe."""
 
-    def stored(self, question: bytes) -> Answer | None:
+    def stored(self, question: bytes) -> KeeperAnswer | None:
         """The answer that was kept for a question's digest."""
         ...
 
-    def reserve(self, question: Question) -> None:
+    def reserve(self, question: KeeperQuestion) -> None:
         """Record every window of a question at its level, all or none. Reserving the same question
         again changes nothing. Raises AlreadyAnswered for what `refused` lists."""
         ...
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: KeeperAnswer) -> None:
         """Store the answer of a reserved question."""
         ...
 
@@ -53,14 +53,14 @@ class AnswersInMemory:
     """An `AnswerLedger` that lives as long as its process: for simulations."""
 
     def __init__(self) -> None:
-        self._answers: dict[bytes, Answer] = {}
+        self._answers: dict[bytes, KeeperAnswer] = {}
         self._spent: dict[ANSWER_KEY, dict[str, tuple[Fraction, bytes]]] = {}
 
-    def stored(self, question: bytes) -> Answer | None:
+    def stored(self, question: bytes) -> KeeperAnswer | None:
         """See `AnswerLedger`."""
         return self._answers.get(question)
 
-    def reserve(self, question: Question) -> None:
+    def reserve(self, question: KeeperQuestion) -> None:
         """See `AnswerLedger`.
 
         Raises:
@@ -75,7 +75,7 @@ class AnswersInMemory:
             levels = self._spent.setdefault(each.key, {})
             levels[question.level] = question.share, question.digest
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: KeeperAnswer) -> None:
         """See `AnswerLedger`."""
         self._answers[answer.question] = answer
 
@@ -84,7 +84,7 @@ class AnswersInMemory:
 
 
 def refused(
-    question: Question, spent: Mapping[ANSWER_KEY, Mapping[str, tuple[Fraction, bytes]]]
+    question: KeeperQuestion, spent: Mapping[ANSWER_KEY, Mapping[str, tuple[Fraction, bytes]]]
 ) -> tuple[ANSWER_KEY, ...]:
     """The windows of a question that a keeper must not answer.
 
@@ -101,20 +101,20 @@ def refused(
     )
 
 
-def _has_room(question: Question, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
+def _has_room(question: KeeperQuestion, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
     if question.level in levels:
         return levels[question.level][1] == question.digest
     return sum((share for share, _ in levels.values()), question.share) <= 1
 
 
 def answer_once(
-    question: Question,
+    question: KeeperQuestion,
     spec: LinearSpec,
     private: Any,
     rng: Entropy,
     ledger: AnswerLedger,
     masks: Masks[Any] | None = None,
-) -> Answer:
+) -> KeeperAnswer:
     """Answer a question, or repeat the answer that it had.
 
     Args:
@@ -144,7 +144,7 @@ def answer_once(
     return found
 
 
-def check_answerable(question: Question, spec: LinearSpec) -> None:
+def check_answerable(question: KeeperQuestion, spec: LinearSpec) -> None:
     """Raise ValueError unless the spec is blinded and the one of the question."""
     if not isinstance(spec, LinearSpec) or not spec.guarantee.answer_micro:
         raise ValueError("this spec is not blinded")
@@ -153,12 +153,12 @@ def check_answerable(question: Question, spec: LinearSpec) -> None:
 
 
 def answer(
-    question: Question,
+    question: KeeperQuestion,
     spec: LinearSpec,
     private: Any,
     rng: Entropy,
     masks: Masks[Any] | None = None,
-) -> Answer:
+) -> KeeperAnswer:
     """The sum of a keeper's masks over all windows and epochs, with one draw in every counter.
 
     A keeper calls `answer_once`: answering twice with different noise costs epsilon twice.
@@ -187,4 +187,4 @@ def answer(
             )
             by.add(private, epoch_key, context, sums)
     by.finish()
-    return Answer(keeper_id(private.public), question.digest, sums)
+    return KeeperAnswer(keeper_id(private.public), question.digest, sums)

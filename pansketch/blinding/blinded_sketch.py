@@ -49,7 +49,14 @@ class BlindedRelease:
 
 class BlindedSketch:
     """The secret state of one window: masked counters, and scratch. No key, seed or mask stays in
-    it between two calls."""
+    it between two calls. `start` makes one.
+
+    Args:
+        spec: of linear counters, with aggregation "blinded".
+        rng: where keys, and noise of `local_epsilon`, are drawn from.
+        window: the release's label.
+        masks: of this window.
+    """
 
     def __init__(
         self, spec: LinearSpec, rng: KeyEntropy, window: WindowId, masks: WindowMasks
@@ -106,6 +113,9 @@ class BlindedSketch:
 
         Args:
             rng: where the epoch's key is drawn from.
+
+        Raises:
+            SketchClosed: after the release.
         """
         self.begin_epoch(rng)
 

@@ -46,8 +46,13 @@ def label_fields(window: WindowId) -> tuple[str | bytes | int, ...]:
 class MaskContext:
     """What one mask belongs to.
 
-    `spec`: its digest, 32 bytes. `epoch`: its number within the window, from 0. `epoch_key`,
-    `keeper`: both public keys, 32 bytes each.
+    Args:
+        fleet: its name.
+        window: the label of the device's window.
+        spec: its digest, 32 bytes.
+        epoch: its number within the window, from 0.
+        epoch_key: public key of the epoch, 32 bytes.
+        keeper: public key of the keeper, 32 bytes.
     """
 
     fleet: str

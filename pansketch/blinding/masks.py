@@ -55,6 +55,7 @@ class PrivateKey:
 
     Raises:
         ValueError: the buffer has another type or length.
+        BlindingUnavailable: PyNaCl is not installed.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -94,11 +95,18 @@ class PrivateKey:
 
         Returns:
             Whether there is one; a point of low order has none.
+
+        Raises:
+            BlindingUnavailable: PyNaCl is not installed.
         """
         return shared_secret(shared, self._buffer, public)
 
     def erase(self) -> None:
-        """Overwrite the key; it is of no use afterwards."""
+        """Overwrite the key; it is of no use afterwards.
+
+        Raises:
+            BlindingUnavailable: PyNaCl is not installed.
+        """
         erase(self._buffer)
 
 
@@ -124,7 +132,12 @@ class Masks(Protocol[Key]):
 
 
 class SodiumMasks:
-    """The masks of production."""
+    """The masks of production: see `Masks`.
+
+    Raises:
+        ValueError: a public key is of low order; nothing is added then.
+        BlindingUnavailable: PyNaCl is not installed. So raises every method.
+    """
 
     def __init__(self) -> None:
         self._shared, self._seed = np.zeros((2, KEY_BYTES), np.uint8)
@@ -135,7 +148,7 @@ class SodiumMasks:
         return PrivateKey.draw(rng)
 
     def check(self, public: bytes) -> None:
-        """See `Masks`."""
+        """See `SodiumMasks`."""
         shared, public_scalar = np.ones((2, KEY_BYTES), np.uint8)
         if not shared_secret(shared, public_scalar, public):
             raise ValueError(LOW_ORDER)
@@ -143,7 +156,7 @@ class SodiumMasks:
     def add(
         self, private: PrivateKey, public: bytes, context: MaskContext, counters: Counters
     ) -> None:
-        """See `Masks`. Raises ValueError for a public key of low order; nothing is added then."""
+        """See `SodiumMasks`."""
         size = min(counters.nbytes, STREAM_BYTES) + TAG_BYTES
         if len(self._stream) < size:
             self._stream = np.zeros(size, np.uint8)
@@ -168,8 +181,8 @@ class SodiumMasks:
             np.add(part, mask, out=part)
 
     def finish(self) -> None:
-        """See `Masks`: the same calls with public numbers. libsodium leaves what it computed on the
-        stack, and there they overwrite it."""
+        """See `SodiumMasks`: the same calls with public numbers. libsodium leaves what it computed
+        on the stack, and there they overwrite it."""
         self._seed.fill(1)
         public_key(self._shared, self._seed)
         shared_secret(self._shared, self._seed, BASE_POINT)

@@ -56,7 +56,7 @@ class MaskedWindow:
 
 
 @dataclass(frozen=True)
-class Question:
+class KeeperQuestion:
     """What is asked of every keeper: the sum of the masks of these windows, with noise on it.
 
     Args:
@@ -102,7 +102,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class KeeperAnswer:
     """A keeper's answer: the sum of its masks and one draw of noise in every counter.
 
     Args:
@@ -129,7 +129,7 @@ def question_about(
     releases: Sequence[BlindedRelease],
     level: str = "window",
     share: Fraction = Fraction(1),
-) -> Question:
+) -> KeeperQuestion:
     """The question whose answers unblind the sum of some releases.
 
     Args:
@@ -146,7 +146,7 @@ def question_about(
     """
     spec, _ = common_spec(releases)
     listed = sorted((MaskedWindow(each.window, each.epochs) for each in releases), key=_by_key)
-    return Question(fleet, spec, level, share, tuple(listed))
+    return KeeperQuestion(fleet, spec, level, share, tuple(listed))
 
 
 def _by_key(window: MaskedWindow) -> ANSWER_KEY:

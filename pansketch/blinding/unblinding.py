@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from pansketch.blinding.blinded_sketch import BlindedRelease
-from pansketch.blinding.questions import Answer, Question, question_about
+from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, question_about
 from pansketch.sketches.count_sketch import laplace_variance
 from pansketch.sketches.counter_bounds import CounterBounds, linear_bounds
 from pansketch.sketches.linear_counters import LinearSpec
@@ -28,9 +28,9 @@ class MasksLeft(ValueError):
 
 
 def unblind(
-    question: Question,
+    question: KeeperQuestion,
     releases: Sequence[BlindedRelease],
-    answers: Sequence[Answer],
+    answers: Sequence[KeeperAnswer],
     max_readings: int,
 ) -> Release:
     """The sum of masked releases, with the keepers' noise.
@@ -72,7 +72,9 @@ def unblind(
     return Release(spec, windows, keepers, counters, noise)
 
 
-def _check_answers(question: Question, released: BlindedRelease, answers: Sequence[Answer]) -> None:
+def _check_answers(
+    question: KeeperQuestion, released: BlindedRelease, answers: Sequence[KeeperAnswer]
+) -> None:
     if any(each.question != question.digest for each in answers):
         raise ValueError("an answer is to another question")
     if sorted(each.keeper for each in answers) != sorted(released.keepers):

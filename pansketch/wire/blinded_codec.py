@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pansketch.blinding.blinded_sketch import BlindedRelease
 from pansketch.blinding.masks import KEEPER_ID_BYTES, MAX_EPOCHS, MAX_KEEPERS
-from pansketch.blinding.questions import Answer, MaskedWindow, Question
+from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow
 from pansketch.blinding.sodium import KEY_BYTES
 from pansketch.privacy import MIN_KEEPERS
 from pansketch.randomness.keyed_hash import digest
@@ -95,13 +95,16 @@ def blinded_nbytes(spec: LinearSpec, window: WindowId, keepers: int, epochs: int
 
     Returns:
         The number of bytes.
+
+    Raises:
+        ValueError: the incarnation of the window has another length than 0 or 8.
     """
     counters = np.zeros(sum(spec.blocks), spec.counter)
     ids, keys = (bytes(KEEPER_ID_BYTES),) * keepers, (bytes(KEY_BYTES),) * epochs
     return len(encode_blinded(BlindedRelease(spec, window, ids, keys, counters)))
 
 
-def encode_question(question: Question) -> bytes:
+def encode_question(question: KeeperQuestion) -> bytes:
     """Return the bytes of a question.
 
     Args:
@@ -123,7 +126,7 @@ def encode_question(question: Question) -> bytes:
     return _sealed(QUESTION, [question.fleet, question.spec, question.level, share, windows])
 
 
-def decode_question(data: bytes) -> Question:
+def decode_question(data: bytes) -> KeeperQuestion:
     """Return the question in `data`.
 
     Args:
@@ -149,7 +152,7 @@ def decode_question(data: bytes) -> Question:
             MaskedWindow(label_of(label), _pieces(epochs, KEY_BYTES, 1, MAX_EPOCHS))
             for label, epochs in _entries(windows)
         )
-        return Question(fleet, spec, level, part, listed)
+        return KeeperQuestion(fleet, spec, level, part, listed)
     except (ValueError, TypeError, ZeroDivisionError, msgpack.UnpackException) as error:
         raise _malformed(QUESTION, error) from None
 
@@ -164,7 +167,7 @@ def _entries(joined: Any) -> list[Any]:
     return found
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: KeeperAnswer) -> bytes:
     """Return the bytes of an answer.
 
     Args:
@@ -176,7 +179,7 @@ def encode_answer(answer: Answer) -> bytes:
     return _sealed(ANSWER, [answer.keeper, answer.question, _stored(answer.counters)])
 
 
-def decode_answer(data: bytes, spec: LinearSpec) -> Answer:
+def decode_answer(data: bytes, spec: LinearSpec) -> KeeperAnswer:
     """Return the answer in `data`.
 
     Args:
@@ -193,7 +196,7 @@ def decode_answer(data: bytes, spec: LinearSpec) -> Answer:
     try:
         if type(keeper) is not bytes or type(question) is not bytes:
             raise ValueError("keeper or question")
-        return Answer(keeper, question, _restored(counters, spec))
+        return KeeperAnswer(keeper, question, _restored(counters, spec))
     except (ValueError, TypeError) as error:
         raise _malformed(ANSWER, error) from None
 

@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.blinding import (
-    Answer,
     AnswerLedger,
     AnswersInMemory,
     BlindedRelease,
     BlindedSketch,
+    KeeperAnswer,
+    KeeperQuestion,
     MaskContext,
     MaskedWindow,
-    Question,
     answer_once,
     question_about,
     start,
@@ -44,7 +44,7 @@ UNIVERSE = np.array([[0.25], [0.75]])
 Story = tuple[tuple[int, ...], ...]  # the readings before and after each snapshot, in order
 
 
-class Key:
+class ToyKey:
     """A key pair that has a name only: ideal masks need no curve."""
 
     def __init__(self, public: bytes) -> None:
@@ -62,14 +62,14 @@ class IdealMasks:
         self._tape, self._masks = tape, dict[bytes, npt.NDArray[np.int32]]()
         self._keys = self.drawn = 0
 
-    def new_key(self, rng: object) -> Key:
+    def new_key(self, rng: object) -> ToyKey:
         self._keys += 1
-        return Key(bytes([self._keys]) * 32)
+        return ToyKey(bytes([self._keys]) * 32)
 
     def check(self, public: bytes) -> None:
         return None
 
-    def add(self, private: Key, public: bytes, context: MaskContext, counters: Any) -> None:
+    def add(self, private: ToyKey, public: bytes, context: MaskContext, counters: Any) -> None:
         named = context.encode()
         if named not in self._masks:
             self._masks[named] = self._next(len(counters), context.keeper)
@@ -106,7 +106,7 @@ def _same(masks: IdealMasks) -> Any:
     return masks
 
 
-def _listed(question: Question, windows: tuple[MaskedWindow, ...]) -> Question:
+def _listed(question: KeeperQuestion, windows: tuple[MaskedWindow, ...]) -> KeeperQuestion:
     return replace(question, windows=windows)
 
 
@@ -119,35 +119,45 @@ class BlindedMechanism:
     masks: Callable[[IdealMasks], Any] = _same
     noise: Callable[[], NoNoise] = ScaleRecorder
     ledger: Callable[[], AnswerLedger] = AnswersInMemory
-    listed: Callable[[Question, tuple[MaskedWindow, ...]], Question] = _listed
+    listed: Callable[[KeeperQuestion, tuple[MaskedWindow, ...]], KeeperQuestion] = _listed
 
 
-Ask = Callable[[BlindedMechanism, Question], Iterable[Callable[[], Question]]]
+Ask = Callable[[BlindedMechanism, KeeperQuestion], Iterable[Callable[[], KeeperQuestion]]]
 
 
-def once(mechanism: BlindedMechanism, question: Question) -> list[Callable[[], Question]]:
+def once(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
     """The question that the release is for."""
     return [lambda: question]
 
 
-def again(mechanism: BlindedMechanism, question: Question) -> list[Callable[[], Question]]:
+def again(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
     """The same, as after a lost answer."""
     return [lambda: question] * 2
 
 
-def another_level(mechanism: BlindedMechanism, question: Question) -> list[Callable[[], Question]]:
+def another_level(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
     """The same window, for another level at the full share."""
     return [lambda: question, lambda: replace(question, level="other")]
 
 
-def another_number(mechanism: BlindedMechanism, question: Question) -> list[Callable[[], Question]]:
+def another_number(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
     """The first epoch of the window under another sequence number: what unmasks a snapshot."""
     (window,) = question.windows
     lied = MaskedWindow(replace(window.window, sequence=2), window.epochs[:1])
     return [lambda: question, lambda: mechanism.listed(question, (lied,))]
 
 
-def twice_in_one(mechanism: BlindedMechanism, question: Question) -> list[Callable[[], Question]]:
+def twice_in_one(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
     """A question that lists the window twice."""
     (window,) = question.windows
     return [lambda: mechanism.listed(question, (window, window))]
@@ -218,11 +228,11 @@ def _answered(
 ) -> tuple[tuple[tuple[tuple[int, ...], tuple[Fraction, ...]], ...], tuple[str, ...]]:
     """The distinct answers, and which questions were refused."""
     ledger, found, refused = mechanism.ledger(), dict[int, Any](), []
-    held: list[Answer] = []
+    held: list[KeeperAnswer] = []
     for number, make in enumerate(ask(mechanism, question_about(FLEET, [released]))):
         noise = mechanism.noise()
         try:
-            held.append(answer_once(make(), SPEC, Key(HONEST), noise, ledger, masks))
+            held.append(answer_once(make(), SPEC, ToyKey(HONEST), noise, ledger, masks))
         except ValueError:
             refused.append(f"question {number}")
             continue

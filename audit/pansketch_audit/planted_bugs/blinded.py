@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from pansketch.blinding import (
-    Answer,
     AnswersInMemory,
     BlindedRelease,
     BlindedSketch,
+    KeeperAnswer,
+    KeeperQuestion,
     MaskContext,
     MaskedWindow,
-    Question,
 )
 from pansketch_audit.exact.blinded import CLAIM, SCENARIOS, Scenario, blinded_loss
 from pansketch_audit.mechanisms.blinded import BlindedMechanism, IdealMasks, again, once
@@ -69,20 +69,20 @@ def _unmasked_release(sketch: BlindedSketch, rng: Any) -> BlindedRelease:
 class Forgetful(AnswersInMemory):
     """A ledger that forgets which windows were answered."""
 
-    def reserve(self, question: Question) -> None:
+    def reserve(self, question: KeeperQuestion) -> None:
         return None
 
 
 class Redrawing(AnswersInMemory):
     """A ledger that keeps no answers, so that a retry is answered with fresh noise."""
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: KeeperAnswer) -> None:
         return None
 
 
-def _unchecked(question: Question, windows: tuple[MaskedWindow, ...]) -> Question:
+def _unchecked(question: KeeperQuestion, windows: tuple[MaskedWindow, ...]) -> KeeperQuestion:
     """A question that nobody checks."""
-    made: Question = object.__new__(Question)
+    made: KeeperQuestion = object.__new__(KeeperQuestion)
     for name in ("fleet", "spec", "level", "share"):
         object.__setattr__(made, name, getattr(question, name))
     object.__setattr__(made, "windows", windows)

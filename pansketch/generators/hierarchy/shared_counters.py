@@ -9,7 +9,7 @@ from pansketch.domain.domain import FloatArray
 from pansketch.sketches.hierarchy_levels import Level
 
 Paths = npt.NDArray[np.uint64]
-Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
+Estimator = Callable[[Level, FloatArray, Paths, float, float], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 

@@ -10,9 +10,9 @@ from pansketch import os_entropy
 from pansketch.blinding import (
     AlreadyAnswered,
     AnswersInMemory,
+    KeeperQuestion,
     MaskedWindow,
     PrivateKey,
-    Question,
     answer,
     answer_once,
     question_about,
@@ -129,7 +129,7 @@ def test_a_window_is_in_a_question_once(releases):
     (listed,) = about(releases[:1]).windows
     for windows in ((listed, listed), (listed, replace(listed, epochs=listed.epochs[:1]))):
         with pytest.raises(ValueError, match="none is in it twice"):
-            Question(FLEET, SMALL.digest, "window", Fraction(1), windows)
+            KeeperQuestion(FLEET, SMALL.digest, "window", Fraction(1), windows)
     with pytest.raises(ValueError, match="in it twice"):
         about([releases[0], releases[0]])
 

@@ -34,7 +34,7 @@ def found():
 
 
 def asked(found, listed, **changes):
-    """Question, answers, and how they are unblinded with changes."""
+    """A question, its answers, and how they are unblinded with changes."""
     question = question_about(FLEET, listed)
     answers = [each.answer(question, listed[0].spec) for each in found]
     given = {"question": question, "releases": listed, "answers": answers, "max_readings": 1000}

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from pansketch import WindowId, WireError
-from pansketch.blinding import Answer, MaskedWindow, PrivateKey, Question, answer, keeper_id
+from pansketch.blinding import (
+    KeeperAnswer,
+    KeeperQuestion,
+    MaskedWindow,
+    PrivateKey,
+    answer,
+    keeper_id,
+)
 from pansketch.blinding.blinded_sketch import BlindedRelease
 from pansketch.randomness.keyed_hash import digest
 from pansketch.wire import (
@@ -44,12 +51,12 @@ def release(name="views", window=None, epochs=3):
 
 def question(*windows):
     windows = windows or (MaskedWindow(label(), (b"e" * 32, b"f" * 32)),)
-    return Question(FLEET, SMALL.digest, "1d", Fraction(1, 3), windows)
+    return KeeperQuestion(FLEET, SMALL.digest, "1d", Fraction(1, 3), windows)
 
 
 def reply(name="views"):
     counters = NUMBERS[name].astype(SPECS[name].counter)
-    return Answer(b"keeper-1", bytes(range(32)), counters)
+    return KeeperAnswer(b"keeper-1", bytes(range(32)), counters)
 
 
 MESSAGES = {
@@ -232,7 +239,7 @@ def test_golden_masks_and_bytes(vector):
     assert device.public.hex() == vector["epoch_public"]
     assert [keeper_id(each.public).hex() for each in held] == vector["keeper_ids"]
     label_of = WindowId(*vector["window"][:5], None, bytes.fromhex(vector["window"][5]))
-    asked = Question(
+    asked = KeeperQuestion(
         FLEET,
         spec.digest,
         vector["level"],
