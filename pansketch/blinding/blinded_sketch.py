@@ -104,9 +104,11 @@ class BlindedSketch:
         self._check_open()
         if self._form is not None:
             self._form.to_counts(self._counters)
-        self._masks.begin_epoch(rng, self._counters)
-        if self._form is not None:
-            self._form.from_counts(self._counters)
+        try:
+            self._masks.begin_epoch(rng, self._counters)
+        finally:
+            if self._form is not None:
+                self._form.from_counts(self._counters)
 
     def rerandomise(self, rng: KeyEntropy) -> None:
         """An announced intrusion: see `begin_epoch`.
@@ -131,14 +133,13 @@ class BlindedSketch:
 
         Raises:
             SketchClosed: it was released before.
-            ValueError: the window has had the maximum number of epochs.
         """
         self._check_open()
         self._closed = True  # First: whatever fails from here on, nothing is released twice.
         if self._form is not None:
             self._form.to_counts(self._counters)
         self._add_local_noise(rng)
-        self._masks.begin_epoch(rng, self._counters)
+        self._masks.begin_epoch(rng, self._counters, last=True)
         masks, counters = self._masks, self._counters.copy()
         released = BlindedRelease(
             self._spec, self._window, masks.keeper_ids, masks.epoch_keys, counters

@@ -210,11 +210,12 @@ class WindowMasks:
         self.keeper_ids = tuple(map(keeper_id, keepers))
         self.epoch_keys: tuple[bytes, ...] = ()
 
-    def begin_epoch(self, rng: KeyEntropy, counters: Counters) -> None:
-        """Add a fresh mask for every keeper, in place. Raises ValueError beyond `MAX_EPOCHS`."""
+    def begin_epoch(self, rng: KeyEntropy, counters: Counters, last: bool = False) -> None:
+        """Add a fresh mask for every keeper, in place. Raises ValueError beyond `MAX_EPOCHS`, one
+        of which is for the release, the `last` one."""
         epoch = len(self.epoch_keys)
-        if epoch == MAX_EPOCHS:
-            raise ValueError(f"a window has {MAX_EPOCHS} epochs at most")
+        if epoch + (not last) >= MAX_EPOCHS:
+            raise ValueError(f"a window has {MAX_EPOCHS} epochs at most, with that of its release")
         key = self._by.new_key(rng)
         # First: a mask that nobody can take away again is safe, a mask used twice is not.
         self.epoch_keys += (key.public,)

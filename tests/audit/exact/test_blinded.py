@@ -1,10 +1,13 @@
 """The joint law of snapshots, release and answers of masked counters."""
 
+from dataclasses import replace
 from fractions import Fraction
-from math import exp, log
+from math import exp, inf, log
 
 import pytest
 
+from pansketch.blinding import start
+from pansketch.wire import encode_blinded
 from pansketch_audit.exact.blinded import (
     CLAIM,
     SCENARIOS,
@@ -13,12 +16,22 @@ from pansketch_audit.exact.blinded import (
     pairs_of,
     wrapped,
 )
+from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.mechanisms.blinded import (
+    CORRUPT,
+    FLEET,
+    HONEST,
+    SPEC,
+    UNIVERSE,
+    WINDOW,
     BlindedMechanism,
+    IdealMasks,
     observe_blinded,
     once,
     twice_in_one,
 )
+from pansketch_audit.mechanisms.mechanism import Mechanism
+from pansketch_audit.mechanisms.subjects import Subject
 from pansketch_audit.planted_bugs.blinded import Redrawing
 
 
@@ -75,3 +88,18 @@ def test_a_repeated_answer_is_one_answer():
     redrawn = observe_blinded(BlindedMechanism(ledger=Redrawing), ((), ()), again.ask, 4, ())
     assert (len(kept.answers), len(redrawn.answers)) == (1, 2)
     assert kept.refused == redrawn.refused == ()
+
+
+@pytest.mark.parametrize(("local_epsilon", "loss"), [(8.0, 8.0), (2.0, 2.0), (None, inf)])
+def test_all_keepers_together_learn_the_local_epsilon_and_no_more(local_epsilon, loss):
+    """To them every mask is a known number: what is left is the local mode at a weaker epsilon.
+    Without one it is the control."""
+    spec = replace(SPEC, privacy=replace(SPEC.privacy, local_epsilon=local_epsilon))
+    mechanism = Mechanism(
+        lambda spec, rng: start(spec, rng, FLEET, WINDOW, (HONEST, CORRUPT), IdealMasks(())),
+        lambda sketch, rng, readings: encode_blinded(sketch.release(rng)),
+    )
+    subject = Subject("known masks", spec, UNIVERSE, lambda sketch: sketch._counters)
+    found = largest_loss(mechanism, subject, "joint", 0)
+    assert found.value == loss
+    assert found.pairs == 48

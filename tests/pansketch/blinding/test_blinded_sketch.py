@@ -127,6 +127,20 @@ def test_a_release_that_fails_is_not_tried_again():
         sketch.release(QuietKeys())
 
 
+def test_an_epoch_that_fails_leaves_a_sketch_that_counts_on(spec):
+    class Broken(QuietKeys):
+        def fill_words(self, words):
+            raise OSError("no randomness")
+
+    found, rows = keepers(), uniform(20)
+    sketch = begun(spec, found)
+    with pytest.raises(OSError, match="no randomness"):
+        sketch.begin_epoch(Broken())
+    sketch.update_many(rows)
+    unblinded = opened(spec, found, [sketch.release(QuietKeys())])
+    assert (unblinded.counters == counted(spec, rows)).all()
+
+
 def test_an_announced_intrusion_is_an_epoch():
     found, rows, rng = keepers(), uniform(9), QuietKeys()
     sketch = begun(SMALL, found, rng=rng)
@@ -141,11 +155,15 @@ def test_an_announced_intrusion_is_an_epoch():
 
 def test_a_window_has_a_bounded_number_of_epochs(monkeypatch):
     monkeypatch.setattr("pansketch.blinding.masks.MAX_EPOCHS", 3)
-    sketch = begun(SMALL, keepers())
+    found = keepers()
+    sketch = begun(SMALL, found)
     sketch.begin_epoch(QuietKeys())
-    sketch.begin_epoch(QuietKeys())
-    with pytest.raises(ValueError, match="3 epochs at most"):
-        sketch.begin_epoch(QuietKeys())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="3 epochs at most"):
+            sketch.begin_epoch(QuietKeys())
+    sketch.update_many(uniform(9))
+    released = sketch.release(QuietKeys())  # The last one is left for it.
+    assert (opened(SMALL, found, [released]).counters == counted(SMALL, uniform(9))).all()
     assert MAX_EPOCHS > 1440, "one a minute of a day"
 
 
