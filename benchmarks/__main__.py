@@ -40,6 +40,7 @@ BENCHMARKS = {
     "m2m": "moments.m2m:run",
     "kdtree": "kdtree.kdtree:run",
     "twelve": "views.stations:run",
+    "blinded": "views.blinded:run",
     "one-attribute": "hierarchy.one_attribute:run",
     "peers": "performance.peers:run",
     "sizes": "performance.sizes:run_sizes",

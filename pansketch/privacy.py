@@ -6,12 +6,15 @@ are integers of micro-epsilon, so that a ledger adds them without rounding.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
 from typing import Literal, get_args
+
+from pansketch.budget import MICRO, split_budget
 
 __all__ = [
     "MAX_EPSILON",
     "MICRO",
+    "MIN_KEEPERS",
+    "Aggregation",
     "Guarantee",
     "Intrusion",
     "Privacy",
@@ -22,11 +25,10 @@ __all__ = [
 ]
 
 Intrusion = Literal["silent", "announced"]
+Aggregation = Literal["local", "blinded"]
 
-MICRO = 1_000_000
-# Shares of a budget are whole pico-epsilon: fine enough for any level, exact in every sum.
-PICO_PER_MICRO = 1_000_000
 MAX_EPSILON = 100
+MIN_KEEPERS = 2  # One alone could open, with the collector, what its masks hide.
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,13 @@ class Privacy:
         intrusion: "silent" covers one snapshot that the device never notices while it goes on
             publishing; "announced" covers a seized device that publishes no more, and snapshots
             that it knows of.
+        aggregation: "local": each device adds all noise itself; "blinded": masks hide the counters
+            of readings, and keepers add the noise to answers (docs/decisions/0022).
+        local_epsilon: with "blinded", what all keepers and the collector together learn at most:
+            the devices draw noise for this larger epsilon too. None: they draw none.
 
     Raises:
-        ValueError: any other value.
+        ValueError: any other value, or values that contradict each other.
 
     Reference:
         Dwork, Naor, Pitassi, Rothblum, Yekhanin, "Pan-private streaming algorithms", ICS 2010.
@@ -79,24 +85,53 @@ class Privacy:
     epsilon: float
     unit: Unit = "reading"
     intrusion: Intrusion = "silent"
+    aggregation: Aggregation = "local"
+    local_epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float):
-            raise ValueError(f"epsilon must be a number, not {type(self.epsilon).__name__}")
-        if not 1 / MICRO <= self.epsilon <= MAX_EPSILON:
-            raise ValueError(
-                f"epsilon must lie between 0.000001 and {MAX_EPSILON}, not {self.epsilon:g}"
-            )
+        _check_epsilon("epsilon", self.epsilon)
         if not isinstance(self.unit, Span) and self.unit not in ("reading", "key"):
             raise ValueError(f"unit must be reading, key or a span, not {self.unit!r}")
         if self.intrusion not in get_args(Intrusion):
             known = ", ".join(get_args(Intrusion))
             raise ValueError(f"intrusion must be one of {known}, not {self.intrusion!r}")
+        if self.aggregation not in get_args(Aggregation):
+            known = ", ".join(get_args(Aggregation))
+            raise ValueError(f"aggregation must be one of {known}, not {self.aggregation!r}")
+        if self.aggregation == "blinded":
+            self._check_blinded()
+        elif self.local_epsilon is not None:
+            raise ValueError("local_epsilon is for aggregation blinded; local has epsilon alone")
+
+    def _check_blinded(self) -> None:
+        if self.unit == "key":
+            raise ValueError("masked counters count readings, not keys: use aggregation local")
+        if self.intrusion != "silent":
+            raise ValueError("masks cover unnoticed snapshots: use intrusion silent with blinded")
+        if self.local_epsilon is not None:
+            _check_epsilon("local_epsilon", self.local_epsilon)
+            if self.local_epsilon <= self.epsilon:
+                raise ValueError(
+                    "local_epsilon must be larger than epsilon: with as much noise on the device "
+                    "aggregation local needs no keepers"
+                )
 
     @property
     def epsilon_micro(self) -> int:
         """Epsilon in whole micro-epsilon, rounded down: noise is never smaller than asked for."""
         return int(Fraction(str(self.epsilon)) * MICRO)
+
+    @property
+    def local_micro(self) -> int:
+        """`local_epsilon` in whole micro-epsilon, rounded down; 0 without one."""
+        return int(Fraction(str(self.local_epsilon or 0)) * MICRO)
+
+
+def _check_epsilon(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {type(value).__name__}")
+    if not 1 / MICRO <= value <= MAX_EPSILON:
+        raise ValueError(f"{name} must lie between 0.000001 and {MAX_EPSILON}, not {value:g}")
 
 
 @dataclass(frozen=True)
@@ -109,7 +144,8 @@ class Guarantee:
 
     `epsilon_micro` bounds snapshot and releases jointly. For linear counters it is their maximum,
     because a reading arrives either before or after the snapshot. For keys it is their sum, because
-    a key may appear before and after it.
+    a key may appear before and after it. Of masked counters neither shows anything, and an answer
+    costs the unit all of it, under the assumption that X25519, BLAKE2b and ChaCha20 hold.
 
     Args:
         unit: what neighbouring streams differ in.
@@ -118,6 +154,10 @@ class Guarantee:
         release_micro: what the release costs by its fresh noise alone, in micro-epsilon; 0: it adds
             none.
         delta: probability that the bound fails: 0 for every family.
+        answer_micro: of masked counters, what all answers of one keeper cost together; 0: the
+            counters have noise of their own and no masks.
+        local_micro: of masked counters, what all keepers and the collector together learn at most;
+            0: there is no such bound.
 
     Reference:
         Dwork, Naor, Pitassi, Rothblum, Yekhanin, "Pan-private streaming algorithms", ICS 2010.
@@ -128,6 +168,8 @@ class Guarantee:
     state_micro: int
     release_micro: int
     delta: float = 0.0
+    answer_micro: int = 0
+    local_micro: int = 0
 
     @classmethod
     def of_linear_counters(cls, privacy: Privacy) -> "Guarantee":
@@ -149,6 +191,9 @@ class Guarantee:
         micro = privacy.epsilon_micro // readings * readings
         if not micro:
             raise ValueError("epsilon is too small to be shared among the readings of a span")
+        if privacy.aggregation == "blinded":
+            local = privacy.local_micro // readings * readings
+            return cls(privacy.unit, privacy.intrusion, 0, 0, 0.0, micro, local)
         fresh = micro if privacy.intrusion == "silent" else 0
         return cls(privacy.unit, privacy.intrusion, micro, fresh)
 
@@ -180,7 +225,7 @@ class Guarantee:
     def epsilon_micro(self) -> int:
         if self.unit == "key":
             return self.state_micro + self.release_micro
-        return max(self.state_micro, self.release_micro)
+        return max(self.state_micro, self.release_micro, self.answer_micro)
 
     @property
     def epsilon(self) -> float:
@@ -188,21 +233,42 @@ class Guarantee:
 
     @property
     def draws(self) -> int:
-        """Draws in every counter of a release, if no intrusion was announced: 2 silent, else 1."""
+        """Draws in every counter of a release, if no intrusion was announced: 2 silent, else 1. Of
+        masked counters in an answer of the fewest keepers."""
+        if self.answer_micro:
+            return MIN_KEEPERS
         return 2 if self.release_micro else 1
+
+    @property
+    def local_factor(self) -> Fraction:
+        """The scale of the devices' own draws under the masks, as a part of the declared one."""
+        return Fraction(self.answer_micro, self.local_micro) if self.local_micro else Fraction(0)
 
     @property
     def reading_micro(self) -> int:
         """What one reading costs, or one appearance of a key: it arrives either before or after
         the snapshot. The noise of linear counters is calibrated to it."""
-        return max(self.state_micro, self.release_micro) // readings_of(self.unit)
+        if self.unit == "key":
+            return max(self.state_micro, self.release_micro)
+        return self.epsilon_micro // readings_of(self.unit)
 
     def __str__(self) -> str:
+        if self.answer_micro:
+            return f"{self._cost()}, delta {self.delta:g}, aggregation blinded: {self._blinded()}"
         covered = {
             "silent": "the release and one unnoticed snapshot of the device, jointly",
             "announced": "the release, or a snapshot of a device that publishes no more",
         }[self.intrusion]
         return f"{self._cost()}, delta {self.delta:g}, intrusion {self.intrusion}: {covered}"
+
+    def _blinded(self) -> str:
+        covered = (
+            "all answers, releases and snapshots of different epochs, jointly, to an adversary "
+            "who holds all keepers but one and breaks neither X25519, BLAKE2b nor ChaCha20"
+        )
+        if not self.local_micro:
+            return f"{covered}; all keepers together read every counter"
+        return f"{covered}; epsilon {self.local_micro / MICRO:g} to all keepers together"
 
     def _cost(self) -> str:
         if self.unit == "key":
@@ -225,28 +291,3 @@ def readings_of(unit: Unit) -> int:
         The maximum of a span, else 1.
     """
     return unit.max_readings if isinstance(unit, Span) else 1
-
-
-def split_budget(epsilon_micro: int, squared_weights: list[Fraction]) -> list[Fraction]:
-    """Shares of a budget proportional to the square roots of the weights; they sum to it exactly.
-
-    Integer square roots, so that every machine computes the same shares.
-
-    Args:
-        epsilon_micro: the budget, in micro-epsilon.
-        squared_weights: one for each share, not negative.
-
-    Returns:
-        Shares in epsilon, each a whole number of pico-epsilon, in the order of the weights.
-
-    Raises:
-        ValueError: a share would vanish.
-    """
-    roots = [isqrt(int(weight * (1 << 80))) for weight in squared_weights]
-    pico = epsilon_micro * PICO_PER_MICRO
-    shares = [pico * root // sum(roots) for root in roots]
-    # What the rounding left over goes where the budget is largest, and harms the proportions least.
-    shares[shares.index(max(shares))] += pico - sum(shares)
-    if min(shares) <= 0:
-        raise ValueError("epsilon is too small to be shared among so many levels")
-    return [Fraction(share, MICRO * PICO_PER_MICRO) for share in shares]

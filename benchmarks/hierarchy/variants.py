@@ -94,7 +94,7 @@ def _estimated(
     block: FloatArray,
     paths: cell_counts.Paths,
     total: float,
-    draws: int,
+    draws: float,
 ) -> FloatArray:
     """Counts by an estimator, less the readings that collide with a cell on average.
 

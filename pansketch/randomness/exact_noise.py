@@ -114,7 +114,16 @@ def is_below(chance: Chance, first: int, words: Words) -> bool:
     return uniform < chance.first_bits(bits)
 
 
-__all__ = ["Chance", "Counters", "Entropy", "ExactNoise", "LogOdds", "Ratio", "os_entropy"]
+__all__ = [
+    "Chance",
+    "Counters",
+    "Entropy",
+    "ExactNoise",
+    "KeyEntropy",
+    "LogOdds",
+    "Ratio",
+    "os_entropy",
+]
 
 DRAWS_AT_ONCE = 4096
 
@@ -138,8 +147,16 @@ class Entropy(Protocol):
         ...
 
 
+class KeyEntropy(Entropy, Protocol):
+    """An `Entropy` that private keys are drawn from as well."""
+
+    def fill_words(self, words: npt.NDArray[np.uint64]) -> None:
+        """Overwrite every word by an independent, uniform one: uint64[n]."""
+        ...
+
+
 class ExactNoise:
-    """`Entropy` over a source of words."""
+    """`KeyEntropy` over a source of words."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -215,6 +232,10 @@ class ExactNoise:
         if tied.any():
             for place in np.flatnonzero(tied):
                 bits[place] = is_below(chance, int(limit), self._words)
+
+    def fill_words(self, words: npt.NDArray[np.uint64]) -> None:
+        """See `KeyEntropy`."""
+        self._words.fill(words)
 
     def identifier(self) -> int:
         word = np.empty(1, np.uint64)

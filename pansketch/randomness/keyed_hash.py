@@ -48,9 +48,9 @@ def digest(data: bytes, size: int) -> bytes:
     return hashlib.blake2b(data, digest_size=size).digest()
 
 
-def form_digest(form: dict[str, Any]) -> bytes:
-    """8 bytes over the canonical JSON of what a spec says of itself."""
-    return digest(json.dumps(form, sort_keys=True, separators=(",", ":")).encode(), 8)
+def form_digest(form: dict[str, Any], size: int = 8) -> bytes:
+    """`size` bytes over the canonical JSON of what a spec says of itself."""
+    return digest(json.dumps(form, sort_keys=True, separators=(",", ":")).encode(), size)
 
 
 def derive_word(hash_key: int, label: str) -> int:

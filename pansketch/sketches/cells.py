@@ -25,11 +25,10 @@ import numpy.typing as npt
 
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.privacy import split_budget
-from pansketch.randomness.exact_noise import Entropy
 from pansketch.randomness.keyed_hash import SignedHash
 from pansketch.sketches.count_sketch import CountSketch, SignCounter
 from pansketch.sketches.counter_bounds import CounterRow
-from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
+from pansketch.sketches.linear_counters import Counters, LinearSpec, linear_form
 
 DEEPEST = 48
 ENUMERABLE_BITS = 20
@@ -135,9 +134,9 @@ class CellsSpec(LinearSpec):
             rows += [CounterRow(table.width, table.scale, signed=True)] * table.rows
         return rows
 
-    def start(self, rng: Entropy) -> LinearSketch:
-        """A sketch of an empty window, noisy from its first instant."""
-        return LinearSketch(self, SignAbsorber(self), rng)
+    def absorber(self) -> "SignAbsorber":
+        """See `LinearSpec.absorber`."""
+        return SignAbsorber(self)
 
 
 class SignAbsorber:

@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.cell_paths import PathEncoder
-from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.hierarchy_levels import Level, Sizes, derive_levels
-from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
+from pansketch.sketches.linear_counters import Counters, LinearSpec, linear_form
 from pansketch.sketches.path_counting import COUNTER, PathCounter
 
 DEEPEST = 48
@@ -110,9 +109,13 @@ class HierarchySpec(LinearSpec):
             CounterRow(level.width, level.scale) for level in self.levels for _ in range(level.rows)
         ]
 
-    def start(self, rng: Entropy) -> LinearSketch:
-        """A sketch of an empty window, noisy from its first instant."""
-        return LinearSketch(self, PathAbsorber(self), rng, Differences(self.exact_levels))
+    def absorber(self) -> "PathAbsorber":
+        """See `LinearSpec.absorber`."""
+        return PathAbsorber(self)
+
+    def state_form(self) -> "Differences":
+        """Exact levels as differences: a reading then changes one counter of all of them."""
+        return Differences(self.exact_levels)
 
 
 class PathAbsorber:

@@ -23,6 +23,8 @@ from pansketch.sketches.counter_bounds import CounterBounds, CounterRow, linear_
 from pansketch.sketches.path_counting import COUNTER
 from pansketch.sketches.release_model import Release, SketchClosed, WindowId, expected_nbytes
 
+DIGEST_BYTES = 32
+
 Counters = npt.NDArray[Any]
 
 
@@ -61,8 +63,24 @@ class LinearSpec(ABC):
         the family's sizes."""
 
     @abstractmethod
+    def absorber(self) -> "Absorber":
+        """What adds the readings of one window to its counters."""
+
+    def state_form(self) -> "StateForm | None":
+        """How the counters are held while a window lasts, if not as counts."""
+        return None
+
     def start(self, rng: Entropy) -> "LinearSketch":
-        """A sketch of an empty window, noisy from its first instant."""
+        """A sketch of an empty window, noisy from its first instant.
+
+        Raises ValueError for masked counters, which need a window and keepers from the start.
+        """
+        if self.guarantee.answer_micro:
+            raise ValueError(
+                "a blinded sketch starts with its window and its keepers' public keys: "
+                "pansketch.blinding.start"
+            )
+        return LinearSketch(self, rng)
 
     @property
     def nbytes(self) -> int:
@@ -75,7 +93,10 @@ class LinearSpec(ABC):
 
     @property
     def release_nbytes(self) -> int:
-        """Bytes of one release on the wire, as expected from the entropy of its noise."""
+        """Bytes of one release on the wire, as expected from the entropy of its noise; of a blinded
+        one those of its counters, which are uniform (`pansketch.wire.blinded_nbytes`)."""
+        if self.guarantee.answer_micro:
+            return self.nbytes
         return expected_nbytes(self.blocks, self.scales, self.guarantee.draws)
 
     @property
@@ -88,6 +109,12 @@ class LinearSpec(ABC):
     def fingerprint(self) -> bytes:
         """8 bytes over the canonical form."""
         return form_digest(self.canonical_form())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes over the canonical form: nobody finds two specs that share them. A mask is bound
+        to them, and so is the noise that a keeper adds."""
+        return form_digest(self.canonical_form(), DIGEST_BYTES)
 
     @property
     def additive(self) -> bool:
@@ -105,11 +132,24 @@ class LinearSpec(ABC):
 def linear_form(spec: LinearSpec) -> dict[str, Any]:
     """The part of a canonical form that is the same for every family."""
     promise = spec.guarantee
+    privacy = [promise.epsilon_micro, str(promise.unit), promise.intrusion]
+    if promise.answer_micro:
+        privacy += ["blinded", promise.local_micro]
     return {
         "family": spec.family,
         "domain": [attribute.describe() for attribute in spec.domain.attributes],
-        "privacy": [promise.epsilon_micro, str(promise.unit), promise.intrusion],
+        "privacy": privacy,
     }
+
+
+def add_noise(
+    spec: LinearSpec, rng: Entropy, counters: Counters, factor: Fraction = Fraction(1)
+) -> None:
+    """One draw on every counter, of the declared scale times `factor`."""
+    start = 0
+    for size, scale in zip(spec.blocks, spec.scales, strict=True):
+        rng.add_discrete_laplace(scale * factor, counters[start : start + size])
+        start += size
 
 
 class Absorber(Protocol):
@@ -135,15 +175,13 @@ class StateForm(Protocol):
 class LinearSketch:
     """The secret state of one window: exactly `spec.nbytes` bytes of counters, and scratch.
 
-    Counts and noise are one number. `form`: how the state is held, if not as counts.
+    Counts and noise are one number.
     """
 
-    def __init__(
-        self, spec: LinearSpec, absorber: Absorber, rng: Entropy, form: StateForm | None = None
-    ) -> None:
+    def __init__(self, spec: LinearSpec, rng: Entropy) -> None:
         self._spec = spec
-        self._absorber = absorber
-        self._form = form
+        self._absorber = spec.absorber()
+        self._form = spec.state_form()
         self._draws = 0
         self._closed = False
         self._counters: Counters = np.zeros(sum(spec.blocks), spec.counter)
@@ -194,10 +232,7 @@ class LinearSketch:
 
     def _add_noise(self, rng: Entropy) -> None:
         """One more draw on every counter."""
-        start = 0
-        for size, scale in zip(self._spec.blocks, self._spec.scales, strict=True):
-            rng.add_discrete_laplace(scale, self._counters[start : start + size])
-            start += size
+        add_noise(self._spec, rng, self._counters)
         self._draws += 1
 
     def _from_counts(self) -> None:

@@ -122,6 +122,8 @@ class Release:
         draws: independent draws of the declared scale in every counter: known from the intrusion
             mode and the announced intrusions, never from readings.
         counters: int64[sum(spec.blocks)], made read-only.
+        noise: variance of every counter's noise, at most so many times that of one draw of the
+            declared scale; 0: `draws` times. An unblinded release has its own.
 
     Raises:
         ValueError: the counters have another type or length.
@@ -131,8 +133,11 @@ class Release:
     windows: tuple[WindowId, ...]
     draws: int
     counters: npt.NDArray[np.int64] = field(repr=False)
+    noise: float = 0
 
     def __post_init__(self) -> None:
+        if not self.noise:
+            object.__setattr__(self, "noise", self.draws)
         if self.counters.dtype != np.int64 or self.counters.shape != (sum(self.spec.blocks),):
             raise ValueError("the counters of a release must be int64, one for each of its spec's")
         self.counters.flags.writeable = False
@@ -204,7 +209,7 @@ def merge(releases: Iterable[Release]) -> Release:
             additive, or two contain one window.
     """
     spec: Spec | None = None
-    total, draws = np.zeros(0, np.int64), 0
+    total, draws, noise = np.zeros(0, np.int64), 0, 0.0
     windows: dict[tuple[str, str, bytes, int, int], WindowId] = {}
     for release in releases:
         if spec is None:
@@ -226,6 +231,7 @@ def merge(releases: Iterable[Release]) -> Release:
             windows[window.key] = window
         total += release.counters
         draws += release.draws
+        noise += release.noise
     if spec is None:
         raise MergeError("nothing to merge: no release was given")
-    return Release(spec, tuple(sorted(windows.values())), draws, total)
+    return Release(spec, tuple(sorted(windows.values())), draws, total, noise)

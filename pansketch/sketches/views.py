@@ -23,9 +23,8 @@ import numpy.typing as npt
 from pansketch.domain.domain import Domain
 from pansketch.domain.fixed_point import POSITION_BITS, PositionEncoder, Positions
 from pansketch.privacy import MICRO
-from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.counter_bounds import CounterRow
-from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
+from pansketch.sketches.linear_counters import Counters, LinearSpec, linear_form
 from pansketch.sketches.path_counting import COUNTER
 
 MAX_VIEW_BITS = 12  # of one attribute in a view
@@ -219,9 +218,9 @@ class ViewsSpec(LinearSpec):
     def counter_rows(self) -> list[CounterRow]:
         return [CounterRow(view.size, view.scale) for view in self.views]
 
-    def start(self, rng: Entropy) -> LinearSketch:
-        """A sketch of an empty window, noisy from its first instant."""
-        return LinearSketch(self, ViewsAbsorber(self), rng)
+    def absorber(self) -> "ViewsAbsorber":
+        """See `LinearSpec.absorber`."""
+        return ViewsAbsorber(self)
 
 
 class ViewsAbsorber:

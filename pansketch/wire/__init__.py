@@ -1,5 +1,14 @@
 """Releases and specs as bytes."""
 
+from pansketch.wire.blinded_codec import (
+    blinded_nbytes,
+    decode_answer,
+    decode_blinded,
+    decode_question,
+    encode_answer,
+    encode_blinded,
+    encode_question,
+)
 from pansketch.wire.codec import (
     CHECKSUM_BYTES,
     HEADER_BYTES,
@@ -17,8 +26,15 @@ __all__ = [
     "MAGIC",
     "VERSION",
     "Opened",
+    "blinded_nbytes",
     "counters_of_all",
+    "decode_answer",
+    "decode_blinded",
+    "decode_question",
     "differences",
+    "encode_answer",
+    "encode_blinded",
+    "encode_question",
     "form_of",
     "open_release",
     "spec_of",

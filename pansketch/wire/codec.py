@@ -95,9 +95,12 @@ def encode(release: Release) -> bytes:
         The current version of the wire format.
 
     Raises:
-        ValueError: the incarnation of a window has another length than 0 or 8.
+        ValueError: the incarnation of a window has another length than 0 or 8, or the release is
+            an unblinded sum, which no device sends.
     """
-    windows = [_entry(window) for window in release.windows]
+    if release.spec.guarantee.answer_micro:
+        raise ValueError("an unblinded release has no wire format: keep what it was computed from")
+    windows = [label_entry(window) for window in release.windows]
     blocks = [entry_of(block) for block in release.split()]
     body: bytes = msgpack.packb(
         [release.spec.family, release.spec.fingerprint, windows, release.draws, blocks]
@@ -105,7 +108,8 @@ def encode(release: Release) -> bytes:
     return MAGIC + bytes([VERSION]) + digest(body, CHECKSUM_BYTES) + body
 
 
-def _entry(w: WindowId) -> list[Any]:
+def label_entry(w: WindowId) -> list[Any]:
+    """A window's label as a list of values."""
     if len(w.incarnation) not in (0, INCARNATION_BYTES):
         raise ValueError(f"an incarnation has {INCARNATION_BYTES} bytes, or none")
     clock = CLOCKS.index(w.clock_synchronised)
@@ -235,7 +239,7 @@ def open_release(data: bytes) -> Opened:
             raise ValueError("family or fingerprint")
         if type(draws) is not int or not 0 < len(windows) <= draws < MAX_DRAWS:
             raise ValueError("draws")
-        header = Header(version, family, fingerprint, tuple(map(_window, windows)), draws)
+        header = Header(version, family, fingerprint, tuple(map(label_of, windows)), draws)
         return Opened(header, blocks)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise WireError("malformed", f"the release is malformed: {type(error).__name__}") from None
@@ -277,7 +281,8 @@ def _length(unpacker: Any) -> int:
     return int(head[0]) & 15
 
 
-def _window(entry: Any) -> WindowId:
+def label_of(entry: Any) -> WindowId:
+    """The label of such a list. Raises ValueError or TypeError for any other value."""
     device, stream, sequence, start, end, clock, incarnation = entry
     for text in (device, stream):
         if not isinstance(text, str) or len(text) > MAX_TEXT:

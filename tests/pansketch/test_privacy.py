@@ -94,3 +94,40 @@ def test_a_guarantee_reads_as_one_line_with_every_term():
     for term in ("epsilon 0.5", "per reading", "add or remove", "delta 0", "silent"):
         assert term in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"aggregation": "masked"}, "aggregation must be one of local, blinded"),
+        ({"local_epsilon": 8}, "for aggregation blinded"),
+        ({"aggregation": "blinded", "unit": "key"}, "not keys"),
+        ({"aggregation": "blinded", "intrusion": "announced"}, "use intrusion silent"),
+        ({"aggregation": "blinded", "local_epsilon": 1}, "larger than epsilon"),
+        ({"aggregation": "blinded", "local_epsilon": 0.5}, "larger than epsilon"),
+        ({"aggregation": "blinded", "local_epsilon": 101}, "local_epsilon must lie between"),
+        ({"aggregation": "blinded", "local_epsilon": "8"}, "local_epsilon must be a number"),
+    ],
+)
+def test_blinded_settings_that_contradict_each_other_are_refused(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        Privacy(epsilon=1.0, **wrong)
+
+
+def test_a_blinded_guarantee_spends_epsilon_on_answers():
+    """Neither a snapshot nor a release shows anything, so neither costs anything."""
+    found = Guarantee.of_linear_counters(Privacy(1.0, aggregation="blinded"))
+    assert (found.state_micro, found.release_micro, found.answer_micro) == (0, 0, 10**6)
+    assert (found.epsilon, found.reading_micro, found.draws) == (1.0, 10**6, 2)
+    assert found.local_factor == 0
+    assert "all keepers together read every counter" in str(found)
+    assert "breaks neither X25519" in str(found)
+
+
+def test_a_blinded_span_shares_both_epsilons():
+    privacy = Privacy(1.0, Span(60, 3), aggregation="blinded", local_epsilon=8.0)
+    found = Guarantee.of_linear_counters(privacy)
+    assert (found.answer_micro, found.local_micro) == (999_999, 7_999_998)
+    assert found.reading_micro == 333_333
+    assert found.local_factor == Fraction(1, 8) * Fraction(999_999 * 8, 7_999_998)
+    assert "epsilon 8 to all keepers together" in str(found)

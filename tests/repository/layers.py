@@ -36,7 +36,8 @@ ORDER = {
         "domain",
         "sketches",
         "sketches.distinct|sketches.moments",
-        "wire|planning",
+        "blinding|planning",
+        "wire",
         "generators",
         "generators.partition",
         "generators.density|generators.moments|generators.pairwise",
@@ -97,6 +98,7 @@ ONLY_IN = {
         "pansketch_collector.mqtt.paho_client",
     },
     "msgpack": {"pansketch.wire"},
+    "nacl": {"pansketch.blinding.sodium"},
     "yaml": {"pansketch_fleet.yaml"},
     "msgspec": {
         "pansketch_fleet.protocol",
@@ -133,8 +135,8 @@ STARTS = {
 }
 # Folders with public names in their `__init__`: tests/repository/test_public_names.py.
 PUBLIC = {
-    "pansketch", "pansketch.domain", "pansketch.generators", "pansketch.planning",
-    "pansketch.randomness", "pansketch.sketches", "pansketch.wire",
+    "pansketch", "pansketch.blinding", "pansketch.domain", "pansketch.generators",
+    "pansketch.planning", "pansketch.randomness", "pansketch.sketches", "pansketch.wire",
 }  # fmt: skip
 MAX_MODULES = 12  # in a folder
 MAX_INSTALLED = 300  # modules of all six packages, without `__init__`

@@ -136,7 +136,9 @@ def test_every_benchmark_is_a_function(place):
     ("module", "words"),
     [("pansketch_agent.__main__", ["validate"]), ("pansketch_collector.__main__", ["--help"])],
 )
-@pytest.mark.parametrize("package", ["rich", "amqtt", "matplotlib", "fastapi", "pyarrow", "opendp"])
+@pytest.mark.parametrize(
+    "package", ["rich", "amqtt", "matplotlib", "fastapi", "pyarrow", "opendp", "nacl"]
+)
 def test_what_a_device_installs_starts_both_programs(module, words, package):
     done = start(module, words, package)
     assert done.returncode == 0, done.stderr

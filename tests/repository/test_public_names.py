@@ -20,6 +20,7 @@ from tests.waiting import SECONDS
 ROOT = Path(__file__).parents[2]
 NAMESPACES = [
     "pansketch",
+    "pansketch.blinding",
     "pansketch.domain",
     "pansketch.generators",
     "pansketch.planning",

@@ -98,10 +98,11 @@ def claim(subject: Subject, view: View) -> Fraction:
     return Fraction(parts.get(view, promised.epsilon_micro), MICRO)
 
 
-def memory_of(sketch: Sketch, rng: object = None) -> bytes:
+def memory_of(sketch: object, *public: object) -> bytes:
     """All values that an object holds, at any depth: arrays (of one that is all zero its shape),
-    numbers, texts. Not the public spec, and not the source of randomness."""
-    return b"|".join(_held(sketch, {id(rng), id(getattr(sketch, "_spec", None))}))
+    numbers, texts. Not the public spec, and not what is in `public`, as the source of
+    randomness."""
+    return b"|".join(_held(sketch, {id(getattr(sketch, "_spec", None)), *map(id, public)}))
 
 
 def _held(thing: Any, seen: set[int]) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.mechanisms.mechanism import WINDOW, Mechanism, claim, publish, start, views_of
 from pansketch_audit.mechanisms.subjects import Subject, subjects
 from pansketch_audit.mechanisms.zero_noise import NoNoise
+from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
 from pansketch_audit.planted_bugs.keys import key_bugs
 
@@ -84,7 +85,7 @@ def bugs() -> list[Bug]:
     twice = Mechanism(_start_counting_twice, publish)
     what = "a reading without a value counted twice"
     missing = Bug("missing-twice", what, partial(enumerated, twice, gaps))
-    return [*_reading_bugs(subjects()[0]), missing, *key_bugs()]
+    return [*_reading_bugs(subjects()[0]), missing, *key_bugs(), *blinded_bugs()]
 
 
 def _reading_bugs(subject: Subject) -> list[Bug]:

@@ -36,7 +36,7 @@ class ReleasedTable:
 
     sketch: CountSketch
     counters: FloatArray
-    draws: int
+    draws: float
 
     @property
     def noise_variance(self) -> float:

@@ -80,7 +80,7 @@ def density(
         raise ValueError(f"cells must lie between 1 and {most} at depth {spec.depth}, not {cells}")
     tables = _tables(spec, release)
     readings = Estimate(
-        float(release.counters[0]), sqrt(release.draws * laplace_variance(spec.count_scale))
+        float(release.counters[0]), sqrt(release.noise * laplace_variance(spec.count_scale))
     )
     find = partial(heaviest, tables, spec.domain, recovery=recovery)
     noise = Noise(len(release.windows), readings.standard_error)
@@ -101,7 +101,7 @@ def density(
 def _tables(spec: CellsSpec, release: Release) -> list[ReleasedTable]:
     _, *blocks = (block.astype(np.float64) for block in release.split())
     return [
-        ReleasedTable(sketch, block.reshape(sketch.rows, sketch.width), release.draws)
+        ReleasedTable(sketch, block.reshape(sketch.rows, sketch.width), release.noise)
         for sketch, block in zip(spec.tables, blocks, strict=True)
     ]
 

@@ -55,7 +55,7 @@ class ImseTerms:
 
 
 def imse_terms(
-    spec: CellsSpec, readings: float, draws: int, roughness: float, slopes: Sequence[float] = ()
+    spec: CellsSpec, readings: float, draws: float, roughness: float, slopes: Sequence[float] = ()
 ) -> ImseTerms:
     """The terms for a density f over the unit cube and the mean over rows.
 

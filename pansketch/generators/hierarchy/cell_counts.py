@@ -9,7 +9,7 @@ from pansketch.domain.domain import FloatArray
 from pansketch.sketches.hierarchy_levels import Level
 
 Paths = npt.NDArray[np.uint64]
-Estimator = Callable[[Level, FloatArray, Paths, float, int], FloatArray]
+Estimator = Callable[[Level, FloatArray, Paths, float, float], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 Consistency = Callable[[FloatArray, FloatArray], FloatArray]
 """(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
@@ -24,13 +24,15 @@ def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
 
 
 def smallest_row(
-    level: Level, block: FloatArray, paths: Paths, total: float, draws: int
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: float
 ) -> FloatArray:
     """The minimum over rows, as the paper estimates cells."""
     return np.asarray(row_counts(level, block, paths).min(axis=0))
 
 
-def by_noise(level: Level, block: FloatArray, paths: Paths, total: float, draws: int) -> FloatArray:
+def by_noise(
+    level: Level, block: FloatArray, paths: Paths, total: float, draws: float
+) -> FloatArray:
     """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
     noise outweighs them and the minimum sits low, so there it is the mean less the expected
     collisions."""

@@ -71,7 +71,7 @@ class Steps:
     separates: bool
 
 
-def grow(spec: HierarchySpec, blocks: list[FloatArray], draws: int, steps: Steps) -> Partition:
+def grow(spec: HierarchySpec, blocks: list[FloatArray], draws: float, steps: Steps) -> Partition:
     """The partition that these blocks of counters grow into, without replicates and noise."""
     if not steps.prunes:
         return _grown(spec, blocks, draws, steps, None)
@@ -82,7 +82,7 @@ def grow(spec: HierarchySpec, blocks: list[FloatArray], draws: int, steps: Steps
 def _grown(
     spec: HierarchySpec,
     blocks: list[FloatArray],
-    draws: int,
+    draws: float,
     steps: Steps,
     spread: FloatArray | None,
 ) -> Partition:
@@ -113,7 +113,7 @@ def _grown(
     return _partition(spec, leaves)
 
 
-def _deviation(level: Level, draws: int) -> float:
+def _deviation(level: Level, draws: float) -> float:
     return float(np.sqrt(draws * level.noise_variance))
 
 

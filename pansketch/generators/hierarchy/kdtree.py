@@ -87,14 +87,14 @@ def kdtree(
     if tau is not None and not (np.isfinite(tau) and tau >= 0):
         raise ValueError(f"tau must be a number of 0 or more, not {tau:g}")
     blocks = [block.astype(np.float64) for block in release.split()]
-    counts = _Counts(spec, blocks, release.draws, height, depth, tau, chance, given)
+    counts = _Counts(spec, blocks, release.noise, height, depth, tau, chance, given)
     leaves = _leaves(counts, as_published)
 
     def replicate() -> list[Partition]:
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
         noisy = (
-            replace(counts, blocks=with_noise(spec, blocks, release.draws, generator))
+            replace(counts, blocks=with_noise(spec, blocks, release.noise, generator))
             for _ in range(REPLICATES)
         )
         return [_leaves(each, as_published).partition() for each in noisy]
@@ -116,7 +116,7 @@ class _Counts:
 
     spec: HierarchySpec
     blocks: list[FloatArray]
-    draws: int
+    draws: float
     height: int
     depth: int
     tau: float | None

@@ -47,7 +47,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
     if as_published and spec.fanout != 2:
         raise ValueError("the published algorithm has two children a cell: use fanout 2")
     blocks = [block.astype(np.float64) for block in release.split()]
-    draws = release.draws
+    draws = release.noise
     steps = PUBLISHED if as_published else OURS
     partition = grow(spec, blocks, draws, steps)
 
@@ -136,7 +136,7 @@ def noise_of(release: Release) -> Noise:
         for level in spec.exact_levels:
             bits = spec.domain.split_order(level.bits).count(position)
             cells = level.size >> bits  # of the level in one of the attribute's
-            precision = 1 / (cells * release.draws * level.noise_variance)
+            precision = 1 / (cells * release.noise * level.noise_variance)
             precisions[bits] = precisions.get(bits, 0.0) + precision
         resolutions = [
             Resolution(bits, np.zeros(1 << bits), np.full(1 << bits, precisions[bits]))
@@ -147,7 +147,7 @@ def noise_of(release: Release) -> Noise:
 
 
 def with_noise(
-    spec: HierarchySpec, released: list[FloatArray], draws: int, generator: np.random.Generator
+    spec: HierarchySpec, released: list[FloatArray], draws: float, generator: np.random.Generator
 ) -> list[FloatArray]:
     """What was released with as much noise again: its own is still in it, and in no fit."""
     deviations = [np.sqrt(draws * level.noise_variance) for level in spec.levels]

@@ -100,7 +100,7 @@ def _rows(
 
 def _sums(spec: MomentsSpec, release: Release) -> Sums:
     number, features = (block.astype(np.float64) for block in release.split())
-    count, feature = (release.draws * _variance(float(scale)) for scale in spec.scales)
+    count, feature = (release.noise * _variance(float(scale)) for scale in spec.scales)
     readings = Estimate(float(number[0]), sqrt(count))
     one = spec.map.one
     return Sums(features / one, feature / one**2, readings, len(release.windows))

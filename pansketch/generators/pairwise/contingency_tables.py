@@ -71,7 +71,7 @@ def tables_of(release: Release) -> list[Table]:
     """The views of a release, in their order. Raises ValueError for another family."""
     spec = _spec_of(release)
     return [
-        _table(spec.domain, view, block, release.draws)
+        _table(spec.domain, view, block, release.noise)
         for view, block in zip(spec.views, release.split(), strict=True)
     ]
 
@@ -87,7 +87,7 @@ def _spec_of(release: Release) -> ViewsSpec:
     return release.spec
 
 
-def _table(domain: Domain, view: View, block: npt.NDArray[np.int64], draws: int) -> Table:
+def _table(domain: Domain, view: View, block: npt.NDArray[np.int64], draws: float) -> Table:
     axes = tuple(domain.index(name) for name in view.names)
     held = tuple(
         slice(cells_of(domain.attributes[axis], bits))

@@ -133,7 +133,7 @@ def _levels(release: Release, spec: HierarchySpec, position: int) -> Iterator[Re
         counts = np.zeros(1 << bits)
         np.add.at(counts, codes, block)
         counts = counts[: cells_of(attribute, bits)]
-        variance = (level.size >> bits) * release.draws * level.noise_variance
+        variance = (level.size >> bits) * release.noise * level.noise_variance
         yield Resolution(bits, counts, np.full(len(counts), 1 / variance))
 
 

@@ -24,10 +24,9 @@ import numpy.typing as npt
 
 from pansketch.domain.fixed_point import PositionEncoder, Positions
 from pansketch.privacy import MICRO
-from pansketch.randomness.exact_noise import Entropy
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.counter_bounds import CounterRow
-from pansketch.sketches.linear_counters import Counters, LinearSketch, LinearSpec, linear_form
+from pansketch.sketches.linear_counters import Counters, LinearSpec, linear_form
 from pansketch.sketches.moments.fourier import Fourier
 from pansketch.sketches.moments.one_hot import Histograms, Race
 from pansketch.sketches.moments.projections import Projections
@@ -198,9 +197,9 @@ class MomentsSpec(LinearSpec):
         count, features = self.scales
         return [CounterRow(1, count), *self.map.counter_rows(features)]
 
-    def start(self, rng: Entropy) -> LinearSketch:
-        """A sketch of an empty window, noisy from its first instant."""
-        return LinearSketch(self, FeatureAbsorber(self), rng)
+    def absorber(self) -> "FeatureAbsorber":
+        """See `LinearSpec.absorber`."""
+        return FeatureAbsorber(self)
 
 
 class FeatureAbsorber:

@@ -1,0 +1,41 @@
+"""Masked counters: fleets that pay for noise once per question, not once per device."""
+
+from pansketch.blinding.answering import (
+    AlreadyAnswered,
+    AnswerLedger,
+    AnswersInMemory,
+    answer,
+    answer_once,
+    refused,
+)
+from pansketch.blinding.blinded_sketch import BlindedRelease, BlindedSketch, start
+from pansketch.blinding.mask_context import MaskContext
+from pansketch.blinding.masks import Masks, PrivateKey, SodiumMasks, keeper_id
+from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow, question_about
+from pansketch.blinding.sodium import BlindingUnavailable
+from pansketch.blinding.unblinding import MasksLeft, combine_levels, unblind
+
+__all__ = [
+    "AlreadyAnswered",
+    "AnswerLedger",
+    "AnswersInMemory",
+    "BlindedRelease",
+    "BlindedSketch",
+    "BlindingUnavailable",
+    "KeeperAnswer",
+    "KeeperQuestion",
+    "MaskContext",
+    "MaskedWindow",
+    "Masks",
+    "MasksLeft",
+    "PrivateKey",
+    "SodiumMasks",
+    "answer",
+    "answer_once",
+    "combine_levels",
+    "keeper_id",
+    "question_about",
+    "refused",
+    "start",
+    "unblind",
+]
