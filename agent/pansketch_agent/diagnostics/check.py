@@ -43,7 +43,7 @@ def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
         _disk(state, config.profile.outbox_bytes),
         _ledger(state),
         reach(config.mqtt, config.fleet, device, clock),
-        *(_source(config, stream, root) for stream in config.streams),
+        *(_source(config, each, root) for each in config.streams if not each.part_of),
         *(key_finding(each) for each in config.streams if isinstance(each, KeyStream)),
     ]
 

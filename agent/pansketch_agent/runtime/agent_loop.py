@@ -160,11 +160,13 @@ class _Agent:
             options.drain_seconds,
         )
         for stream in self._config.streams:
-            worker = builder.assemble(stream, entropy[stream.name])
+            if stream.part_of:
+                continue  # It absorbs what the first sketch of its section absorbs.
+            worker = builder.assemble(self._config.parts(stream), entropy[stream.name])
             source = open_source(stream, self._clock, stop, options.root, system_chance, worker.say)
             self._workers.append(worker)
-            if stream.name in stopped:
-                worker.stop(stopped[stream.name])
+            if failure := next((stopped[name] for name in worker.names if name in stopped), ""):
+                worker.stop(failure)
                 continue
             arguments = (source, self._clock, stop)
             self._threads.append(
@@ -234,7 +236,8 @@ class _Agent:
 
     def _report_problems(self) -> None:
         """A stream that has stopped shows in the device's status."""
-        problems = {worker.name: worker.failure for worker in self._workers if worker.failure}
+        failed = [worker for worker in self._workers if worker.failure]
+        problems = {name: worker.failure for worker in failed for name in worker.names}
         if problems != self._problems:
             self._problems = problems
             self._publish_status()

@@ -243,7 +243,7 @@ def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
     keyed(privacy="{epsilon: 2}")
     with Ledger(device.state) as ledger:
         for hour in range(3):
-            ledger.debit("doors", HOUR * hour, HOUR * (hour + 1), 2_000_000)
+            ledger.debit({"doors": 2_000_000}, HOUR * hour, HOUR * (hour + 1))
     assert main(["ledger", "--json", "--config", str(device.config)]) == 0
     doors = json.loads(capsys.readouterr().out)["streams"]["doors"]
     assert (doors["reading_micro"], doors["span_micro"]) == (None, None)

@@ -78,6 +78,9 @@ class ModelParameters(SelectionParameters):
     """And what reads them."""
 
     generator: GeneratorName = Field("auto", description="what reads the releases")
+    sketch: Literal["views", "hierarchy", "cells", "moments"] | None = Field(
+        None, description="the type of the sketch; by default the first one that can answer"
+    )
     cells: int | None = Field(
         None, ge=1, le=MAX_CELLS, description="density: read off at most so many heavy cells"
     )
