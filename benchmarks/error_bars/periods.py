@@ -1,10 +1,11 @@
 """Levels over time and changes between periods, on releases whose truth is known.
 
-A stream of one attribute has 48 windows of 400 readings at epsilon 1 (silent mode). The mean of each
-window is known: constant, a random walk, or a jump. A row is the mean of one window with its error,
-the level what `smooth_levels` makes of all rows. Coverage is the share of windows whose true mean
-lies within two standard errors. `margin_drift` compares two periods of 8 windows: without a change
-it may report one as often as its level says; the power is how often it finds a shift of the mean.
+A stream of one attribute has 48 windows of 400 readings at epsilon 1 (silent mode). The mean of
+each window is known: constant, a random walk, or a jump. A row is the mean of one window with its
+error. The level is what `smooth_levels` makes of all rows. Coverage is the share of windows whose
+true mean lies within two standard errors. `margin_drift` compares two periods of 8 windows: without
+a change it may report one as often as its level says; the power is how often it finds a shift of
+the mean.
 """
 
 from collections.abc import Iterator, Sequence

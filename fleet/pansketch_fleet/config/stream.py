@@ -9,7 +9,7 @@ from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
 from pansketch_fleet.sections.privacy import read_open, read_privacy
 from pansketch_fleet.sections.sketches.sketch import (
-    Entry,
+    SketchEntry,
     read_entries,
     read_key_plan,
     read_plan,
@@ -109,7 +109,7 @@ def read_stream(
     return tuple(found)
 
 
-def _part_name(document: Document, name: str, entry: Entry) -> str:
+def _part_name(document: Document, name: str, entry: SketchEntry) -> str:
     """What a sketch after the first one is called in topics, in the ledger and in questions."""
     found = f"{name}-{entry.kind}"
     if not is_id(found):

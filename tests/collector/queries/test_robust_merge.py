@@ -1,7 +1,7 @@
 """The median over groups of devices: near the truth where one device invents its readings."""
 
 import json
-from math import isnan
+from math import isnan, sqrt
 
 import numpy as np
 import pytest
@@ -190,17 +190,16 @@ def test_a_row_of_too_few_devices_has_no_median(fleet, run):
 
 def test_what_all_groups_have_in_common_is_not_divided_by_their_number():
     """An error that every group shares, as cells that share a counter cause, is in no spread."""
-    rng, runs = np.random.default_rng(9), 4000
-    for number in (5, 9):
-        # The shared error and that of a median of groups are equally large.
-        shared = robust_merge.MEDIAN / sqrt(number)
-        values = rng.normal(0, 1, (number, runs)) + rng.normal(0, shared, runs)
-        value, error = robust_merge.median(values, np.full((number, runs), shared))
-        assert (np.abs(value) > 2 * error).sum() <= max_misses(runs, 0.0455)
-        # Negative control: the larger of the two alone is too small.
-        spread = np.sqrt(np.maximum(error**2 - shared**2, 0))
-        larger = np.maximum(spread, shared)
-        assert (np.abs(value) > 2 * larger).sum() > max_misses(runs, 0.0455)
+    rng, runs, number = np.random.default_rng(9), 40_000, 9
+    # The shared error and that of a median of groups are equally large.
+    shared = robust_merge.MEDIAN / sqrt(number)
+    values = rng.normal(0, 1, (number, runs)) + rng.normal(0, shared, runs)
+    value, error = robust_merge.median(values, np.full((number, runs), shared))
+    assert (np.abs(value) > 2 * error).sum() <= max_misses(runs, 0.0455)
+    # Negative controls: the larger part alone, and the shared part divided, are too small.
+    spread = np.sqrt(np.maximum(error**2 - shared**2, 0))
+    for small in (np.maximum(spread, shared), np.hypot(spread, shared / sqrt(number))):
+        assert (np.abs(value) > 2 * small).sum() > max_misses(runs, 0.0455)
 
 
 def test_as_many_hostile_groups_as_stated_leave_the_median_among_the_honest():

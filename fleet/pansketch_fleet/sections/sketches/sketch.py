@@ -62,7 +62,7 @@ EXAMPLE = "sketches: [{type: distinct}]"
 
 
 @dataclass(frozen=True)
-class Entry:
+class SketchEntry:
     """One entry of `sketches:`, or `sketch:`. `place`: where it stands; `kind`: None for the usual
     one; `sizes`: as written; `share`: of epsilon, None where it is not stated."""
 
@@ -72,7 +72,7 @@ class Entry:
     share: float | None = None
 
 
-def read_entries(document: Document, where: str, stream: StreamSection) -> tuple[Entry, ...]:
+def read_entries(document: Document, where: str, stream: StreamSection) -> tuple[SketchEntry, ...]:
     """The sketches of a stream as written, at least one. Raises ConfigError."""
     one, listed = join(where, "sketch"), join(where, "sketches")
     if stream.sketches is None:
@@ -81,7 +81,7 @@ def read_entries(document: Document, where: str, stream: StreamSection) -> tuple
                 problem = f"has the sizes of a hierarchy; write {EXAMPLE} for a key"
                 raise document.error(one, problem)
             raise document.error(join(where, "key"), f"has no sketch; add {EXAMPLE}")
-        return (Entry(one, None, stream.sketch or {}),)
+        return (SketchEntry(one, None, stream.sketch or {}),)
     if stream.sketch is not None:
         raise document.error(one, "does not go with sketches; move its sizes into an entry")
     if not stream.sketches:
@@ -89,7 +89,7 @@ def read_entries(document: Document, where: str, stream: StreamSection) -> tuple
     if stream.key is not None and len(stream.sketches) > 1:
         problem = f"has {len(stream.sketches)} sketches, and a stream with a key has one"
         raise document.error(f"{listed}[1]", f"{problem}; add another stream")
-    found: list[Entry] = []
+    found: list[SketchEntry] = []
     for number, raw in enumerate(stream.sketches):
         found.append(_entry(document, f"{listed}[{number}]", raw))
         if found[-1].kind in [each.kind for each in found[:-1]]:
@@ -98,7 +98,7 @@ def read_entries(document: Document, where: str, stream: StreamSection) -> tuple
     return tuple(found)
 
 
-def _entry(document: Document, place: str, raw: dict[str, Any]) -> Entry:
+def _entry(document: Document, place: str, raw: dict[str, Any]) -> SketchEntry:
     sizes = dict(raw)
     kind = _type(document, join(place, "type"), sizes.pop("type", None))
     share = sizes.pop("share", None)
@@ -106,12 +106,12 @@ def _entry(document: Document, place: str, raw: dict[str, Any]) -> Entry:
         share = section(document, place, {"type": kind, "share": share}, SketchTypeSection).share
         if not 0 < share <= 1:
             raise document.error(join(place, "share"), "must be above 0 and at most 1; correct it")
-    return Entry(place, kind, sizes, share)
+    return SketchEntry(place, kind, sizes, share)
 
 
 def shared_privacy(
-    document: Document, entries: Sequence[Entry], privacy: Privacy
-) -> list[tuple[Entry, Privacy]]:
+    document: Document, entries: Sequence[SketchEntry], privacy: Privacy
+) -> list[tuple[SketchEntry, Privacy]]:
     """Each sketch with its part of epsilon: whole micro-epsilon, which sum to that of the stream.
 
     A reading is in every sketch, and each one has noise of its own: what it pays adds up. Raises
@@ -144,7 +144,7 @@ def read_plan(
     document: Document,
     where: str,
     stream: StreamSection,
-    entry: Entry,
+    entry: SketchEntry,
     domain: Domain,
     privacy: Privacy,
     hash_key: int,
@@ -171,7 +171,7 @@ def read_plan(
 
 
 def read_key_plan(
-    document: Document, entry: Entry, privacy: Privacy, hash_key: int
+    document: Document, entry: SketchEntry, privacy: Privacy, hash_key: int
 ) -> DistinctSettings:
     """What is said of the sketch of a stream of keys. Raises ConfigError."""
     if entry.kind not in FOR_KEYS:
