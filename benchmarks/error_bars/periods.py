@@ -31,7 +31,7 @@ POWER = 0.95
 
 
 def run(quick: bool, watch: Watch = iter) -> list[Row]:
-    series, tests = (4, 40) if quick else (40, 400)
+    series, tests = (3, 40) if quick else (12, 200)
     rows = [row for shape in watch(list(COVERED)) for row in _levels(shape, series)]
     return [*rows, *_drift(tests)]
 

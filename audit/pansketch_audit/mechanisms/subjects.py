@@ -157,7 +157,7 @@ class SeveralSpecs:
     @property
     def blocks(self) -> tuple[int, ...]:
         """Those of all sketches: `LinearSpec.blocks`."""
-        return tuple(size for spec in self.specs for size in spec.blocks)  # type: ignore[attr-defined]
+        return tuple(size for spec in self.specs for size in spec.blocks)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -102,11 +102,12 @@ def _entry(document: Document, place: str, raw: dict[str, Any]) -> SketchEntry:
     sizes = dict(raw)
     kind = _type(document, join(place, "type"), sizes.pop("type", None))
     share = sizes.pop("share", None)
-    if share is not None:
-        share = section(document, place, {"type": kind, "share": share}, SketchTypeSection).share
-        if not 0 < share <= 1:
-            raise document.error(join(place, "share"), "must be above 0 and at most 1; correct it")
-    return SketchEntry(place, kind, sizes, share)
+    if share is None:
+        return SketchEntry(place, kind, sizes)
+    stated = section(document, place, {"type": kind, "share": share}, SketchTypeSection).share
+    if stated is None or not 0 < stated <= 1:
+        raise document.error(join(place, "share"), "must be above 0 and at most 1; correct it")
+    return SketchEntry(place, kind, sizes, stated)
 
 
 def shared_privacy(
