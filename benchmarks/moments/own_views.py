@@ -35,7 +35,9 @@ def own_views(quick: bool) -> Iterator[Row]:
         DOMAIN, Privacy(SHARES[0]), MEMORY_BYTES, Expected(READINGS, DEVICES, 1)
     ).spec
     sums = MomentsSpec(DOMAIN, Privacy(SHARES[1]))
-    errors: dict[str, list[FloatArray]] = {"even points": [], "own views": [], "the views": []}
+    errors: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in ("even points", "own views", "the views")
+    }
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         parts = [rows_of(rng, READINGS) for _ in range(DEVICES)]
