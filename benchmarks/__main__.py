@@ -34,6 +34,7 @@ BENCHMARKS = {
     "estimators": "hierarchy.estimators:run",
     "coverage": "error_bars.coverage:run",
     "young": "error_bars.few_readings:run",
+    "periods": "error_bars.periods:run",
     "density": "density.density:run",
     "ppds": "distinct.papers:run",
     "papers": "papers.papers:run",

@@ -42,7 +42,7 @@ NOT_SHOWN = (
     "larger universes than those enumerated: there the tests of the construction carry the proof",
     "two snapshots with no draw between them, the first unnoticed: what arrived between is exact",
     "keys over several windows or devices: one in w windows on d devices spends w x d epsilon",
-    "a source in several streams: it spends epsilon in each",
+    "a source in several streams of the configuration: it spends epsilon in each",
     "the reading in flight, while it is in a sensor's or a parser's hands",
     "two snapshots of masked counters within one epoch: what arrived between is exact",
     "that X25519, BLAKE2b and ChaCha20 hold: masks of the exact part are ideal",

@@ -20,6 +20,7 @@ from benchmarks.harness import report
 from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row, at_least, at_most, fastest
 from benchmarks.moments import pictures as m2m_picture
+from benchmarks.moments.own_views import own_views
 from pansketch import MomentsSpec, Privacy, Sketch, os_entropy
 
 READINGS_PER_SECOND = 200_000
@@ -47,7 +48,8 @@ def tasks(quick: bool) -> list[Task]:
     found += [partial(_random10, way, quick) for way in ways()]
     found.append(partial(_other_sizes, quick))
     found += [partial(_areas, published, quick) for published in (False, True)]
-    return [*found, partial(_raw_area, quick), partial(_means, quick)]
+    found += [partial(_raw_area, quick), partial(_means, quick), partial(own_views, quick)]
+    return found
 
 
 def _speed(repeats: int) -> Iterator[Row]:

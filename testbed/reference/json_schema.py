@@ -105,6 +105,9 @@ def _held(key: KeyDoc) -> Schema:
             section_schema(kind, type={"description": summary(kind), "const": name})
             for name, kind in SKETCHES.items()
         ]
+        for field in described(SketchTypeSection)[1:]:  # Beside `type`, which has one value each.
+            for each in found:
+                each["properties"][field.name] = key_schema(field)
     else:
         found = [section_schema(kind) for kind in key.inner]
     return found[0] if len(found) == 1 else {"anyOf": found}

@@ -123,8 +123,8 @@ def test_print_config_shows_origins_and_no_secret(device, capsys):
 def test_a_damaged_ledger_stops_everything(device, capsys):
     device.configure()
     with Ledger(device.state) as ledger:
-        ledger.debit("air", 0, 10, 1)
-        ledger.debit("air", 10, 20, 1)
+        ledger.debit({"air": 1}, 0, 10)
+        ledger.debit({"air": 1}, 10, 20)
     path = device.state / "ledger"
     path.write_bytes(path.read_bytes().replace(b"air 0 10", b"air 0 11"))
     assert main(["run", *config_of(device)]) == 1

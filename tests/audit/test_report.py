@@ -25,13 +25,14 @@ from pansketch_audit.mechanisms.subjects import subjects
 from pansketch_audit.planted_bugs.readings import bugs
 
 SMALL = [s for s in subjects() if sum(s.spec.blocks) == 3 and s.unit == "reading"]
+SEVERAL = [s for s in subjects() if s.name == "two sketches"]
 
 
 def named(subject):
     return f"{subject.name}-{subject.unit}-{subject.intrusion}"
 
 
-@pytest.mark.parametrize("subject", SMALL, ids=named)
+@pytest.mark.parametrize("subject", [*SMALL, *SEVERAL], ids=named)
 def test_production_loses_exactly_what_it_claims(subject):
     for view in views_of(subject):
         loss = largest_loss(PRODUCTION, subject, view, 0)
@@ -58,6 +59,7 @@ def test_every_planted_bug_is_caught_and_fails_the_audit(bug):
     ("name", "times"),
     [
         ("half-scale", "2 times"),
+        ("shared-noise", "inf times"),
         ("init-only", "inf times"),
         ("output-only", "inf times"),
         ("keys-half-scale", "2 times"),

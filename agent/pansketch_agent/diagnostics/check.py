@@ -61,7 +61,7 @@ def _check_tls(config: Config) -> None:
 
 def _check_stream(config: Config, stream: Stream) -> None:
     """Raises ConfigError, as `check_config` does, for this stream."""
-    where = f"streams.{stream.name}"
+    where = f"streams.{stream.section}"
     try:
         _check_source(stream)
     except NotOfferedError as error:
@@ -89,13 +89,15 @@ def _check_source(stream: Stream) -> None:
 
 def _check_sizes(config: Config, stream: Stream, where: str) -> None:
     max_bytes = stream.spec.max_release_nbytes
+    # A replay waits for room for all releases of a window.
+    together = sum(each.spec.max_release_nbytes for each in config.parts(stream))
     limits = {
-        "a message": MAX_PAYLOAD_BYTES,
-        "the outbox": largest_release(config.profile.outbox_bytes),
+        "a message": (max_bytes, MAX_PAYLOAD_BYTES),
+        "the outbox": (together, largest_release(config.profile.outbox_bytes)),
     }
-    for what, limit_bytes in limits.items():
-        if max_bytes > limit_bytes:
-            problem = f"a release may take {max_bytes} bytes, {what} at most {limit_bytes}"
+    for what, (size_bytes, limit_bytes) in limits.items():
+        if size_bytes > limit_bytes:
+            problem = f"a release may take {size_bytes} bytes, {what} at most {limit_bytes}"
             raise config.error(stream.sketch_at, f"{problem}; lower {stream.plan.smaller}")
 
 
@@ -109,7 +111,7 @@ def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
         _disk(state, config.profile.outbox_bytes),
         _ledger(state),
         reach(config.mqtt, config.fleet, device, clock),
-        *(_source(config, stream, root) for stream in config.streams),
+        *(_source(config, each, root) for each in config.streams if not each.part_of),
         *(key_finding(each) for each in config.streams if isinstance(each, KeyStream)),
     ]
 

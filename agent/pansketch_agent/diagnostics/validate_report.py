@@ -138,6 +138,8 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
     daily = DAY_SECONDS / stream.window_seconds
     yield "source", _source_text(stream.source)
     yield from _subject(stream, config.profile)
+    if len(parts := config.parts(stream)) > 1:
+        yield "sketches", _split_text(parts)
     yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
     yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
     expected, most = spec.release_nbytes, spec.max_release_nbytes
@@ -148,7 +150,7 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
     streams = config.streams
     keyed = isinstance(stream, KeyStream)
     yield from (key_promises if keyed else _promises)(stream, streams)
-    yield "daily cap", _cap_text(stream, streams)
+    yield "daily cap", _cap_text(stream, config)
     yield "intrusion", spec.guarantee.intrusion
     yield "delta", f"{spec.guarantee.delta:g}"
     yield "fingerprint", spec.fingerprint.hex()
@@ -185,15 +187,29 @@ def _promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, 
     yield from all_costs(stream, streams)
 
 
-def _cap_text(stream: Stream, streams: Sequence[Stream]) -> str:
-    """A cap is of one stream on one device: what else takes its records is not counted in it."""
-    cap, others = stream.daily_cap_micro, sharing(stream, streams)
+def _split_text(parts: Sequence[Stream]) -> str:
+    """How the sketches of one section share its epsilon, and what they make together."""
+    paid = [part.spec.guarantee.epsilon_micro for part in parts]
+    each = " + ".join(
+        f"{epsilon_text(micro)} ({part.spec.family}, stream {part.name})"
+        for micro, part in zip(paid, parts, strict=True)
+    )
+    whole = epsilon_text(sum(paid))
+    return f"{len(parts)} of one source, epsilon {each} = {whole} per {parts[0].plan.privacy.unit}"
+
+
+def _cap_text(stream: Stream, config: AgentConfig) -> str:
+    """A cap is of one section on one device: what else takes its records is not counted in it."""
+    parts = config.parts(stream)
+    cap = stream.daily_cap_micro
+    others = [each for each in sharing(stream, config.streams) if each not in parts]
     names = " and ".join(each.name for each in others)
     if cap is None:
         return "none"
-    windows = cap // stream.spec.guarantee.epsilon_micro
-    text = f"{epsilon_text(cap)}: at most {windows} windows a day of this stream on this device"
-    caps = [each.daily_cap_micro for each in others]
+    windows = cap // sum(each.spec.guarantee.epsilon_micro for each in parts)
+    of = "this stream" if len(parts) == 1 else "all its sketches"
+    text = f"{epsilon_text(cap)}: at most {windows} windows a day of {of} on this device"
+    caps = {each.section: each.daily_cap_micro for each in others}.values()
     if None in caps:
         text += f"; {names} of the same source: not counted in it, not capped"
     elif caps:

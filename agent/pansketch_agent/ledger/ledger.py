@@ -13,6 +13,7 @@ place, and says the same of every stream. A crash leaves the one or the other.
 import os
 import secrets
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -101,27 +102,30 @@ class Ledger:
         return self._book.account(stream)
 
     def debit(
-        self, stream: str, start: int, end: int, epsilon_micro: int, cap_micro: int | None = None
-    ) -> int:
-        """Spends `epsilon_micro` on the window [start, end) and returns its sequence number.
+        self, micro: Mapping[str, int], start: int, end: int, cap_micro: int | None = None
+    ) -> dict[str, int]:
+        """Spends micro-epsilon on the window [start, end) of one stream, or of all sketches of one
+        source together, and returns their sequence numbers.
 
-        On disk before it returns. Raises LedgerError when it cannot be, and from then on always;
-        DailyCapError, with nothing spent, when the day of the window would cost over `cap_micro`.
+        Written at once, and on disk before it returns. Raises LedgerError when it cannot be, and
+        from then on always; DailyCapError, with nothing spent, when the day of the window would
+        cost over `cap_micro` in all of them together.
         """
         with self._mutex:
-            last = self.spent(stream)
-            if self._broken or not self._book.may_debit(stream, start, end):
+            if self._broken or not all(self._book.may_debit(each, start, end) for each in micro):
                 raise LedgerError(f"{self.path}: refuses the debit; restart the agent")
-            if cap_micro is not None and last.on(day_of(end)) + epsilon_micro > cap_micro:
+            spent = sum(self.spent(each).on(day_of(end)) + micro[each] for each in micro)
+            if cap_micro is not None and spent > cap_micro:
                 raise DailyCapError(
                     f"stopped at its daily cap of epsilon {cap_micro / MICRO:g}, nothing more is "
                     "released; raise privacy.daily_cap or lengthen the window, then restart"
                 )
-            sequence = last.sequence + 1
-            self._append(f"debit {sequence} {stream} {start} {end} {epsilon_micro}")
-            self._book.debit(stream, start, end, epsilon_micro)
+            sequences = {each: self.spent(each).sequence + 1 for each in micro}
+            self._append(*(f"debit {sequences[s]} {s} {start} {end} {micro[s]}" for s in micro))
+            for each in micro:
+                self._book.debit(each, start, end, micro[each])
             self._compact()
-            return sequence
+            return sequences
 
     def adopt(
         self, stream: str, incarnation: bytes, windows: int, of_the_day: int, until: int, micro: int
@@ -142,10 +146,10 @@ class Ledger:
         self._append(f"incarnation {incarnation}")
         self._book.become(incarnation)
 
-    def _append(self, text: str) -> None:
+    def _append(self, *texts: str) -> None:
         if self._broken:
             raise LedgerError(f"{self.path}: refuses the entry; restart the agent")
-        content = line(text)
+        content = b"".join(map(line, texts))
         try:
             if os.write(self._file, content) != len(content):
                 raise OSError("the disk is full")
@@ -153,7 +157,7 @@ class Ledger:
         except OSError as error:
             self._broken = True
             raise unusable(self.path, error) from None
-        self._book.lines += 1
+        self._book.lines += len(texts)
 
     def _compact(self) -> None:
         """Puts a summary in the place of a long file. Where the disk refuses, the long one stays.

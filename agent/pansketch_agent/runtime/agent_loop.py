@@ -174,12 +174,14 @@ class _Agent:
             options.drain_seconds,
         )
         for stream in self._config.streams:
-            worker = builder.assemble(stream, entropy[stream.name])
+            if stream.part_of:
+                continue  # It absorbs what the first sketch of its section absorbs.
+            worker = builder.assemble(self._config.parts(stream), entropy[stream.name])
             worker.rescale(self._adoption.specs(stream.name))
             source = open_source(stream, self._clock, stop, options.root, system_chance, worker.say)
             self._workers.append(worker)
-            if stream.name in stopped:
-                worker.stop(stopped[stream.name])
+            if failure := next((stopped[name] for name in worker.names if name in stopped), ""):
+                worker.stop(failure)
                 continue
             arguments = (source, self._clock, stop)
             self._threads.append(

@@ -70,7 +70,7 @@ class MarkCheck:
         if self._mark is None:
             LOG.info("no mark from the collector; continuing with the ledger")
             return
-        workers = {worker.name: worker for worker in self._workers}
+        workers = {name: worker for worker in self._workers for name in worker.names}
         stopped = self._high_water.check(self._mark, workers, self.sent)
         self.stopped |= stopped
         for name, worker in workers.items():

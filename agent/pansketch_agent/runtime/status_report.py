@@ -45,7 +45,7 @@ class StatusReport:
     def _now(self) -> Facts:
         return Facts(
             self._memory.protected,
-            {worker.name: worker.failure for worker in self._workers if worker.failure},
+            {name: each.failure for each in self._workers if each.failure for name in each.names},
             {**self._facts.specs, **{each.name: each.spec for each in self._workers}},
             dict(self._adoption.problems),
         )

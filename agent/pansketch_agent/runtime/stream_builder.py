@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import ReleaseWriter
-from pansketch_agent.windows.window import ClosedWindow, Schedule, Windows, far_behind, schedule_for
+from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
 from pansketch_fleet.settings.settings import (
     ExecSource,
     KeyStream,
@@ -50,32 +50,35 @@ class StreamBuilder:
     once: bool
     drain_seconds: float | None
 
-    def assemble(self, stream: Stream, rng: Entropy) -> StreamWorker:
-        """The stream, ready to run; nothing of it has begun."""
+    def assemble(self, parts: Sequence[Stream], rng: Entropy) -> StreamWorker:
+        """The streams of one source, ready to run; nothing of them has begun."""
+        stream = parts[0]
         live = not isinstance(stream.source, ReplaySource)
         patient = isinstance(stream.source, ReplaySource) and stream.source.speed is None
         schedule = schedule_for(self.device, stream.window_seconds)
-        until = self.ledger.spent(stream.name).until
+        # A window that one of them has released is over for all.
+        spent = until = max(self.ledger.spent(each.name).until for each in parts)
         if live and isinstance(stream, KeyStream) and stream.plan.privacy.intrusion == "announced":
             until = max(until, self._end_of_window(stream.name, schedule))
-        windows = Windows(stream.spec, schedule, rng, until, live)
+        windows = Windows([each.spec for each in parts], schedule, rng, until, live)
+        micro = {each.name: each.spec.guarantee.epsilon_micro for each in parts}
         publisher = ReleaseWriter(
-            self.device, stream.name, rng, self.ledger, self.outbox, stream.daily_cap_micro
+            self.device, micro, rng, self.ledger, self.outbox, stream.daily_cap_micro
         )
-
-        def publish(closed: ClosedWindow, synchronised: bool | None) -> None:
-            publisher.publish(closed, stream.spec.guarantee.epsilon_micro, synchronised)
-
-        now, spent = self.clock.now(), self.ledger.spent(stream.name).until
+        now = self.clock.now()
         if live and now < spent and not far_behind(now, spent, stream.window_seconds):
             LOG.warning(
                 "%s: windows up to %s are released already; the next one follows",
                 stream.name,
                 utc_text(until),
             )
-        room = self._wait_for_room(stream.spec.max_release_nbytes) if patient else None
+        largest = sum(each.spec.max_release_nbytes for each in parts)
+        room = self._wait_for_room(largest) if patient else None
         limiter = self._limiter(stream, live)
-        return StreamWorker(stream.name, schedule, windows, publish, live, self.once, limiter, room)
+        names = tuple(micro)
+        return StreamWorker(
+            names, schedule, windows, publisher.publish, live, self.once, limiter, room
+        )
 
     def _end_of_window(self, name: str, schedule: Schedule) -> int:
         """When the window of now is over; it is left out.

@@ -1,7 +1,7 @@
-"""One stream at work: its source in a thread of its own, its windows, its releases.
+"""One source at work: in a thread of its own, with its windows and their releases.
 
-A reading goes from the source straight into the sketch, under the lock that the window's tick takes
-too. There is no queue between them.
+A reading goes from the source straight into the sketches, under the lock that the window's tick
+takes too. There is no queue between them.
 
 Of a live stream the clock alone, in `tick`, ends windows and writes to disk and log. A reading that
 arrives after a window's end and before the tick that sees it belongs to that window: no moment that
@@ -37,13 +37,14 @@ class Blocked:
 
 
 class StreamWorker:
-    """Runs one stream, in its source's thread and by ticks of the main thread.
+    """Runs the streams of one source, in its thread and by ticks of the main thread.
 
-    `publish` makes a release of a closed window; its second argument says whether the clock was
-    synchronised, None for a replay. `once` stops after the first. `limiter`: for a stream whose
-    unit is a span. `wait_for_room`: of a replay, waits until the outbox has room for a release;
-    False: the agent stops. `live`: windows end by the clock, in `tick`; otherwise by the times
-    of the readings, and the stream is over with its source.
+    `names`: one for each sketch; the first one names the worker. `publish` makes the releases of a
+    closed window; its second argument says whether the clock was synchronised, None for a replay.
+    `once` stops after the first. `limiter`: for a stream whose unit is a span. `wait_for_room`: of
+    a replay, waits until the outbox has room for the releases; False: the agent stops. `live`:
+    windows end by the clock, in `tick`; otherwise by the times of the readings, and the streams are
+    over with their source.
 
     `done` is set when nothing more will be published; then `failure` is one line, or empty; a
     `fatal` one means that no stream may publish. The end of a live source, its failure and its
@@ -52,7 +53,7 @@ class StreamWorker:
 
     def __init__(
         self,
-        name: str,
+        names: tuple[str, ...],
         schedule: Schedule,
         windows: Windows,
         publish: Publish,
@@ -61,7 +62,8 @@ class StreamWorker:
         limiter: SpanLimiter | None = None,
         wait_for_room: WaitForRoom | None = None,
     ) -> None:
-        self.name, self.live = name, live
+        self.names, self.live = names, live
+        self.name = names[0]
         self.done = threading.Event()
         self.failure = ""
         self.fatal = False

@@ -1,4 +1,4 @@
-"""Windows: public slices of time, one sketch in each, every one released, also the empty ones.
+"""Windows: public slices of time, with the sketches of a stream, all released, also the empty ones.
 
 The schedule comes from the device's name and the configuration, never from a reading. Time comes
 in as an argument: of a live stream the clock's, of a replay each row's own. All devices of a fleet
@@ -91,37 +91,38 @@ def schedule_for(device: str, window_seconds: int) -> Schedule:
 
 @dataclass(frozen=True)
 class ClosedWindow:
-    """A window that is over, with its sketch, still secret."""
+    """A window that is over, with its sketches, still secret, in the order of the specs."""
 
     span: WindowBounds
-    sketch: Sketch
+    sketches: tuple[Sketch, ...]
 
 
 class Windows:
-    """The windows of one stream, one open at a time.
+    """The windows of one source, one open at a time, each with a sketch of every spec.
 
+    Every sketch absorbs the same rows. Each has noise of its own, so what a reading pays adds up.
     `released_until`: end of the last window that was ever debited; windows before it are closed for
     good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
     are left out; without it, it raises GapError.
 
-    `base`: the spec of the newest window that was opened, from which its own is derived.
+    `base`: the first spec of the newest window that was opened, from which its own is derived.
     """
 
     def __init__(
         self,
-        spec: Spec,
+        specs: Sequence[Spec],
         schedule: Schedule,
         rng: Entropy,
         released_until: int = 0,
         live: bool = True,
     ) -> None:
         self._schedule, self._rng, self._live = schedule, rng, live
-        self._specs: list[tuple[float, Spec]] = [(-inf, spec)]
-        self.base = spec
+        self._specs: list[tuple[float, Sequence[Spec]]] = [(-inf, specs)]
+        self.base = specs[0]
         # A clock that wakes in 1970 has no window that began before.
         self._floor = schedule.first_from(released_until) if released_until or live else None
         self._next: int | None = None
-        self._sketch: Sketch | None = None
+        self._sketches: tuple[Sketch, ...] = ()
 
     @property
     def begun(self) -> int | None:
@@ -139,13 +140,13 @@ class Windows:
         if index - self._next > MAX_EMPTY:
             if not self._live:
                 raise GapError(self._schedule.span(self._next).start)
-            if self._sketch is not None:
+            if self._sketches:
                 yield self._close()
             self._next = index
         while self._next < index:
             yield self._close()
-        if self._sketch is None and self._next == index:
-            self._sketch = self._start(index)
+        if not self._sketches and self._next == index:
+            self._sketches = self._start(index)
 
     def skip_until(self, until: int) -> None:
         """No window that begins before `until` is closed any more; one that is open is dropped."""
@@ -153,45 +154,49 @@ class Windows:
         if self._next is None:
             self._floor = first if self._floor is None else max(first, self._floor)
         elif self._next < first:
-            self._next, self._sketch = first, None
+            self._next, self._sketches = first, ()
 
     def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
         """Windows that are opened from now on, and start at one of these times or later, have that
         spec instead of the first one: (unix seconds, spec), in order. An open one stays as it is.
         """
-        self._specs[1:] = later
+        others = self._specs[0][1][1:]
+        self._specs[1:] = [(at, (spec, *others)) for at, spec in later]
 
     def absorb(self, index: int | None, rows: Rows) -> None:
         """Adds rows to the window `index`, None: to the open one. A window that is over takes no
         more, and before the first one rows are left out.
         """
-        if self._sketch is not None and index in (None, self._next):
-            self._sketch.update_many(to_absorb(rows))
+        if index not in (None, self._next):
+            return
+        wanted = to_absorb(rows)
+        for sketch in self._sketches:
+            sketch.update_many(wanted)
 
     def rerandomise(self, waiting: ClosedWindow | None = None) -> None:
-        """An announced intrusion: the open sketch, and one that waits for its release, draw fresh
-        noise; those of keys take no more in instead."""
-        for sketch in (self._sketch, waiting.sketch if waiting else None):
-            if sketch is not None:
-                sketch.rerandomise(self._rng)
+        """An announced intrusion: the open sketches, and those that wait for their release, draw
+        fresh noise; those of keys take no more in instead."""
+        for sketch in (*self._sketches, *(waiting.sketches if waiting else ())):
+            sketch.rerandomise(self._rng)
 
     def finish(self) -> Iterator[ClosedWindow]:
         """No more time will come: yields the open window, if one is."""
-        if self._sketch is not None:
+        if self._sketches:
             yield self._close()
 
     def _close(self) -> ClosedWindow:
         assert self._next is not None
-        sketch = self._sketch or self._start(self._next)
-        self._sketch = None
+        sketches = self._sketches or self._start(self._next)
+        self._sketches = ()
         self._next += 1
-        return ClosedWindow(self._schedule.span(self._next - 1), sketch)
+        return ClosedWindow(self._schedule.span(self._next - 1), sketches)
 
-    def _start(self, index: int) -> Sketch:
+    def _start(self, index: int) -> tuple[Sketch, ...]:
         start = self._schedule.span(index).start
-        self.base = [spec for begins, spec in self._specs if begins <= start][-1]
-        spec = self.base.for_window(window_index(start, self._schedule.window_seconds))
-        return spec.start(self._rng)
+        specs = [specs for begins, specs in self._specs if begins <= start][-1]
+        self.base = specs[0]
+        number = window_index(start, self._schedule.window_seconds)
+        return tuple(spec.for_window(number).start(self._rng) for spec in specs)
 
 
 def far_behind(wall: float, begun: int, window_seconds: int) -> bool:

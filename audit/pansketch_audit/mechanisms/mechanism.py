@@ -38,7 +38,7 @@ PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(
 class Mechanism:
     """How a window begins, and how it is published as bytes. `readings`: how many there were."""
 
-    start: Callable[[Spec, Entropy], Sketch]
+    start: Callable[[Any, Entropy], Any]
     publish: Callable[[Any, Entropy, int], bytes]
 
 
@@ -46,8 +46,14 @@ def start(spec: Spec, rng: Entropy) -> Sketch:
     return spec.start(rng)
 
 
-def publish(sketch: Sketch, rng: Entropy, readings: int) -> bytes:
-    return encode(sketch.release(rng, WINDOW))
+def publish(sketch: Any, rng: Entropy, readings: int) -> bytes:
+    """The bytes of all releases: of several sketches of one source, one after the other."""
+    return b"".join(encode(each.release(rng, WINDOW)) for each in parts_of(sketch))
+
+
+def parts_of(sketch: Any) -> tuple[Any, ...]:
+    """The sketches of one source; most sources have one."""
+    return getattr(sketch, "sketches", (sketch,))
 
 
 PRODUCTION = Mechanism(start, publish)
@@ -102,7 +108,8 @@ def memory_of(sketch: object, *public: object) -> bytes:
     """All values that an object holds, at any depth: arrays (of one that is all zero its shape),
     numbers, texts. Not the public spec, and not what is in `public`, as the source of
     randomness."""
-    return b"|".join(_held(sketch, {id(getattr(sketch, "_spec", None)), *map(id, public)}))
+    specs = (getattr(each, "_spec", None) for each in parts_of(sketch))
+    return b"|".join(_held(sketch, {*map(id, specs), *map(id, public)}))
 
 
 def _held(thing: Any, seen: set[int]) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What is audited. A sketch joins every part of the audit by an entry in `subjects()`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, get_args
@@ -14,9 +14,12 @@ from pansketch import (
     CellsSpec,
     DistinctSpec,
     Domain,
+    Entropy,
+    Guarantee,
     HierarchySpec,
     MomentsSpec,
     Privacy,
+    Sketch,
     Span,
     Spec,
     View,
@@ -76,7 +79,7 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """All sketches of the product, in every mode."""
-    return [*_hierarchies(), *_cells(), *_moments(), *_views(), *_key_counters()]
+    return [*_hierarchies(), *_cells(), *_moments(), *_views(), *_several(), *_key_counters()]
 
 
 def _hierarchies() -> list[Subject]:
@@ -153,6 +156,70 @@ def _views() -> list[Subject]:
 
 def _counters(sketch: Any) -> npt.NDArray[np.int64]:
     return np.asarray(sketch._counters.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class SeveralSpecs:
+    """The sketches of one source, as the agent runs them: each absorbs every reading, with noise of
+    its own, and all are released. A reading pays the sum."""
+
+    specs: tuple[Spec, ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Those of all sketches: `LinearSpec.blocks`."""
+        return tuple(size for spec in self.specs for size in spec.blocks)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        each = [spec.guarantee for spec in self.specs]
+        return replace(
+            each[0],
+            state_micro=sum(one.state_micro for one in each),
+            release_micro=sum(one.release_micro for one in each),
+        )
+
+    def start(self, rng: Entropy) -> "SeveralSketches":
+        return SeveralSketches(tuple(spec.start(rng) for spec in self.specs))
+
+
+@dataclass(frozen=True)
+class SeveralSketches:
+    """The state of one window."""
+
+    sketches: tuple[Sketch, ...]
+
+    def update_many(self, readings: npt.NDArray[Any]) -> None:
+        for sketch in self.sketches:
+            sketch.update_many(readings)
+
+    def rerandomise(self, rng: Entropy) -> None:
+        for sketch in self.sketches:
+            sketch.rerandomise(rng)
+
+
+def _several() -> list[Subject]:
+    """Two sketches with 3/4 and 1/4 of epsilon: one reading pays for both."""
+    return [several_subject(intrusion) for intrusion in get_args(Intrusion)]
+
+
+def several_subject(intrusion: Intrusion = "silent") -> Subject:
+    """Two sketches of one source, of an attribute each, which share an epsilon of 1.
+
+    Sketches of few counters and one value of a reading: all of their draws are enumerated together.
+    """
+    domain = Domain([Attribute("x", low=0, high=1), Attribute("y", low=0, high=1)])
+    specs = tuple(
+        ViewsSpec(domain, Privacy(share, "reading", intrusion), (View((name,), (1,), micro),))
+        for name, share, micro in (("x", 0.75, 750_000), ("y", 0.25, 250_000))
+    )
+    universe = np.array([[0.25, 0.75]])
+    spec: Any = SeveralSpecs(specs)  # No spec of the wire: its releases are.
+    return Subject("two sketches", spec, universe, _counts_of_all, sampled=False)
+
+
+def _counts_of_all(sketch: Any) -> npt.NDArray[np.int64]:
+    return np.concatenate([each._counters.astype(np.int64) for each in sketch.sketches])
 
 
 def _key_counters() -> list[Subject]:

@@ -5,6 +5,8 @@ They exist here and in tests only: no configuration reaches them. An audit that 
 evidence.
 """
 
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -12,10 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch import Entropy, Sketch, Spec, WindowId, encode
+from pansketch.randomness import Chance, Counters
 from pansketch_audit.empirical import attacks
 from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.mechanisms.mechanism import WINDOW, Mechanism, claim, publish, start, views_of
-from pansketch_audit.mechanisms.subjects import Subject, subjects
+from pansketch_audit.mechanisms.subjects import (
+    SeveralSketches,
+    Subject,
+    several_subject,
+    subjects,
+)
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
@@ -70,6 +78,33 @@ def _start_counting_twice(spec: Spec, rng: Entropy) -> Sketch:
     return sketch  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True)
+class _Repeated:
+    """An `Entropy` that gives one sketch the draws that another one had."""
+
+    rng: Entropy
+    drawn: list[int] = field(default_factory=list)
+
+    def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
+        again = len(counters[: len(self.drawn)])
+        counters[:again] += np.array(self.drawn[:again], counters.dtype)
+        del self.drawn[:again]
+        self.rng.add_discrete_laplace(scale, counters[again:])
+
+    def fill_bernoulli(self, chance: Chance, bits: npt.NDArray[np.uint8]) -> None:
+        self.rng.fill_bernoulli(chance, bits)
+
+    def identifier(self) -> int:
+        return self.rng.identifier()
+
+
+def _start_alike(spec: Any, rng: Entropy) -> SeveralSketches:
+    """The sketches of one source begin with the same draws."""
+    first = spec.specs[0].start(rng)
+    repeated = _Repeated(rng, first._counters.tolist())
+    return SeveralSketches((first, *(each.start(repeated) for each in spec.specs[1:])))
+
+
 def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
     """Enumerates the mechanism: caught when its loss is above the claim."""
     ratios = []
@@ -85,7 +120,14 @@ def bugs() -> list[Bug]:
     twice = Mechanism(_start_counting_twice, publish)
     what = "a reading without a value counted twice"
     missing = Bug("missing-twice", what, partial(enumerated, twice, gaps))
-    return [*_reading_bugs(subjects()[0]), missing, *key_bugs(), *blinded_bugs()]
+    readings = _reading_bugs(subjects()[0])
+    return [*readings, missing, _shared_noise(), *key_bugs(), *blinded_bugs()]
+
+
+def _shared_noise() -> Bug:
+    mechanism = Mechanism(_start_alike, publish)
+    what = "two sketches of one source with the same noise"
+    return Bug("shared-noise", what, partial(enumerated, mechanism, several_subject()))
 
 
 def _reading_bugs(subject: Subject) -> list[Bug]:

@@ -215,11 +215,7 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     out.add_argument("--list", action="store_true", help="list the excluded ranges")
     out.add_argument("--undo", action="store_true", help="count this range again (default: all)")
     _json(out)
-    gone = _add(
-        commands,
-        "forget",
-        "delete the reports of a device, to make room for another device",
-    )
+    gone = _add(commands, "forget", "delete the reports of a device, to make room for another")
     gone.add_argument("device", metavar="DEVICE", help="the device")
     gone.add_argument(
         "--releases", action="store_true", help="delete its releases as well, permanently"
@@ -279,6 +275,9 @@ def _generating(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help=f"the generator of the model, by the type of the stream's sketch: {reads}",
     )
+    says = "ask the sketch of this type (default: the first one of the stream that can answer)"
+    families = sorted({each.family for each in GENERATORS.values()})
+    parser.add_argument("--sketch", choices=families, help=says)
     says = "density: the maximum number of heavy cells"
     parser.add_argument("--cells", type=_whole(1), metavar="H", help=says)
     says = "m2m: the number of points at which questions and features are compared"

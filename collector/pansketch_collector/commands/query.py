@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from pansketch_collector.queries.generator_registry import (
     DRIFT,
     SAMPLE,
     GeneratorChoice,
-    check_answers,
+    answering,
 )
-from pansketch_collector.queries.selection import select, select_periods
+from pansketch_collector.queries.selection import select, select_periods, stream_named
 from pansketch_collector.scales import learning
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_fleet.config.loader import Config
@@ -76,8 +77,8 @@ def _run_comparison(config: Config, options: argparse.Namespace) -> int:
         raise wrong(f"{options.question} compares two periods: add --between A B")
     if options.since or options.until or options.by or options.keys or options.smooth:
         raise wrong("with --between leave out --from, --to, --by, --keys and --smooth")
-    periods = select_periods(config, options.stream, options.between, options.devices)
-    _check(config, periods[0], options)
+    stream = _answering(config, options, options.question)
+    periods = select_periods(config, stream, options.between, options.devices)
     with reading(config.collector.database) as reader:
         found = comparison.compare(
             reader, config, periods, _choice(options), options.question, options.words
@@ -126,7 +127,7 @@ def run_sample(config: Config, options: argparse.Namespace) -> int:
     """Writes synthetic readings."""
     selection = _selection(config, options, SAMPLE)
     if options.report:
-        stream = next(s for s in config.streams if s.name == selection.stream)
+        stream = stream_named(config, selection.stream)
         sample.check_assessed(stream.spec.family)
     model = _model(config, selection, _choice(options))
     rng = np.random.default_rng(options.seed)
@@ -158,18 +159,19 @@ def run_scales(config: Config, options: argparse.Namespace) -> int:
 def _selection(
     config: Config, options: argparse.Namespace, question: str | None = None
 ) -> Selection:
-    """The selection, of a stream that answers the question."""
+    """The selection, of the sketch of the stream that answers the question."""
     found = select(config, options.stream, options.since, options.until, options.devices)
     if question is not None:
-        _check(config, found, options, question)
+        found = replace(found, stream=_answering(config, options, question))
     return found
 
 
-def _check(
-    config: Config, selection: Selection, options: argparse.Namespace, question: str | None = None
-) -> None:
-    stream = next(s for s in config.streams if s.name == selection.stream)
-    check_answers(stream, question or options.question, _choice(options))
+def _answering(config: Config, options: argparse.Namespace, question: str) -> str:
+    """The name of the stream, or of the one of another of its sketches."""
+    asked = stream_named(config, options.stream)
+    # Who names one of the further sketches means that one.
+    parts = (asked,) if asked.part_of else config.parts(asked)
+    return answering(parts, question, _choice(options), options.sketch).name
 
 
 def _choice(options: argparse.Namespace) -> GeneratorChoice:

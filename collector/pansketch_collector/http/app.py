@@ -24,6 +24,7 @@ from pansketch_collector.http.endpoints.listing import audit_object
 from pansketch_collector.http.endpoints.parameters import (
     COMPARISONS,
     ListParameters,
+    ModelParameters,
     Paging,
     QuestionParameters,
     SampleParameters,
@@ -45,7 +46,7 @@ from pansketch_collector.periods import comparison, series, series_report
 from pansketch_collector.queries import distinct
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
-from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, check_answers
+from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, answering
 from pansketch_collector.queries.selection import select_periods
 from pansketch_collector.storage.reader import Selection
 from pansketch_fleet.config.loader import Config
@@ -174,10 +175,9 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
         summary="One question, answered with its standard error and its sources",
     )
     async def query(stream: str, asked: Annotated[QuestionParameters, Query()]) -> dict[str, Any]:
-        found = _stream(config, stream)
         check_given(asked)
-        selection, choice = selection_of(config, stream, asked), choice_of(asked)
-        check_answers(found, _capability(asked.question), choice)
+        found = _answering(config, stream, asked, _capability(asked.question))
+        selection = selection_of(config, found.name, asked)
         if isinstance(found, KeyStream):
             return await _count_keys(config, desk, selection, asked)
         return {"question": asked.question, **await _answer(config, models, found, asked)}
@@ -194,12 +194,8 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
         },
     )
     async def sample(stream: str, asked: Annotated[SampleParameters, Query()]) -> Response:
-        selection, choice = (
-            selection_of(config, _stream(config, stream).name, asked),
-            choice_of(asked),
-        )
-        check_answers(_stream(config, stream), SAMPLE, choice)
-        model = await models.model(selection, choice)
+        found = _answering(config, stream, asked, SAMPLE)
+        model = await models.model(selection_of(config, found.name, asked), choice_of(asked))
         return await _file(desk, model, stream, asked)
 
 
@@ -270,6 +266,13 @@ async def _drawn(desk: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes
     """Draws the next piece when the last one is sent: who reads slowly is drawn for slowly."""
     while (piece := await desk.run(desk.draws, lambda: next(found, None))) is not None:
         yield piece
+
+
+def _answering(config: Config, name: str, asked: ModelParameters, question: str) -> Stream:
+    """The stream, or another sketch of it that answers. Raises Unknown, CommandError."""
+    stream = _stream(config, name)
+    parts = (stream,) if stream.part_of else config.parts(stream)
+    return answering(parts, question, choice_of(asked), asked.sketch)
 
 
 def _stream(config: Config, name: str) -> Stream:

@@ -1,19 +1,21 @@
 """`query QUESTION --by window|day|device`: one answer for each group of releases, as a series.
 
-Each row is the model of its own releases alone, and is refused by the same rule as an answer of all
-of them: a row that noise outweighs has no value.
+Each row is the model of its own releases alone, or of groups of their devices (`--robust`), and is
+refused by the same rule as an answer of all of them: a row that noise outweighs has no value. Its
+releases still help the smoother: those of several such rows together give it one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from pansketch import Domain, Estimate
-from pansketch.generators import parse_predicate, smooth_levels
+from pansketch.generators import parse_predicate
 from pansketch_collector.errors import CommandError, wrong
-from pansketch_collector.queries import questions
+from pansketch_collector.periods.smoothing import pooled, smoothed
+from pansketch_collector.queries import questions, robust_merge
 from pansketch_collector.queries.answers import Answer
 from pansketch_collector.queries.basis import (
     Basis,
@@ -28,6 +30,7 @@ from pansketch_collector.queries.generator_registry import (
     GeneratorChoice,
     choose,
 )
+from pansketch_collector.queries.robust_merge import MAX_GROUPS, Groups, build_groups
 from pansketch_collector.queries.selection import (
     DAY_SECONDS,
     check_devices,
@@ -72,6 +75,9 @@ class Series(Basis):
     step: float | None = None
 
 
+Ask = Callable[[Row, Selection], tuple[Row, Basis]]
+
+
 @dataclass(frozen=True)
 class SeriesQuestion:
     """One question of every group. `smooth`: its level over time as well."""
@@ -105,6 +111,8 @@ def series(
     generator = GENERATORS[choose(stream.name, stream.spec.family, choice)]
     margin = attribute is not None and generator.margin is not None
     most = MOST_MARGINS if margin else generator.most_rows
+    if choice.robust:
+        most = max(1, most // MAX_GROUPS)
     if len(groups) > most:
         raise wrong(
             f"{len(groups):,} rows by {asked.by} are more than {most:,}: select less with --from "
@@ -114,18 +122,29 @@ def series(
     rows: list[Row] = []
     found: list[Basis] = []
     left: list[LeftOut] = []
+
+    def ask(row: Row, group: Selection) -> tuple[Row, Basis]:
+        if choice.robust:
+            return _of_groups(row, build_groups(reader, config, group, choice, attribute), asked)
+        together = merged(reader, config, group, choice, epochs)
+        return _answered(row, together, choice, asked, attribute), together
+
     for row, group in groups:
         try:
-            together = merged(reader, config, group, choice, epochs)
+            answered, basis = ask(row, group)
         except CommandError as error:
             left.append(LeftOut(reader.count(group), str(error)))
-            rows.append(replace(row, refusal=str(error)))
+            more = error.more_windows if isinstance(error, NotYet) else None
+            rows.append(replace(row, refusal=str(error), more_windows=more))
             continue
-        found.append(together)
-        rows.append(_answered(row, together, choice, asked, attribute))
+        found.append(basis)
+        rows.append(answered)
     if not found:
         raise CommandError(rows[0].refusal)
-    rows, step = _smoothed(rows, asked, stream.window_seconds)
+    step = None
+    if asked.smooth:
+        seconds = DAY_SECONDS if asked.by == "day" else stream.window_seconds
+        rows, step = _smoothed(groups, rows, ask, asked, seconds)
     parts = tuple(joined_parts(part for each in found for part in each.parts))
     return Series(
         generator=found[0].generator,
@@ -133,6 +152,7 @@ def series(
         guarantee=promise(stream, parts),
         left=tuple(joined_left([*(e for each in found for e in each.left), *left])),
         parts=parts,
+        groups=min((each.groups for each in found), default=0),
         by=asked.by,
         rows=tuple(rows),
         step=step,
@@ -142,8 +162,8 @@ def series(
 def _check(stream: ReadingStream, choice: GeneratorChoice, asked: SeriesQuestion) -> None:
     if asked.question == "covariance":
         raise wrong("covariance has no rows by window, day or device: ask without --by")
-    if choice.robust:
-        raise wrong("--robust needs all devices of all windows at once: leave out --by")
+    if choice.robust and asked.by == "device":
+        raise wrong("--robust asks groups of devices: leave it out, or ask --by window or day")
     if asked.by == "day" and stream.window_seconds > DAY_SECONDS:
         raise wrong(f"a window of {stream.name} is longer than a day: ask --by window")
     if asked.smooth and asked.by == "device":
@@ -210,28 +230,47 @@ def _answered(
     return replace(row, answer=answer)
 
 
+def _of_groups(row: Row, groups: Groups, asked: SeriesQuestion) -> tuple[Row, Basis]:
+    """The row with the median of what groups of devices answer. Raises CommandError."""
+    answer, answered = robust_merge.answer(groups, asked.question, asked.words)
+    assert isinstance(answer, Answer), "a question of several values is refused"
+    readings = [model.fitted.readings for model in answered.models]
+    start, end = (row.start, row.end) if row.end else answered.span
+    filled = replace(
+        row,
+        start=start,
+        end=end,
+        releases=len(answered.windows),
+        devices=len(answered.devices),
+        readings=Estimate(
+            sum(each.value for each in readings),
+            float(np.hypot.reduce([each.standard_error for each in readings])),
+        ),
+        answer=answer,
+    )
+    return filled, answered
+
+
 def _smoothed(
-    rows: list[Row], asked: SeriesQuestion, window_seconds: int
+    groups: Sequence[tuple[Row, Selection]],
+    rows: list[Row],
+    ask: Ask,
+    asked: SeriesQuestion,
+    seconds: int,
 ) -> tuple[list[Row], float | None]:
     """The rows with their levels, and how far a level moves in one of their steps."""
-    if not asked.smooth:
+
+    def together(first: int, last: int) -> Answer | None:
+        start, end = groups[first], groups[last]
+        both = replace(start[1], until=end[1].until)
+        try:
+            return ask(replace(start[0], end=end[0].end), both)[0].answer
+        except CommandError:
+            return None
+
+    answers = pooled([row.answer for row in rows], together)
+    levels = smoothed(answers, [row.start / seconds for row in rows])
+    if levels is None:
         return rows, None
-    seconds = DAY_SECONDS if asked.by == "day" else window_seconds
-    told = [
-        (each.answer.value, each.answer.standard_error) if each.answer else (np.nan, np.nan)
-        for each in rows
-    ]
-    values, errors = np.array(told, dtype=np.float64).T
-    unknown = ~(np.isfinite(values) & np.isfinite(errors) & (errors > 0))
-    values[unknown] = errors[unknown] = np.nan
-    times = np.array([each.start / seconds for each in rows])
-    levels = smooth_levels(values[:, None], errors[:, None], times)
-    if unknown.all():
-        return rows, None
-    found = [
-        replace(row, level=Estimate(float(value), float(error)))
-        for row, value, error in zip(
-            rows, levels.value[:, 0], levels.standard_error[:, 0], strict=True
-        )
-    ]
-    return found, float(np.sqrt(levels.step_variance[0]))
+    found = [replace(row, level=level) for row, level in zip(rows, levels[0], strict=True)]
+    return found, levels[1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, islice
 from math import ceil
 
@@ -25,7 +25,13 @@ from pansketch_collector.queries.basis import (
     nothing_usable,
     set_aside,
 )
-from pansketch_collector.queries.generator_registry import GENERATORS, GeneratorChoice, choose
+from pansketch_collector.queries.generator_registry import (
+    GENERATORS,
+    GeneratorChoice,
+    choose,
+    records,
+    trainer,
+)
 from pansketch_collector.queries.selection import check_devices, nothing_selected
 from pansketch_collector.storage.corruption import Damage, changed, sound
 from pansketch_collector.storage.reader import Reader, Selection
@@ -81,10 +87,12 @@ TOGETHER = 16  # releases that are decoded together
 @dataclass(frozen=True, kw_only=True)
 class Merged(Basis):
     """Selected releases, merged, one for each spec. `expected_readings`: of a window, as the
-    configuration has it; 0 where it has none."""
+    configuration has it; 0 where it has none. `training`: those of another sketch of the source,
+    whose records the generator trains on."""
 
     releases: tuple[Release, ...] = ()
     expected_readings: float = 0.0
+    training: tuple[Release, ...] = ()
 
     def refusing(self) -> AbstractContextManager[None]:
         """Where questions are asked of it: what noise outweighs raises NotYet."""
@@ -107,16 +115,21 @@ class Model(Merged):
 
 
 def build(
-    reader: Reader, config: Config, selection: Selection, choice: GeneratorChoice = ANY_GENERATOR
+    reader: Reader,
+    config: Config,
+    selection: Selection,
+    choice: GeneratorChoice = ANY_GENERATOR,
+    attribute: str | None = None,
 ) -> Model:
-    """Decodes, merges per device class and epoch, grows a generator of each and adds them up.
+    """Decodes, merges per device class and epoch, grows a generator of each and adds them up; of
+    one attribute alone, as `model_of` has it.
 
     Raises CommandError: for an empty selection, for one of which nothing can be used, for one whose
     number of readings the noise outweighs, and for a generator or a size that does not suit the
     sketch.
     """
     check_devices(reader, selection)
-    model = model_of(merged(reader, config, selection, choice), choice)
+    model = model_of(merged(reader, config, selection, choice), choice, attribute)
     with model.refusing():
         model.fitted.check(())
     return model
@@ -153,7 +166,22 @@ def merged(
         expected_readings=(
             float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
         ),
+        training=_training(reader, config, selection, stream) if GENERATORS[name].trained else (),
     )
+
+
+def _training(
+    reader: Reader, config: Config, selection: Selection, stream: Stream
+) -> tuple[Release, ...]:
+    """What the same devices released of another sketch of the source in the same windows; nothing
+    where that cannot be used."""
+    other = trainer(config.parts(stream))
+    if other is None:
+        return ()
+    try:
+        return merged(reader, config, replace(selection, stream=other.name)).releases
+    except CommandError:
+        return ()
 
 
 def model_of(
@@ -161,7 +189,7 @@ def model_of(
 ) -> Model:
     """The generator's model; of one attribute alone, if that is named and costs less. It is not
     checked whether noise outweighs the readings. Raises CommandError as `build` does."""
-    fitted = _fitted(found.generator, found.releases, choice, attribute)
+    fitted = _fitted(found, choice, attribute)
     return Model(**{each.name: getattr(found, each.name) for each in fields(found)}, fitted=fitted)
 
 
@@ -225,16 +253,14 @@ def _unusable(
     yield from (LeftOut(releases, reason) for reason, releases in counts.items() if releases)
 
 
-def _fitted(
-    name: str, releases: Sequence[Release], choice: GeneratorChoice, attribute: str | None
-) -> FittedModel:
-    generator = GENERATORS[name]
+def _fitted(found: Merged, choice: GeneratorChoice, attribute: str | None) -> FittedModel:
+    generator = GENERATORS[found.generator]
     try:
         if attribute is not None and generator.margin is not None:
-            return generator.margin(releases, attribute)
-        return generator.fit(releases, choice)
+            return generator.margin(found.releases, attribute)
+        return generator.fit(found.releases, choice, records(found.training))
     except ValueError as error:
-        raise wrong(f"{name}: {error}") from error
+        raise wrong(f"{found.generator}: {error}") from error
 
 
 def _merged(

@@ -8,6 +8,8 @@ from pansketch.generators import (
     FittedModel,
     M2MModel,
     Partition,
+    Sampler,
+    TooFewReadings,
     combine,
     common_domain,
     density,
@@ -18,7 +20,7 @@ from pansketch.generators import (
     privhp,
     rebased,
 )
-from pansketch_collector.errors import wrong
+from pansketch_collector.errors import CommandError, wrong
 from pansketch_fleet.settings.settings import KeyStream, Stream
 
 AUTO = "auto"
@@ -43,19 +45,24 @@ class GeneratorChoice:
     robust: bool = False
 
 
+Unused = Sampler | None
+
+
 @dataclass(frozen=True)
 class Generator:
     """`fit`: from merged releases, one for each spec there is, to one model of all; raises
-    CommandError for a size that cannot be, ValueError for one that the library refuses.
+    CommandError for a size that cannot be, ValueError for one that the library refuses. It may use
+    records like the readings, if another sketch of the source gives some: `trained`.
     `margin`: the same for one attribute alone, where that costs less. `most_rows`: of an answer by
     window, day or device, each of which is a fit."""
 
     family: str
     questions: tuple[str, ...]
-    fit: Callable[[Sequence[Release], GeneratorChoice], FittedModel]
+    fit: Callable[[Sequence[Release], GeneratorChoice, Sampler | None], FittedModel]
     sizes: tuple[str, ...] = ()
     margin: Callable[[Sequence[Release], str], Partition] | None = None
     most_rows: int = 400
+    trained: bool = False
 
 
 def _added(models: Sequence[Partition]) -> Partition:
@@ -64,21 +71,21 @@ def _added(models: Sequence[Partition]) -> Partition:
     return combine([rebased(model, domain) for model in models])
 
 
-def _privhp(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+def _privhp(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
     return _added([privhp(release) for release in releases])
 
 
-def _kdtree(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+def _kdtree(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
     return _added([kdtree(release).partition for release in releases])
 
 
-def _density(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+def _density(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
     if choice.cells is None:
         return _added([density(release).partition for release in releases])
     return _added([density(release, cells=choice.cells).partition for release in releases])
 
 
-def _pairwise(releases: Sequence[Release], choice: GeneratorChoice) -> Partition:
+def _pairwise(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
     return _added([pairwise(release) for release in releases])
 
 
@@ -86,17 +93,19 @@ def _margin(releases: Sequence[Release], name: str) -> Partition:
     return _added([margin(release, name) for release in releases])
 
 
-def _m2m(releases: Sequence[Release], choice: GeneratorChoice) -> M2MModel:
+def _m2m(
+    releases: Sequence[Release], choice: GeneratorChoice, training: Sampler | None
+) -> M2MModel:
     if len(releases) > 1:
         raise wrong(
             "feature sums of different sketches do not add up: select windows of one of them "
             "with --from and --to, or --devices"
         )
     if choice.points is None:
-        return m2m(releases[0])
+        return m2m(releases[0], training)
     if not MIN_POINTS <= choice.points <= MAX_POINTS:
         raise wrong(f"--points must lie between {MIN_POINTS} and {MAX_POINTS}")
-    return m2m(releases[0], points=choice.points)
+    return m2m(releases[0], training, points=choice.points)
 
 
 # Of those that read one family, the first is the one that suits it best.
@@ -105,7 +114,7 @@ GENERATORS: Mapping[str, Generator] = {
     "kdtree": Generator("hierarchy", OF_COUNTS, _kdtree),
     "density": Generator("cells", OF_BOXES, _density, ("cells",)),
     "pairwise": Generator("views", OF_COUNTS, _pairwise, margin=_margin, most_rows=40),
-    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), most_rows=24),
+    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), most_rows=24, trained=True),
 }
 
 
@@ -131,7 +140,57 @@ def choose(stream: str, family: str, choice: GeneratorChoice) -> str:
     return name
 
 
+def trainer(parts: Sequence[Stream]) -> Stream | None:
+    """Of the sketches of one source the one whose records M2M trains on, if there is one."""
+    for family in ("views", "hierarchy", "cells"):
+        for each in parts:
+            if each.spec.family == family:
+                return each
+    return None
+
+
+def records(releases: Sequence[Release]) -> Sampler | None:
+    """Records like the readings; None where noise outweighs the readings."""
+    if not releases:
+        return None
+    family = releases[0].spec.family
+    model = GENERATORS[choose("", family, GeneratorChoice())].fit(releases, GeneratorChoice(), None)
+    try:
+        model.check()
+    except TooFewReadings:
+        return None
+    return model.sampler()
+
+
 DISTINCT = "distinct"
+
+
+def answering(
+    parts: Sequence[Stream], question: str, choice: GeneratorChoice, sketch: str | None = None
+) -> Stream:
+    """Of the sketches of one source the first that answers a question; one of type `sketch`, if
+    that is named.
+
+    Raises CommandError, as `check_answers` does, and for a type that the source does not have.
+    """
+    if sketch is not None:
+        named = [each for each in parts if each.spec.family == sketch]
+        if not named:
+            there = " and ".join(each.spec.family for each in parts)
+            raise wrong(
+                f"stream {parts[0].name} has no sketch of type {sketch}: it has {there}, leave out "
+                "--sketch or name one of these"
+            )
+        parts = named
+    refusals = []
+    for each in parts:
+        try:
+            check_answers(each, question, choice)
+        except CommandError as error:
+            refusals.append(error)
+        else:
+            return each
+    raise refusals[0]
 
 
 def check_answers(stream: Stream, question: str, choice: GeneratorChoice) -> None:

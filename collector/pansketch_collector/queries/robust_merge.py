@@ -90,17 +90,24 @@ def _hash(device: str, place: str) -> bytes:
 
 
 def build_groups(
-    reader: Reader, config: Config, selection: Selection, choice: GeneratorChoice = ANY_GENERATOR
+    reader: Reader,
+    config: Config,
+    selection: Selection,
+    choice: GeneratorChoice = ANY_GENERATOR,
+    attribute: str | None = None,
 ) -> Groups:
-    """A model of each group of the devices whose releases are selected. Raises CommandError as
-    `build` does, and for less than MIN_DEVICES devices."""
+    """A model of each group of the devices whose releases are selected; of one attribute alone, as
+    `model_of` has it. Raises CommandError as `build` does, and below MIN_DEVICES devices."""
     check_devices(reader, selection)
     devices = reader.releasing(selection)
     if not devices:
         build(reader, config, selection, choice)  # raises what is wrong with the selection
     selections = [replace(selection, devices=group) for group in grouped(devices)]
     models, silent = _asked(
-        selections, lambda each: build(reader, config, each, choice), reader.count, len(selections)
+        selections,
+        lambda each: build(reader, config, each, choice, attribute),
+        reader.count,
+        len(selections),
     )
     # A device that has nothing but excluded or damaged releases is in no group.
     others = [row for row in reader.damaged(selection) if row[0] not in devices]
@@ -201,9 +208,11 @@ def _middle(shares: Sequence[float | None]) -> float | None:
 
 
 def median(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """Along the first axis, of groups, element by element; and its standard error, from the spread
-    of the groups. It is never less than the middle one of their own standard errors, which hold
-    what all groups have in common, such as the width of boxes.
+    """Along the first axis, of groups, element by element; and its standard error.
+
+    That holds the spread of the groups, divided by the root of their number. What all groups have
+    in common, such as the width of boxes and cells that share a counter, shows in no spread and is
+    not divided: the middle one of the groups' own standard errors bounds it.
 
     A group without a figure counts as one that is far too high, and so as a hostile one; where most
     have none, there is none: NaN."""
@@ -212,4 +221,4 @@ def median(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
     away = np.abs(values - value)
     spread = WIDTHS[len(values)] * np.median(np.where(np.isnan(away), inf, away), axis=0)
     own = np.median(np.where(np.isnan(errors), inf, errors), axis=0)
-    return value, np.maximum(MEDIAN * spread / sqrt(len(values)), own)
+    return value, np.hypot(MEDIAN * spread / sqrt(len(values)), own)

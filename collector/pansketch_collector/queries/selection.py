@@ -37,13 +37,20 @@ def when(text: str) -> int:
     return seconds
 
 
+def stream_named(config: Config, name: str) -> Stream:
+    """Raises CommandError, which says which streams there are."""
+    for each in config.streams:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in config.streams)
+    raise wrong(f"unknown stream {name!r}; the configuration has {known}")
+
+
 def select(
     config: Config, stream: str, since: str | None, until: str | None, devices: str | None
 ) -> Selection:
     """A selection from the options' text. Raises CommandError that says what there is."""
-    known = [s.name for s in config.streams]
-    if stream not in known:
-        raise wrong(f"unknown stream {stream!r}; the configuration has {', '.join(known)}")
+    stream_named(config, stream)
     names = None if devices is None else frozenset(filter(None, devices.split(",")))
     if names is not None and not names:
         raise wrong("--devices is empty: write names with commas between, as in a,b")
@@ -83,7 +90,7 @@ def select_periods(
 ) -> tuple[Selection, Selection]:
     """Two periods of one stream, which share no window. Raises CommandError."""
     whole = select(config, stream, None, None, devices)
-    found = next(each for each in config.streams if each.name == stream)
+    found = stream_named(config, stream)
     first, second = (period(text, found) for text in between)
     if first[0] < second[1] and second[0] < first[1]:
         raise wrong("the two periods overlap: their difference would hold the same noise twice")

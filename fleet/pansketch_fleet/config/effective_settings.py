@@ -120,15 +120,21 @@ def _profile(config: Config) -> Iterator[Line]:
 
 
 def _stream(config: Config, stream: Stream) -> Iterator[Line]:
-    root = f"streams.{stream.name}"
-    yield from _source(root, stream)
-    yield f"{root}.window", duration_text(stream.window_seconds)
-    kept = stream.retention_seconds
-    yield f"{root}.retention", "for ever" if kept is None else duration_text(kept)
-    yield from _privacy(f"{root}.privacy", stream)
-    yield from _subject(root, stream)
+    root = f"streams.{stream.section}"
+    whole, *others = config.parts(stream)
+    if stream == whole:
+        yield from _source(root, stream)
+        yield f"{root}.window", duration_text(stream.window_seconds)
+        kept = stream.retention_seconds
+        yield f"{root}.retention", "for ever" if kept is None else duration_text(kept)
+        yield from _privacy(f"{root}.privacy", (stream, *others))
+        yield from _subject(root, stream)
     if stream.sketch_at.endswith("]"):
         yield f"{stream.sketch_at}.type", stream.spec.family
+    if others:
+        epsilon = stream.plan.privacy.epsilon
+        yield f"{stream.sketch_at}.share", f"epsilon {number_text(epsilon)}", DERIVED
+        yield f"{stream.sketch_at}.stream", stream.name, DERIVED
     if isinstance(stream.spec, ViewsSpec):
         planned = f"planned for {config.profile.name}"
         for number, view in enumerate(stream.spec.views):
@@ -170,9 +176,10 @@ def _listed(names: Sequence[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _privacy(root: str, stream: Stream) -> Iterator[Line]:
-    privacy = stream.plan.privacy
-    yield f"{root}.epsilon", number_text(privacy.epsilon)
+def _privacy(root: str, parts: Sequence[Stream]) -> Iterator[Line]:
+    stream, privacy = parts[0], parts[0].plan.privacy
+    micro = sum(each.plan.privacy.epsilon_micro for each in parts)
+    yield f"{root}.epsilon", number_text(micro / MICRO)
     if isinstance(privacy.unit, Span):
         yield f"{root}.unit.span", duration_text(privacy.unit.seconds)
         yield f"{root}.unit.max_readings", str(privacy.unit.max_readings)

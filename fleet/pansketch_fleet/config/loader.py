@@ -220,8 +220,14 @@ def _profile(document: Document, name: str) -> Profile:
 def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> tuple[Stream, ...]:
     if not raw:
         raise document.error("streams", "is empty; add at least one stream")
-    streams = tuple(read_stream(document, name, raw[name], around) for name in raw)
-    stdin = [stream.name for stream in streams if isinstance(stream.source, StdinSource)]
+    streams = tuple(each for name in raw for each in read_stream(document, name, raw[name], around))
+    for stream in streams:
+        if stream.part_of and stream.name in raw:
+            problem = f"is also what {stream.sketch_at} is called; rename it"
+            raise document.error(f"streams.{stream.name}", problem)
+    stdin = list(
+        dict.fromkeys(each.section for each in streams if isinstance(each.source, StdinSource))
+    )
     if len(stdin) > 1:
         problem = f"is stdin like {stdin[0]}'s, and only one stream can read it; change one of them"
         raise document.error(f"streams.{stdin[1]}.source.type", problem)

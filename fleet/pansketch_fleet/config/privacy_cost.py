@@ -6,8 +6,9 @@ span over all windows it touches, a key in each window that it is in. How many s
 day has is public. Each device and each stream has noise of its own, and whoever holds their
 releases, as the collector and the broker do, has all of them. So what a unit pays adds up.
 
-A record that several streams take pays in each of them. What a configuration cannot show, such as
-two programs that print one sensor's values, is not found here.
+A record that several streams take pays in each of them, and so does a record of a stream with
+several sketches, each of which is a stream. What a configuration cannot show, such as two programs
+that print one sensor's values, is not found here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ def sharing(stream: Stream, streams: Iterable[Stream]) -> tuple[Stream, ...]:
 
 
 def _share(one: Stream, other: Stream) -> bool:
+    if one.section == other.section:
+        return True
     match one.source, other.source:
         case ReplaySource(path=first), ReplaySource(path=second):
             return first.resolve() == second.resolve()

@@ -1,4 +1,4 @@
-"""One entry of `streams:`: its source, window, what it is about, and its sketch."""
+"""One entry of `streams:`: its source, window, what it is about, and its sketches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,14 @@ from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
 from pansketch_fleet.sections.memory_budget import PlannedSketch
 from pansketch_fleet.sections.privacy import read_open, read_privacy
-from pansketch_fleet.sections.sketches.sketch import read_key_plan, read_plan, size_refusals
+from pansketch_fleet.sections.sketches.sketch import (
+    SketchEntry,
+    read_entries,
+    read_key_plan,
+    read_plan,
+    shared_privacy,
+    size_refusals,
+)
 from pansketch_fleet.sections.sources.source import check_names, read_source
 from pansketch_fleet.sections.subject import read_subject
 from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
@@ -34,8 +41,10 @@ class StreamContext:
     local: bool
 
 
-def read_stream(document: Document, name: str, raw: Any, around: StreamContext) -> Stream:
-    """Raises ConfigError at the key at fault."""
+def read_stream(
+    document: Document, name: str, raw: Any, around: StreamContext
+) -> tuple[Stream, ...]:
+    """A stream for each sketch of the section. Raises ConfigError at the key at fault."""
     where = f"streams.{name}"
     if not is_id(name):
         raise document.error(where, f"a stream's name must be {ID_RULE}; rename it")
@@ -49,48 +58,71 @@ def read_stream(document: Document, name: str, raw: Any, around: StreamContext) 
     check_names(document, join(where, "source"), source, _names(stream))
     privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
     open_seconds = read_open(document, join(where, "privacy.unit"), stream.privacy, privacy, source)
-    key, about = hash_key(around.fleet, name), join(where, "expect")
+    about = join(where, "expect")
     devices_per_key = read_devices_per_key(document, about, stream.expect if keyed else None)
     expected, most_readings = read_expected(
         document, about, None if keyed else stream.expect, window_seconds, source, privacy
     )
     retention = _retention(document, join(where, "retention"), stream.retention, window_seconds)
-    if isinstance(subject, Domain):
-        place, plan = read_plan(document, where, stream, subject, privacy, key, expected)
-        with size_refusals(document, where, place, plan):
-            spec = plan.spec(around.profile)
-        return ReadingStream(
-            name=name,
-            source=source,
-            window_seconds=window_seconds,
-            spec=spec,
-            plan=plan,
-            sketch_at=place,
-            daily_cap_micro=cap_micro,
-            retention_seconds=retention,
-            domain=subject,
-            expected=expected,
-            most_readings=most_readings,
-            open_seconds=open_seconds,
-            scales=_scales(document, join(where, "scales"), stream.scales, plan),
+    scales_at, found = join(where, "scales"), list[Stream]()
+    entries = read_entries(document, where, stream)
+    if stream.scales is not None and not isinstance(subject, Domain):
+        raise document.error(scales_at, "does not go with a key; remove it")
+    if stream.scales is not None and len(entries) > 1:
+        raise document.error(scales_at, "goes with one sketch; remove it, or name one sketch")
+    for entry, part in shared_privacy(document, entries, privacy):
+        own = _part_name(document, name, entry) if found else name
+        key = hash_key(around.fleet, own)
+        if isinstance(subject, Domain):
+            plan = read_plan(document, where, stream, entry, subject, part, key, expected)
+            with size_refusals(document, where, entry.place, plan):
+                spec = plan.spec(around.profile)
+            found.append(
+                ReadingStream(
+                    name=own,
+                    source=source,
+                    window_seconds=window_seconds,
+                    spec=spec,
+                    plan=plan,
+                    sketch_at=entry.place,
+                    daily_cap_micro=cap_micro,
+                    retention_seconds=retention,
+                    domain=subject,
+                    expected=expected,
+                    most_readings=most_readings,
+                    open_seconds=open_seconds,
+                    part_of=name if found else "",
+                    scales=_scales(document, scales_at, stream.scales, plan),
+                )
+            )
+            continue
+        key_plan = read_key_plan(document, entry, part, key)
+        with size_refusals(document, where, entry.place, key_plan):
+            key_spec = key_plan.spec(around.profile)
+        found.append(
+            KeyStream(
+                name=own,
+                source=source,
+                window_seconds=window_seconds,
+                spec=key_spec,
+                plan=key_plan,
+                sketch_at=entry.place,
+                daily_cap_micro=cap_micro,
+                retention_seconds=retention,
+                key=subject,
+                devices_per_key=devices_per_key,
+            )
         )
-    if stream.scales is not None:
-        raise document.error(join(where, "scales"), "does not go with a key; remove it")
-    place, key_plan = read_key_plan(document, where, stream, privacy, key)
-    with size_refusals(document, where, place, key_plan):
-        key_spec = key_plan.spec(around.profile)
-    return KeyStream(
-        name=name,
-        source=source,
-        window_seconds=window_seconds,
-        spec=key_spec,
-        plan=key_plan,
-        sketch_at=place,
-        daily_cap_micro=cap_micro,
-        retention_seconds=retention,
-        key=subject,
-        devices_per_key=devices_per_key,
-    )
+    return tuple(found)
+
+
+def _part_name(document: Document, name: str, entry: SketchEntry) -> str:
+    """What a sketch after the first one is called in topics, in the ledger and in questions."""
+    found = f"{name}-{entry.kind}"
+    if not is_id(found):
+        problem = f"its stream is called {found[:80]!r}, which is no id ({ID_RULE})"
+        raise document.error(entry.place, f"{problem}; shorten the stream's name")
+    return found
 
 
 def _names(stream: StreamSection) -> tuple[str, ...]:

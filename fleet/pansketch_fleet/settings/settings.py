@@ -120,6 +120,9 @@ class _Stream:
     day may cost together, None: no cap. `retention_seconds`: how long the collector keeps a
     release, None: for ever. `devices_per_key`: None where it is not stated, or there is no key.
     `most_readings`: the most that one window of a device can have; 0 for keys, which it bounds not.
+
+    A section with several sketches becomes as many streams. They have one source, one window and
+    the cap together. The first one bears the section's name, and the others say it in `part_of`.
     """
 
     name: str
@@ -132,6 +135,12 @@ class _Stream:
     retention_seconds: int | None = None
     devices_per_key: int | None = None
     most_readings: int = 0
+    part_of: str = ""
+
+    @property
+    def section(self) -> str:
+        """The name in `streams:` of the configuration."""
+        return self.part_of or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +237,10 @@ class Config:
     def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:
         """What devices of any profile may have for a stream, by fingerprint; its own first."""
         return variants(stream.spec, stream.plan, every())
+
+    def parts(self, stream: Stream) -> tuple[Stream, ...]:
+        """The streams of one section: of all its sketches, in the order of the section."""
+        return tuple(each for each in self.streams if each.section == stream.section)
 
     def at(self, where: str) -> tuple[str, int]:
         """File and line of a dotted path such as `streams.air.attributes.temp`."""

@@ -252,3 +252,14 @@ class SketchTypeSection(Section, frozen=True):
             values=tuple(SKETCHES),
         ),
     ]
+    share: Annotated[
+        float | None,
+        KeyDoc(
+            "The share of the stream's epsilon, if the stream has several sketches.",
+            "0.75",
+            low=0.000001,
+            high=1,
+            allowed="all shares of a stream sum to 1; not with a `key`",
+            default="an equal part of what the stated shares leave",
+        ),
+    ] = None

@@ -170,7 +170,7 @@ class ScalesSection(Section, frozen=True):
 
 
 class StreamSection(Section, frozen=True):
-    """One stream: readings with `attributes`, or events with a `key`. It has one sketch.
+    """One stream: readings with `attributes`, or events with a `key`.
 
     [Stream settings](streams.md) explains units, attributes and the choice of a sketch.
     """
@@ -219,9 +219,9 @@ class StreamSection(Section, frozen=True):
     sketches: Annotated[
         list[dict[str, Any]] | None,
         KeyDoc(
-            "The sketch of the stream.",
+            "The sketches of the stream, which [share its epsilon](streams.md#several-sketches).",
             "[{type: views}]",
-            allowed="one entry; required with a `key`",
+            allowed="one entry for each type; required with a `key`, which has one",
             default="`hierarchy` for one or two attributes that vary, else `views`",
             holds=(SketchTypeSection, *SKETCHES.values()),
         ),

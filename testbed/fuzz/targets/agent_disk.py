@@ -104,7 +104,7 @@ def _ledger(data: bytes, state: Path) -> None:
             promise(spent.lifetime_micro >= account.lifetime_micro, "what was spent is less")
         promise(read_book(path)[1] == path.stat().st_size, "a torn end is not repaired")
         last = ledger.spent("air")
-        number = ledger.debit("air", last.until, last.until + 60, 1)
+        number = ledger.debit({"air": 1}, last.until, last.until + 60)["air"]
     promise(number == last.sequence + 1, "a number is left out")
     again, _ = read_book(path)
     promise(again.account("air").sequence == number, "a debit is lost")

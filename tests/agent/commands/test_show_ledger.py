@@ -18,31 +18,31 @@ ONE_DAY = "time,temp,wind\n" + "".join(
 def test_a_day_may_cost_its_cap_and_not_more(tmp_path):
     with Ledger(tmp_path) as ledger:
         for number in range(3):
-            ledger.debit("air", 10 * number, 10 * number + 10, UNIT, 3 * UNIT)
+            ledger.debit({"air": UNIT}, 10 * number, 10 * number + 10, 3 * UNIT)
         before = (tmp_path / "ledger").read_bytes()
         with pytest.raises(DailyCapError, match=r"daily cap of epsilon 3, .*; raise privacy"):
-            ledger.debit("air", 30, 40, UNIT, 3 * UNIT)
+            ledger.debit({"air": UNIT}, 30, 40, 3 * UNIT)
         assert (tmp_path / "ledger").read_bytes() == before
-        ledger.debit("water", 30, 40, UNIT, 3 * UNIT)
-        assert ledger.debit("air", DAY_SECONDS - 5, DAY_SECONDS + 5, UNIT, 3 * UNIT) == 4
+        ledger.debit({"water": UNIT}, 30, 40, 3 * UNIT)
+        assert ledger.debit({"air": UNIT}, DAY_SECONDS - 5, DAY_SECONDS + 5, 3 * UNIT)["air"] == 4
 
 
 def test_a_restart_does_not_forget_the_day(tmp_path):
     for number in range(2):
         with Ledger(tmp_path) as ledger:
-            ledger.debit("air", 10 * number, 10 * number + 10, UNIT, 2 * UNIT)
+            ledger.debit({"air": UNIT}, 10 * number, 10 * number + 10, 2 * UNIT)
     with Ledger(tmp_path) as ledger, pytest.raises(DailyCapError):
-        ledger.debit("air", 20, 30, UNIT, 2 * UNIT)
+        ledger.debit({"air": UNIT}, 20, 30, 2 * UNIT)
 
 
 def test_a_torn_line_counts_as_spent(tmp_path):
     with Ledger(tmp_path) as ledger:
-        ledger.debit("air", 0, 10, UNIT)
-        ledger.debit("air", 10, 20, UNIT)
+        ledger.debit({"air": UNIT}, 0, 10)
+        ledger.debit({"air": UNIT}, 10, 20)
     path = tmp_path / "ledger"
     path.write_bytes(path.read_bytes()[:-3])
     with Ledger(tmp_path) as ledger, pytest.raises(DailyCapError):
-        ledger.debit("air", 20, 30, UNIT, 2 * UNIT)
+        ledger.debit({"air": UNIT}, 20, 30, 2 * UNIT)
 
 
 @pytest.mark.parametrize(("end", "day"), [(1, 0), (DAY_SECONDS, 0), (DAY_SECONDS + 1, 1)])
@@ -99,8 +99,8 @@ def test_a_live_stream_that_stops_shows_while_the_agent_runs(device, broker, pee
 def spend(device) -> None:
     with Ledger(device.state) as ledger:
         for start in (0, 40_000, 80_000, 2 * DAY_SECONDS):
-            ledger.debit("air", start, start + 3600, 600_000)
-        ledger.debit("old", 0, 10, 5)
+            ledger.debit({"air": 600_000}, start, start + 3600)
+        ledger.debit({"old": 5}, 0, 10)
 
 
 def test_the_ledger_command_shows_what_everything_has_cost(device, capsys):
@@ -169,7 +169,7 @@ def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
     keyed(privacy="{epsilon: 2}")
     with Ledger(device.state) as ledger:
         for hour in range(3):
-            ledger.debit("doors", 3600 * hour, 3600 * (hour + 1), 2 * UNIT)
+            ledger.debit({"doors": 2 * UNIT}, 3600 * hour, 3600 * (hour + 1))
     assert main(["ledger", "--json", "--config", str(device.config)]) == 0
     doors = json.loads(capsys.readouterr().out)["streams"]["doors"]
     assert (doors["reading_micro"], doors["span_micro"]) == (None, None)

@@ -45,7 +45,7 @@ def live(state: Path, steps) -> None:
         else:
             stream, gap, micro = step
             start = ledger.spent(stream).until + 3600 * gap
-            ledger.debit(stream, start, start + 3600, micro)
+            ledger.debit({stream: micro}, start, start + 3600)
     ledger.__exit__(None, None, None)
 
 
@@ -97,7 +97,7 @@ def test_it_is_compacted_at_work_and_debits_go_into_the_new_file(tmp_path, monke
     sizes = []
     with Ledger(tmp_path) as ledger:
         for number in range(200):
-            assert ledger.debit("air", number * 10, number * 10 + 10, 1) == number + 1
+            assert ledger.debit({"air": 1}, number * 10, number * 10 + 10)["air"] == number + 1
             book, _ = read_book(tmp_path / "ledger")
             assert book.accounts["air"] == ledger.spent("air")
             sizes.append(book.lines)
@@ -122,7 +122,7 @@ def test_a_disk_that_refuses_leaves_the_long_file_and_the_agent_goes_on(
     with ledger:
         assert (tmp_path / "ledger").read_bytes() == before
         until = ledger.spent("air").until
-        ledger.debit("air", until, until + 10, 1)
+        ledger.debit({"air": 1}, until, until + 10)
         standing = ledger.spent("air")
     assert known(tmp_path)[0]["air"] == standing
 

@@ -16,7 +16,7 @@ def fill(state: Path, count: int = 3) -> bytes:
     with Ledger(state) as ledger:
         for number in range(count):
             start = ledger.spent("air").until
-            assert ledger.debit("air", start, start + 10, 1_000_000) == number + 1
+            assert ledger.debit({"air": 1_000_000}, start, start + 10)["air"] == number + 1
     return (state / "ledger").read_bytes()
 
 
@@ -35,19 +35,19 @@ def test_sequences_go_on_after_a_restart(tmp_path):
     with Ledger(tmp_path) as ledger:
         assert standing(ledger, "air") == (3, 30, 10)
         assert standing(ledger, "water") == (0, 0, 0)
-        assert ledger.debit("water", 500, 510, 7) == 1
-        assert ledger.debit("air", 40, 50, 7) == 4
+        assert ledger.debit({"water": 7}, 500, 510)["water"] == 1
+        assert ledger.debit({"air": 7}, 40, 50)["air"] == 4
 
 
 def test_a_window_is_never_debited_twice(tmp_path):
     fill(tmp_path)
     with Ledger(tmp_path) as ledger, pytest.raises(LedgerError):
-        ledger.debit("air", 20, 30, 1)
+        ledger.debit({"air": 1}, 20, 30)
 
 
 def test_the_debit_is_in_the_file_when_it_returns(tmp_path):
     with Ledger(tmp_path) as ledger:
-        ledger.debit("air", 10, 20, 1_000_000)
+        ledger.debit({"air": 1_000_000}, 10, 20)
         assert b"debit 1 air 10 20 1000000 " in (tmp_path / "ledger").read_bytes()
 
 
@@ -69,7 +69,7 @@ def test_a_torn_last_line_costs_a_sequence_number_and_a_window(tmp_path, cut):
             assert standing(ledger, "air") == (3, 30, 10)
             assert standing(ledger, "water") == (1, 0, 0)
     with Ledger(tmp_path) as ledger:
-        assert ledger.debit("air", 30, 40, 1) == 4
+        assert ledger.debit({"air": 1}, 30, 40)["air"] == 4
     with Ledger(tmp_path) as ledger:
         assert standing(ledger, "air") == (4, 40, 10)
 
@@ -125,9 +125,9 @@ def test_a_full_disk_fails_closed_and_stays_closed(tmp_path, monkeypatch):
         with monkeypatch.context() as broken:
             broken.setattr(os, "fsync", full)
             with pytest.raises(LedgerError, match="No space left"):
-                ledger.debit("air", 0, 10, 1)
+                ledger.debit({"air": 1}, 0, 10)
         with pytest.raises(LedgerError):
-            ledger.debit("air", 20, 30, 1)
+            ledger.debit({"air": 1}, 20, 30)
 
 
 def test_a_ledger_has_an_incarnation_and_a_new_one_another(tmp_path):
@@ -177,11 +177,11 @@ def test_adopted_windows_are_paid_for_and_none_of_them_is_debited(tmp_path):
             assert (account.on(1), account.busiest_micro) == (2_000_000, 2_000_000)
             assert ledger.knows(other)
             with pytest.raises(LedgerError):
-                ledger.debit("air", day, day + 60, 1)
+                ledger.debit({"air": 1}, day, day + 60)
     with Ledger(tmp_path) as ledger:
         with pytest.raises(DailyCapError):
-            ledger.debit("air", day + 60, day + 120, 1_000_000, cap_micro=2_500_000)
-        assert ledger.debit("air", day + 60, day + 120, 500_000, cap_micro=2_500_000) == 1
+            ledger.debit({"air": 1_000_000}, day + 60, day + 120, cap_micro=2_500_000)
+        assert ledger.debit({"air": 500_000}, day + 60, day + 120, cap_micro=2_500_000)["air"] == 1
 
 
 def test_a_rolled_back_ledger_goes_on_under_another_incarnation(tmp_path):
@@ -191,7 +191,7 @@ def test_a_rolled_back_ledger_goes_on_under_another_incarnation(tmp_path):
         ledger.adopt("air", mine, 4, 4, 70, 1)
         assert ledger.incarnation != mine
         assert ledger.knows(mine)
-        assert ledger.debit("air", 70, 80, 1) == 4
+        assert ledger.debit({"air": 1}, 70, 80)["air"] == 4
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

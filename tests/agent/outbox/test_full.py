@@ -31,10 +31,11 @@ def test_a_live_release_that_does_not_fit_is_dropped_and_its_window_is_spent(
     spec = config.streams[0].spec
     outbox = Outbox(device.state / "outbox", 2 * cost(len(release_of(config, 1))) - 100)
     with Ledger(device.state) as ledger:
-        publisher = ReleaseWriter("dev-1", "air", rng, ledger, outbox)
+        micro = {"air": spec.guarantee.epsilon_micro}
+        publisher = ReleaseWriter("dev-1", micro, rng, ledger, outbox)
         for start in (0, 10, 20):
-            closed = ClosedWindow(WindowBounds(start, start + 10), spec.start(rng))
-            publisher.publish(closed, spec.guarantee.epsilon_micro)
+            closed = ClosedWindow(WindowBounds(start, start + 10), (spec.start(rng),))
+            publisher.publish(closed)
     assert [debit[0] for debit in device.ledger()] == ["1", "2", "3"]
     assert [key.sequence for key in outbox.waiting()] == [1]
     errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]

@@ -88,7 +88,7 @@ def live_events(device, clock_text: list[float], readings: dict[int, int], folde
     with Ledger(state) as ledger:
         outbox, stop = Outbox(state / "outbox", 10**7), threading.Event()
         work = StreamBuilder("dev-1", ledger, outbox, clock, stop, False, None).assemble(
-            config.streams[0], os_entropy()
+            config.streams[:1], os_entropy()
         )
         for step, wall in enumerate(clock_text):
             now.update(wall=wall, up=600.0 * step)

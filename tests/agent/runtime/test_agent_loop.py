@@ -213,7 +213,7 @@ def test_a_live_agent_waits_when_its_window_was_released_already(device, broker,
     with Ledger(device.state) as ledger:
         # Far enough ahead for an agent that starts on a busy machine.
         span = schedule.span(schedule.index(time.time()) + START_SECONDS)
-        ledger.debit("air", span.start, span.end, 1)
+        ledger.debit({"air": 1}, span.start, span.end)
     with peer(broker.url) as collector:
         agent = device.start("once")
         assert agent.ends() == 0, agent.said

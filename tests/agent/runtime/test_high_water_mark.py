@@ -54,7 +54,7 @@ def released(ledger, put) -> Callable[[int], Key]:
     """The same, debited before."""
 
     def release(number: int) -> Key:
-        ledger.debit("air", HOUR * number, HOUR * (number + 1), 1)
+        ledger.debit({"air": 1}, HOUR * number, HOUR * (number + 1))
         return put(number)
 
     return release

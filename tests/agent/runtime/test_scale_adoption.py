@@ -150,7 +150,7 @@ def test_earlier_scales_than_those_in_force_are_refused(device):
 
 def test_a_clock_that_wakes_in_1970_takes_nothing_back(device):
     with Ledger(device.config.agent.state) as ledger:
-        ledger.debit("air", NOW, NOW + HOUR, 1_000_000)
+        ledger.debit({"air": 1_000_000}, NOW, NOW + HOUR)
     device.hears(device.scales(NOW))
     device.now = 100.0
     device.start()

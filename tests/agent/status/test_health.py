@@ -50,7 +50,7 @@ class DeviceParts:
     def debit(self, count):
         until = self.ledger.spent("air").until or NOW
         for start in range(until, until + count * HOUR, HOUR):
-            self.ledger.debit("air", start, start + HOUR, 10)
+            self.ledger.debit({"air": 10}, start, start + HOUR)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class Host:
             builder = StreamBuilder(
                 "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
-            work = builder.assemble(stream, os_entropy())
+            work = builder.assemble((stream,), os_entropy())
             work.tick(self.clock)
             for seconds, jump in steps:
                 self.up += seconds
@@ -205,7 +205,7 @@ JUMPS = st.one_of(st.just(0), st.integers(-5000, 5000), st.integers(-3 * YEAR, 3
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 90), JUMPS), max_size=60), st.integers(10, 300))
 def test_whatever_the_clock_does_windows_come_once_and_in_time(steps, window_seconds):
-    windows = Windows(SPEC, Schedule(window_seconds, 3), ENTROPY)
+    windows = Windows((SPEC,), Schedule(window_seconds, 3), ENTROPY)
     timeline, schedule = Timeline(window_seconds), Schedule(window_seconds, 3)
     wall, up, opened_at, seen = float(NOW), 0.0, 0.0, []
     for seconds, jump in steps:

@@ -194,11 +194,11 @@ def test_readings_pass_as_they_are():
 
 
 def windows_of(spec, schedule, live=False):
-    return Windows(spec, schedule, ENTROPY, live=live)
+    return Windows((spec,), schedule, ENTROPY, live=live)
 
 
 def counted(closed) -> int:
-    return round(closed.sketch.release(ENTROPY).distinct().value)
+    return round(closed.sketches[0].release(ENTROPY).distinct().value)
 
 
 def keys(*numbers: int):
@@ -239,7 +239,7 @@ def test_every_window_has_a_spec_of_its_own_that_all_devices_agree_on():
         schedule = schedule_for(name, 86400)
         windows = windows_of(EXACT, schedule)
         closed = [*windows.reach(100), *windows.reach(103), *windows.finish()]
-        released = [each.sketch.release(ENTROPY) for each in closed]
+        released = [each.sketches[0].release(ENTROPY) for each in closed]
         fingerprints.append([release.spec.fingerprint for release in released])
         for each, release in zip(closed, released, strict=True):
             index = window_index(each.span.start, 86400)
@@ -258,6 +258,6 @@ def test_an_announced_intrusion_freezes_the_open_window_and_not_the_next():
     (first,) = windows.reach(1)
     windows.absorb(1, keys(1, 2, 3, 4))
     (second,) = windows.reach(2)
-    releases = [each.sketch.release(ENTROPY) for each in (first, second)]
+    releases = [each.sketches[0].release(ENTROPY) for each in (first, second)]
     assert [round(release.distinct().value) for release in releases] == [3, 4]
     assert [frozen(release) for release in releases] == [True, False]

@@ -34,7 +34,7 @@ class Host:
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
             builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
-            work = builder.assemble(self.config.streams[0], os_entropy())
+            work = builder.assemble(self.config.streams[:1], os_entropy())
             work.tick(clock)
             for seconds, jump, self.known in steps:
                 self.up, self.wall = self.up + seconds, self.wall + seconds + jump

@@ -83,7 +83,7 @@ def test_split_agrees_with_going_row_by_row(times, window_seconds, offset):
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(0, 100))
 def test_every_window_from_the_first_to_the_last_is_released_once(indices, floor_index):
     schedule = Schedule(10, 3)
-    windows = Windows(SPEC, schedule, ENTROPY, schedule.span(floor_index).start, live=False)
+    windows = Windows((SPEC,), schedule, ENTROPY, schedule.span(floor_index).start, live=False)
     spans: list[WindowBounds] = []
     for index in indices:
         spans += [closed.span for closed in windows.reach(index)]
@@ -96,7 +96,7 @@ def test_every_window_from_the_first_to_the_last_is_released_once(indices, floor
 @given(st.lists(st.floats(-100, 100), max_size=8), st.lists(st.floats(-100, 100), max_size=8))
 def test_the_schedule_does_not_see_the_readings(some, others):
     def spans(temps: list[float]) -> list[WindowBounds]:
-        windows = Windows(SPEC, Schedule(10, 0), ENTROPY)
+        windows = Windows((SPEC,), Schedule(10, 0), ENTROPY)
         seen = []
         for index in range(5):
             seen += [closed.span for closed in windows.reach(index)]
@@ -108,45 +108,45 @@ def test_the_schedule_does_not_see_the_readings(some, others):
 
 
 def test_readings_reach_their_own_window():
-    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=False)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=False)
     closed = []
     for index, count in ((0, 300), (1, 0), (2, 700)):
         closed += list(windows.reach(index))
         windows.absorb(index, rows_of(*[20.0] * count))
     windows.absorb(0, rows_of(*[20.0] * 900))  # too late
     closed += list(windows.finish())
-    counts = [int(c.sketch.release(ENTROPY).counters[0:].max()) for c in closed]
+    counts = [int(c.sketches[0].release(ENTROPY).counters[0:].max()) for c in closed]
     assert counts[1] < 20
     assert abs(counts[0] - 300) < 20
     assert abs(counts[2] - 700) < 20
 
 
 def test_a_live_reading_survives_a_clock_that_was_set_back():
-    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=True)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=True)
     list(windows.reach(5))
     list(windows.reach(3))
     windows.absorb(None, rows_of(*[20.0] * 500))
     (closed,) = windows.reach(6)
     assert closed.span == WindowBounds(50, 60)
-    assert abs(int(closed.sketch.release(ENTROPY).counters.max()) - 500) < 20
+    assert abs(int(closed.sketches[0].release(ENTROPY).counters.max()) - 500) < 20
 
 
 def test_a_clock_that_is_set_for_the_first_time_skips_the_years_between():
-    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=True)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=True)
     list(windows.reach(0))
     assert [closed.span.start for closed in windows.reach(MAX_EMPTY + 1)] == [0]
     assert windows.begun == 10 * MAX_EMPTY + 10
 
 
 def test_a_replay_does_not_release_thousands_of_windows_for_one_wrong_year():
-    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, live=False)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=False)
     list(windows.reach(0))
     with pytest.raises(GapError):
         list(windows.reach(MAX_EMPTY + 1))
 
 
 def test_nothing_is_released_again_when_all_of_it_was():
-    windows = Windows(SPEC, Schedule(10, 0), ENTROPY, released_until=60, live=False)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, released_until=60, live=False)
     for index in range(6):
         assert not list(windows.reach(index))
         windows.absorb(index, rows_of(1.0))

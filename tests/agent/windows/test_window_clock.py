@@ -45,7 +45,7 @@ class Script:
                 "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
             self.now = BEGIN - 1000
-            work = builder.assemble(self.stream, os_entropy())
+            work = builder.assemble((self.stream,), os_entropy())
 
             def source():
                 for self.now, what in sorted(steps, key=lambda step: step[0]):
@@ -76,7 +76,7 @@ class Script:
     def _play(self, ledger, steps, ends_at, broken) -> None:
         outbox = Outbox(self.state / "outbox", 10**7)
         builder = StreamBuilder("dev-1", ledger, outbox, self.clock, threading.Event(), False, None)
-        work = builder.assemble(self.stream, os_entropy())
+        work = builder.assemble((self.stream,), os_entropy())
         early = [step for step in steps if ends_at is None or step[0] <= ends_at]
 
         def look() -> None:
@@ -182,7 +182,7 @@ def test_a_source_that_is_polled_has_no_limiter(device):
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", 10**7)
         builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
-        assert builder.assemble(stream, os_entropy())._limiter is None
+        assert builder.assemble((stream,), os_entropy())._limiter is None
         outbox.close()
 
 

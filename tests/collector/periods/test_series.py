@@ -86,7 +86,7 @@ def test_levels_stand_beside_the_rows(fleet, run):
     ("words", "says"),
     [
         (("covariance", "--by", "day"), "covariance has no rows"),
-        (("mean", "temp", "--by", "day", "--robust"), "--robust needs all devices"),
+        (("mean", "temp", "--by", "device", "--robust"), "--robust asks groups of devices"),
         (("mean", "temp", "--smooth"), "add --by window"),
         (("mean", "way", "--by", "day", "--smooth"), "way is cyclic"),
         (("mean", "temp", "--by", "device", "--smooth"), "devices have no order"),

@@ -181,7 +181,7 @@ def test_feature_sums_of_different_sketches_are_not_mixed(fleet):
         for name in ("sums", "bars")
     )
     with pytest.raises(CommandError, match="do not add up: select windows of one") as caught:
-        GENERATORS["m2m"].fit([sums, bars], GeneratorChoice())
+        GENERATORS["m2m"].fit([sums, bars], GeneratorChoice(), None)
     assert caught.value.code == 2
 
 

@@ -1,7 +1,7 @@
 """The median over groups of devices: near the truth where one device invents its readings."""
 
 import json
-from math import isnan
+from math import isnan, sqrt
 
 import numpy as np
 import pytest
@@ -157,6 +157,49 @@ def test_the_error_is_honest_for_groups_that_differ_and_for_any_number_of_them()
         # Negative control: without the width for few groups, the error is too small.
         narrow = error * 1.4826 / robust_merge.WIDTHS[number]
         assert (np.abs(value) > 2 * narrow).sum() > max_misses(runs, 0.0455)
+
+
+def test_rows_by_window_are_medians_of_groups_of_their_devices(fleet, run):
+    rng = np.random.default_rng(10)
+    days = {1: 5.0, 2: 25.0}
+    honest = [(name, day, rng.normal(at, 2, 300)) for name in HONEST for day, at in days.items()]
+    hostile = [("station-x", day, np.full(300, 60.0)) for day in days]
+    fleet([*honest, *hostile])
+    words = ("query", "--stream", "air", "mean", "temp", "--by", "window", "--json")
+    code, out, _ = run(*words, "--robust")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["robust"]["groups"] == 9
+    for row, at in zip(answer["rows"], days.values(), strict=True):
+        assert row["devices"] == len(HONEST) + 1
+        assert abs(row["value"] - at) < 4 * row["standard_error"]
+    # Negative control: one device in twelve moves the plain rows further.
+    plain = json.loads(run(*words)[1])["rows"]
+    for row, robust, at in zip(plain, answer["rows"], days.values(), strict=True):
+        assert abs(row["value"] - at) > abs(robust["value"] - at)
+
+
+def test_a_row_of_too_few_devices_has_no_median(fleet, run):
+    everyone = [(name, 1, np.full(300, 5.0)) for name in HONEST]
+    fleet([*everyone, *((name, 2, np.full(300, 5.0)) for name in HONEST[:2])])
+    words = ("query", "--stream", "air", "mean", "temp", "--by", "window", "--json", "--robust")
+    rows = json.loads(run(*words)[1])["rows"]
+    assert rows[0]["value"] is not None
+    assert "--robust needs 5 devices" in rows[1]["refused"]
+
+
+def test_what_all_groups_have_in_common_is_not_divided_by_their_number():
+    """An error that every group shares, as cells that share a counter cause, is in no spread."""
+    rng, runs, number = np.random.default_rng(9), 40_000, 9
+    # The shared error and that of a median of groups are equally large.
+    shared = robust_merge.MEDIAN / sqrt(number)
+    values = rng.normal(0, 1, (number, runs)) + rng.normal(0, shared, runs)
+    value, error = robust_merge.median(values, np.full((number, runs), shared))
+    assert (np.abs(value) > 2 * error).sum() <= max_misses(runs, 0.0455)
+    # Negative controls: the larger part alone, and the shared part divided, are too small.
+    spread = np.sqrt(np.maximum(error**2 - shared**2, 0))
+    for small in (np.maximum(spread, shared), np.hypot(spread, shared / sqrt(number))):
+        assert (np.abs(value) > 2 * small).sum() > max_misses(runs, 0.0455)
 
 
 def test_as_many_hostile_groups_as_stated_leave_the_median_among_the_honest():

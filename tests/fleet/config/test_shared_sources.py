@@ -220,9 +220,9 @@ def test_the_ledger_adds_up_streams_of_one_source_and_devices(read, tmp_path, ca
     )
     with Ledger(config.agent.state) as ledger:
         for hour in range(3):
-            ledger.debit("a", 3600 * hour, 3600 * (hour + 1), 1_000_000)
-            ledger.debit("b", 3600 * hour, 3600 * (hour + 1), 2_000_000)
-        ledger.debit("doors", 0, 86400, 6_000_000)
+            ledger.debit({"a": 1_000_000}, 3600 * hour, 3600 * (hour + 1))
+            ledger.debit({"b": 2_000_000}, 3600 * hour, 3600 * (hour + 1))
+        ledger.debit({"doors": 6_000_000}, 0, 86400)
     file = str(tmp_path / "config.yaml")
     assert main(["ledger", "--config", file]) == 0
     out = capsys.readouterr().out

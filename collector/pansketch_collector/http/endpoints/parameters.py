@@ -78,6 +78,9 @@ class ModelParameters(SelectionParameters):
     """And what reads them."""
 
     generator: GeneratorName = Field("auto", description="what reads the releases")
+    sketch: Literal["views", "hierarchy", "cells", "moments"] | None = Field(
+        None, description="the type of the sketch; by default the first one that can answer"
+    )
     cells: int | None = Field(
         None, ge=1, le=MAX_CELLS, description="density: read off at most so many heavy cells"
     )
@@ -105,8 +108,8 @@ class QuestionParameters(ModelParameters):
     question: Question = Field(description="what to ask")
     robust: bool = Field(
         False,
-        description="the median over groups of devices; not for change, drift, histogram, density "
-        "and distinct, nor with by",
+        description="the median over groups of devices; not for change, drift, histogram, density, "
+        "and distinct, nor by device",
     )
     attribute: list[Name] = Field([], max_length=32, description="of which attribute, or several")
     q: Number | None = Field(None, ge=0, le=1, description="quantile: a share of the readings")

@@ -1,15 +1,18 @@
-"""A stream's `sketches:` (or, for a hierarchy, `sketch:`): which sketch it has, of which sizes.
+"""A stream's `sketches:` (or, for a hierarchy, `sketch:`): which sketches it has, of which sizes,
+and how they share epsilon.
 
 A kind of sketch is one entry here: what it is made of, and who reads its section.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from pansketch import Domain, Privacy
+from pansketch import Domain, Guarantee, Privacy
 from pansketch.planning import Expected
+from pansketch.privacy import MICRO
 from pansketch_fleet.sections.attributes import read_sets
 from pansketch_fleet.sections.sketches.cells import read_cells
 from pansketch_fleet.sections.sketches.distinct import DistinctSettings, read_distinct
@@ -17,7 +20,8 @@ from pansketch_fleet.sections.sketches.hierarchy import read_hierarchy
 from pansketch_fleet.sections.sketches.moments import read_moments
 from pansketch_fleet.sections.sketches.views import read_view_plan
 from pansketch_fleet.settings.device_spec import SketchSettings
-from pansketch_fleet.settings.section import join, nearest
+from pansketch_fleet.settings.section import join, nearest, section
+from pansketch_fleet.settings.sketch_schema import SketchTypeSection
 from pansketch_fleet.settings.stream_schema import StreamSection
 from pansketch_fleet.yaml.document import Document
 
@@ -57,58 +61,130 @@ MAX_JOINT = 2  # attributes of a stream that one hierarchy holds unless somebody
 EXAMPLE = "sketches: [{type: distinct}]"
 
 
+@dataclass(frozen=True)
+class SketchEntry:
+    """One entry of `sketches:`, or `sketch:`. `place`: where it stands; `kind`: None for the usual
+    one; `sizes`: as written; `share`: of epsilon, None where it is not stated."""
+
+    place: str
+    kind: str | None
+    sizes: dict[str, Any]
+    share: float | None = None
+
+
+def read_entries(document: Document, where: str, stream: StreamSection) -> tuple[SketchEntry, ...]:
+    """The sketches of a stream as written, at least one. Raises ConfigError."""
+    one, listed = join(where, "sketch"), join(where, "sketches")
+    if stream.sketches is None:
+        if stream.key is not None:
+            if stream.sketch is not None:
+                problem = f"has the sizes of a hierarchy; write {EXAMPLE} for a key"
+                raise document.error(one, problem)
+            raise document.error(join(where, "key"), f"has no sketch; add {EXAMPLE}")
+        return (SketchEntry(one, None, stream.sketch or {}),)
+    if stream.sketch is not None:
+        raise document.error(one, "does not go with sketches; move its sizes into an entry")
+    if not stream.sketches:
+        raise document.error(listed, f"is empty; {_use(tuple(KINDS))}")
+    if stream.key is not None and len(stream.sketches) > 1:
+        problem = f"has {len(stream.sketches)} sketches, and a stream with a key has one"
+        raise document.error(f"{listed}[1]", f"{problem}; add another stream")
+    found: list[SketchEntry] = []
+    for number, raw in enumerate(stream.sketches):
+        found.append(_entry(document, f"{listed}[{number}]", raw))
+        if found[-1].kind in [each.kind for each in found[:-1]]:
+            problem = f"is {found[-1].kind} like an entry before it; name each type once"
+            raise document.error(join(found[-1].place, "type"), problem)
+    return tuple(found)
+
+
+def _entry(document: Document, place: str, raw: dict[str, Any]) -> SketchEntry:
+    sizes = dict(raw)
+    kind = _type(document, join(place, "type"), sizes.pop("type", None))
+    share = sizes.pop("share", None)
+    if share is None:
+        return SketchEntry(place, kind, sizes)
+    stated = section(document, place, {"type": kind, "share": share}, SketchTypeSection).share
+    if stated is None or not 0 < stated <= 1:
+        raise document.error(join(place, "share"), "must be above 0 and at most 1; correct it")
+    return SketchEntry(place, kind, sizes, stated)
+
+
+def shared_privacy(
+    document: Document, entries: Sequence[SketchEntry], privacy: Privacy
+) -> list[tuple[SketchEntry, Privacy]]:
+    """Each sketch with its part of epsilon: whole micro-epsilon, which sum to that of the stream.
+
+    A reading is in every sketch, and each one has noise of its own: what it pays adds up. Raises
+    ConfigError.
+    """
+    stated = [None if each.share is None else Fraction(str(each.share)) for each in entries]
+    rest = 1 - sum(share for share in stated if share is not None)
+    left = stated.count(None)
+    if rest < 0 or (rest > 0) != (left > 0):
+        place = next(each.place for each in entries if each.share is not None)
+        problem = f"the shares of all sketches sum to {float(1 - rest):g}"
+        fix = "leave room for those without one" if left else "correct them to sum to 1"
+        raise document.error(join(place, "share"), f"{problem}; {fix}")
+    whole = privacy.epsilon_micro
+    micro = [int(whole * (rest / left if share is None else share)) for share in stated]
+    micro[0] += whole - sum(micro)
+    found = []
+    for entry, part in zip(entries, micro, strict=True):
+        try:
+            each = replace(privacy, epsilon=part / MICRO) if len(entries) > 1 else privacy
+            if each.unit != "key":
+                Guarantee.of_linear_counters(each)
+        except ValueError as error:
+            raise document.error(join(entry.place, "share"), f"{error}; raise it") from None
+        found.append((entry, each))
+    return found
+
+
 def read_plan(
     document: Document,
     where: str,
     stream: StreamSection,
+    entry: SketchEntry,
     domain: Domain,
     privacy: Privacy,
     hash_key: int,
     expected: Expected,
-) -> tuple[str, SketchSettings]:
-    """Where the one sketch of a stream of readings stands, and what is said of it.
-
-    Raises ConfigError.
-    """
-    place, name, sizes = _entry(document, where, stream)
-    name = name or _usual(document, where, stream, domain)
+) -> SketchSettings:
+    """What is said of one sketch of a stream of readings. Raises ConfigError."""
+    name = entry.kind or _usual(document, where, stream, domain)
+    place, sizes = entry.place, entry.sizes
     kind, sets = KINDS[name], _sets(document, where, stream)
     if isinstance(kind, OfViews):
         open_ended = stream.views is None or stream.views == "auto"
         wanted = None if open_ended else sets
-        return place, read_view_plan(document, place, sizes, domain, privacy, wanted, expected)
+        return read_view_plan(document, place, sizes, domain, privacy, wanted, expected)
     for attribute in domain.attributes:
         if attribute.atoms:
             problem = f"goes with sketches of type views, and this one is {name}; use type views"
             raise document.error(join(where, f"attributes.{attribute.name}.atoms"), problem)
-    if len(sets) > 1:
+    beside_views = "views" in [each.get("type") for each in stream.sketches or ()]
+    if len(sets) > 1 and not beside_views:
         problem = f"has several views, and {name} keeps one; use type views, or name one view"
         raise document.error(join(where, "views"), problem)
     if isinstance(kind, OfOneView):
-        return place, read_hierarchy(document, place, sizes, domain, privacy, hash_key, expected)
+        return read_hierarchy(document, place, sizes, domain, privacy, hash_key, expected)
     if isinstance(kind, OfReadings):
-        return place, kind.read(document, place, sizes, domain, privacy, hash_key)
+        return kind.read(document, place, sizes, domain, privacy, hash_key)
     problem = f"{name} counts keys, and this stream has attributes; {_use(FOR_READINGS)}"
     raise document.error(join(place, "type"), problem)
 
 
 def read_key_plan(
-    document: Document, where: str, stream: StreamSection, privacy: Privacy, hash_key: int
-) -> tuple[str, DistinctSettings]:
-    """Where the one sketch of a stream of keys stands, and what is said of it.
-
-    Raises ConfigError.
-    """
-    if stream.sketches is None:
-        if stream.sketch is not None:
-            problem = f"has the sizes of a hierarchy; write {EXAMPLE} for a key"
-            raise document.error(join(where, "sketch"), problem)
-        raise document.error(join(where, "key"), f"has no sketch; add {EXAMPLE}")
-    place, name, sizes = _entry(document, where, stream)
-    if name not in FOR_KEYS:
-        problem = f"{name} is made of readings, and this stream has a key; {_use(FOR_KEYS)}"
-        raise document.error(join(place, "type"), problem)
-    return place, read_distinct(document, place, sizes, privacy, hash_key)
+    document: Document, entry: SketchEntry, privacy: Privacy, hash_key: int
+) -> DistinctSettings:
+    """What is said of the sketch of a stream of keys. Raises ConfigError."""
+    if entry.kind not in FOR_KEYS:
+        problem = f"{entry.kind} is made of readings, and this stream has a key; {_use(FOR_KEYS)}"
+        raise document.error(join(entry.place, "type"), problem)
+    if entry.share not in (None, 1):
+        raise document.error(join(entry.place, "share"), "is for several sketches; remove it")
+    return read_distinct(document, entry.place, entry.sizes, privacy, hash_key)
 
 
 @contextmanager
@@ -125,23 +201,6 @@ def size_refusals(
             raise document.error(join(where, "privacy.epsilon"), problem) from None
         key = at_fault if at_fault in plan.stated else ""
         raise document.error(join(place, key), f"{error}; {plan.fix}") from None
-
-
-def _entry(
-    document: Document, where: str, stream: StreamSection
-) -> tuple[str, str | None, dict[str, Any]]:
-    """(where it stands, its type or None for the usual one, its sizes as written)."""
-    one, listed = join(where, "sketch"), join(where, "sketches")
-    if stream.sketches is None:
-        return one, None, stream.sketch or {}
-    if stream.sketch is not None:
-        raise document.error(one, "does not go with sketches; move its sizes into the one entry")
-    if len(stream.sketches) != 1:
-        problem = f"has {len(stream.sketches)} sketches, and a stream has one; add another stream"
-        raise document.error(f"{listed}[1]" if stream.sketches else listed, problem)
-    sizes = dict(stream.sketches[0])
-    place = f"{listed}[0]"
-    return place, _type(document, join(place, "type"), sizes.pop("type", None)), sizes
 
 
 def _sets(document: Document, where: str, stream: StreamSection) -> tuple[tuple[str, ...], ...]:

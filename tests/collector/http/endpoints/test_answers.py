@@ -262,7 +262,7 @@ def test_a_row_or_a_period_that_cannot_be_is_refused(get):
         ({**asked, "by": "device", "smooth": "true"}, "devices have no order"),
         ({"question": "covariance", "by": "day"}, "by does not apply to the question covariance"),
         ({"question": "drift", "between": ["1970-01-02"]}, "give between twice"),
-        ({**asked, "by": "day", "robust": "true"}, "robust needs all devices"),
+        ({**asked, "by": "device", "robust": "true"}, "robust asks groups of devices"),
     ]:
         answer = get("/v1/streams/pairs/query", **wrong)
         assert answer.status_code == 422

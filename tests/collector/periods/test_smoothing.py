@@ -1,0 +1,77 @@
+"""The smoother's input: rows that noise outweighs alone, asked together with their neighbours."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pansketch import Estimate
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.periods.smoothing import pooled, smoothed
+from pansketch_collector.queries.answers import Answer
+from pansketch_collector.storage import writer as store
+from pansketch_collector.validation.verdicts import Accepted
+
+ASK = ("query", "--stream", "air")
+
+
+def together_from(length, asked):
+    """Answers of so many rows and more; every question is noted."""
+
+    def ask(first, last):
+        asked.append((first, last))
+        return Answer(100.0 + first, 1.0, "") if last - first + 1 >= length else None
+
+    return ask
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 8])
+@pytest.mark.parametrize("holes", [range(8), range(3, 7), (0, 1, 2, 5, 6), (1, 3, 5), ()])
+def test_neighbours_are_asked_together_until_they_answer_and_each_row_once(length, holes):
+    known = Answer(5.0, 1.0, "")
+    answers = [None if at in holes else known for at in range(8)]
+    asked = []
+    found = pooled(answers, together_from(length, asked))
+    assert len(asked) < max(1, len(holes))
+    for first, last in asked:
+        assert set(range(first, last + 1)) <= set(holes)
+    answered = [each for each in asked if each[1] - each[0] + 1 >= length]
+    covered = [at for first, last in answered for at in range(first, last + 1)]
+    assert len(covered) == len(set(covered))
+    assert [at for at, each in enumerate(found) if each not in (None, known)] == [
+        (first + last) // 2 for first, last in sorted(answered)
+    ]
+    assert all(found[at] is known for at in range(8) if at not in holes)
+
+
+def test_a_number_of_readings_of_several_rows_is_that_of_one():
+    whole = Answer(120.0, 8.0, "readings", 0.25)
+    found = pooled([None] * 4, lambda first, last: whole if last - first == 3 else None)
+    assert found[1] == Answer(30.0, 2.0, "readings", 0.25)
+
+
+def test_without_an_answer_there_is_no_level():
+    assert smoothed([None, None], [0.0, 1.0]) is None
+
+
+@pytest.fixture
+def sparse(small_fleet, arrive):
+    """Sixteen days of twelve readings each at 10 degrees: noise outweighs every day, not all."""
+    rng = np.random.default_rng(3)
+    readings = {day: np.clip(rng.normal(10, 3, (12, 1)), -40, 60) for day in range(1, 17)}
+    messages = [
+        arrive(small_fleet.topic(), small_fleet.release("one", day, "air", rows))
+        for day, rows in readings.items()
+    ]
+    with store.opened(small_fleet.database) as opened:
+        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+
+
+def test_rows_that_are_too_noisy_have_a_level_from_all_of_them(sparse, run):
+    """The noise of a day is 12 readings or more, so most days have no value; 16 days have 192."""
+    _, out, _ = run(*ASK, "mean", "temp", "--by", "day", "--smooth", "--json")
+    rows = json.loads(out)["rows"]
+    assert sum(row["value"] is None for row in rows) > 8
+    levels = [Estimate(**row["level"]) for row in rows]
+    assert all(abs(each.value - 10) < 6 * each.standard_error for each in levels)
