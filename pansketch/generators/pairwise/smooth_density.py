@@ -32,7 +32,7 @@ LONGEST = 2.0  # step of a logarithm
 LEAST = 0.01  # of the mean count of a cell, where a curve begins
 RIDGE = 1e-3
 TINY = np.finfo(float).tiny
-STANDS_OUT = 4.5  # deviations of the difference of an atom's cell and its neighbour's
+STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
 NEAR = 1.5
 
@@ -63,7 +63,7 @@ def smooth(
     matrix, vector = _normal_equations(resolutions, bits)
     curve = np.zeros(len(coarse))
     prices = PRICES if price is None else (price,)
-    curve[within], price = _with_atoms(
+    curve[within], price = _with_spikes(
         matrix[within, within], vector[within], coarse[within], folded(best, finer)[within], prices
     )
     total = float(counts.sum())
@@ -101,31 +101,31 @@ def _normal_equations(
     return matrix, vector
 
 
-def _with_atoms(
+def _with_spikes(
     matrix: FloatArray,
     vector: FloatArray,
     counts: FloatArray,
     best: FloatArray,
     prices: Sequence[float],
 ) -> tuple[FloatArray, float]:
-    """The curve's counts, and beside it those of atoms, which have no price; and the price."""
-    atoms = _atoms(best, np.sqrt(1 / matrix.diagonal().max()))
-    if not len(atoms):
+    """The curve's counts, and beside it those of spikes, which have no price; and the price."""
+    spikes = _spikes(best, np.sqrt(1 / matrix.diagonal().max()))
+    if not len(spikes):
         return _curve(matrix, vector, counts, prices)
-    # Given the curve, the best counts of the atoms are linear in it: what is left is the misfit of
+    # Given the curve, the best counts of the spikes are linear in it: what is left is the misfit of
     # the curve alone.
-    own = matrix[np.ix_(atoms, atoms)]
-    solved = np.linalg.solve(own, np.column_stack([matrix[atoms], vector[atoms]]))
-    left = matrix - matrix[:, atoms] @ solved[:, :-1], vector - matrix[:, atoms] @ solved[:, -1]
+    own = matrix[np.ix_(spikes, spikes)]
+    solved = np.linalg.solve(own, np.column_stack([matrix[spikes], vector[spikes]]))
+    left = matrix - matrix[:, spikes] @ solved[:, :-1], vector - matrix[:, spikes] @ solved[:, -1]
     others = counts.copy()
-    others[atoms] = 0.0
+    others[spikes] = 0.0
     curve, price = _curve(*left, others, prices)
-    beside = np.linalg.solve(own, vector[atoms] - matrix[atoms] @ curve)
-    curve[atoms] += np.maximum(beside, 0.0)
+    beside = np.linalg.solve(own, vector[spikes] - matrix[spikes] @ curve)
+    curve[spikes] += np.maximum(beside, 0.0)
     return curve, price
 
 
-def _atoms(counts: FloatArray, deviation: float) -> Cells:
+def _spikes(counts: FloatArray, deviation: float) -> Cells:
     """Cells that hold far more than both cells beside them."""
     padded = np.pad(np.maximum(counts, 0.0), 1)
     beside = np.maximum(padded[:-2], padded[2:])
