@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
+from pansketch import Attribute, Domain
 from pansketch_agent.sources import replay, stdin
 from pansketch_agent.sources.decoders import ReadingForm
-from pansketch_agent.sources.readings import NotOfferedError, SourceError, drop
+from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
-from pansketch_audit.mechanisms.zero_noise import NoNoise
 from tests.agent.sources.manual_clock import ManualClock
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
@@ -282,23 +281,3 @@ def test_an_attribute_that_no_host_has_is_refused_with_what_there_is():
     with pytest.raises(NotOfferedError, match=r"no 'humidity'.*load1, load5") as refused:
         host_metrics.check(("load1", "humidity"))
     assert refused.value.name == "humidity"
-
-
-def test_what_a_limiter_drops_is_absorbed_nowhere():
-    """A NaN would count where an attribute can be missing."""
-    domain = Domain([Attribute("temp", -40, 60, atoms=("missing",))])
-    spec = ViewsSpec(domain, Privacy(1.0), (View(("temp",), (3,), 10**6),))
-    rows = np.array([[np.nan], [5.0], [np.nan]])
-    drop(rows, np.array([True, True, False]))
-    sketch = spec.start(NoNoise())
-    sketch.update_many(rows)
-    assert sketch.release(NoNoise()).counters.tolist() == [0] * 7 + [1]
-
-
-@pytest.mark.parametrize("written", ["{}", '{"temp": null}', '{"temp": "?"}', '{"temp": NaN}'])
-def test_a_value_that_is_not_there_is_missing(written):
-    form = ReadingForm(Domain([Attribute("temp", -40, 60, atoms=("missing",))]))
-    rows = form.empty(1)
-    taken = form.take_line(memoryview(written.encode()), rows, 0)
-    assert not taken or isnan(rows[0, 0])
-    assert taken == ("NaN" not in written)  # No JSON: no reading.

@@ -61,10 +61,9 @@ class Serving:
     def __init__(self, small_fleet, opened, day):
         self.small_fleet, self.opened, self.broker = small_fleet, opened, Broker()
         self.uptime, self.now = 0.0, day * DAY
-        self.rules = Rules.of(
-            small_fleet.config, opened.serve_settings(small_fleet.config, self.now)
-        )
-        self.task = ScalePublication(small_fleet.config, opened.epochs, self.rules, self.broker)
+        config = small_fleet.config
+        self.rules = Rules.of(config, opened.serve_settings(config, self.now))
+        self.task = ScalePublication(config, opened.epochs, self.rules, self.broker)
 
     @property
     def stream(self):
