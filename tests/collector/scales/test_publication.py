@@ -96,9 +96,8 @@ class Serving:
         self.task.heard(incoming(TOPIC, payload), verdict)
 
     def scales(self, begins, knots=None):
-        return Scales(
-            1, "loose", domain_name(self.stream), begins, KNOTS if knots is None else knots
-        )
+        held = KNOTS if knots is None else knots
+        return Scales(1, "loose", domain_name(self.stream), begins, held)
 
     def spec_on(self, scales):
         return rescaled(self.stream, scales, self.small_fleet.config.profile).spec
