@@ -31,6 +31,8 @@ SHORTENED = 6  # times that a step is shortened before the search ends
 LONGEST = 2.0  # step of a logarithm
 LEAST = 0.01  # of the mean count of a cell, where a curve begins
 RIDGE = 1e-3
+PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
+ROUNDING = 1e-12  # of the largest curvature: below it nothing is left but errors of rounding
 TINY = np.finfo(float).tiny
 STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
@@ -95,6 +97,7 @@ def _normal_equations(
             parts = 1 << each.bits - bits
             counts = folded(counts, each.bits - bits)
             precision = folded(precision, each.bits - bits) / parts**2
+        precision = np.minimum(precision, PRECISE)
         width = (1 << bits) // len(counts)
         vector += np.repeat(precision * counts, width)
         matrix += np.kron(np.diag(precision), np.ones((width, width)))
@@ -114,7 +117,7 @@ def _with_spikes(
         return _curve(matrix, vector, counts, prices)
     # Given the curve, the best counts of the spikes are linear in it: what is left is the misfit of
     # the curve alone.
-    own = matrix[np.ix_(spikes, spikes)]
+    own = matrix[np.ix_(spikes, spikes)] + np.eye(len(spikes)) * ROUNDING * matrix.max()
     solved = np.linalg.solve(own, np.column_stack([matrix[spikes], vector[spikes]]))
     left = matrix - matrix[:, spikes] @ solved[:, :-1], vector - matrix[:, spikes] @ solved[:, -1]
     others = counts.copy()
@@ -191,7 +194,7 @@ def _at(matrix: FloatArray, vector: FloatArray, price: FloatArray, logs: FloatAr
 
 def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> FloatArray:
     found = counts[:, None] * matrix * counts + price
-    found[np.diag_indices_from(found)] += RIDGE
+    found[np.diag_indices_from(found)] += RIDGE + ROUNDING * found.diagonal().max()
     return np.asarray(found)
 
 

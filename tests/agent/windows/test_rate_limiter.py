@@ -33,8 +33,8 @@ def taken(times, limiter, block=1000) -> list[float]:
         at = np.array(times[begin : begin + block])
         rows = np.ones((len(at), 2))
         limiter.limit(at, rows)
-        assert (np.isnan(rows).all(axis=1) | (rows == 1).all(axis=1)).all()
-        left += at[~np.isnan(rows[:, 0])].tolist()
+        assert (np.isinf(rows).all(axis=1) | (rows == 1).all(axis=1)).all()
+        left += at[np.isfinite(rows[:, 0])].tolist()
     return left
 
 

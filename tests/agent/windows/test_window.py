@@ -75,7 +75,7 @@ def test_split_agrees_with_going_row_by_row(times, window_seconds, offset):
         if schedule.index(at) == newest:
             expected.append((newest, row))
     parts = list(schedule.split(np.array(times, float), values.copy()))
-    got = [(i, row) for i, rows in parts for row in rows.tolist() if not np.isnan(row[0])]
+    got = [(i, row) for i, rows in parts for row in rows.tolist() if np.isfinite(row[0])]
     assert got == expected
     assert [index for index, _ in parts] == sorted({index for index, _ in parts})
 
@@ -156,14 +156,14 @@ def test_nothing_is_released_again_when_all_of_it_was():
 def test_an_open_window_keeps_its_spec_and_later_ones_have_the_new_one():
     """The windows of ten seconds begin at 3: those that start at 33 or later have it."""
     other = replace(SPEC, depth=3)
-    windows = Windows(SPEC, Schedule(10, 3), ENTROPY)
+    windows = Windows((SPEC,), Schedule(10, 3), ENTROPY)
     list(windows.reach(1))
     windows.rescale([(31, other)])
     assert windows.base is SPEC
     closed = list(windows.reach(5))
     assert [each.span.start for each in closed] == [13, 23, 33, 43]
-    assert [each.sketch.release(ENTROPY).spec for each in closed] == [SPEC, SPEC, other, other]
+    assert [each.sketches[0].release(ENTROPY).spec for each in closed] == [SPEC, SPEC, other, other]
     assert windows.base is other
     windows.rescale([(31, other), (70, SPEC)])
-    later = [each.sketch.release(ENTROPY).spec for each in windows.reach(8)]
+    later = [each.sketches[0].release(ENTROPY).spec for each in windows.reach(8)]
     assert later == [other, other, SPEC]

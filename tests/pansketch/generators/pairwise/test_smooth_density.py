@@ -52,16 +52,16 @@ def test_a_smooth_density_is_found_in_noise():
 
 
 @pytest.mark.parametrize("place", [0, 20, CELLS - 1])
-def test_an_atom_stands_beside_the_curve(place):
+def test_a_spike_stands_beside_the_curve(place):
     """Half of the readings on one value, at an end of the bounds or on the bell: noise of 30 on its
-    cell, which is 9 deviations. The control is the same cell without an atom."""
+    cell, which is 9 deviations. The control is the same cell without a spike."""
     generator, bell = np.random.default_rng(2), counts(BELL)
-    atom = bell.copy()
-    atom[place] += READINGS
-    for truth in (atom, bell):
+    spike = bell.copy()
+    spike[place] += READINGS
+    for truth in (spike, bell):
         found = margin_of(NUMBER, resolutions(truth, 30.0, generator))
         assert abs(found.counts[place] - truth[place]) < 9 * 30
-        assert bool(found.counts[place] > READINGS / 2) is (truth is atom)
+        assert bool(found.counts[place] > READINGS / 2) is (truth is spike)
 
 
 def test_readings_that_outweigh_the_noise_are_followed_however_rough():
@@ -71,6 +71,21 @@ def test_readings_that_outweigh_the_noise_are_followed_however_rough():
     assert np.abs(found.counts - truth).max() < 2.0
     smoothed = np.convolve(truth, np.full(3, 1 / 3), "same")
     assert np.abs(smoothed - truth).max() > 2.0  # The control.
+
+
+@pytest.mark.parametrize("precise", [1e6, 1e36])
+def test_a_view_without_noise_beside_one_with_noise_is_followed(precise):
+    """Half of the cells hold all readings, and a view of few bits knows them exactly: its counts
+    stay, and the equations can be solved. Without a bound on the precision they could not."""
+    truth = counts(np.where(np.arange(CELLS) % 2, 1.0, 0.0))
+    fine, coarse = truth + np.random.default_rng(4).normal(size=CELLS), truth.reshape(8, -1)
+    released = [
+        Resolution(0, np.array([truth.sum()]), np.ones(1)),
+        Resolution(3, coarse.sum(axis=1), np.full(8, precise)),
+        Resolution(BITS, fine, np.ones(CELLS)),
+    ]
+    found = margin_of(NUMBER, released)
+    assert np.abs(found.counts.reshape(8, -1).sum(axis=1) - coarse.sum(axis=1)).max() < 3.0
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from([1.0, 30.0, 1e3]), st.sampled_from([3, 6, 9]))
