@@ -156,6 +156,11 @@ def test_every_value_of_a_step_keeps_its_part(stream):
         ("every: 30d", "publish: sometimes", "'sometimes' is unknown"),
         ("every: 30d", "often: 1d", "often"),
         ("    privacy", "    sketches: [{type: moments}]\n    privacy", "views and hierarchy only"),
+        (
+            "    privacy",
+            "    sketches: [{type: views, share: 0.5}, {type: moments, share: 0.5}]\n    privacy",
+            "goes with one sketch",
+        ),
     ],
 )
 def test_configurations_that_are_refused(tmp_path, old, new, says):
