@@ -150,6 +150,7 @@ def series(
         generator=found[0].generator,
         windows=tuple(sorted(window for each in found for window in each.windows)),
         guarantee=promise(stream, parts),
+        shared=found[0].shared,
         left=tuple(joined_left([*(e for each in found for e in each.left), *left])),
         parts=parts,
         groups=min((each.groups for each in found), default=0),

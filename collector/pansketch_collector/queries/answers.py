@@ -80,13 +80,16 @@ def _groups(model: Basis) -> str:
 
 
 def _promises(model: Basis) -> str:
-    """The guarantee; of several epochs each one's, with how many releases it has."""
+    """The guarantee; of several epochs each one's, with how many releases it has; and what a record
+    pays in other streams beside it."""
+    together = "" if model.shared is None else f", {model.shared}"
     if len(model.parts) < 2:
-        return _promise(model.guarantee)
-    return "; ".join(
+        return _promise(model.guarantee) + together
+    each = (
         f"{part.releases} of settings {_since(part)}: {_promise(part.guarantee)}"
         for part in model.parts
     )
+    return "; ".join(each) + together
 
 
 def _promise(promise: Guarantee) -> str:
@@ -117,6 +120,7 @@ def basis(model: Basis) -> dict[str, object]:
         "devices": len(model.devices),
         "windows": {"from": utc_text(start), "to": utc_text(end)},
         "guarantee": str(model.guarantee),
+        "shared": None if model.shared is None else model.shared.as_object(),
         "epochs": [
             {
                 "releases": part.releases,

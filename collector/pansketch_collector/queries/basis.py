@@ -10,6 +10,7 @@ from pansketch import Guarantee, WindowId
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.corruption import Damage
 from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_fleet.config.privacy_cost import SharedCost
 
 MAX_NAMED = 20  # damaged releases, one by one
 EXCLUDED = "excluded by the operator: see `pansketch-collector exclude --list`"
@@ -41,7 +42,8 @@ class Basis:
     `generator`: the name of what read the releases. `windows` in order; `guarantee` is what each of
     them promised under the configuration's own settings, `parts` what those of each epoch did, the
     newest first. `left`: what is not in it. `groups`: how many groups of devices were asked apart,
-    0 where all devices were asked together.
+    0 where all devices were asked together. `shared`: what a record pays in all streams of its
+    source, where there are several.
     """
 
     generator: str
@@ -50,6 +52,7 @@ class Basis:
     left: tuple[LeftOut, ...] = ()
     parts: tuple[EpochShare, ...] = ()
     groups: int = 0
+    shared: SharedCost | None = None
 
     @property
     def left_out(self) -> int:

@@ -36,6 +36,7 @@ from pansketch_collector.storage.corruption import Damage, changed, sound
 from pansketch_collector.storage.reader import Reader, Selection, Stored
 from pansketch_collector.validation.accepted_specs import StreamSpecs
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.privacy_cost import SharedCost, shared
 from pansketch_fleet.settings.device_spec import window_index
 from pansketch_fleet.settings.settings import KeyStream
 from pansketch_fleet.text_table import aligned
@@ -68,7 +69,7 @@ class DistinctAnswer:
     """What was asked, answered: figures by window, or by window and device, in order.
 
     `keys`: whether the devices of a figure may share keys. `fleet`: how many devices there are.
-    `left`: what is not in it.
+    `shared`: see `Basis`. `left`: what is not in it.
     """
 
     stream: str
@@ -78,6 +79,7 @@ class DistinctAnswer:
     fleet: int
     figures: tuple[Figure, ...]
     guarantee: Guarantee
+    shared: SharedCost | None
     left: tuple[LeftOut, ...]
 
     @property
@@ -116,6 +118,7 @@ def count_keys(
         len(devices),
         tuple(figures),
         spec.guarantee,
+        shared(stream, config.streams),
         tuple(left),
     )
 
@@ -230,6 +233,7 @@ def as_object(counted: DistinctAnswer) -> dict[str, object]:
         "window_seconds": counted.window_seconds,
         "figures": figures,
         "guarantee": str(counted.guarantee),
+        "shared": None if counted.shared is None else counted.shared.as_object(),
         **omissions_object(counted.left),
     }
 
@@ -267,6 +271,8 @@ def _newest(counted: DistinctAnswer) -> Iterator[str]:
     if releases > 1:
         made_of = f"{MERGES[counted.keys]} of {made_of}"
         paid = f", {releases * promise.epsilon:g} for a key in all {releases}"
+    if counted.shared is not None:
+        paid += f", {counted.shared}"
     yield (
         f"newest window: {shown(value, digits)} distinct keys ± {shown(error, digits)} "
         f"(standard error), {made_of}, epsilon {promise.epsilon:g} per key, window and "

@@ -37,6 +37,7 @@ from pansketch_collector.storage.corruption import Damage, changed, sound
 from pansketch_collector.storage.reader import Reader, Selection
 from pansketch_collector.validation.accepted_specs import Epoch, spec_in
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.privacy_cost import shared
 from pansketch_fleet.settings.settings import ReadingStream, Stream
 
 
@@ -160,6 +161,7 @@ def merged(
         generator=name,
         windows=tuple(sorted(w for release in found for w in release.windows)),
         guarantee=promise(stream, parts),
+        shared=shared(stream, config.streams),
         left=tuple(out),
         parts=parts,
         releases=tuple(found),

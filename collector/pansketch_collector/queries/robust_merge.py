@@ -56,6 +56,7 @@ def _groups(
         generator=models[0].generator,
         windows=tuple(sorted(window for model in models for window in model.windows)),
         guarantee=promise(stream, parts),
+        shared=models[0].shared,
         left=tuple(left),
         parts=parts,
         groups=len(models),

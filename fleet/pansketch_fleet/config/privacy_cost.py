@@ -148,6 +148,20 @@ class SharedCost:
     unit_micro: int | None
     day_micro: int | None
 
+    def __str__(self) -> str:
+        streams = [self.stream.name, *(each.name for each in self.others)]
+        listed = f"{', '.join(streams[:-1])} and {streams[-1]}"
+        return f"{epsilon_text(self.record_micro)} for one record in {listed} together"
+
+    def as_object(self) -> dict[str, object]:
+        """For programs, in epsilon."""
+        return {
+            "streams": [each.name for each in self.others],
+            "record_epsilon": self.record_micro / MICRO,
+            "unit_epsilon": None if self.unit_micro is None else self.unit_micro / MICRO,
+            "day_epsilon": None if self.day_micro is None else self.day_micro / MICRO,
+        }
+
 
 def shared(stream: Stream, streams: Sequence[Stream]) -> SharedCost | None:
     """What is paid in all streams that take records of one source; None where no other does."""

@@ -142,7 +142,8 @@ def test_a_covariance_for_people_is_a_table(fleet, run):
     assert first.count("±") == second.count("±") == 2
     assert first.split()[-3:] == second.split()[1:4]  # it is symmetric
     assert {len(line) for line in (header, first, second)} == {len(header)}
-    assert source == "4 releases of 2 devices, epsilon 100 per reading (silent)"
+    paid = "epsilon 100 per reading (silent), 400 for one record in heavy, fine, sums and bars"
+    assert source == f"4 releases of 2 devices, {paid} together"
     code, out, _ = run("query", "--stream", "heavy", "covariance", "humid")
     assert out.count("±") == 1
 

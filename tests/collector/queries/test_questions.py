@@ -167,7 +167,8 @@ def test_the_line_shows_two_digits_of_the_error_and_what_it_rests_on(small_fleet
     line = answers.as_line(answers.Answer(12.3129, 0.1249, "degC"), found)
     assert line == (
         "12.31 degC ± 0.12 (standard error), 2 releases of 2 devices, "
-        "epsilon 100 per reading (silent)"
+        "epsilon 100 per reading (silent), "
+        "301 for one record in fine, heavy, sums and bars together"
     )
     assert answers.as_line(answers.Answer(1234.5, 56.7, "readings", 0.25), found).startswith(
         "1234 readings ± 57 (standard error), 25 % of the readings, "

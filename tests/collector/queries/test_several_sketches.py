@@ -64,7 +64,7 @@ def ask(tmp_path, capsys):
         said = capsys.readouterr()
         return code, json.loads(said.out) if said.out else None, said.err
 
-    run.config = config
+    run.config, run.words = config, ["--config", str(path)]
     return run
 
 
@@ -73,6 +73,17 @@ def test_the_first_sketch_that_can_answer_does(ask):
     assert code == 0
     assert answer["generator"] == "pairwise"
     assert abs(answer["value"] - 12) < 6 * answer["standard_error"] + 0.3
+
+
+def test_an_answer_says_what_a_reading_pays_in_all_sketches(ask, capsys):
+    for words in (["--stream", "air"], ["--stream", "air-moments", "--by", "window"]):
+        _, answer, _ = ask(*words, "mean", "temp")
+        assert answer["shared"]["record_epsilon"] == 20
+    _, answer, _ = ask("--stream", "air-moments", "mean", "temp")
+    assert "epsilon 5 per reading" in answer["guarantee"]
+    assert answer["shared"]["streams"] == ["air"]
+    assert main(["query", *ask.words, "--stream", "air", "mean", "temp"]) == 0
+    assert "20 for one record in air and air-moments together" in capsys.readouterr().out
 
 
 def test_a_named_sketch_answers_by_its_type_or_by_its_own_name(ask):

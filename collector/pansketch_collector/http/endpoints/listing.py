@@ -78,6 +78,7 @@ def guarantee_object(config: Config, stream: Stream, devices: int) -> dict[str, 
     """What every release of the stream promises: epsilon as numbers, the rest in sentences; and
     what is paid beside it, at several devices and in other streams. `devices`: so many released."""
     promise: Guarantee = stream.spec.guarantee
+    others = shared(stream, config.streams)
     prices = all_costs(stream, config.streams)
     return {
         "stream": stream.name,
@@ -90,7 +91,7 @@ def guarantee_object(config: Config, stream: Stream, devices: int) -> dict[str, 
         "day": _day(stream),
         "devices_per_key": stream.devices_per_key,
         "fleet": _fleet(promise, devices),
-        "shared": _shared(config, stream),
+        "shared": None if others is None else others.as_object(),
         "costs": [{"of": of, "says": says} for of, says in prices],
         "delta": promise.delta,
         "window_seconds": stream.window_seconds,
@@ -112,19 +113,6 @@ def _fleet(promise: Guarantee, devices: int) -> dict[str, Any] | None:
     if promise.unit != "key" or not devices:
         return None
     return {"devices": devices, "epsilon": devices * promise.epsilon_micro / MICRO}
-
-
-def _shared(config: Config, stream: Stream) -> dict[str, Any] | None:
-    found = shared(stream, config.streams)
-    if found is None:
-        return None
-    day = found.day_micro
-    return {
-        "streams": [each.name for each in found.others],
-        "record_epsilon": found.record_micro / MICRO,
-        "unit_epsilon": None if found.unit_micro is None else found.unit_micro / MICRO,
-        "day_epsilon": None if day is None else day / MICRO,
-    }
 
 
 def _unit(promise: Guarantee) -> object:
