@@ -1,20 +1,21 @@
 """`make demo`: a fleet of devices on this machine, from raw readings to synthetic records."""
 
 import argparse
+import json
 import shutil
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from demo import picture, tables
-from demo.comparison import KeyComparison, Raw, compare, compare_keys, read_raw
+from demo.comparison import KeyComparison, Raw, compare, compare_keys
+from demo.replay import STREAM, replay, stored
 from pansketch.generators import Partition, fidelity
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
@@ -26,10 +27,9 @@ from pansketch_fleet.config.loader import Config, ConfigError, load_collector
 from pansketch_fleet.config.privacy_cost import all_costs
 from pansketch_fleet.settings.settings import KeyStream
 from testbed.embedded_broker import broker_process
-from testbed.local_fleet import CONFIG, POLL_SECONDS, DemoFailed, LocalFleet, stations
-from testbed.metrics import distances
+from testbed.local_fleet import CONFIG, DemoFailed, LocalFleet, stations
+from testbed.metrics import Distances, distances
 
-STREAM = "air"
 MAX_SECONDS = 110.0
 CSV_ROWS = 10_000
 COMPARED_ROWS = 400_000
@@ -87,8 +87,9 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         config = load_collector(CONFIG, fleet.environment(devices[0]))
         console.print(f"broker on {address}; {len(devices)} devices and a collector start")
         fleet.start_collector(started + MAX_SECONDS)
-        raw = _replay(fleet, config, devices, started + MAX_SECONDS, console)
-        _report(fleet, config, folder, raw, console)
+        raw = replay(fleet, config, devices, started + MAX_SECONDS, console)
+        measured = _report(fleet, config, folder, raw, console)
+        _write_report(folder, {"local": measured})
         console.print(f"done in {time.monotonic() - started:.0f} s")
         if options.keep:
             _keep(console, address, folder)
@@ -110,56 +111,15 @@ def _fresh(out: Path) -> Path:
     return folder
 
 
-def _replay(
-    fleet: LocalFleet, config: Config, devices: list[str], deadline: float, console: Console
-) -> list[Raw]:
-    """Runs all agents to their end; returns the raw data, which only this demo holds."""
-    for device in devices:
-        fleet.start_agent(device)
-    names = next(stream for stream in config.streams if stream.name == STREAM).names
-    columns = (
-        TextColumn("releases stored"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with (
-        ThreadPoolExecutor(1) as beside,
-        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
-    ):
-        files = [beside.submit(read_raw, device, names) for device in devices]
-        task = progress.add_task("", total=None)
-        while not fleet.finished(devices):
-            if time.monotonic() > deadline:
-                raise DemoFailed(f"not finished after {MAX_SECONDS:.0f} s; see the logs")
-            progress.update(task, completed=_stored(config), total=_expected(config, files))
-            time.sleep(POLL_SECONDS)
-        raw = [file.result() for file in files]
-        progress.update(task, completed=_stored(config), total=_expected(config, files))
-    return raw
-
-
-def _expected(config: Config, files: list[Future[Raw]]) -> int | None:
-    """How many releases there will be, once all files are read."""
-    if not all(file.done() for file in files):
-        return None
-    return sum(file.result().windows(stream) for file in files for stream in config.streams)
-
-
-def _stored(config: Config) -> int:
-    with reading(config.collector.database) as store:
-        return sum(holding.windows for holding in store.holdings())
-
-
 def _report(
     fleet: LocalFleet, config: Config, folder: Path, raw: list[Raw], console: Console
-) -> None:
+) -> Distances:
     csv_file, png_file = folder / "synthetic.csv", folder / "fleet.png"
     fleet.collector_command(
         "sample", "--stream", STREAM, "--rows", str(CSV_ROWS), "--out", str(csv_file)
     )
     with reading(config.collector.database) as store:
-        console.print(f"{_stored(config)} releases stored")
+        console.print(f"{stored(config)} releases stored")
         console.print(as_table(overview(store, config)), soft_wrap=True)
         found = fleet_model.build(store, config, Selection(STREAM))
     console.print(f"{STREAM}: {found.guarantee}", soft_wrap=True)
@@ -178,6 +138,21 @@ def _report(
     ).replace(", intrusion", ",\nintrusion")
     picture.draw(png_file, comparisons, truth, sample, keys, caption)
     console.print(f"synthetic records: {csv_file}\npicture: {png_file}", soft_wrap=True)
+    return measured
+
+
+def _write_report(folder: Path, found: Mapping[str, Distances]) -> None:
+    """The distances of the records of each way of aggregation, for programs."""
+    figures = {
+        way: {
+            "pair_tv": float(measured.pairs.mean()),
+            "w1": float(measured.marginals.mean()),
+            "correlation": measured.correlation,
+        }
+        for way, measured in found.items()
+    }
+    report = json.dumps({STREAM: figures}, indent=2)
+    (folder / "report.json").write_text(f"{report}\n", encoding="utf-8")
 
 
 def _keys(config: Config, raw: list[Raw], console: Console) -> list[KeyComparison]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -30,14 +30,22 @@ def stations() -> list[str]:
 
 class LocalFleet:
     """Starts the real programs against a broker, with all their files below `folder`. `http`: where
-    the collector answers over HTTP as well, None: nowhere."""
+    the collector answers over HTTP as well, None: nowhere. `config`: what all of them read, with
+    `variables` beside those of broker, files and station."""
 
-    def __init__(self, broker: str, folder: Path, http: str | None = None) -> None:
-        self._folder = folder
-        self._environment = {"BROKER": broker, "VAR": str(folder / "var")}
+    def __init__(
+        self,
+        broker: str,
+        folder: Path,
+        http: str | None = None,
+        config: Path = CONFIG,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder, self._config = folder, config
+        self._environment = {**(variables or {}), "BROKER": broker, "VAR": str(folder / "var")}
         self._running: dict[str, Program] = {}
         (folder / "log").mkdir(parents=True)
-        self._collector_config = CONFIG if http is None else _with_http(folder, http)
+        self._collector_config = config if http is None else _with_http(config, folder, http)
 
     def __enter__(self) -> "LocalFleet":
         return self
@@ -62,7 +70,7 @@ class LocalFleet:
     def start_collector(self, deadline: float) -> None:
         """Starts the collector and waits until it has its subscription. Raises DemoFailed."""
         serve = ["-m", "pansketch_collector", "serve"]
-        self._start("collector", serve, self._environment, self._collector_config)
+        self._start("collector", [*serve, "--config", str(self._collector_config)], {})
         try:
             self._running["collector"].connects(seconds=deadline - time.monotonic())
         except ProgramEnded as error:
@@ -72,7 +80,8 @@ class LocalFleet:
             raise DemoFailed(f"the collector found no broker in time; see {log}") from error
 
     def start_agent(self, device: str) -> None:
-        self._start(device, ["-m", "pansketch_agent", "run"], self.environment(device))
+        run = ["-m", "pansketch_agent", "run", "--config", str(self._config)]
+        self._start(device, run, self.environment(device))
 
     def finished(self, devices: Sequence[str]) -> bool:
         """Whether all these agents have ended well. Raises DemoFailed when one has not."""
@@ -82,18 +91,17 @@ class LocalFleet:
 
     def collector_command(self, *arguments: str) -> None:
         """Runs one command of the collector to its end. Raises DemoFailed."""
-        command = [sys.executable, "-m", "pansketch_collector", *arguments, "--config", str(CONFIG)]
+        command = [sys.executable, "-m", "pansketch_collector", *arguments]
+        command += ["--config", str(self._config)]
         environment = {**os.environ, **self._environment}
         done = run_child(command, cwd=ROOT, env=environment, text=True)
         if done.returncode:
             raise DemoFailed(done.stderr.strip() or f"{arguments[0]} failed")
 
-    def _start(
-        self, name: str, arguments: list[str], environment: dict[str, str], config: Path = CONFIG
-    ) -> None:
-        command = [sys.executable, *arguments, "--config", str(config)]
+    def _start(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> None:
         log = self._folder / "log" / f"{name}.log"
-        self._running[name] = Program(command, log, environment=environment)
+        known = {**self._environment, **environment}
+        self._running[name] = Program([sys.executable, *arguments], log, environment=known)
 
     def _check(self, name: str) -> bool:
         """Whether a process has ended; one that should serve, or that failed, raises DemoFailed."""
@@ -109,9 +117,9 @@ class LocalFleet:
         return f"{name} ended with {code}: {said}; see {program.log}"
 
 
-def _with_http(folder: Path, http: str) -> Path:
+def _with_http(config: Path, folder: Path, http: str) -> Path:
     """The configuration with an address: of its last section, which is the collector's."""
     found = folder / "collector.yaml"
-    text = CONFIG.read_text(encoding="utf-8")
+    text = config.read_text(encoding="utf-8")
     found.write_text(f'{text.rstrip()}\n  http: "{http}"\n', encoding="utf-8")
     return found
