@@ -7,6 +7,7 @@ are compared in whole millionths.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from math import sqrt
 from typing import NamedTuple
@@ -135,33 +136,35 @@ def view_plans(
 ) -> list[ViewPlan]:
     """Return the best plan of each pair resolution that fits, the chosen one first, then by regret.
     For the arguments and errors see `plan_views`."""
-    search = _Search(domain, privacy, memory_bytes, expected, stated)
+    search = _Search(domain, privacy, expected, stated)
     choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
     if stated.pair_bits is not None or stated.single_share is not None:
         # Whoever states a size of pairs wants pairs: without any it would have no effect.
         choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
     for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
-        if best := search.best(choices, resolutions):
+        if best := search.best(choices, resolutions, memory_bytes):
             return frugal(list(best.values()))
-    raise NoPlan(search.nothing_fits(min(choices, key=len)))
+    raise NoPlan(search.nothing_fits(min(choices, key=len), memory_bytes))
 
 
 class _Candidate(NamedTuple):
-    """See `ViewPlan`; `errors` by case."""
+    """See `ViewPlan`; `scores` of its errors, by case."""
 
     sets: tuple[ViewNames, ...]
     shapes: tuple[Bits, ...]
     parts: tuple[int, ...]
-    errors: tuple[Errors, ...]
+    errors: Errors
+    scores: tuple[int, ...]
     single_bits: int
     pair_bits: int
 
 
 @dataclass(frozen=True)
 class _Search:
+    """All candidates, whatever memory they take: a collector plans for many sizes of memory."""
+
     domain: Domain
     privacy: Privacy
-    memory_bytes: int
     expected: Expected
     stated: StatedViews
 
@@ -170,11 +173,19 @@ class _Search:
         return Guarantee.of_linear_counters(self.privacy).reading_micro
 
     def best(
-        self, choices: Sequence[Sequence[ViewNames]], resolutions: Sequence[int]
+        self,
+        choices: Sequence[Sequence[ViewNames]],
+        resolutions: Sequence[int],
+        memory_bytes: int,
     ) -> dict[int, ViewPlan]:
         """The plan with the least regret of each pair resolution that fits."""
-        candidates = [each for sets in choices for each in self._candidates(sets, resolutions)]
-        scores = regrets([[each.score for each in candidate.errors] for candidate in candidates])
+        candidates = [
+            each
+            for sets in choices
+            for each in _candidates(self, tuple(sets), tuple(resolutions))
+            if CELL_BYTES * _cells(each.shapes) <= memory_bytes
+        ]
+        scores = regrets([each.scores for each in candidates])
         found: dict[int, tuple[int, _Candidate]] = {}
         for score, candidate in zip(scores, candidates, strict=True):
             known = found.get(candidate.pair_bits)
@@ -183,28 +194,28 @@ class _Search:
         return {bits: self._plan(*each) for bits, each in found.items()}
 
     def _plan(self, score: int, candidate: "_Candidate") -> ViewPlan:
-        sets, shapes, parts, errors, *bits = candidate
-        return ViewPlan(self.domain, self.privacy, sets, shapes, parts, errors[0], score, *bits)
+        sets, shapes, parts, errors, _, *bits = candidate
+        return ViewPlan(self.domain, self.privacy, sets, shapes, parts, errors, score, *bits)
 
-    def _candidates(
+    def candidates(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
     ) -> Iterator["_Candidate"]:
+        """Every plan over these attribute sets, with its errors."""
         layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR)
         draws = Guarantee.of_linear_counters(self.privacy).draws
         shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
         splits = [parts for parts in shared if min(parts) > 0]
         for single_bits, pair_bits in self._resolutions(sets, resolutions):
             shapes = self._shapes(sets, single_bits, pair_bits)
-            if CELL_BYTES * _cells(shapes) > self.memory_bytes:
-                continue
             for parts in splits:
                 errors = []
                 for case in cases:
                     deviation = sqrt(2 * draws * case.releases)
                     noise = [deviation * (MICRO / part) for part in parts]
                     errors.append(layout.errors(shapes, noise, case.total, case.shape))
+                scores = tuple(each.score for each in errors)
                 yield _Candidate(
-                    tuple(sets), shapes, tuple(parts), tuple(errors), single_bits, pair_bits
+                    tuple(sets), shapes, tuple(parts), errors[0], scores, single_bits, pair_bits
                 )
 
     def _resolutions(
@@ -238,7 +249,7 @@ class _Search:
             for names, bits in zip(sets, each, strict=True)
         )
 
-    def nothing_fits(self, sets: Sequence[ViewNames]) -> str:
+    def nothing_fits(self, sets: Sequence[ViewNames], memory_bytes: int) -> str:
         """What to say of the fewest views."""
         if len(sets) > self.micro:
             return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
@@ -246,12 +257,19 @@ class _Search:
             CELL_BYTES * _cells(self._shapes(sets, *bits))
             for bits in self._resolutions(sets, COARSE_PAIR_BITS)
         )
-        if least <= self.memory_bytes:
+        if least <= memory_bytes:
             return f"epsilon is too small to be shared among {len(sets)} views"
         return (
-            f"memory of {self.memory_bytes} bytes is too small for {len(sets)} views: "
+            f"memory of {memory_bytes} bytes is too small for {len(sets)} views: "
             f"they need {least} at least"
         )
+
+
+@lru_cache(maxsize=MAX_VIEWS)
+def _candidates(
+    search: _Search, sets: tuple[ViewNames, ...], resolutions: tuple[int, ...]
+) -> tuple[_Candidate, ...]:
+    return tuple(search.candidates(sets, resolutions))
 
 
 def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:
