@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from demo import picture, tables
+from demo import blinded, picture, tables
 from demo.comparison import KeyComparison, Raw, compare, compare_keys
 from demo.replay import STREAM, replay, stored
 from pansketch.generators import Partition, fidelity
@@ -66,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         "--short", action="store_true", help=f"{SHORT_STATIONS} devices instead of all"
     )
     parser.add_argument(
+        "--blinded",
+        action="store_true",
+        help="afterwards the same devices with masked counters and two keepers, beside the first",
+    )
+    parser.add_argument(
         "--keep", action="store_true", help="leave broker and collector running until Ctrl-C"
     )
     parser.add_argument(
@@ -88,8 +93,14 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         console.print(f"broker on {address}; {len(devices)} devices and a collector start")
         fleet.start_collector(started + MAX_SECONDS)
         raw = replay(fleet, config, devices, started + MAX_SECONDS, console)
-        measured = _report(fleet, config, folder, raw, console)
-        _write_report(folder, {"local": measured})
+        found = {"local": _report(fleet, config, folder, raw, console)}
+        if options.blinded:
+            console.print("the same devices with masked counters, and two keepers")
+            deadline = time.monotonic() + blinded.MAX_SECONDS
+            place = folder / "blinded"
+            found |= blinded.measure(address, place, devices, COMPARED_ROWS, deadline, console)
+            console.print(blinded.table(found))
+        _write_report(folder, found)
         console.print(f"done in {time.monotonic() - started:.0f} s")
         if options.keep:
             _keep(console, address, folder)

@@ -83,6 +83,10 @@ class LocalFleet:
         run = ["-m", "pansketch_agent", "run", "--config", str(self._config)]
         self._start(device, run, self.environment(device))
 
+    def start_keeper(self, name: str, config: Path) -> None:
+        """Starts a keeper of a blinded fleet, which has a configuration of its own."""
+        self._start(name, ["-m", "pansketch_keeper", "run", "--config", str(config)], {})
+
     def finished(self, devices: Sequence[str]) -> bool:
         """Whether all these agents have ended well. Raises DemoFailed when one has not."""
         self._check("collector")
