@@ -14,7 +14,7 @@ import numpy as np
 
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.hierarchy.cell_counts import by_noise
-from pansketch.generators.hierarchy.privhp import noise_of, with_noise
+from pansketch.generators.hierarchy.privhp import hashed_otherwise, noise_of, with_noise
 from pansketch.generators.kdtree_points.growth import (
     HALVINGS,
     Layer,
@@ -94,12 +94,13 @@ def kdtree(
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
         noisy = (
-            replace(counts, blocks=with_noise(spec, blocks, release.noise, generator))
-            for _ in range(REPLICATES)
+            replace(counts, spec=other, blocks=with_noise(other, each, release.noise, generator))
+            for other, each in hashed_otherwise(spec, blocks, partition, generator, REPLICATES)
         )
         return [_leaves(each, as_published).partition() for each in noisy]
 
-    return KdTree(replace(leaves.partition(replicate), noise=noise_of(release)))
+    partition = leaves.partition()
+    return KdTree(replace(partition, replicate=replicate, noise=noise_of(release)))
 
 
 def _scale(name: str, scale: Declared) -> float | None:

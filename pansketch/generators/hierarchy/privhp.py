@@ -56,7 +56,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
         generator = np.random.default_rng(np.abs(release.counters[:4]))
         # Noise hides what pruning takes away: every other replicate keeps it.
         ways = cycle((steps, replace(steps, prunes=False)))
-        hashed = _hashed_otherwise(spec, blocks, partition, generator)
+        hashed = hashed_otherwise(spec, blocks, partition, generator, REPLICATES)
         return [
             grow(other, with_noise(other, each, draws, generator), draws, way)
             for (other, each), way in zip(hashed, ways, strict=False)
@@ -65,24 +65,25 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
     return replace(partition, replicate=replicate, noise=noise_of(release))
 
 
-def _hashed_otherwise(
+def hashed_otherwise(
     spec: HierarchySpec,
     blocks: list[FloatArray],
     fitted: Partition,
     generator: np.random.Generator,
+    keys: int,
 ) -> Iterator[tuple[HierarchySpec, list[FloatArray]]]:
-    """What counters would be under other hash keys: of `REPLICATES` keys, spec and blocks.
+    """What counters would be under other hash keys: of so many keys, spec and blocks.
 
     Which cells share a counter is chance too. The fitted model is taken out of each table as it was
     hashed, and put in as it is under another key; what no model explains stays where it is.
     """
     if not spec.sketched_levels:
-        yield from repeat((spec, blocks), REPLICATES)
+        yield from repeat((spec, blocks), keys)
         return
     paths, mass = _scattered(spec, fitted, generator)
     own = _tables(spec, paths, mass)
     left = [block - table for block, table in zip(blocks, own, strict=True)]
-    for number in range(REPLICATES):
+    for number in range(keys):
         other = replace(spec, hash_key=(spec.hash_key + 1 + number) % (1 << 64))
         tables = _tables(other, paths, mass)
         yield other, [rest + table for rest, table in zip(left, tables, strict=True)]
