@@ -61,6 +61,16 @@ class Device:
         )
         return load_agent(self.config, {})
 
+    def configure_text(self, more: str, **settings: str) -> None:
+        """`configure` with further sections of the file, which it may need."""
+        (self.folder / "rows.csv").write_text(settings.pop("rows", HOURLY))
+        given = {
+            "url": "mqtt://127.0.0.1:1",
+            "source": "{type: replay, path: rows.csv}",
+            "window": "1h",
+        }
+        self.config.write_text(CONFIG.format(**given | settings) + more)
+
     def start(
         self, *arguments: str, program: tuple[str, ...] = ("-m", "pansketch_agent")
     ) -> Program:
