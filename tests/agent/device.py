@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import Key
-from pansketch_fleet.config.loader import Config, load_agent
+from pansketch_fleet.config.loader import Config, ConfigError, load_agent
 from testbed.program import Program
 
 CONFIG = """\
@@ -61,15 +63,16 @@ class Device:
         )
         return load_agent(self.config, {})
 
-    def configure_text(self, more: str, **settings: str) -> None:
-        """`configure` with further sections of the file, which it may need."""
-        (self.folder / "rows.csv").write_text(settings.pop("rows", HOURLY))
-        given = {
-            "url": "mqtt://127.0.0.1:1",
-            "source": "{type: replay, path: rows.csv}",
-            "window": "1h",
-        }
-        self.config.write_text(CONFIG.format(**given | settings) + more)
+    def configure_blinded(
+        self, keys: Iterable[bytes], more: str = "", epsilon: float = 1.0, **settings: str
+    ) -> Config:
+        """`configure` with a blinded stream. `keys`: of the keepers; `more`: of its privacy."""
+        privacy = f"{{epsilon: {epsilon}, aggregation: blinded{more}}}"
+        with suppress(ConfigError):  # It lacks the keepers.
+            self.configure(privacy=privacy, **settings)
+        names = [f"  keeper-{n}: {{key: {key.hex()}}}\n" for n, key in enumerate(keys)]
+        self.config.write_text(self.config.read_text() + "keepers:\n" + "".join(names))
+        return load_agent(self.config, {})
 
     def start(
         self, *arguments: str, program: tuple[str, ...] = ("-m", "pansketch_agent")

@@ -20,6 +20,7 @@ from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import BlindedWriter, ReleaseWriter
 from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
+from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.settings.settings import (
     ExecSource,
     KeyStream,
@@ -80,7 +81,7 @@ class StreamBuilder:
                 utc_text(until),
                 "released" if blinded is None else "debited",
             )
-        largest = sum(each.spec.max_release_nbytes for each in parts)
+        largest = sum(map(max_release_nbytes, parts))
         room = self._wait_for_room(largest) if patient else None
         limiter = self._limiter(stream, live)
         names = tuple(micro)

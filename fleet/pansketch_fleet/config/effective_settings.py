@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pansketch import Attribute, Span, ViewsSpec
 from pansketch.privacy import MICRO
+from pansketch_fleet.config.blinded_summary import release_nbytes
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
@@ -147,7 +148,7 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     for size, text, origin in stream.plan.shown(config.profile):
         yield f"{stream.sketch_at}.{size}", text, origin
     yield f"{stream.sketch_at}.state_bytes", str(stream.spec.nbytes), DERIVED
-    yield f"{stream.sketch_at}.release_bytes", f"about {stream.spec.release_nbytes}", DERIVED
+    yield f"{stream.sketch_at}.release_bytes", f"about {release_nbytes(stream)}", DERIVED
 
 
 def _subject(root: str, stream: Stream) -> Iterator[Line]:

@@ -17,38 +17,12 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_builder import StreamBuilder
-from pansketch_fleet.config.loader import load_agent
 from tests.waiting import SECONDS, until
 
 ENTROPY = os_entropy()
 HOUR = 3600
 BEGIN = 1_704_067_200
 KILLS, FOLDERS = 32, 2
-
-
-@pytest.fixture(scope="module")
-def keepers():
-    return [PrivateKey.draw(ENTROPY) for _ in range(2)]
-
-
-@pytest.fixture
-def blinded(device, keepers):
-    """Writes the device's configuration, with a blinded stream and two keepers."""
-
-    def configure(more="", epsilon=1.0, **settings):
-        privacy = f"{{epsilon: {epsilon}, aggregation: blinded{more}}}"
-        device.configure_text(keepers_of(keepers), privacy=privacy, **settings)
-        return load_agent(device.config, {})
-
-    return configure
-
-
-def keepers_of(keepers):
-    names = ("tower", "well")
-    lines = [
-        f"  {name}: {{key: {key.public.hex()}}}\n" for name, key in zip(names, keepers, strict=True)
-    ]
-    return "keepers:\n" + "".join(lines)
 
 
 def answered(config, payloads, keepers, by=None):
@@ -105,7 +79,7 @@ class Live:
 def test_releases_unblind_to_what_was_counted(device, blinded, keepers):
     """At epsilon 100 noise adds to a sum of all counters of a level less than 10, but for a chance
     below 1e-6; a mask left over would make it uniform."""
-    config = blinded(epsilon=100, rows=hours(5, gap=(2,)))
+    config = blinded(epsilon=100.0, rows=hours(5, gap=(2,)))
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1, "its releases are not acknowledged"
     payloads = device.releases()
@@ -214,9 +188,8 @@ def test_kills_use_no_label_twice(tmp_path, device, keepers):
     devices = [type(device)(tmp_path / f"d{number}") for number in range(FOLDERS)]
     for each in devices:
         each.folder.mkdir()
-        privacy = "{epsilon: 1.0, aggregation: blinded}"
         rows = "time,temp,wind\n" + "".join(f"{BEGIN + 10 * n},1,N\n" for n in range(30_000))
-        each.configure_text(keepers_of(keepers), window="10s", privacy=privacy, rows=rows)
+        each.configure_blinded([key.public for key in keepers], window="10s", rows=rows)
     with ThreadPoolExecutor(FOLDERS) as pool:
         found = list(pool.map(kill_again_and_again, devices))
     for debits, releases in found:
