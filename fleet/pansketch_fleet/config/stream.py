@@ -1,11 +1,12 @@
 """One entry of `streams:`: its source, window, what it is about, and its sketches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pansketch import Domain
+from pansketch.planning import Answering
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.blinded import read_blinded
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
@@ -76,6 +77,8 @@ def read_stream(
     expected, most_readings = read_expected(
         document, about, None if keyed else stream.expect, window_seconds, source, privacy
     )
+    if blinded is not None:
+        expected = replace(expected, answering=_answering(blinded, window_seconds))
     retention = _retention(document, join(where, "retention"), stream.retention, window_seconds)
     scales_at, found = join(where, "scales"), list[Stream]()
     entries = read_entries(document, where, stream)
@@ -151,6 +154,11 @@ def _check_blinded(
     if retention is not None and retention < needed:
         problem = f"ends before the longest answer, {duration_text(needed)} with its lateness"
         raise document.error(join(where, "retention"), f"{problem}; lengthen it")
+
+
+def _answering(blinded: BlindedSettings, window_seconds: int) -> Answering:
+    levels = ((each.every_seconds // window_seconds, each.share) for each in blinded.levels)
+    return Answering(len(blinded.keys), tuple(levels))
 
 
 def _part_name(document: Document, name: str, entry: SketchEntry) -> str:
