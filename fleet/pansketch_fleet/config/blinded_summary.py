@@ -72,7 +72,7 @@ def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[st
     guarantee, keepers = stream.spec.guarantee, len(blinded.keys)
     yield "adversary", ADVERSARY
     yield (
-        "promise",
+        "guarantee",
         f"epsilon {number_text(guarantee.epsilon)} for all answers, releases and snapshots "
         "together; two snapshots of one epoch show what arrived between them",
     )

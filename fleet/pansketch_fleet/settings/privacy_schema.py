@@ -14,7 +14,7 @@ EXAMPLE_KEY = "3f1c...e8"  # 64 hexadecimal digits
 class KeeperSection(Section, frozen=True):
     """The public keys of one keeper: `pansketch-keeper export-public` prints them.
 
-    [Decision 22](../decisions/0022-blinded-fleets.md) states what a keeper is for.
+    [Blind a fleet](../how-to/blind-a-fleet.md) states who runs keepers.
     """
 
     key: Annotated[
@@ -129,7 +129,7 @@ class PrivacySection(Section, frozen=True):
         str,
         KeyDoc(
             "Who adds the noise: with `local` each device. With `blinded` masks hide its counters, "
-            "and [keepers](../decisions/0022-blinded-fleets.md) add noise to answers.",
+            "and [keepers](../how-to/blind-a-fleet.md) add noise to answers.",
             "blinded",
             values=get_args(Aggregation),
             allowed="`blinded` for readings in one sketch, without `scales`, and with `silent`",
