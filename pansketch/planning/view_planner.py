@@ -13,15 +13,7 @@ from typing import NamedTuple
 
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
-from pansketch.planning.selection import (
-    NEAR,
-    Case,
-    Expected,
-    NoPlan,
-    cases_of,
-    frugal,
-    regrets,
-)
+from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal, regrets
 from pansketch.planning.view_errors import Bits, Layout, varying
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS, View, ViewsSpec
@@ -197,7 +189,8 @@ class _Search:
     def _candidates(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
     ) -> Iterator["_Candidate"]:
-        layout, cases = Layout(self.domain, sets), self._cases()
+        guarantee = Guarantee.of_linear_counters(self.privacy)
+        layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR, guarantee)
         shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
         splits = [parts for parts in shared if min(parts) > 0]
         for single_bits, pair_bits in self._resolutions(sets, resolutions):
@@ -213,9 +206,6 @@ class _Search:
                 yield _Candidate(
                     tuple(sets), shapes, tuple(parts), tuple(errors), single_bits, pair_bits
                 )
-
-    def _cases(self) -> list[Case]:
-        return cases_of(self.expected, NEAR, Guarantee.of_linear_counters(self.privacy))
 
     def _resolutions(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
