@@ -69,7 +69,7 @@ def send(name, payload):
 with Ledger(folder / "state") as ledger:
     clock = Clock(lambda: now[0], lambda: now[0], lambda *_: True, lambda: True)
     outbox = Outbox(folder / "state/outbox", 10**7)
-    builder = StreamBuilder("dev", ledger, outbox, clock, threading.Event(), False, None)
+    builder = StreamBuilder("testing", "dev", ledger, outbox, clock, threading.Event(), False, None)
     work = builder.assemble((stream,), os_entropy())
     memory = MemoryProtection("", Path("/"))
     delivery = Delivery(outbox, send, lambda: 0.5, wall=lambda: now[0])

@@ -18,12 +18,13 @@ from pansketch.planning.hierarchy_planner import (
     hierarchy_plans,
     plan_hierarchy,
 )
-from pansketch.planning.selection import Expected, NoPlan
+from pansketch.planning.selection import Answering, Expected, NoPlan
 from pansketch.planning.view_planner import StatedViews, ViewNames, ViewPlan, plan_views, view_plans
 
 __all__ = [
     "ESTIMATORS",
     "ID_BYTES",
+    "Answering",
     "Budget",
     "DistinctPlan",
     "DistinctWanted",

@@ -20,7 +20,6 @@ from pansketch.planning.expected_errors import (
     marginal_error,
     pair_error,
 )
-from pansketch.privacy import Guarantee
 from pansketch.sketches.hierarchy import HierarchySpec
 
 DRAWN = 0.008  # total variation between readings and the boxes that a model of them has
@@ -50,15 +49,15 @@ class _Depth(NamedTuple):
 _Shares = list[tuple[float, _Depth]]
 
 
-def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int = 0) -> Errors:
-    """Of so many merged releases with so many readings in them all together, whose range is
+def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int = 0) -> Errors:
+    """Of so many draws of noise in each counter and so many readings all together, whose range is
     2**-narrow of the one that is assumed for each number without a learned scale
     (expected_errors.py)."""
     most = [attribute.max_bits for attribute in spec.domain.attributes]
     numbers = [attribute.categories is None for attribute in spec.domain.attributes]
     varying = [axis for axis, bits in enumerate(most) if bits]
     spread = [not each or a.knots for each, a in zip(numbers, spec.domain.attributes, strict=True)]
-    depths = _depths(spec, releases, total, [0 if each else narrow for each in spread])
+    depths = _depths(spec, draws, total, [0 if each else narrow for each in spread])
     exact = _fitted(depths[: len(spec.exact_levels)])
     of_one = _shares(spec, depths, total, BLURRED_ALONE)
     of_two = _shares(spec, depths, total, BLURRED)
@@ -91,8 +90,7 @@ def hierarchy_errors(spec: HierarchySpec, releases: int, total: int, narrow: int
     return Errors(_mean(pairs), _mean(list(alone.values())), _mean(related))
 
 
-def _depths(spec: HierarchySpec, releases: int, total: int, narrow: Sequence[int]) -> list[_Depth]:
-    draws = Guarantee.of_linear_counters(spec.privacy).draws * releases
+def _depths(spec: HierarchySpec, draws: float, total: int, narrow: Sequence[int]) -> list[_Depth]:
     order = spec.domain.split_order(spec.depth)
     found = []
     for level in spec.levels:

@@ -13,7 +13,7 @@ from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
 from pansketch.planning.hierarchy_errors import hierarchy_errors
 from pansketch.planning.selection import DEEP, Expected, NoPlan, cases_of, frugal, regrets
-from pansketch.privacy import Privacy
+from pansketch.privacy import Guarantee, Privacy
 from pansketch.sketches.hierarchy import DEEPEST, HierarchySpec
 
 FANOUTS = (4, 8)  # Two is noisier, and of sixteen more are noisy where readings crowd.
@@ -104,12 +104,12 @@ def hierarchy_plans(
     For the arguments and errors see `plan_hierarchy`.
     """
     found, coarsest = [], 0
-    cases = cases_of(expected, DEEP)
+    cases = cases_of(expected, DEEP, Guarantee.of_linear_counters(privacy))
     for spec in _candidates(domain, privacy, memory_bytes, hash_key, stated):
         coarsest = min(coarsest or spec.nbytes, spec.nbytes)
         # A stated depth is not the planner's to refuse: all streams together must fit.
         if stated.depth is not None or spec.nbytes <= memory_bytes:
-            errors = [hierarchy_errors(spec, c.releases, c.total, c.shape.narrow) for c in cases]
+            errors = [hierarchy_errors(spec, c.draws, c.total, c.shape.narrow) for c in cases]
             found.append((spec, errors))
     if not found:
         raise NoPlan(_nothing_fits(domain, memory_bytes, coarsest))

@@ -7,8 +7,12 @@ the best plan of each case: a range that is as assumed or far narrower, few wind
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple, Protocol, TypeVar
 
+from pansketch.privacy import Guarantee
+
+LOCAL_DRAWS = 2  # of a device under its masks, with `local_epsilon`
 WORTH = 103  # per cent of the least score: what is below that is as good, for fewer bytes
 
 
@@ -30,6 +34,49 @@ class NoPlan(ValueError):
 
 
 @dataclass(frozen=True)
+class Answering:
+    """How a blinded stream is asked about: its noise comes once for each answer and keeper.
+
+    Args:
+        keepers: their number, each with one draw in an answer.
+        levels: of each level the windows in one answer, and its share of epsilon.
+
+    Raises:
+        ValueError: there is no keeper or no level, or a number is out of range.
+    """
+
+    keepers: int
+    levels: tuple[tuple[int, Fraction], ...]
+
+    def __post_init__(self) -> None:
+        if self.keepers < 1 or not self.levels:
+            raise ValueError("keepers and levels: at least one of each")
+        if any(windows < 1 or not 0 < share <= 1 for windows, share in self.levels):
+            raise ValueError("levels have a positive number of windows and a share of at most 1")
+
+    @property
+    def shortest(self) -> int:
+        """The windows of the shortest level: no answer has fewer."""
+        return min(windows for windows, _ in self.levels)
+
+    def draws(self, windows: int) -> Fraction:
+        """The variance of a counter's noise, in draws of the declared scale, in what all levels
+        together say of so many windows: weighted by inverse variance, as `combine_levels` does.
+
+        Args:
+            windows: at least `shortest`.
+
+        Returns:
+            The draws.
+        """
+        precision = Fraction(0)
+        for length, share in self.levels:
+            if length <= windows:
+                precision += share**2 / (-(-windows // length) * self.keepers)
+        return 1 / precision
+
+
+@dataclass(frozen=True)
 class Expected:
     """The releases of a typical query. Public guesses: a wrong one costs accuracy, never privacy.
 
@@ -38,6 +85,7 @@ class Expected:
         devices: number of devices.
         windows: releases of each device.
         earlier: smaller numbers of windows, which a young stream is asked about.
+        answering: of a blinded stream; None: every release has noise of its own.
 
     Raises:
         ValueError: a number is not positive, or an earlier one above `windows`; the line begins
@@ -48,6 +96,7 @@ class Expected:
     devices: int = 1
     windows: int = 1
     earlier: tuple[int, ...] = ()
+    answering: Answering | None = None
 
     def __post_init__(self) -> None:
         for name in ("readings", "devices", "windows"):
@@ -66,21 +115,29 @@ class Expected:
 
 
 class Case(NamedTuple):
-    """What a plan is judged by: a shape, so many releases, and so many readings in all of them
-    together."""
+    """What a plan is judged by: a shape, the draws of noise in a counter, and the readings of all
+    windows together."""
 
     shape: Shape
-    releases: int
+    draws: float
     total: int
 
 
-def cases_of(expected: Expected, shapes: Sequence[Shape]) -> list[Case]:
+def cases_of(expected: Expected, shapes: Sequence[Shape], guarantee: Guarantee) -> list[Case]:
     """The expected windows in every shape, then the earlier ones in the first shape: a young stream
     has more noise than shape."""
     times = [(shape, expected.windows) for shape in shapes]
     times += [(shapes[0], windows) for windows in expected.earlier]
-    each = expected.devices * expected.readings
-    return [Case(shape, windows * expected.devices, windows * each) for shape, windows in times]
+    return [_case(expected, guarantee, shape, windows) for shape, windows in times]
+
+
+def _case(expected: Expected, guarantee: Guarantee, shape: Shape, windows: int) -> Case:
+    each, answering = expected.devices * expected.readings, expected.answering
+    if answering is None:
+        return Case(shape, guarantee.draws * windows * expected.devices, windows * each)
+    windows = max(windows, answering.shortest)
+    local = LOCAL_DRAWS * windows * expected.devices * guarantee.local_factor**2
+    return Case(shape, float(answering.draws(windows) + local), windows * each)
 
 
 def regrets(scores: Sequence[Sequence[int]]) -> list[int]:

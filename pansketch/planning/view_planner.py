@@ -201,8 +201,8 @@ class _Search:
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
     ) -> Iterator["_Candidate"]:
         """Every plan over these attribute sets, with its errors."""
-        layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR)
-        draws = Guarantee.of_linear_counters(self.privacy).draws
+        guarantee = Guarantee.of_linear_counters(self.privacy)
+        layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR, guarantee)
         shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
         splits = [parts for parts in shared if min(parts) > 0]
         for single_bits, pair_bits in self._resolutions(sets, resolutions):
@@ -210,7 +210,7 @@ class _Search:
             for parts in splits:
                 errors = []
                 for case in cases:
-                    deviation = sqrt(2 * draws * case.releases)
+                    deviation = sqrt(2 * case.draws)
                     noise = [deviation * (MICRO / part) for part in parts]
                     errors.append(layout.errors(shapes, noise, case.total, case.shape))
                 scores = tuple(each.score for each in errors)

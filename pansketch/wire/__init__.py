@@ -8,6 +8,7 @@ from pansketch.wire.blinded_codec import (
     encode_answer,
     encode_blinded,
     encode_question,
+    peek_any,
 )
 from pansketch.wire.codec import (
     CHECKSUM_BYTES,
@@ -37,5 +38,6 @@ __all__ = [
     "encode_question",
     "form_of",
     "open_release",
+    "peek_any",
     "spec_of",
 ]

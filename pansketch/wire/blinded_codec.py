@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.blinding.blinded_sketch import BlindedRelease
-from pansketch.blinding.masks import KEEPER_ID_BYTES, MAX_EPOCHS, MAX_KEEPERS
+from pansketch.blinding.masks import KEEPER_ID_BYTES, MAX_EPOCHS
 from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow
 from pansketch.blinding.sodium import KEY_BYTES
-from pansketch.privacy import MIN_KEEPERS
+from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.release_model import WindowId
@@ -27,9 +27,11 @@ from pansketch.wire.codec import (
     HEADER_BYTES,
     LIMITS,
     MAX_BYTES,
+    Header,
     WireError,
     label_entry,
     label_of,
+    peek,
 )
 
 BLINDED, QUESTION, ANSWER = b"PANB", b"PANQ", b"PANA"
@@ -80,6 +82,29 @@ def decode_blinded(data: bytes, spec: LinearSpec) -> BlindedRelease:
             _pieces(epochs, KEY_BYTES, 2, MAX_EPOCHS),
             _restored(counters, spec),
         )
+    except (ValueError, TypeError) as error:
+        raise _malformed(BLINDED, error) from None
+
+
+def peek_any(data: bytes) -> Header:
+    """Return the header of a release, masked or not, without its spec.
+
+    Args:
+        data: any bytes.
+
+    Returns:
+        The header; `draws` of masked counters is 0. The counters behind it are not examined.
+
+    Raises:
+        WireError: the bytes are damaged, or are no release.
+    """
+    if data[: len(BLINDED)] != BLINDED:
+        return peek(data)
+    family, fingerprint, label, *_ = _opened(BLINDED, data, 6)
+    try:
+        if type(family) is not str or type(fingerprint) is not bytes or len(fingerprint) != 8:
+            raise ValueError("family or fingerprint")
+        return Header(BLINDED_VERSION, family, fingerprint, (label_of(label),), 0)
     except (ValueError, TypeError) as error:
         raise _malformed(BLINDED, error) from None
 

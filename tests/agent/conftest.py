@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch import WindowId, encode, os_entropy
+from pansketch.blinding import PrivateKey
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_fleet.config.loader import Config, load_agent
 from pansketch_fleet.protocol import topics
@@ -138,5 +140,21 @@ def keyed(device: Device) -> Callable[..., Config]:
         settings = {"url": url, "source": source, "window": window, "privacy": privacy}
         device.config.write_text(KEY_STREAM.format(**settings, sketch=sketch))
         return load_agent(device.config, {})
+
+    return configure
+
+
+@pytest.fixture(scope="session")
+def keepers() -> list[PrivateKey]:
+    """The private keys of two keepers."""
+    return [PrivateKey.draw(ENTROPY) for _ in range(2)]
+
+
+@pytest.fixture
+def blinded(device: Device, keepers: list[PrivateKey]) -> Callable[..., Config]:
+    """Writes the device's configuration, with a blinded stream and two keepers."""
+
+    def configure(more: str = "", **settings: Any) -> Config:
+        return device.configure_blinded([key.public for key in keepers], more, **settings)
 
     return configure

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import Key
-from pansketch_fleet.config.loader import Config, load_agent
+from pansketch_fleet.config.loader import Config, ConfigError, load_agent
 from testbed.program import Program
 
 CONFIG = """\
@@ -59,6 +61,17 @@ class Device:
         self.config.write_text(
             CONFIG.format(url=url, source=source, window=window, privacy=privacy)
         )
+        return load_agent(self.config, {})
+
+    def configure_blinded(
+        self, keys: Iterable[bytes], more: str = "", epsilon: float = 1.0, **settings: str
+    ) -> Config:
+        """`configure` with a blinded stream. `keys`: of the keepers; `more`: of its privacy."""
+        privacy = f"{{epsilon: {epsilon}, aggregation: blinded{more}}}"
+        with suppress(ConfigError):  # It lacks the keepers.
+            self.configure(privacy=privacy, **settings)
+        names = [f"  keeper-{n}: {{key: {key.hex()}}}\n" for n, key in enumerate(keys)]
+        self.config.write_text(self.config.read_text() + "keepers:\n" + "".join(names))
         return load_agent(self.config, {})
 
     def start(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from pansketch import Header, WireError, peek
+from pansketch import Header, WireError
+from pansketch.wire import peek_any
 from pansketch_agent.control.requests import OutboxReply
 from pansketch_agent.host.clock import utc_text
 from pansketch_agent.host.durable_files import replacing
@@ -97,7 +98,7 @@ def _row(key: Key, payload: bytes, now: float, answer: OutboxReply | None) -> tu
 def _header(payload: bytes) -> Header | None:
     """What a release of one window says of itself; None when this version cannot tell."""
     try:
-        header = peek(payload)
+        header = peek_any(payload)
     except WireError:
         return None
     times = [at for window in header.windows for at in (window.start, window.end)]

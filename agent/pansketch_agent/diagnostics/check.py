@@ -9,6 +9,7 @@ import tempfile
 from math import isnan
 from pathlib import Path
 
+from pansketch.blinding import BlindingUnavailable, SodiumMasks
 from pansketch_agent.delivery.delivery import MAX_PAYLOAD_BYTES
 from pansketch_agent.diagnostics.broker_reachability import reach
 from pansketch_agent.diagnostics.validate_report import key_finding
@@ -24,6 +25,7 @@ from pansketch_agent.sources import mqtt_topic, replay
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
+from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings.settings import (
@@ -73,6 +75,7 @@ def _check_stream(config: Config, stream: Stream) -> None:
         key = "command" if isinstance(stream.source, ExecSource) else "path"
         raise config.error(f"{where}.source.{key}", str(error)) from None
     _check_sizes(config, stream, where)
+    _check_masks(config, stream, where)
 
 
 def _check_source(stream: Stream) -> None:
@@ -87,10 +90,23 @@ def _check_source(stream: Stream) -> None:
             host_metrics.check(stream.names)
 
 
+def _check_masks(config: Config, stream: Stream, where: str) -> None:
+    if stream.blinded is None:
+        return
+    for name, key in zip(stream.blinded.keepers, stream.blinded.keys, strict=True):
+        try:
+            SodiumMasks().check(key)
+        except BlindingUnavailable:
+            problem = "needs PyNaCl; pip install 'pansketch[blinded]', or Debian's python3-nacl"
+            raise config.error(f"{where}.privacy.aggregation", problem) from None
+        except ValueError as error:
+            raise config.error(f"keepers.{name}.key", f"{error}; ask for another key") from None
+
+
 def _check_sizes(config: Config, stream: Stream, where: str) -> None:
-    max_bytes = stream.spec.max_release_nbytes
+    max_bytes = max_release_nbytes(stream)
     # A replay waits for room for all releases of a window.
-    together = sum(each.spec.max_release_nbytes for each in config.parts(stream))
+    together = sum(map(max_release_nbytes, config.parts(stream)))
     limits = {
         "a message": (max_bytes, MAX_PAYLOAD_BYTES),
         "the outbox": (together, largest_release(config.profile.outbox_bytes)),

@@ -8,6 +8,7 @@ from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.status import disk_writes as wear
 from pansketch_agent.windows.window import schedule_for
+from pansketch_fleet.config.blinded_summary import blinded_facts, release_nbytes, release_text
 from pansketch_fleet.config.loader import Profile, describe
 from pansketch_fleet.config.privacy_cost import (
     DAY_SECONDS,
@@ -142,9 +143,8 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
         yield "sketches", _split_text(parts)
     yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
     yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
-    expected, most = spec.release_nbytes, spec.max_release_nbytes
-    yield "release", f"about {expected} bytes, never more than {most}"
-    yield "network", f"about {rounded_size_text(daily * expected)} a day"
+    yield "release", release_text(stream, device)
+    yield "network", f"about {rounded_size_text(daily * release_nbytes(stream, device))} a day"
     written = rounded_size_text(wear.written_daily(stream, config.agent.outbox))
     yield "disk", f"about {written} written a day, in whole blocks of {wear.BLOCK_BYTES} bytes"
     streams = config.streams
@@ -180,7 +180,9 @@ def _promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, 
     yield "unit", f"one {guarantee.unit}, added or removed"
     per = "span, over all windows it touches" if span else "reading per stream"
     yield "epsilon", f"{epsilon} per {per}"
-    if guarantee.intrusion == "silent":
+    if stream.blinded is not None:
+        yield from blinded_facts(stream, stream.blinded)
+    elif guarantee.intrusion == "silent":
         yield "a silent snapshot", f"adds nothing: snapshot and releases jointly cost {epsilon}"
     else:
         yield "a silent snapshot", "is not covered when the device publishes again afterwards"

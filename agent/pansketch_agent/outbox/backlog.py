@@ -4,7 +4,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from pansketch import WireError, peek
+from pansketch import WireError
+from pansketch.wire import peek_any
 from pansketch_agent.outbox.records import Key, cost
 from pansketch_fleet.protocol.messages import digest
 
@@ -125,6 +126,6 @@ def slack(capacity_bytes: int) -> int:
 def window_end(payload: bytes) -> int:
     """When the window of a release of this device ends; 0 for one that cannot be read."""
     try:
-        return max(window.end for window in peek(payload).windows)
+        return max(window.end for window in peek_any(payload).windows)
     except WireError:
         return 0

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pansketch import WireError, peek
+from pansketch import WireError
+from pansketch.wire import peek_any
 from pansketch_agent.host.durable_files import names_in, replace_file, sync_folder
 from pansketch_agent.outbox.records import Key
 
@@ -138,7 +139,7 @@ def named(filename: str) -> Key | None:
 def _is_release(payload: bytes, key: Key) -> bool:
     """Whether the bytes pass the wire's checksum and are the release that the file's name says."""
     try:
-        windows = peek(payload).windows
+        windows = peek_any(payload).windows
     except WireError:
         return False
     return [(window.sequence, window.stream) for window in windows] == [(key.sequence, key.stream)]

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from pansketch import Entropy
+from pansketch.randomness import KeyEntropy
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
@@ -46,7 +46,7 @@ def run(
     config: AgentConfig,
     options: RunOptions,
     clock: Clock,
-    entropy: Mapping[str, Entropy],
+    entropy: Mapping[str, KeyEntropy],
     session: str,
     signals: Signals,
     notifier: Notifier,
@@ -161,10 +161,11 @@ class _Agent:
                 break
         check.debit()
 
-    def start(self, ledger: Ledger, entropy: Mapping[str, Entropy], options: RunOptions) -> None:
+    def start(self, ledger: Ledger, entropy: Mapping[str, KeyEntropy], options: RunOptions) -> None:
         """Opens every stream's window and starts its source."""
         stop, stopped = self._signals.stop, self._mark_check.stopped
         builder = StreamBuilder(
+            self._config.fleet,
             self._config.agent.device,
             ledger,
             self._outbox,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pansketch import WireError, peek
+from pansketch import WireError
+from pansketch.wire import peek_any
 from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.host.durable_files import replace_file
 from pansketch_agent.ledger.accounts import DAY_SECONDS, Account, day_of
@@ -155,7 +156,7 @@ class LedgerReconciliation:
         if payload is None:
             return False
         try:
-            (window,) = peek(payload).windows
+            (window,) = peek_any(payload).windows
         except (WireError, ValueError):
             return False
         other = window.incarnation.hex() != known.incarnation

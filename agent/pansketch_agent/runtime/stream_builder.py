@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pansketch import Entropy
+from pansketch.randomness import KeyEntropy
 from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
@@ -18,8 +18,9 @@ from pansketch_agent.sources.readings import Readings, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_agent.windows.rate_limiter import SpanLimiter
-from pansketch_agent.windows.release_writer import ReleaseWriter
+from pansketch_agent.windows.release_writer import BlindedWriter, ReleaseWriter
 from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
+from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.settings.settings import (
     ExecSource,
     KeyStream,
@@ -42,6 +43,7 @@ class StreamBuilder:
     for ever.
     """
 
+    fleet: str
     device: str
     ledger: Ledger
     outbox: Outbox
@@ -50,35 +52,40 @@ class StreamBuilder:
     once: bool
     drain_seconds: float | None
 
-    def assemble(self, parts: Sequence[Stream], rng: Entropy) -> StreamWorker:
+    def assemble(self, parts: Sequence[Stream], rng: KeyEntropy) -> StreamWorker:
         """The streams of one source, ready to run; nothing of them has begun."""
         stream = parts[0]
         live = not isinstance(stream.source, ReplaySource)
         patient = isinstance(stream.source, ReplaySource) and stream.source.speed is None
-        schedule = schedule_for(self.device, stream.window_seconds)
+        blinded = stream.blinded
+        epoch_seconds = None if blinded is None else blinded.epoch_seconds
+        schedule = schedule_for(self.device, stream.window_seconds, epoch_seconds)
         # A window that one of them has released is over for all.
         spent = until = max(self.ledger.spent(each.name).until for each in parts)
         if live and isinstance(stream, KeyStream) and stream.plan.privacy.intrusion == "announced":
             until = max(until, self._end_of_window(stream.name, schedule))
-        windows = Windows([each.spec for each in parts], schedule, rng, until, live)
         micro = {each.name: each.spec.guarantee.epsilon_micro for each in parts}
-        publisher = ReleaseWriter(
+        writer = ReleaseWriter(
             self.device, micro, rng, self.ledger, self.outbox, stream.daily_cap_micro
         )
+        publish, start = writer.publish, None
+        if blinded is not None:
+            masked = BlindedWriter(writer, rng, self.fleet, blinded.keys)
+            publish, start = masked.publish, masked.start
+        windows = Windows([each.spec for each in parts], schedule, rng, until, live, start)
         now = self.clock.now()
         if live and now < spent and not far_behind(now, spent, stream.window_seconds):
             LOG.warning(
-                "%s: windows up to %s are released already; the next one follows",
+                "%s: windows up to %s are %s already; the next one follows",
                 stream.name,
                 utc_text(until),
+                "released" if blinded is None else "debited",
             )
-        largest = sum(each.spec.max_release_nbytes for each in parts)
+        largest = sum(map(max_release_nbytes, parts))
         room = self._wait_for_room(largest) if patient else None
         limiter = self._limiter(stream, live)
         names = tuple(micro)
-        return StreamWorker(
-            names, schedule, windows, publisher.publish, live, self.once, limiter, room
-        )
+        return StreamWorker(names, schedule, windows, publish, live, self.once, limiter, room)
 
     def _end_of_window(self, name: str, schedule: Schedule) -> int:
         """When the window of now is over; it is left out.

@@ -104,7 +104,8 @@ class StreamWorker:
             with self._mutex:
                 if self._limiter is not None:
                     self._limiter.tick(clock.monotonic())
-                index = self._schedule.index(self._now(clock))
+                now = self._now(clock)
+                index = self._schedule.index(now)
                 ended = self._index is not None and index > self._index
                 self._index = index if self._index is None else max(index, self._index)
                 over = self._over if ended else None
@@ -114,6 +115,7 @@ class StreamWorker:
                 # A live stream never waits for room.
                 for _ in self._advance(index, clock):
                     pass
+                self._windows.refresh(index, self._schedule.epoch(now))
                 if ended:
                     self._tell(over is not None)
         except Exception as error:
@@ -190,10 +192,11 @@ class StreamWorker:
         if self.live:
             self._windows.absorb(None, readings.rows)
             return
-        for index, rows in self._schedule.split(readings.at, readings.rows):
+        for index, epoch, rows in self._schedule.split(readings.at, readings.rows):
             yield from self._advance(index, clock)
             if self.done.is_set():
                 return
+            self._windows.refresh(index, epoch)
             self._windows.absorb(index, rows)
 
     def _advance(self, index: int, clock: Clock) -> Iterator[Blocked]:

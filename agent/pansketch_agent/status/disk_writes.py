@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.backlog import capacity_for_releases
 from pansketch_agent.outbox.records import cost
+from pansketch_fleet.config.blinded_summary import release_nbytes
 from pansketch_fleet.settings.profiles import OutboxRules
 from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.units import size_text
@@ -20,7 +21,7 @@ def written_each(stream: Stream, rules: OutboxRules) -> int:
     blocks = 1
     if rules.persist == "always":
         # A release seldom begins with a block: one more than it fills, and one for the note.
-        blocks += 2 - (-cost(stream.spec.release_nbytes) // BLOCK_BYTES)
+        blocks += 2 - (-cost(release_nbytes(stream)) // BLOCK_BYTES)
     return blocks * BLOCK_BYTES
 
 
@@ -62,7 +63,7 @@ class DiskWrites:
 
 def outbox_text(streams: Sequence[Stream], outbox_bytes: int, rules: OutboxRules) -> str:
     """How long the collector may be away, what happens then, and what is written when."""
-    daily = sum(DAY_SECONDS / s.window_seconds * cost(s.spec.release_nbytes) for s in streams)
+    daily = sum(DAY_SECONDS / s.window_seconds * cost(release_nbytes(s)) for s in streams)
     days = capacity_for_releases(outbox_bytes) / daily
     lasts = f"{days:.0f} days" if days >= 2 else f"{24 * days:.1f} hours"
     then = {"reject_new": "new releases are dropped", "drop_oldest": "the oldest are dropped"}

@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from pansketch import Spec, WireError, __version__, peek
+from pansketch import Spec, WireError, __version__
+from pansketch.wire import peek_any
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
@@ -90,7 +91,7 @@ class HealthCollector:
         """The end of a release's window; None when it is gone by now, or of a later version."""
         payload = self._outbox.read(key)
         with suppress(WireError):
-            return None if payload is None else peek(payload).windows[0].end
+            return None if payload is None else peek_any(payload).windows[0].end
         return None
 
 

@@ -2,16 +2,25 @@
 
 A crash after the debit loses the window; none can make a second release of it. Of a source with
 several sketches one debit pays for all of them, before the first release.
+
+Masks are bound to the label of the release. So a blinded window is debited when it starts, before
+its first mask: no label ever has masks of two sketches.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from pansketch import Entropy, WindowId, encode
+from pansketch import Entropy, Spec, WindowId, encode
+from pansketch.blinding import BlindedSketch
+from pansketch.blinding import start as start_blinded
+from pansketch.randomness import KeyEntropy
+from pansketch.sketches import LinearSpec
+from pansketch.wire import encode_blinded
 from pansketch_agent.host.clock import utc_text
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
-from pansketch_agent.windows.window import ClosedWindow
+from pansketch_agent.windows.window import ClosedWindow, WindowBounds
 
 LOG = logging.getLogger(__name__)
 
@@ -41,21 +50,24 @@ class ReleaseWriter:
         Raises LedgerError when the debit of all of them is not on disk, DailyCapError when the cap
         forbids it; then there is no release.
         """
-        start, end = closed.span.start, closed.span.end
-        sequences = self._ledger.debit(self._micro, start, end, self._cap_micro)
-        for stream, sketch in zip(self._micro, closed.sketches, strict=True):
-            label = WindowId(
-                self._device,
-                stream,
-                sequences[stream],
-                start,
-                end,
-                clock_synchronised,
-                self._ledger.incarnation,
-            )
-            self._put(label, encode(sketch.release(self._rng, label)))
+        labels = self.debit(closed.span)
+        for label, sketch in zip(labels, closed.sketches, strict=True):
+            assert not isinstance(sketch, BlindedSketch)
+            label = replace(label, clock_synchronised=clock_synchronised)
+            self.put(label, encode(sketch.release(self._rng, label)))
 
-    def _put(self, label: WindowId, payload: bytes) -> None:
+    def debit(self, bounds: WindowBounds) -> list[WindowId]:
+        """The labels of a window, one for each stream, whose debits are on disk. Raises as
+        `publish`."""
+        start, end = bounds.start, bounds.end
+        sequences = self._ledger.debit(self._micro, start, end, self._cap_micro)
+        incarnation = self._ledger.incarnation
+        return [
+            WindowId(self._device, stream, sequences[stream], start, end, None, incarnation)
+            for stream in self._micro
+        ]
+
+    def put(self, label: WindowId, payload: bytes) -> None:
         """A release that the outbox cannot take is dropped, in one line: its window is spent."""
         span = f"{utc_text(label.start)} to {utc_text(label.end)}"
         what = f"{label.stream}: window {span}, release {label.sequence}"
@@ -71,3 +83,30 @@ class ReleaseWriter:
             )
         else:
             LOG.info("%s is in the outbox", what)
+
+
+class BlindedWriter:
+    """Starts the windows of a blinded stream and makes their releases. `writer`: whose ledger and
+    outbox it uses; `keepers`: their public keys."""
+
+    def __init__(
+        self, writer: ReleaseWriter, rng: KeyEntropy, fleet: str, keepers: tuple[bytes, ...]
+    ) -> None:
+        self._writer, self._rng, self._fleet, self._keepers = writer, rng, fleet, keepers
+
+    def start(self, specs: Sequence[Spec], bounds: WindowBounds) -> tuple[BlindedSketch, ...]:
+        """Sketches of a window that is debited. Raises as `ReleaseWriter.publish`; then there is no
+        sketch."""
+        found = []
+        for label, spec in zip(self._writer.debit(bounds), specs, strict=True):
+            assert isinstance(spec, LinearSpec)
+            found.append(start_blinded(spec, self._rng, self._fleet, label, self._keepers))
+        return tuple(found)
+
+    def publish(self, closed: ClosedWindow, clock_synchronised: bool | None = None) -> None:
+        """See `ReleaseWriter.publish`; the debit was at the window's start."""
+        for sketch in closed.sketches:
+            assert isinstance(sketch, BlindedSketch)
+            released = sketch.release(self._rng)
+            label = replace(released.window, clock_synchronised=clock_synchronised)
+            self._writer.put(label, encode_blinded(replace(released, window=label)))

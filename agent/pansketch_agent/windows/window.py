@@ -10,15 +10,18 @@ in 1970, would keep a window open for years. Time then goes on from where it was
 that no one can set, until the clock has caught up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch import Entropy, Sketch, Spec
+from pansketch import Sketch, Spec
+from pansketch.blinding import BlindedSketch
+from pansketch.randomness import KeyEntropy
 from pansketch_agent.sources.readings import FloatArray, Rows, drop, to_absorb
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
@@ -44,10 +47,19 @@ class WindowBounds:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Numbered windows of `window_seconds` that begin `offset` seconds after its multiples."""
+    """Numbered windows of `window_seconds` that begin `offset` seconds after its multiples.
+
+    `epoch_seconds`: how long masks last; None: as long as a window.
+    """
 
     window_seconds: int
     offset: int
+    epoch_seconds: int | None = None
+
+    def epoch(self, at: float) -> int:
+        """The epoch of a moment within its window, from 0."""
+        into = int(at // 1 - self.offset) % self.window_seconds
+        return into // (self.epoch_seconds or self.window_seconds)
 
     def index(self, at: float) -> int:
         """The window that holds a moment, in unix seconds."""
@@ -61,19 +73,24 @@ class Schedule:
         start = self.offset + index * self.window_seconds
         return WindowBounds(start, start + self.window_seconds)
 
-    def split(self, at: FloatArray, rows: Rows) -> Iterator[tuple[int, Rows]]:
-        """Cuts rows with their times float64[n] at the bounds of windows: (index, rows) in order.
+    def split(self, at: FloatArray, rows: Rows) -> Iterator[tuple[int, int, Rows]]:
+        """Cuts rows with their times float64[n] at the bounds of windows and epochs: (index, epoch,
+        rows) in order.
 
         A row of an earlier window than a row before it comes too late and is left out.
         """
-        index = (np.floor(at).astype(np.int64) - self.offset) // self.window_seconds
-        newest = np.maximum.accumulate(index)
+        seconds = np.floor(at).astype(np.int64) - self.offset
+        length = self.epoch_seconds or self.window_seconds
+        epochs = -(-self.window_seconds // length)
+        index, into = np.divmod(seconds, self.window_seconds)
+        newest = np.maximum.accumulate(index * epochs + into // length)
         for begin, end in _runs(newest):
-            late = index[begin:end] != newest[begin:end]
+            window, epoch = divmod(int(newest[begin]), epochs)
+            late = index[begin:end] != window
             part = rows[begin:end]
             if late.any():
                 drop(part, late)
-            yield int(newest[begin]), part
+            yield window, epoch, part
 
 
 def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -84,9 +101,13 @@ def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def schedule_for(device: str, window_seconds: int) -> Schedule:
+def schedule_for(device: str, window_seconds: int, epoch_seconds: int | None = None) -> Schedule:
     """The device's schedule, which the collector knows too."""
-    return Schedule(window_seconds, schedule_offset(device, window_seconds))
+    return Schedule(window_seconds, schedule_offset(device, window_seconds), epoch_seconds)
+
+
+Sketches = tuple[Sketch | BlindedSketch, ...]
+Start = Callable[[Sequence[Spec], WindowBounds], tuple[BlindedSketch, ...]]
 
 
 @dataclass(frozen=True)
@@ -94,7 +115,7 @@ class ClosedWindow:
     """A window that is over, with its sketches, still secret, in the order of the specs."""
 
     span: WindowBounds
-    sketches: tuple[Sketch, ...]
+    sketches: Sketches
 
 
 class Windows:
@@ -105,6 +126,9 @@ class Windows:
     good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
     are left out; without it, it raises GapError.
 
+    `start`: what starts masked sketches, whose label is debited with the first mask; None: sketches
+    with noise of their own, whose label comes with the release.
+
     `base`: the first spec of the newest window that was opened, from which its own is derived.
     """
 
@@ -112,17 +136,19 @@ class Windows:
         self,
         specs: Sequence[Spec],
         schedule: Schedule,
-        rng: Entropy,
+        rng: KeyEntropy,
         released_until: int = 0,
         live: bool = True,
+        start: Start | None = None,
     ) -> None:
         self._schedule, self._rng, self._live = schedule, rng, live
+        self._begin, self._epoch = start, 0
         self._specs: list[tuple[float, Sequence[Spec]]] = [(-inf, specs)]
         self.base = specs[0]
         # A clock that wakes in 1970 has no window that began before.
         self._floor = schedule.first_from(released_until) if released_until or live else None
         self._next: int | None = None
-        self._sketches: tuple[Sketch, ...] = ()
+        self._sketches: Sketches = ()
 
     @property
     def begun(self) -> int | None:
@@ -148,6 +174,16 @@ class Windows:
         if not self._sketches and self._next == index:
             self._sketches = self._start(index)
 
+    def refresh(self, index: int, epoch: int) -> None:
+        """Time has come to an epoch of the window `index`: masks of a new one are added, once for
+        all epochs that have passed."""
+        if index != self._next or epoch <= self._epoch:
+            return
+        self._epoch = epoch
+        for sketch in self._sketches:
+            if isinstance(sketch, BlindedSketch):
+                sketch.begin_epoch(self._rng)
+
     def skip_until(self, until: int) -> None:
         """No window that begins before `until` is closed any more; one that is open is dropped."""
         first = self._schedule.first_from(until)
@@ -169,7 +205,7 @@ class Windows:
         """
         if index not in (None, self._next):
             return
-        wanted = to_absorb(rows)
+        wanted: Any = to_absorb(rows)
         for sketch in self._sketches:
             sketch.update_many(wanted)
 
@@ -191,10 +227,13 @@ class Windows:
         self._next += 1
         return ClosedWindow(self._schedule.span(self._next - 1), sketches)
 
-    def _start(self, index: int) -> tuple[Sketch, ...]:
-        start = self._schedule.span(index).start
+    def _start(self, index: int) -> Sketches:
+        span = self._schedule.span(index)
+        start, self._epoch = span.start, 0
         specs = [specs for begins, specs in self._specs if begins <= start][-1]
         self.base = specs[0]
+        if self._begin is not None:
+            return self._begin(specs, span)
         number = window_index(start, self._schedule.window_seconds)
         return tuple(spec.for_window(number).start(self._rng) for spec in specs)
 

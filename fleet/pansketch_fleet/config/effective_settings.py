@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from pansketch import Attribute, Span, ViewsSpec
 from pansketch.privacy import MICRO
+from pansketch_fleet.config.blinded_summary import release_nbytes
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
     AgentConfig,
+    BlindedSettings,
     CollectorSettings,
     Config,
     ExecSource,
@@ -71,6 +73,10 @@ def _lines(config: Config) -> Iterator[Line]:
         locked = config.agent.require_locked_memory
         yield "agent.require_locked_memory", "true" if locked else "false"
         yield from _profile(config)
+    for name, keeper in config.keepers.items():
+        yield f"keepers.{name}.key", keeper.key.hex()
+        for number, key in enumerate(keeper.previous):
+            yield f"keepers.{name}.previous[{number}]", key.hex()
     for stream in config.streams:
         yield from _stream(config, stream)
     yield "collector.database", str(config.collector.database)
@@ -142,7 +148,7 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     for size, text, origin in stream.plan.shown(config.profile):
         yield f"{stream.sketch_at}.{size}", text, origin
     yield f"{stream.sketch_at}.state_bytes", str(stream.spec.nbytes), DERIVED
-    yield f"{stream.sketch_at}.release_bytes", f"about {stream.spec.release_nbytes}", DERIVED
+    yield f"{stream.sketch_at}.release_bytes", f"about {release_nbytes(stream)}", DERIVED
 
 
 def _subject(root: str, stream: Stream) -> Iterator[Line]:
@@ -188,12 +194,25 @@ def _privacy(root: str, parts: Sequence[Stream]) -> Iterator[Line]:
     else:
         yield f"{root}.unit", privacy.unit
     yield f"{root}.intrusion", privacy.intrusion
+    yield f"{root}.aggregation", privacy.aggregation
+    if stream.blinded is not None:
+        yield from _blinded(root, stream.blinded, privacy.local_epsilon)
     cap = stream.daily_cap_micro
     yield f"{root}.daily_cap", "none" if cap is None else number_text(cap / MICRO)
     if isinstance(stream, KeyStream):
         guarantee = stream.spec.guarantee
         yield f"{root}.epsilon.state", number_text(guarantee.state_micro / MICRO), DERIVED
         yield f"{root}.epsilon.output", number_text(guarantee.release_micro / MICRO), DERIVED
+
+
+def _blinded(root: str, blinded: BlindedSettings, local_epsilon: float | None) -> Iterator[Line]:
+    yield f"{root}.keepers", _listed(blinded.keepers)
+    yield f"{root}.epoch", duration_text(blinded.epoch_seconds), DERIVED
+    yield f"{root}.local_epsilon", "none" if local_epsilon is None else number_text(local_epsilon)
+    for number, level in enumerate(blinded.levels):
+        yield f"{root}.answers[{number}].every", level.name, DERIVED
+        yield f"{root}.answers[{number}].share", str(level.share), DERIVED
+    yield f"{root}.lateness", duration_text(blinded.lateness_seconds), DERIVED
 
 
 def _source(root: str, stream: Stream) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import comb
 from typing import TypeGuard
 
-from pansketch import HierarchySpec, Privacy, View, ViewsSpec
+from pansketch import HierarchySpec, View, ViewsSpec
 from pansketch.planning import Errors
 from pansketch_fleet.sections.sketches.hierarchy import HierarchySettings
 from pansketch_fleet.sections.sketches.views import ViewsSettings
@@ -72,7 +72,7 @@ def _with_more_and_less(plan: Planned, profile: Profile) -> Iterator[SketchOptio
             other = replace(
                 plan,
                 memory_bytes=memory_bytes,
-                privacy=Privacy(epsilon, privacy.unit, privacy.intrusion),
+                privacy=replace(privacy, epsilon=epsilon),
             )
             yield replace(_ways(other, profile)[0], label=label)
         except ValueError as error:

@@ -94,7 +94,7 @@ def test_a_release_that_waits_for_room_draws_afresh_too(device):
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", 1)
         signals = threading.Event()
-        builder = StreamBuilder("dev-1", ledger, outbox, clock, signals, False, None)
+        builder = StreamBuilder("testing", "dev-1", ledger, outbox, clock, signals, False, None)
         work = builder.assemble(config.streams[:1], ENTROPY)
         rows = Readings(np.array([10_000.0, 14_000.0]), np.zeros((2, 2)))
         work.run(iter([rows]), clock, signals)

@@ -87,7 +87,7 @@ def live_events(device, clock_text: list[float], readings: dict[int, int], folde
     state = device.folder / folder
     with Ledger(state) as ledger:
         outbox, stop = Outbox(state / "outbox", 10**7), threading.Event()
-        work = StreamBuilder("dev-1", ledger, outbox, clock, stop, False, None).assemble(
+        work = StreamBuilder("testing", "dev-1", ledger, outbox, clock, stop, False, None).assemble(
             config.streams[:1], os_entropy()
         )
         for step, wall in enumerate(clock_text):

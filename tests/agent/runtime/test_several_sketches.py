@@ -37,7 +37,7 @@ def replayed(device, config, outbox_bytes=10**7):
     clock, stop = Clock(lambda: 0.0, lambda: 0.0, lambda *_: True), threading.Event()
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", outbox_bytes)
-        builder = StreamBuilder("dev-1", ledger, outbox, clock, stop, False, 0.0)
+        builder = StreamBuilder("testing", "dev-1", ledger, outbox, clock, stop, False, 0.0)
         work = builder.assemble(config.streams, os_entropy())
         rows = open_source(config.streams[0], clock, stop, device.folder, lambda: 0.5, print)
         work.run(rows, clock, stop)
@@ -118,7 +118,9 @@ def test_a_window_that_one_sketch_has_released_is_over_for_both(device, configur
         ledger.debit({"air": 1}, last, last + 3600)
         clock = Clock(lambda: last + 1.0, lambda: 0.0, lambda *_: True)
         outbox = Outbox(device.state / "outbox", 10**7)
-        builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
+        builder = StreamBuilder(
+            "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
+        )
         work = builder.assemble(config.streams, os_entropy())
         assert work._windows.begun == last + 3600
         outbox.close()

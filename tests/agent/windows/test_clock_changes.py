@@ -37,7 +37,7 @@ class Host:
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
             builder = StreamBuilder(
-                "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
+                "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
             work = builder.assemble((stream,), os_entropy())
             work.tick(self.clock)

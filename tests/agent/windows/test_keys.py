@@ -225,7 +225,7 @@ def test_a_replay_counts_the_keys_of_each_window_without_the_late_ones(events):
         expected.setdefault(newest, set()).update([key] if schedule.index(at) == newest else [])
     at, rows = np.array([e[0] for e in events], float), keys(*(e[1] for e in events))
     closed = []
-    for index, part in schedule.split(at, rows):
+    for index, _, part in schedule.split(at, rows):
         closed += windows.reach(index)
         windows.absorb(index, part)
     closed += windows.finish()

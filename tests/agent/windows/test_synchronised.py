@@ -33,7 +33,9 @@ class Host:
         clock = Clock(lambda: self.wall, lambda: self.up, lambda *_: True, self.synchronised)
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
-            builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
+            builder = StreamBuilder(
+                "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
+            )
             work = builder.assemble(self.config.streams[:1], os_entropy())
             work.tick(clock)
             for seconds, jump, self.known in steps:

@@ -67,7 +67,8 @@ def test_the_first_window_from_a_moment_begins_then_or_later(at, window_seconds,
 
 @given(st.lists(st.integers(0, 2000), max_size=30), st.integers(1, 500), st.integers(0, 50))
 def test_split_agrees_with_going_row_by_row(times, window_seconds, offset):
-    schedule = Schedule(window_seconds, offset)
+    epoch_seconds = max(1, window_seconds // 3)
+    schedule = Schedule(window_seconds, offset, epoch_seconds)
     values = np.arange(2.0 * len(times)).reshape(-1, 2)
     expected, newest = [], -1000
     for at, row in zip(times, values.tolist(), strict=True):
@@ -75,9 +76,13 @@ def test_split_agrees_with_going_row_by_row(times, window_seconds, offset):
         if schedule.index(at) == newest:
             expected.append((newest, row))
     parts = list(schedule.split(np.array(times, float), values.copy()))
-    got = [(i, row) for i, rows in parts for row in rows.tolist() if np.isfinite(row[0])]
+    got = [(i, row) for i, _, rows in parts for row in rows.tolist() if np.isfinite(row[0])]
     assert got == expected
-    assert [index for index, _ in parts] == sorted({index for index, _ in parts})
+    steps = [(index, epoch) for index, epoch, _ in parts]
+    assert steps == sorted(set(steps))
+    assert {(schedule.index(at), schedule.epoch(at)) for at in times} >= set(steps)
+    plain = list(Schedule(window_seconds, offset).split(np.array(times, float), values.copy()))
+    assert [(index, epoch) for index, epoch, _ in plain] == [(n, 0) for n in sorted(dict(steps))]
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(0, 100))

@@ -42,7 +42,7 @@ class Script:
         with Ledger(self.state) as ledger:
             outbox = Outbox(self.state / "outbox", 10**7)
             builder = StreamBuilder(
-                "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
+                "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
             self.now = BEGIN - 1000
             work = builder.assemble((self.stream,), os_entropy())
@@ -75,7 +75,9 @@ class Script:
 
     def _play(self, ledger, steps, ends_at, broken) -> None:
         outbox = Outbox(self.state / "outbox", 10**7)
-        builder = StreamBuilder("dev-1", ledger, outbox, self.clock, threading.Event(), False, None)
+        builder = StreamBuilder(
+            "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
+        )
         work = builder.assemble((self.stream,), os_entropy())
         early = [step for step in steps if ends_at is None or step[0] <= ends_at]
 
@@ -181,7 +183,9 @@ def test_a_source_that_is_polled_has_no_limiter(device):
     clock = Clock(lambda: BEGIN, lambda: 1000.0, lambda *_: True)
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", 10**7)
-        builder = StreamBuilder("dev-1", ledger, outbox, clock, threading.Event(), False, None)
+        builder = StreamBuilder(
+            "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
+        )
         assert builder.assemble((stream,), os_entropy())._limiter is None
         outbox.close()
 
