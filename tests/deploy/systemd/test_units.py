@@ -108,9 +108,9 @@ def test_commands_users_folders_and_secrets_belong_together(name):
     program, command, *rest = unit["ExecStart"][0].split()
     assert program == f"/opt/pansketch/bin/pansketch-{name}"
     assert [command, *rest] == [
-        {"agent": "run", "collector": "serve"}[name],
+        "serve" if name == "collector" else "run",
         "--config",
-        "/etc/pansketch/config.yaml",
+        f"/etc/pansketch/{'keeper' if name == 'keeper' else 'config'}.yaml",
     ]
     loaded = {each.partition(":")[0] for each in unit["LoadCredential"]}
     assert loaded == {each.partition(":")[0] for each in unit["SetCredential"]}
