@@ -42,6 +42,7 @@ BENCHMARKS = {
     "kdtree": "kdtree.kdtree:run",
     "twelve": "views.stations:run",
     "blinded": "views.blinded:run",
+    "keeper": "performance.keeper:run",
     "one-attribute": "hierarchy.one_attribute:run",
     "peers": "performance.peers:run",
     "sizes": "performance.sizes:run_sizes",

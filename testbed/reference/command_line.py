@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: every command of the three programs, from their argparse parsers."""
+"""docs/reference/cli.md: every command of the four programs, from their argparse parsers."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pansketch_agent.commands import command_line as agent
 from pansketch_cli.__main__ import parser as library
 from pansketch_collector.commands import command_line as collector
+from pansketch_keeper import command_line as keeper
 
 HEAD = """\
 <!-- Made from the parsers of the programs by `python -m testbed.reference`: edit it there. -->
@@ -21,6 +22,7 @@ For everyone who runs pansketch from a shell. This page lists every command with
 PROGRAMS = {
     "pansketch-agent": (agent.parser, "the device"),
     "pansketch-collector": (collector.parser, "the server"),
+    "pansketch-keeper": (keeper.parser, "a keeper of a blinded fleet"),
     "pansketch": (library, "inspection, plans, audit"),
 }
 # Pages that explain a command.
@@ -40,6 +42,7 @@ SEE = {
     "pansketch-collector sample": "../how-to/query.md",
     "pansketch-collector serve": "http-api.md",
     "pansketch-collector settings": "../how-to/manage-the-database.md#configuration-epochs",
+    "pansketch-keeper run": "../how-to/run-a-keeper.md",
     "pansketch audit": "../explanation/privacy.md#pansketch-audit",
     "pansketch plan": "../explanation/views.md",
 }

@@ -15,6 +15,7 @@ from pansketch_collector.__main__ import main as collector_main
 from pansketch_collector.http.endpoints.metrics import REASONS
 from pansketch_collector.validation.verdicts import FINAL
 from pansketch_fleet.config.loader import load_agent, load_collector
+from pansketch_keeper.__main__ import main as keeper_main
 from tests.repository.layers import ROOT
 from tests.repository.pages import PAGES
 from tests.waiting import SECONDS
@@ -23,6 +24,7 @@ PROGRAMS = {
     "pansketch": library_main,
     "pansketch-agent": agent_main,
     "pansketch-collector": collector_main,
+    "pansketch-keeper": keeper_main,
 }
 
 

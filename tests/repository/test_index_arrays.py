@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("pansketch", "fleet", "agent", "collector", "audit", "cli")
+PACKAGES = ("pansketch", "fleet", "agent", "collector", "audit", "cli", "keeper")
 WIDE = {"int64", "uint64", "longlong", "ulonglong"}
 # Which argument holds indices or counts, by the function's last name.
 INDEXING = {

@@ -200,7 +200,17 @@ print(*sorted({m.__name__.split(".")[0] for m in installed}))
 
 def test_names_of_our_folders_are_no_packages():
     """`import agent` finds nothing but in this very folder."""
-    for name in ("agent", "collector", "fleet", "cli", "audit", "demo", "testbed", "benchmarks"):
+    for name in (
+        "agent",
+        "collector",
+        "keeper",
+        "fleet",
+        "cli",
+        "audit",
+        "demo",
+        "testbed",
+        "benchmarks",
+    ):
         program = f"import {name}"
         done = subprocess.run(
             [sys.executable, "-c", program],

@@ -19,6 +19,7 @@ FOLDERS = (
     "collector",
     "demo",
     "fleet",
+    "keeper",
     "pansketch",
     "testbed",
 )
@@ -26,12 +27,13 @@ SOURCES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("
 # Where a path in a page or in the code may begin: at the root, or above a package.
 STARTS = [
     ROOT,
-    *(ROOT / name for name in ("agent", "audit", "cli", "collector", "fleet", "tests")),
+    *(ROOT / name for name in ("agent", "audit", "cli", "collector", "fleet", "keeper", "tests")),
     *(ROOT / "pansketch" / name for name in (".", "generators")),
 ]
 BROKER_USER = "pansketch.collector"  # has the form of a module's name
 PACKAGES = (
-    "pansketch|pansketch_(?:fleet|agent|collector|cli|audit)|testbed|benchmarks|demo|tests|deploy"
+    "pansketch|pansketch_(?:fleet|agent|collector|keeper|cli|audit)"
+    "|testbed|benchmarks|demo|tests|deploy"
 )
 MODULE_PATH = re.compile(
     r"(?<![\w/.$:-])("
@@ -41,7 +43,7 @@ MODULE_PATH = re.compile(
     r")"
 )
 MODULE_NAME = re.compile(
-    r"(?<![\w/.$-])((?:pansketch(?:_fleet|_agent|_collector|_cli|_audit)?|testbed|benchmarks|demo)"
+    r"(?<![\w/.$-])((?:pansketch(?:_fleet|_agent|_collector|_keeper|_cli|_audit)?|testbed|benchmarks|demo)"
     r"(?:\.\w+)+)(?![\w/(-])"
 )
 

@@ -30,7 +30,17 @@ NAMESPACES = [
     "pansketch.version",
     "pansketch.wire",
 ]
-PROGRAMS = ["fleet", "agent", "collector", "cli", "audit", "demo", "testbed", "benchmarks"]
+PROGRAMS = [
+    "fleet",
+    "agent",
+    "collector",
+    "keeper",
+    "cli",
+    "audit",
+    "demo",
+    "testbed",
+    "benchmarks",
+]
 # Modules that are themselves what is measured, audited or fuzzed there.
 EXAMINED = {
     "audit": {"pansketch.domain.cell_paths"},

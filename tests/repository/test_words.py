@@ -15,7 +15,7 @@ PAGES = [
     *sorted({*(ROOT / "docs").rglob("*.md")} - {GLOSSARY} - GENERATED),
     *sorted((ROOT / "data").rglob("*.md")),
 ]
-PACKAGES = ("agent", "audit", "cli", "collector", "demo", "fleet", "pansketch", "testbed")
+PACKAGES = ("agent", "audit", "cli", "collector", "demo", "fleet", "keeper", "pansketch", "testbed")
 # Each line: the former phrases of one term.
 FORMER = re.compile(
     r"\b(?:"

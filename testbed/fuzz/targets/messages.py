@@ -1,12 +1,16 @@
 """The small messages beside the releases, topics, and quantities as people write them."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol, Self
 
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
+from pansketch.blinding import KeeperQuestion, MaskedWindow
 from pansketch_fleet import units as quantities
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.audit_record import AuditRecord
+from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_fleet.protocol.messages import Ack, Health, Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import Scales
 from testbed.fuzz.harness.target import Bound, Broken, Run, Target, promise
@@ -63,6 +67,22 @@ def _scales() -> list[bytes]:
     return [learned.encode(), Scales(1, "air", "f" * 16, 0, {}).encode()]
 
 
+def _asks() -> list[bytes]:
+    domain, privacy = Domain([Attribute("temp", -10, 40)]), Privacy(1.0, aggregation="blinded")
+    spec = ViewsSpec(domain, privacy, (View(("temp",), (3,), 1_000_000),))
+    label = WindowId("dev-1", "air", 7, 60, 120, True, bytes(8))
+    windows = (MaskedWindow(label, (bytes(32), b"1" * 32)),)
+    question = KeeperQuestion("f", spec.digest, "1d", Fraction(1, 2), windows)
+    kinds = ("prepare", "answer")
+    return [Ask(kind, question, spec, bytes(8)).encode() for kind in kinds]  # type: ignore[arg-type]
+
+
+def _replies() -> list[bytes]:
+    windows = (("dev-1", "air", bytes(8), 7), ("dev-2", "air", b"", 2**40))
+    refused = Reply("refused", bytes(32), bytes(8), windows, "spent: at this level")
+    return [refused.encode(), Reply("answered", b"1" * 32, bytes(8), answer=b"PANA").encode()]
+
+
 def _audits() -> list[bytes]:
     held = AuditRecord("2026-01-31T12:00:00Z", "0.1.0", "0" * 16, "full", 2, 2, (), PLANTED, True)
     names = ("exact: one counter", "seizure: a key")
@@ -95,11 +115,18 @@ def _topic(data: bytes) -> None:
             again = topics.mark(found.fleet, found.device)
         case "scale":
             again = topics.scale(found.fleet, found.stream or "")
+        case "ask":
+            again = topics.keeper_ask(found.fleet, found.device)
+        case "answer":
+            again = topics.keeper_answer(found.fleet, found.device)
+        case "keeper-status":
+            again = topics.keeper_status(found.fleet, found.device)
     promise(again == text, "a topic is spelled differently from what was taken apart")
 
 
 def _topics() -> list[bytes]:
-    ends = (b"d/status", b"d/health", b"d/ack", b"d/mark", b"d/release/s", b"all.devices/scale/s")
+    ends = (b"d/status", b"d/health", b"d/ack", b"d/mark", b"d/release/s", b"all.devices/scale/s",
+            b"keeper.k/ask", b"keeper.k/answer", b"keeper.k/status")  # fmt: skip
     return [b"pansketch/v1/f/" + end for end in ends]
 
 
@@ -140,6 +167,14 @@ TARGETS = {
     "scales": Target(
         "published scales", _decoding(Scales), (ValueError,), _scales,
         memory=JSON, tokens=(*TOKENS, b'"knots":', b'"begins":'),
+    ),
+    "keeper-ask": Target(
+        "a question to a keeper", _decoding(Ask), (ValueError,), _asks,
+        memory=JSON, tokens=(*TOKENS, b'"spec":', b'"views":', b'"bits":', b"PANQ"),
+    ),
+    "keeper-reply": Target(
+        "a keeper's reply", _decoding(Reply), (ValueError,), _replies,
+        memory=JSON, tokens=(*TOKENS, b'"refused":', b"PANA"),
     ),
     "audit": Target(
         "the record of an audit", _decoding(AuditRecord), (ValueError,), _audits,

@@ -12,10 +12,10 @@ from tests.waiting import SECONDS
 
 REPOSITORY = Path(__file__).parents[3]
 UNITS = REPOSITORY / "deploy/systemd"
-NAMES = ("agent", "collector")
+NAMES = ("agent", "collector", "keeper")
 # Newer than Debian 12's systemd; the units say what happens without them.
 NEWER = ("RestartSteps", "RestartMaxDelaySec")
-MAX_EXPOSURE = {"agent": 2.2, "collector": 1.5}
+MAX_EXPOSURE = {"agent": 2.2, "collector": 1.5, "keeper": 1.5}
 # After prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN), which passes on to the program it becomes.
 DENIED = """
 import ctypes, mmap, os, sys
@@ -108,9 +108,9 @@ def test_commands_users_folders_and_secrets_belong_together(name):
     program, command, *rest = unit["ExecStart"][0].split()
     assert program == f"/opt/pansketch/bin/pansketch-{name}"
     assert [command, *rest] == [
-        {"agent": "run", "collector": "serve"}[name],
+        "serve" if name == "collector" else "run",
         "--config",
-        "/etc/pansketch/config.yaml",
+        f"/etc/pansketch/{'keeper' if name == 'keeper' else 'config'}.yaml",
     ]
     loaded = {each.partition(":")[0] for each in unit["LoadCredential"]}
     assert loaded == {each.partition(":")[0] for each in unit["SetCredential"]}

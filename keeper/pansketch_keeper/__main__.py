@@ -1,0 +1,208 @@
+"""pansketch-keeper: holds one key of a blinded fleet, and adds the noise to its answers."""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pansketch import os_entropy
+from pansketch.blinding import BlindingUnavailable, keeper_id
+from pansketch_agent.host import check_result, hardening
+from pansketch_agent.host.check_result import CheckResult
+from pansketch_agent.host.clock import system_clock
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.mqtt import tls
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.systemd import Notifier
+from pansketch_fleet.text_table import aligned
+from pansketch_keeper import settings, state
+from pansketch_keeper.answering import Answerer
+from pansketch_keeper.command_line import DONE, FAILED, WRONG_INPUT, parser
+from pansketch_keeper.ledger import LEDGER, Answered, KeeperLedger, StateError
+from pansketch_keeper.mqtt_client import KeeperClient
+from pansketch_keeper.settings import KeeperConfig
+
+TURN_SECONDS = 1.0
+ROOT = Path("/")
+
+log = logging.getLogger("keeper")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program; returns its exit code."""
+    try:
+        options = parser().parse_args(argv)
+    except SystemExit as leaving:
+        return int(leaving.code or DONE)
+    hardening.tune_allocator()
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="pansketch-keeper: %(message)s", force=True
+    )
+    try:
+        return _execute(options)
+    except ConfigError as error:
+        return _say(str(error), WRONG_INPUT)
+    except tls.TlsFilesError as error:
+        return _say(str(error), WRONG_INPUT)
+    except (StateError, BlindingUnavailable, OSError) as error:
+        return _say(str(error), FAILED)
+
+
+def _execute(options: argparse.Namespace) -> int:
+    if options.command == "init":
+        return _init(options)
+    config = settings.load(options.config, os.environ)
+    match options.command:
+        case "run":
+            return _run(config)
+        case "ledger":
+            return _ledger(config, options.json)
+        case "rotate":
+            return _rotate(config, options.erase)
+        case "check":
+            return _check(config, options.json)
+        case _:
+            return _print(_public(config))
+
+
+def _init(options: argparse.Namespace) -> int:
+    _harden()
+    for name in (options.fleet, options.name):
+        if not is_id(name):
+            return _say(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
+    text = settings.EXAMPLE.format(
+        fleet=options.fleet, name=options.name, url=options.url, state=options.state
+    )
+    try:
+        with open(options.config, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return _say(f"{options.config}: is there already; name another file", WRONG_INPUT)
+    try:
+        config = settings.load(options.config, os.environ)
+        state.create(config.state, os_entropy())
+    except BaseException:
+        options.config.unlink()
+        raise
+    return _print(_public(config))
+
+
+def _run(config: KeeperConfig) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    refused = [each for each in _harden() if each.state != "ok"]
+    if refused:
+        what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
+        log.warning("running without protection of %s", what)
+    rng, clock, notifier = os_entropy(), system_clock(), Notifier(os.environ)
+    with state.opened(config.state) as held:
+        session = f"{rng.identifier():016x}"
+        link = KeeperClient(config.mqtt, config.fleet, config.name, session, notifier)
+        answerer = Answerer(config.fleet, held.keys, held.ledger, rng)
+        serving = f"keeper {config.name} of fleet {config.fleet}, {len(held.keys)} keys"
+        log.info("%s, current key %s", serving, keeper_id(held.ledger.public_keys()[-1]).hex())
+        link.start()
+        notifier.ready()
+        try:
+            while not stop.is_set():
+                question = link.take(TURN_SECONDS)
+                if question is not None:
+                    link.reply(question, answerer.reply(question.payload).encode())
+                notifier.alive(clock.monotonic(), f"{serving}, {link.state}")
+        finally:
+            notifier.stopping()
+            link.stop()
+    log.info("stopped")
+    return DONE
+
+
+def _ledger(config: KeeperConfig, as_json: bool) -> int:
+    state.check_own(config.state)
+    with KeeperLedger.open(config.state / LEDGER, readonly=True) as ledger:
+        found = ledger.summary()
+    if as_json:
+        return _print(json.dumps([_object(each) for each in found]))
+    header = ("stream", "level", "share", "questions", "devices", "windows", "open")
+    rows = [tuple(map(str, _object(each).values())) for each in found]
+    return _print("\n".join(aligned(header, rows, header[3:])))
+
+
+def _object(each: Answered) -> dict[str, object]:
+    return {**vars(each), "share": str(each.share)}
+
+
+def _rotate(config: KeeperConfig, erase: str | None) -> int:
+    _harden()
+    with state.opened(config.state) as held:
+        if erase is None:
+            held.rotate(os_entropy())
+        else:
+            try:
+                key = bytes.fromhex(erase)
+            except ValueError:
+                return _say(f"{erase[:40]!r} is no id of a key; see export-public", WRONG_INPUT)
+            held.erase(key)
+    return _print(_public(config))
+
+
+def _public(config: KeeperConfig) -> str:
+    """The lines for `keepers:` of the fleet's configuration."""
+    state.check_own(config.state)
+    with KeeperLedger.open(config.state / LEDGER, readonly=True) as ledger:
+        *previous, current = ledger.public_keys()
+    ids = ", ".join(keeper_id(each).hex() for each in (*previous, current))
+    earlier = f", previous: [{', '.join(each.hex() for each in previous)}]" if previous else ""
+    return (
+        f"keepers:\n  # ids, the current key last: {ids}\n"
+        f"  {config.name}: {{key: {current.hex()}{earlier}}}"
+    )
+
+
+def _check(config: KeeperConfig, as_json: bool) -> int:
+    found = _harden()
+    try:
+        with state.opened(config.state) as held:
+            found.append(CheckResult("keys", "ok", f"{len(held.keys)}, each with its entry"))
+            damage = held.ledger.damage()
+        sound: check_result.State = "ok" if damage == "ok" else "wrong"
+        found.append(CheckResult("ledger", sound, "sound" if damage == "ok" else damage))
+    except StateError as error:
+        found.append(CheckResult("state", "wrong", str(error)))
+    try:
+        if config.mqtt.tls:
+            tls.context(config.mqtt)
+        found.append(CheckResult("tls", "ok", "on" if config.mqtt.tls else "off"))
+    except tls.TlsFilesError as error:
+        found.append(CheckResult("tls", "wrong", str(error)))
+    rows = [tuple(row) for row in check_result.as_rows(found)]
+    text = "\n".join(aligned(("subject", "state", "what"), rows, ()))
+    _print(check_result.as_json(found) if as_json else text)
+    return DONE if check_result.all_well(found) else FAILED
+
+
+def _harden() -> list[CheckResult]:
+    """Before any private key is in memory."""
+    return [*hardening.forbid_dumps(), hardening.lock_memory(ROOT).finding(required=False)]
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def _say(line: str, code: int) -> int:
+    print(f"pansketch-keeper: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

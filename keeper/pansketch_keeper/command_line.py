@@ -1,0 +1,101 @@
+"""The command line of `pansketch-keeper`."""
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from pansketch_fleet.errors import one_line
+
+DONE, FAILED, WRONG_INPUT = 0, 1, 2
+DEFAULT_CONFIG = "keeper.yaml"
+MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+EPILOG = """\
+exit codes: 0 done, 1 failed at run time, 2 wrong input.
+A keeper sees no readings and no counters. It answers each window once for each level.
+"""
+
+
+class KeeperParser(argparse.ArgumentParser):
+    """Says what is wrong in one line instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        problem = one_line(message)[:MAX_USAGE]
+        self.exit(WRONG_INPUT, f"pansketch-keeper: {problem}; see pansketch-keeper --help\n")
+
+
+def parser() -> KeeperParser:
+    """The command line."""
+    found = KeeperParser(
+        "pansketch-keeper",
+        description="Keeps one key of a blinded fleet, and adds the noise to its answers.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made = _command(
+        commands,
+        "init",
+        "write a configuration, a key and an empty ledger",
+        "It prints the lines for keepers: of the fleet's configuration.",
+    )
+    made.add_argument("--fleet", required=True, metavar="NAME", help="the fleet")
+    made.add_argument("--name", required=True, metavar="NAME", help="the keeper's own name")
+    made.add_argument(
+        "--url", required=True, metavar="URL", help="the broker, such as mqtts://broker.example"
+    )
+    made.add_argument(
+        "--state", default="keeper-state", metavar="FOLDER", help="the folder of keys and ledger"
+    )
+    _command(
+        commands,
+        "run",
+        "answer questions until stopped",
+        "It listens on no port; it connects to the broker.",
+    )
+    told = _command(
+        commands,
+        "ledger",
+        "show what was answered, by stream and level",
+        "The keeper may run meanwhile.",
+    )
+    turned = _command(
+        commands,
+        "rotate",
+        "make a new key, or erase an earlier one",
+        "Earlier keys stay in use until they are erased. The keeper must not run meanwhile.",
+    )
+    turned.add_argument(
+        "--erase", metavar="KEYID", help="erase this key for good; export-public lists the ids"
+    )
+    _command(
+        commands,
+        "export-public",
+        "print the public keys for the fleet's configuration",
+        "The keeper may run meanwhile.",
+    )
+    looked = _command(
+        commands,
+        "check",
+        "test keys, ledger, hardening and the TLS files",
+        "Each result is ok, note, refused or wrong. The exit code is 1 if a result is wrong. The "
+        "keeper must not run meanwhile.",
+    )
+    for command in (told, looked):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    return found
+
+
+def _command(
+    commands: "argparse._SubParsersAction[KeeperParser]", name: str, what: str, more: str
+) -> KeeperParser:
+    command = commands.add_parser(
+        name, help=what, description=f"{what[0].upper()}{what[1:]}. {more}"
+    )
+    command.add_argument(
+        "--config",
+        type=Path,
+        default=Path(DEFAULT_CONFIG),
+        metavar="FILE",
+        help=f"the keeper's configuration (default: {DEFAULT_CONFIG})",
+    )
+    return command

@@ -1,0 +1,269 @@
+"""A keeper's link to the broker: questions in, replies out, and nothing else.
+
+The session is persistent: the broker keeps questions while the keeper is away. A question is
+acknowledged after its reply is published. Questions beyond MAX_WAITING_BYTES are not acknowledged:
+when the others are answered the keeper connects again, and the broker sends them again. With MQTT 5
+the broker is asked for few at once, and for none that is longer than a question may be; but on a
+resumed session mosquitto sends more.
+"""
+
+import logging
+import queue
+import threading
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from pansketch_fleet.mqtt import tls
+from pansketch_fleet.mqtt.reconnect import (
+    FAREWELL_SECONDS,
+    KEEPALIVE_SECONDS,
+    MAX_UNANSWERED,
+    Connack,
+    Reconnector,
+    Terms,
+)
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
+from pansketch_fleet.protocol.messages import Status
+from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.systemd import Notifier
+
+RECEIVE_MAXIMUM = 4
+MAX_WAITING_BYTES = 64 << 20  # of questions that were received and not answered
+MESSAGE_BYTES = 1024  # what a message takes beside its payload
+MAX_PACKET_BYTES = MAX_ASK_BYTES + 1024
+SESSION_SECONDS = 30 * 86400
+SUBSCRIBE_SECONDS = 300.0  # A subscription that is denied is asked for again.
+
+log = logging.getLogger("keeper")
+
+
+class AskMessage(NamedTuple):
+    """A message as it came; `connection`: its message id means something in that one only."""
+
+    payload: bytes
+    message_id: int
+    qos: int
+    connection: "KeeperConnection"
+
+
+class KeeperConnection:
+    """One connection, and the questions that it brought. `ending`: why it is over; `overflowed`:
+    it brought some for which there was no room. Raises TlsFilesError."""
+
+    def __init__(self, client: "KeeperClient", mqtt: Mqtt, client_id: str, terms: Terms) -> None:
+        self.trial, self.version = terms.asking, terms.version
+        self.answer: Connack | None = None
+        self.ending = ""
+        self.overflowed = False
+        self._waiting: queue.SimpleQueue[AskMessage] = queue.SimpleQueue()
+        self._bytes, self._counting = 0, threading.Lock()
+        self.answered, self.over = threading.Event(), threading.Event()
+        self._address, self._to = (mqtt.host, mqtt.port, KEEPALIVE_SECONDS), client
+        five = terms.version == "5"
+        self._paho = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=None if five else False,
+            protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
+            manual_ack=True,
+            reconnect_on_failure=False,
+        )
+        self._paho.max_inflight_messages = terms.max_unanswered
+        # Some brokers of MQTT 3.1.1 that read a will of MQTT 5 wait for more of it, in silence.
+        if not terms.asking:
+            self._paho.will_set(client.status, client.death, 1, retain=True)
+        if mqtt.username is not None:
+            self._paho.username_pw_set(mqtt.username, mqtt.password)
+        if mqtt.tls:
+            self._paho.tls_set_context(tls.context(mqtt))
+        self._paho.on_connect = self._on_connect
+        self._paho.on_disconnect = self._on_disconnect
+        self._paho.on_subscribe = self._on_subscribe
+        self._paho.on_message = self._on_message
+
+    def open(self) -> None:
+        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        if self.version == "5":
+            terms = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            terms.SessionExpiryInterval = SESSION_SECONDS
+            terms.ReceiveMaximum = RECEIVE_MAXIMUM
+            terms.MaximumPacketSize = MAX_PACKET_BYTES
+            self._paho.connect(*self._address, clean_start=False, properties=terms)
+        else:
+            self._paho.connect(*self._address)
+        self._paho.loop_start()
+
+    def subscribe(self, topic: str) -> None:
+        self._paho.subscribe(topic, 1)
+
+    def publish(self, topic: str, payload: bytes, retain: bool = False) -> paho.MQTTMessageInfo:
+        return self._paho.publish(topic, payload, 1, retain)
+
+    def acknowledge(self, message_id: int, qos: int) -> None:
+        self._paho.ack(message_id, qos)
+
+    def leave(self) -> None:
+        self._paho.disconnect()
+
+    def close(self) -> None:
+        self._paho.disconnect()
+        # The thread may end by itself between paho's looking for it and its waiting for it.
+        with suppress(AttributeError):
+            self._paho.loop_stop()
+
+    def _on_connect(
+        self, _c: Any, _u: Any, _f: Any, code: ReasonCode, said: Properties | None
+    ) -> None:
+        self.answer = Connack(
+            str(code) if code.is_failure else "",
+            getattr(said, "ReceiveMaximum", MAX_UNANSWERED),
+            getattr(said, "MaximumPacketSize", None),
+        )
+        self.answered.set()
+
+    def _on_disconnect(self, _c: Any, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:
+        self.ending = str(code)
+        self.over.set()
+        self.answered.set()
+
+    def _on_subscribe(self, _c: Any, _u: Any, _m: int, codes: list[ReasonCode], _p: Any) -> None:
+        self._to.subscribed(not any(code.is_failure for code in codes))
+
+    def _on_message(self, _c: Any, _u: Any, message: paho.MQTTMessage) -> None:
+        try:
+            wanted = message.topic == self._to.ask and not message.retain
+        except UnicodeDecodeError:  # An exception here would end the network thread.
+            wanted = False
+        question = AskMessage(bytes(message.payload), message.mid, message.qos, self)
+        if not wanted or len(question.payload) > MAX_ASK_BYTES:
+            self.acknowledge(message.mid, message.qos)
+        elif self._count(len(question.payload) + MESSAGE_BYTES):
+            self._waiting.put(question)
+        else:
+            self.overflowed = True
+
+    def _count(self, size: int) -> bool:
+        """Whether there is room for so many bytes more."""
+        with self._counting:
+            fits = self._bytes + size <= MAX_WAITING_BYTES
+            self._bytes += size * fits
+        return fits
+
+    def take(self, timeout_seconds: float) -> AskMessage | None:
+        """The oldest question, or None when none comes in time."""
+        try:
+            found = self._waiting.get(timeout=timeout_seconds)
+        except queue.Empty:
+            return None
+        self._count(-len(found.payload) - MESSAGE_BYTES)
+        return found
+
+
+class KeeperClient:
+    """The connection of one keeper, which mends itself from `start` to `stop`."""
+
+    def __init__(self, mqtt: Mqtt, fleet: str, name: str, session: str, notifier: Notifier) -> None:
+        """Raises TlsFilesError when a file for TLS cannot be used."""
+        self.ask, self.status = topics.keeper_ask(fleet, name), topics.keeper_status(fleet, name)
+        self.death = Status("offline", session, {}).encode()
+        self._birth = Status("online", session, {}).encode()
+        self._farewell = Status("stopped", session, {}).encode()
+        self._answer = topics.keeper_answer(fleet, name)
+        self._mqtt, self._notifier = mqtt, notifier
+        self._id = f"pansketch-{fleet}-{topics.KEEPER}{name}"
+        self._stopping = threading.Event()
+        self._subscribed, self._denied = False, False
+        self._complained: set[str] = set()
+        self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
+        mender = Reconnector(self, mqtt, self._stopping)
+        self._thread = threading.Thread(target=mender.run, name="link", daemon=True)
+
+    def start(self) -> None:
+        """Begins to connect, and keeps trying for as long as it takes."""
+        self._thread.start()
+
+    def take(self, timeout_seconds: float) -> AskMessage | None:
+        """The oldest question of this connection, or None when none comes in time."""
+        connection = self._connection
+        found = connection.take(timeout_seconds)
+        if found is None and connection.overflowed:
+            connection.leave()  # Another one follows, and brings them again.
+        return found
+
+    def reply(self, question: AskMessage, payload: bytes) -> None:
+        """Publishes a reply, then acknowledges the question. Dropped when its connection is over:
+        the broker sends an unacknowledged question again."""
+        connection = question.connection
+        if not connection.over.is_set():
+            connection.publish(self._answer, payload)
+            connection.acknowledge(question.message_id, question.qos)
+
+    @property
+    def state(self) -> str:
+        """For `systemctl status`."""
+        broker = f"the broker at {self._mqtt.host}:{self._mqtt.port}"
+        return f"{'connected to' if self._subscribed else 'not connected to'} {broker}"
+
+    def stop(self) -> None:
+        """Says that the keeper stops, and ends the network thread."""
+        self._stopping.set()
+        connection = self._connection
+        if self._subscribed:
+            sent = connection.publish(self.status, self._farewell, retain=True)
+            with suppress(RuntimeError, ValueError):
+                sent.wait_for_publish(FAREWELL_SECONDS)
+        connection.leave()
+        if self._thread.is_alive():
+            self._thread.join(FAREWELL_SECONDS)
+
+    def make(self, terms: Terms) -> KeeperConnection:
+        self._connection = KeeperConnection(self, self._mqtt, self._id, terms)
+        return self._connection
+
+    def serve(self, connection: KeeperConnection, lesser: bool) -> None:
+        connection.subscribe(self.ask)
+        connection.publish(self.status, self._birth, retain=True)
+        address = self._mqtt.host, self._mqtt.port
+        log.info("broker %s:%d is connected (MQTT %s)", *address, connection.version)
+        self._complained.clear()
+        while not connection.over.wait(SUBSCRIBE_SECONDS):
+            if self._denied:
+                connection.subscribe(self.ask)
+        self._subscribed = False
+        self._notifier.connected(False)
+        if not self._stopping.is_set():
+            self._complain(f"closed the connection ({connection.ending})", "absent")
+
+    def unreachable(self, error: Exception) -> None:
+        if isinstance(error, tls.TlsFilesError):
+            self._complain(f"is out of reach: {error}")
+        elif why := tls.meaning(error, self._mqtt):
+            self._complain(f"is of no use: {why}")
+        else:
+            self._complain("is not there", "absent")
+
+    def refused(self, code: str) -> None:
+        self._complain(f"refuses this client ({code}): check mqtt.username and mqtt.password")
+
+    def unanswered(self, why: str) -> None:
+        self._complain(f"closed the connection: {why}" if why else "gives no answer", "absent")
+
+    def subscribed(self, allowed: bool) -> None:
+        """The broker's answer to the subscription; called by the thread of the network."""
+        self._subscribed, self._denied = allowed, not allowed
+        self._notifier.connected(allowed)
+        if not allowed:
+            self._complain(f"does not authorize reading {self.ask}: allow it in its ACL")
+
+    def _complain(self, what: str, kind: str = "") -> None:
+        # Each kind once until it works again: a broker may be away for days.
+        if (kind or what) not in self._complained:
+            log.warning("broker %s:%d %s", self._mqtt.host, self._mqtt.port, what)
+            self._complained.add(kind or what)
