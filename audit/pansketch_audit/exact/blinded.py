@@ -107,7 +107,7 @@ def blinded_loss(
                 laws[story] = law_of(mechanism, scenario, story, quick)
         loss = _ratio(*(laws[story] for story in pair))
         pairs += 1
-        outcomes += sum(np.count_nonzero(each) for each in laws[pair[0]].values())
+        outcomes += sum(int(np.count_nonzero(each)) for each in laws[pair[0]].values())
         if loss > value:
             value, worst = loss, pair
         if value > enough:

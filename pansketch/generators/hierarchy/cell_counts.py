@@ -64,7 +64,8 @@ def separated(
     counters, places = block - unknown / level.width, columns.ravel()
 
     def load(held: npt.NDArray[Any]) -> FloatArray:
-        return np.bincount(places, np.concatenate([held] * level.rows), len(counters))
+        weights = np.concatenate([held] * level.rows)
+        return np.asarray(np.bincount(places, weights, len(counters)), np.float64)
 
     def unexplained(held: FloatArray) -> FloatArray:
         return np.asarray(counters - load(held))
