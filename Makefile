@@ -6,10 +6,11 @@ HTTP ?= 127.0.0.1:8080
 # Two for each core: most of the time a test waits for the programs that it has started.
 TEST_PROCESSES ?= $(shell expr 2 \* `nproc`)
 BIN := $(VENV)/bin
+COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit lint docs reference audit bench chaos fuzz clean
+.PHONY: help demo dashboard notebook test test-32bit lint docs reference audit bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,7 +26,8 @@ notebook: $(VENV)/.notebook ## run docs/notebooks/quickstart.ipynb against a fle
 
 test: $(VENV)/.test ## all tests, on all cores
 	@$(BIN)/python tests/packages.py
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile $(TEST_OPTIONS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile \
+		--no-loadscope-reorder $(TEST_OPTIONS)
 
 test-32bit: ## the tests of library and agent on a 32-bit Debian, as root; needs debootstrap
 	.ci/test-32bit out/i386
@@ -64,6 +66,10 @@ $(BIN)/python:
 		{ echo "pansketch needs Python 3.11 or later; try make PYTHON=python3.11" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "no venv module: install it (Debian: apt install python3-venv)" >&2; exit 2; }
+
+environment: pyproject.toml | $(BIN)/python # what several targets need, in one step; EXTRAS="test docs"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(subst $() ,$(COMMA),$(EXTRAS))]'
+	@touch $(EXTRAS:%=$(VENV)/.%)
 
 $(VENV)/.%: pyproject.toml | $(BIN)/python
 	@echo "installing pansketch[$*] into $(VENV)"

@@ -33,6 +33,18 @@ exit 127
 # A busy machine is no fault of a property's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+# Folders of the longest tests come first, so that all processes end together.
+LONGEST = (
+    "benchmarks",
+    "testbed",
+    "system",
+    "audit",
+    "collector/queries",
+    "pansketch/generators",
+    "deploy",
+    "collector",
+    "agent",
+)
 MISSING, STUBS = pytest.StashKey[list[str]](), pytest.StashKey[dict[str, Path]]()
 
 
@@ -40,6 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
     line = "needs(*packages): Debian packages, of tests/packages.py, without which it is left out"
     config.addinivalue_line("markers", line)
     config.stash[MISSING] = missing()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        starts = enumerate(f"tests/{folder}/" for folder in LONGEST)
+        return next((n for n, each in starts if item.nodeid.startswith(each)), len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(trylast=True)

@@ -50,9 +50,11 @@ def asked(
     windows: int,
     runs: int,
     fit: Callable[[Release], Model] | None = None,
+    only: str = "",
 ) -> Answers:
     """By question and number: of each run, whether the truth lay within two standard errors; None
-    where the answer was refused. `fit`: another reader than the family's."""
+    where the answer was refused. `fit`: another reader than the family's. `only`: this question
+    alone."""
     rng = np.random.default_rng([*shape.encode(), windows])
     domain, rows = SHAPES[shape](family.attributes, READINGS * windows, rng)
     told = exact(family.spec(domain), rows)
@@ -61,6 +63,8 @@ def asked(
     for _ in range(runs):
         model = (fit or family.fit)(noisy(told, windows, rng))
         for number, (kind, truth, ask) in enumerate(listed):
+            if only not in ("", kind):
+                continue
             try:
                 answer = ask(model)
             except EmptyModel:

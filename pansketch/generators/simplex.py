@@ -10,9 +10,8 @@ def onto_simplex(values: FloatArray, total: FloatArray | float) -> FloatArray:
 
     `total`: float64[...], one for each row of the last axis, or one number.
     """
-    falling = -np.sort(-values, axis=-1)
+    falling = np.sort(values, axis=-1)[..., ::-1]
     ranks = np.arange(1, values.shape[-1] + 1)
+    # Of the largest n values as many stay as make this excess largest.
     excess = (np.cumsum(falling, axis=-1) - np.asarray(total)[..., None]) / ranks
-    kept = np.maximum((falling > excess).sum(axis=-1, keepdims=True) - 1, 0)
-    shift = np.take_along_axis(excess, kept, axis=-1)
-    return np.asarray(np.maximum(values - shift, 0.0))
+    return np.asarray(np.maximum(values - excess.max(axis=-1, keepdims=True), 0.0))

@@ -52,7 +52,7 @@ def means(windows, fit=None, family=FAMILIES["pairwise"]):
     """Whether the truth was within two standard errors, of means of three shapes."""
     found = []
     for shape in ("crowded", "loose bounds", "near-duplicates"):
-        found += asked(family, shape, windows, RUNS, fit)["mean", "0"]
+        found += asked(family, shape, windows, RUNS, fit, "mean")["mean", "0"]
     return [held for held in found if held is not None]
 
 

@@ -9,10 +9,11 @@ from pansketch import DistinctSpec, WindowId, encode, os_entropy
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
-from pansketch_fleet.config.loader import Config, load_collector
+from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 from tests.collector.messages import judge
+from tests.collector.small_fleet import config_at
 
 DAY = 86_400
 ENTROPY = os_entropy()
@@ -60,7 +61,7 @@ class Site:
 
     @property
     def config(self) -> Config:
-        return load_collector(self.path, {})
+        return config_at(self.path)
 
     def spec(self, stream: str) -> DistinctSpec:
         return next(s.spec for s in self.config.streams if s.name == stream)

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ collector: {{database: var/collector.sqlite}}
 """
 
 
+def config_at(path: Path) -> Config:
+    """What a collector reads in a file. Fleets of tests ask for it with every release that they
+    make, so a text is read once."""
+    return _read(path, path.read_bytes())
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, text: bytes) -> Config:
+    return load_collector(path, {})
+
+
 @dataclass
 class SmallFleet:
     """A configuration on disk, and the means to make what its devices would send."""
@@ -84,7 +96,7 @@ class SmallFleet:
 
     @property
     def config(self) -> Config:
-        return load_collector(self.path, {})
+        return config_at(self.path)
 
     @property
     def database(self) -> Path:

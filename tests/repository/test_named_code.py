@@ -30,6 +30,7 @@ STARTS = [
     *(ROOT / name for name in ("agent", "audit", "cli", "collector", "fleet", "keeper", "tests")),
     *(ROOT / "pansketch" / name for name in (".", "generators")),
 ]
+BUGS = {bug.name for bug in bugs()}
 BROKER_USER = "pansketch.collector"  # has the form of a module's name
 PACKAGES = (
     "pansketch|pansketch_(?:fleet|agent|collector|keeper|cli|audit)"
@@ -73,11 +74,10 @@ def names_that_lead_nowhere(text):
 def commands_that_do_nothing(text):
     """Names of benchmarks and of planted bugs in commands of a page that do not exist. Capital
     letters stand for any name."""
-    bugs_of_the_audit = {bug.name for bug in bugs()}
     for names in re.findall(r"--only ((?:[a-z0-9-]+(?: |\b))+)", text):
         yield from (name for name in names.split() if name not in BENCHMARKS)
     for name in re.findall(r"--plant ([a-z][a-z0-9-]*)", text):
-        if name not in bugs_of_the_audit:
+        if name not in BUGS:
             yield name
 
 

@@ -11,7 +11,8 @@ probability ALPHA. A key moves no counter by a fixed number; what betrays it is 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, inf, lgamma, log, log1p
+from functools import lru_cache
+from math import inf, lgamma, log, log1p
 from typing import Literal
 
 import numpy as np
@@ -151,9 +152,13 @@ def _at_least(hits: int, runs: int, p: float) -> float:
     """P(X >= hits) for X binomial."""
     if p <= 0 or p >= 1:
         return float(p >= 1)
-    start = lgamma(runs + 1)
-    terms = (
-        exp(start - lgamma(k + 1) - lgamma(runs - k + 1) + k * log(p) + (runs - k) * log1p(-p))
-        for k in range(hits, runs + 1)
-    )
-    return min(1.0, sum(terms))
+    chosen = _log_choose(runs)[hits:]
+    k = np.arange(hits, runs + 1)
+    return min(1.0, float(np.exp(chosen + k * log(p) + (runs - k) * log1p(-p)).sum()))
+
+
+@lru_cache(maxsize=8)
+def _log_choose(runs: int) -> npt.NDArray[np.float64]:
+    """ln C(runs, k) for k from 0 to runs."""
+    factorials = np.array([lgamma(k + 1) for k in range(runs + 1)])
+    return np.asarray(factorials[-1] - factorials - factorials[::-1])

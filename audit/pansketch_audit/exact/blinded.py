@@ -1,11 +1,12 @@
 """Exact privacy loss of masked counters: the joint law of all that the adversary sees.
 
-Every tape of the honest keeper's masks is run through production code. Noise is added to each
-counter of an answer, so its exact law, discrete Laplace modulo the toy's modulus, is folded into
-that of the answers' sums. Other memory of the sketch must not depend on masks or readings at all.
+Every tape of the honest keeper's masks is run through production code, or follows from the tapes
+that were run: see `_every_tape`. Noise is added to each counter of an answer, so its exact law,
+discrete Laplace modulo the toy's modulus, is folded into that of the answers' sums. Other memory of
+the sketch must not depend on masks or readings at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -32,7 +33,12 @@ from pansketch_audit.mechanisms.blinded import (
 
 CLAIM = SPEC.guarantee.epsilon
 SAMPLED_TAPES = 3  # of each story: memory beside the counters is compared over these
-Law = dict[Any, npt.NDArray[np.float64]]
+FEW_TAPES = 256  # Up to so many are run one by one, also by the quick audit.
+OTHER_TAPES = 100  # Run beside those of at most two draws that are not zero.
+# Refused questions, the scales of all noise, and how many counters and sums are seen.
+Form = tuple[tuple[str, ...], tuple[Fraction, ...], int, int]
+# By form: unnormalised probabilities, an axis for each counter and each sum.
+Law = dict[Form, npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,10 @@ def blinded_loss(
             if len(kept) > 1:  # Masks or readings show in other memory than the counters.
                 return BlindedLoss(inf, pairs + 1, outcomes, pair)
             if story not in laws:
-                laws[story] = _law(mechanism, scenario, story)
+                laws[story] = law_of(mechanism, scenario, story, quick)
         loss = _ratio(*(laws[story] for story in pair))
         pairs += 1
-        outcomes += sum(each.size for each in laws[pair[0]].values())
+        outcomes += sum(int(np.count_nonzero(each)) for each in laws[pair[0]].values())
         if loss > value:
             value, worst = loss, pair
         if value > enough:
@@ -126,27 +132,63 @@ def _kept(mechanism: BlindedMechanism, scenario: Scenario, story: Story) -> set[
     return {_run(mechanism, scenario, story, tape, memory=True).rest for tape in tapes}
 
 
-def _law(mechanism: BlindedMechanism, scenario: Scenario, story: Story) -> Law:
-    """Unnormalised probabilities of all outcomes."""
+def law_of(mechanism: BlindedMechanism, scenario: Scenario, story: Story, quick: bool) -> Law:
+    """Unnormalised probabilities of all outcomes; `quick`: see `_every_tape`."""
     modulus, length = scenario.modulus, _run(mechanism, scenario, story, ()).drawn
-    law: Law = {}
-    for tape in product(range(modulus), repeat=length):
+
+    def run(tape: tuple[int, ...]) -> tuple[Form, npt.NDArray[np.int64]]:
         seen = _run(mechanism, scenario, story, tape)
-        sums = tuple(each for values, _ in seen.answers for each in values)
-        noises = tuple(drawn or (Fraction(0),) * len(values) for values, drawn in seen.answers)
+        counters = [each for snapshot in seen.counters for each in snapshot]
+        sums = [each for values, _ in seen.answers for each in values]
+        noises = (drawn or (Fraction(0),) * len(values) for values, drawn in seen.answers)
         scales = tuple(scale for drawn in noises for scale in drawn)
-        key = seen.counters, seen.refused, scales
-        if key not in law:
-            law[key] = np.zeros((modulus,) * len(sums))
-        law[key][sums] += 1
-    return {key: _noisy(held, key[2], modulus) for key, held in law.items()}
+        return (seen.refused, scales, len(counters), len(sums)), np.array(counters + sums)
+
+    law: Law = {}
+    for form, values in _every_tape(run, modulus, length, quick):
+        _, _, counters, sums = form
+        held = law.setdefault(form, np.zeros((modulus,) * (counters + sums)))
+        np.add.at(held, tuple(values.T), 1)
+    return {form: _noisy(held, form[1], modulus) for form, held in law.items()}
+
+
+def _every_tape(
+    run: Callable[[tuple[int, ...]], tuple[Form, npt.NDArray[np.int64]]],
+    modulus: int,
+    length: int,
+    quick: bool,
+) -> Iterator[tuple[Form, npt.NDArray[np.int64]]]:
+    """What every tape shows, int64[tapes, values] by form.
+
+    Production adds masks to counters, so what is seen is an affine function of the tape, modulo
+    `modulus`. `quick`: the function is read off the tapes with one draw of 1 and must foretell all
+    tapes with at most two draws that are not zero, and OTHER_TAPES more. These are values of every
+    draw and of every pair of draws: no branch on them goes unseen. Any other mechanism, and any in
+    the full audit, is run with every tape.
+    """
+    tapes = np.indices((modulus,) * length).reshape(length, -1).T
+    if quick and len(tapes) > FEW_TAPES:
+        others = np.random.default_rng(1).permutation(len(tapes))[:OTHER_TAPES]
+        sample = [*tapes[np.count_nonzero(tapes, axis=1) <= 2], *tapes[others]]
+        form, start = run((0,) * length)
+        slopes = np.array([run(tuple(unit))[1] - start for unit in np.eye(length, dtype=int)])
+        shown = (run(tuple(tape.tolist())) for tape in sample)
+        if all(
+            found == form and np.array_equal(values, (start + tape @ slopes) % modulus)
+            for tape, (found, values) in zip(sample, shown, strict=True)
+        ):
+            yield form, (start + tapes @ slopes) % modulus
+            return
+    for tape in tapes.tolist():
+        form, values = run(tuple(tape))
+        yield form, values[np.newaxis]
 
 
 def _noisy(
     held: npt.NDArray[np.float64], scales: tuple[Fraction, ...], modulus: int
 ) -> npt.NDArray[np.float64]:
-    """The law of the sums with a draw added to each; of scale 0 there is none."""
-    for axis, scale in enumerate(scales):
+    """The law of the sums, the last axes, with a draw added to each; of scale 0 there is none."""
+    for axis, scale in enumerate(scales, held.ndim - len(scales)):
         if scale:
             kernel = wrapped(scale, modulus)
             held = sum(

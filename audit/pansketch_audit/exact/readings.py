@@ -7,7 +7,7 @@ logarithms of an outcome's two probabilities. The other stream is searched over 
 tapes, so that an outcome missing there cannot occur at all: the loss is then infinite.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pansketch.privacy import readings_of
 from pansketch.randomness import Chance, Counters
-from pansketch_audit.mechanisms.mechanism import Mechanism, View, observe
+from pansketch_audit.mechanisms.mechanism import Mechanism, Observation, View, observe
 from pansketch_audit.mechanisms.subjects import Stream, Subject
 
 MAX_COMMON_READINGS = 1
@@ -76,8 +76,8 @@ def _merge(common: Stream, unit: Stream, places: Stream) -> list[tuple[int, bool
 
 Tape = tuple[int, ...]
 Scales = tuple[Fraction, ...]
-# Memory, wire, the scales of all draws, and how many of them precede the snapshot.
-Outcome = tuple[bytes, bytes, Scales, int]
+# Wire, the scales of all draws, and how many of them precede the snapshot.
+Outcome = tuple[bytes, Scales, int]
 
 
 class TapeEntropy:
@@ -133,11 +133,21 @@ class _Run:
     stream: Stream
     snapshot_at: int
     known: dict[Tape, Outcome] = field(default_factory=dict, compare=False)
+    memories: dict[Tape, bytes] = field(default_factory=dict, compare=False)
 
     def outcome(self, tape: Tape) -> Outcome:
         if tape not in self.known:
             self.known[tape] = self._outcome(tape)
         return self.known[tape]
+
+    def memory(self, tape: Tape) -> bytes:
+        """What the snapshot shows. The tape holds the draws before it: no later draw changes it,
+        so the run ends there."""
+        if self.view == "published":
+            return b""
+        if tape not in self.memories:
+            self.memories[tape] = self._observe("terminal", TapeEntropy(tape), lambda: None).memory
+        return self.memories[tape]
 
     def _outcome(self, tape: Tape) -> Outcome:
         entropy, before = TapeEntropy(tape), [0]
@@ -145,10 +155,15 @@ class _Run:
         def mark() -> None:
             before[0] = len(entropy.scales)
 
-        seen = observe(
-            self.mechanism, self.subject, self.stream, self.snapshot_at, self.view, entropy, mark
+        seen = self._observe(self.view, entropy, mark, looks=False)
+        return seen.wire, tuple(entropy.scales), before[0]
+
+    def _observe(
+        self, view: View, rng: TapeEntropy, mark: Callable[[], None], looks: bool = True
+    ) -> Observation:
+        return observe(
+            self.mechanism, self.subject, self.stream, self.snapshot_at, view, rng, mark, looks
         )
-        return seen.memory, seen.wire, tuple(entropy.scales), before[0]
 
 
 def largest_loss(
@@ -160,12 +175,12 @@ def largest_loss(
     it ends the search.
     """
     worst, worst_pair, pairs, outcomes, exact = 0.0, None, 0, 0, True
-    known: dict[tuple[Stream, int], dict[Tape, Outcome]] = {}
+    shared: dict[tuple[Stream, int], _Run] = {}
     for pair in _distinct(neighbours(subject), view):
         sides = (pair.without, pair.without_at), (pair.with_unit, pair.with_at)
         for first, second in (sides, sides[::-1]):
             runs = [
-                _Run(mechanism, subject, view, *side, known.setdefault(side, {}))
+                shared.setdefault(side, _Run(mechanism, subject, view, *side))
                 for side in (first, second)
             ]
             loss, count, injective = _loss(runs[0], runs[1], reach, readings_of(subject.unit))
@@ -190,15 +205,15 @@ def _distinct(pairs: Iterator[Neighbours], view: View) -> Iterator[Neighbours]:
 
 def _loss(one: _Run, other: _Run, reach: int, shift: int) -> tuple[float, int, bool]:
     """The largest log-ratio of `one`'s outcomes, their number, and whether each has one tape."""
-    _, _, scales, before = one.outcome(())
-    if other.outcome(())[2:] != (scales, before):
+    _, scales, before = one.outcome(())
+    if other.outcome(())[1:] != (scales, before):
         return inf, 0, True  # How much noise is drawn depends on the readings.
     draws = range(-reach, reach + 1)
     tapes = _by_outcome(one, dict.fromkeys(product(draws, repeat=before)), draws, scales)
     memories = {memory for memory, _ in tapes}
     wide = range(-reach - shift, reach + shift + 1)
     prefixes = {
-        tape: None for tape in product(wide, repeat=before) if other.outcome(tape)[0] in memories
+        tape: None for tape in product(wide, repeat=before) if other.memory(tape) in memories
     }
     others = _by_outcome(other, prefixes, wide, scales)
     injective = all(len(found) == 1 for found in (*tapes.values(), *others.values()))
@@ -212,8 +227,9 @@ def _by_outcome(
     """All tapes with these beginnings, by what they lead to."""
     found: dict[tuple[bytes, bytes], list[Tape]] = {}
     for prefix in prefixes:
+        memory = run.memory(prefix)
         for suffix in product(draws, repeat=len(scales) - len(prefix)):
-            memory, wire, _, _ = run.outcome(prefix + suffix)
+            wire, _, _ = run.outcome(prefix + suffix)
             found.setdefault((memory, wire), []).append(prefix + suffix)
     return found
 

@@ -75,13 +75,15 @@ def observe(
     view: View,
     rng: Entropy,
     at_snapshot: Callable[[], None] = lambda: None,
+    looks: bool = True,
 ) -> Observation:
-    """One run of a mechanism over a stream. `at_snapshot` is called when the snapshot is taken."""
+    """One run of a mechanism over a stream. `at_snapshot` is called when the snapshot is taken;
+    `looks`: whether it is looked at, which takes most of the time."""
     sketch = mechanism.start(subject.spec, rng)
     memory = b""
     for arrived in range(len(stream) + 1):
         if arrived == snapshot_at and view != "published":
-            memory = memory_of(sketch, rng)
+            memory = memory_of(sketch, rng) if looks else b""
             at_snapshot()
             if view == "terminal":
                 return Observation(memory, b"")

@@ -1,6 +1,7 @@
 """Counts of cells: out of counters that several cells share, and consistent with their parents."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,16 +61,18 @@ def separated(
     assert level.hash is not None
     columns = level.hash.table(paths)
     columns += np.arange(level.rows)[:, None] * level.width
-    counters = block - unknown / level.width
+    counters, places = block - unknown / level.width, columns.ravel()
+
+    def load(held: npt.NDArray[Any]) -> FloatArray:
+        weights = np.concatenate([held] * level.rows)
+        return np.asarray(np.bincount(places, weights, len(counters)), np.float64)
 
     def unexplained(held: FloatArray) -> FloatArray:
-        load = np.bincount(columns.ravel(), np.tile(held, level.rows), len(counters))
-        return counters - load
+        return np.asarray(counters - load(held))
 
     held = consistent(values)
     for _ in range(ROUNDS):
-        sharing = np.bincount(columns.ravel(), np.tile(held > 0, level.rows), len(counters))
-        step = unexplained(held) / np.maximum(1, sharing)
+        step = unexplained(held) / np.maximum(1, load(held > 0))
         held = consistent(held + step[columns].mean(axis=0))
     return np.asarray(held + unexplained(held)[columns].mean(axis=0))
 

@@ -24,11 +24,14 @@ def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
     if table.reach:
         wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
     counts, correction = table.counts[held], np.zeros_like(table.counts[held])
+    sums = _margins(counts)
     for _ in range(ROUNDS):
-        moved = _with_margins(counts, wanted) + correction
+        moved = _with_margins(counts, sums, wanted) + correction
         counts = np.maximum(moved, 0.0)
         correction = moved - counts
-        if _misfit(counts, wanted) <= CLOSE * wanted[0].sum():
+        sums = _margins(counts)
+        misfit = max(float(np.abs(s - w).sum()) for s, w in zip(sums, wanted, strict=True))
+        if misfit <= CLOSE * wanted[0].sum():
             break
     found = np.zeros_like(table.counts)
     found[held] = counts
@@ -44,18 +47,20 @@ def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
     return np.asarray(product * counts.sum())
 
 
-def _with_margins(counts: FloatArray, wanted: list[FloatArray]) -> FloatArray:
-    """The nearest table of given margins: what each lacks is spread evenly over its cells."""
+def _margins(counts: FloatArray) -> list[FloatArray]:
+    """The sums over all other axes, for each axis."""
+    axes = range(counts.ndim)
+    return [counts.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+
+
+def _with_margins(
+    counts: FloatArray, sums: list[FloatArray], wanted: list[FloatArray]
+) -> FloatArray:
+    """The nearest table of given margins: what each of `sums` lacks is spread evenly over its
+    cells."""
     lacking = wanted[0].sum() - counts.sum()
     found = counts - (counts.ndim - 1) * lacking / counts.size
-    for axis, margin in enumerate(wanted):
-        others = tuple(each for each in range(counts.ndim) if each != axis)
-        lack = (margin - counts.sum(axis=others)) * (len(margin) / counts.size)
-        found = found + np.expand_dims(lack, others)
+    for axis, (own, margin) in enumerate(zip(sums, wanted, strict=True)):
+        lack = (margin - own) * (len(margin) / counts.size)
+        found = found + lack.reshape(-1, *(1,) * (counts.ndim - axis - 1))
     return np.asarray(found)
-
-
-def _misfit(counts: FloatArray, wanted: list[FloatArray]) -> float:
-    axes = range(counts.ndim)
-    sums = [counts.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
-    return max(float(np.abs(s - w).sum()) for s, w in zip(sums, wanted, strict=True))

@@ -14,7 +14,7 @@ from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
-from pansketch_fleet.config.loader import Config, load_collector
+from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status, digest
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
@@ -22,6 +22,7 @@ from testbed.embedded_broker import free_port
 from testbed.program import Program
 from tests import waiting
 from tests.collector import serving as processes
+from tests.collector.small_fleet import config_at
 
 DAY = 86_400
 ENTROPY = os_entropy()
@@ -100,7 +101,7 @@ class Site:
 
     @property
     def config(self) -> Config:
-        return load_collector(self.path, {})
+        return config_at(self.path)
 
     def release(self, device: str, stream: str, day: int, times: int = 1) -> bytes:
         """Day `day` of 1970 is its window, its sequence number too; of each reading so many."""

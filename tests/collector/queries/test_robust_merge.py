@@ -125,8 +125,10 @@ def test_one_device_moves_the_plain_answer_and_not_the_robust_one(fleet, ask, in
 
 def test_the_error_is_honest_with_one_hostile_device_and_without(fleet, ask):
     """A median of nine normal groups is further than three of its errors away in 1.5 % of all
-    fleets at most (robust.WIDTHS), and where a ninth of the groups is hostile in 5 %."""
-    rng, runs, truths, releases = np.random.default_rng(5), 80, [], []
+    fleets at most (robust.WIDTHS), and where a ninth of the groups is hostile in 5 %. Errors that
+    half of 20 fleets are beyond have more misses than allowed in 98 % of all runs, and where one is
+    hostile in 75 %."""
+    rng, runs, truths, releases = np.random.default_rng(5), 40, [], []
     for day in range(1, runs + 1):
         found = honest(rng, day=day, apart=3)
         truths.append(np.concatenate([readings for *_, readings in found]).mean())
@@ -143,7 +145,7 @@ def test_the_error_is_honest_with_one_hostile_device_and_without(fleet, ask):
     print(f"further than 3 errors (robust, plain): attacked {misses[True]}, clean {misses[False]}")
     assert misses[False][0] <= max_misses(runs // 2, 0.015)
     assert misses[True][0] <= max_misses(runs // 2, 0.05)
-    assert misses[True][1] > 36  # negative control: the plain answer does not survive
+    assert misses[True][1] > 16  # negative control: the plain answer does not survive
 
 
 def test_rows_by_window_are_medians_of_groups_of_their_devices(fleet, run):

@@ -88,7 +88,7 @@ class SeenEntropy(TapeEntropy):
 
 def outcomes(points, plan, reach):
     """Everything that may be seen, with minus the logarithm of its probability, up to normalisers,
-    as a rational: one tape leads to each."""
+    as a rational, and the largest draw: one tape leads to each."""
     found = {}
     tapes = [()]
     while tapes:
@@ -102,24 +102,25 @@ def outcomes(points, plan, reach):
         released = [(layer.bits, *map(tuple, (layer.paths, layer.counts))) for layer in layers]
         key = tuple(released), tuple(entropy.seen)
         assert key not in found
-        found[key] = sum(abs(z) / s for z, s in zip(tape, entropy.scales, strict=True))
+        weight = sum(abs(z) / s for z, s in zip(tape, entropy.scales, strict=True))
+        found[key] = weight, max(map(abs, tape), default=0)
     return found
 
 
 def largest_loss(plan, batches, reach):
     """Over neighbouring batches, either way, and every tree in reach."""
     worst, compared = Fraction(0), 0
-    known = {
-        batch: (outcomes(batch, plan, reach), outcomes(batch, plan, reach + 1)) for batch in batches
-    }
+    known = {batch: outcomes(batch, plan, reach + 1) for batch in batches}
     for one, other in product(batches, repeat=2):
         if sorted(one) not in [sorted(other[:i] + other[i + 1 :]) for i in range(len(other))]:
             continue
         for first, second in ((one, other), (other, one)):
-            wide = known[second][1]
-            for released, weight in known[first][0].items():
+            wide = known[second]
+            for released, (weight, furthest) in known[first].items():
+                if furthest > reach:
+                    continue
                 assert released in wide, "an outcome that the neighbour cannot have"
-                worst = max(worst, abs(weight - wide[released]))
+                worst = max(worst, abs(weight - wide[released][0]))
                 compared += 1
     return worst, compared
 

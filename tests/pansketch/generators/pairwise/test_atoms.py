@@ -67,7 +67,7 @@ def exact(rows):
 
 @pytest.fixture(scope="module")
 def noisy(rows):
-    return pairwise(released(DOMAIN, rows))
+    return pairwise(released(DOMAIN, rows), particles=1 << 14)
 
 
 def near(found, truth, times=6, more=0.0):
