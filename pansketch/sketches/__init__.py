@@ -3,6 +3,7 @@
 from pansketch.sketches.counter_bounds import MAX_INTRUSIONS, CounterBounds
 from pansketch.sketches.distinct.keys import Keys
 from pansketch.sketches.distinct.variants import Form, Variant
+from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.moments.sketch import Features
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "Features",
     "Form",
     "Keys",
+    "LinearSpec",
     "Variant",
 ]

@@ -33,6 +33,10 @@ class LinearSpec(ABC):
     """A `Spec` whose sketch counts readings, block by block of one noise scale.
 
     A family adds its sizes, and what is abstract here. `counter`: the type of its counters.
+
+    Args:
+        domain: the attributes.
+        privacy: epsilon, unit, intrusion and aggregation.
     """
 
     domain: Domain
@@ -73,7 +77,14 @@ class LinearSpec(ABC):
     def start(self, rng: Entropy) -> "LinearSketch":
         """A sketch of an empty window, noisy from its first instant.
 
-        Raises ValueError for masked counters, which need a window and keepers from the start.
+        Args:
+            rng: where noise is drawn from.
+
+        Returns:
+            The sketch.
+
+        Raises:
+            ValueError: the counters are masked, which needs a window and keepers from the start.
         """
         if self.guarantee.answer_micro:
             raise ValueError(

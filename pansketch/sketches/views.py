@@ -54,10 +54,12 @@ class View:
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.bits):
             raise ValueError("a view needs attributes, and bits for each of them")
+        if min(self.bits) < 1 or max(self.bits) > MAX_VIEW_BITS:
+            # Without its cells: a number with as many bits as somebody else wrote has no bound.
+            names = " x ".join(map(str, self.names))
+            raise ValueError(f"view {names}: bits must lie between 1 and {MAX_VIEW_BITS}")
         if len(set(self.names)) != len(self.names):
             raise ValueError(f"view {self} names an attribute twice")
-        if min(self.bits) < 1 or max(self.bits) > MAX_VIEW_BITS:
-            raise ValueError(f"view {self}: bits must lie between 1 and {MAX_VIEW_BITS}")
         if self.micro < 1:
             raise ValueError(f"view {self} has no part of epsilon")
 

@@ -68,7 +68,7 @@ def spec_of(form: Mapping[str, Any]) -> Any:
         if given.get("output_share") is not None:
             given["output_share"] = Fraction(given["output_share"])
         spec = FAMILIES[family](**given)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, LookupError, AttributeError, ArithmeticError, ValueError) as error:
         raise ValueError(f"no form of a spec: {' '.join(str(error).split())[:200]}") from None
     if spec.fingerprint.hex() != fingerprint:
         raise ValueError(f"this version makes other counters of the settings {fingerprint}")

@@ -37,6 +37,8 @@ from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
 MAX_SEQUENCE = 2**63 - 1
 PORTION_BYTES = 49_152
+# What devices do not write to: the collector's own topics, and those of keepers.
+NOT_A_DEVICES = ("ack", "mark", "ask", "answer", "keeper-status")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _open(
     message: Message, rules: Rules
 ) -> "_Opened | Presence | HealthReport | ScalesHeard | Refused":
     place = topics.parse(message.topic)
-    if place is None or place.kind in ("ack", "mark"):
+    if place is None or place.kind in NOT_A_DEVICES:
         return Refused("topic", "not a topic of this protocol that a device writes to")
     if place.fleet != rules.fleet:
         return Refused("fleet", f"of fleet {place.fleet}, not of {rules.fleet}")

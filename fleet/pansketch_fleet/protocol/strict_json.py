@@ -29,13 +29,15 @@ def encode(message: msgspec.Struct, limit_bytes: int) -> bytes:
 
 def decode(data: bytes, kind: type[Message], limit_bytes: int) -> Message:
     """Raises ValueError, one line, on anything that is none of that kind."""
-    name = kind.__name__.lower()
+    name = kind.__name__.strip("_").lower()
     expect(len(data) <= limit_bytes, f"{name} is larger than {limit_bytes} bytes")
     try:
         found = msgspec.json.decode(data, type=kind)
         # msgspec takes the last of several values of one key, and others the first.
         json.loads(data, object_pairs_hook=_unique)
         return found
+    except RecursionError:
+        raise ValueError(f"no {name}: nested too deeply") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"no {name}: {one_line(' '.join(str(error).split())[:200])}") from None
 

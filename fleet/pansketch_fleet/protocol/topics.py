@@ -1,6 +1,7 @@
 """Names that travel, of fleets, devices and streams, and the MQTT topics that are made of them:
-pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark, and for all devices
-pansketch/v1/<fleet>/all.devices/scale/<stream>."""
+pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark, for all devices
+pansketch/v1/<fleet>/all.devices/scale/<stream>, and for a keeper of a blinded fleet
+pansketch/v1/<fleet>/keeper.<name>/ask | answer | status."""
 
 import re
 from dataclasses import dataclass
@@ -20,13 +21,16 @@ PREFIX = "pansketch/v1"
 
 ALL_DEVICES = "all.devices"  # no device's name: that holds no dot
 
-Kind = Literal["status", "release", "health", "ack", "mark", "scale"]
+KEEPER = "keeper."  # before a keeper's name: again no device's
+
+KeeperKind = Literal["ask", "answer", "keeper-status"]
+Kind = Literal["status", "release", "health", "ack", "mark", "scale"] | KeeperKind
 
 
 @dataclass(frozen=True)
 class Topic:
     """A topic taken apart. `stream` is set exactly when `kind` is "release" or "scale", and the
-    latter is of no device."""
+    latter is of no device. `device` is the keeper's name for a topic of a keeper."""
 
     fleet: str
     device: str
@@ -90,9 +94,37 @@ def scale_filter(fleet: str) -> str:
     return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/+"
 
 
+def keeper_ask(fleet: str, keeper: str) -> str:
+    """Where a collector asks a keeper. Raises ValueError on a bad id."""
+    return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/ask"
+
+
+def keeper_answer(fleet: str, keeper: str) -> str:
+    """Where a keeper replies. Raises ValueError on a bad id."""
+    return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/answer"
+
+
+def keeper_status(fleet: str, keeper: str) -> str:
+    """Where a keeper's retained birth, will and farewell stand. Raises ValueError on a bad id."""
+    return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/status"
+
+
+def keeper_filter(fleet: str) -> tuple[str, ...]:
+    """What a collector subscribes to beside `fleet_filter`, which takes in the keepers' statuses:
+    their answers. Raises ValueError on a bad id."""
+    return (f"{PREFIX}/{_id(fleet)}/+/answer",)
+
+
 def is_retained(topic: str) -> bool:
     """Whether the last message under a topic is to be kept by the broker."""
     return topic.endswith(("/status", "/mark")) or is_scale(topic)
+
+
+_KEEPER_KINDS: dict[str, KeeperKind] = {
+    "ask": "ask",
+    "answer": "answer",
+    "status": "keeper-status",
+}
 
 
 def parse(topic: str) -> Topic | None:
@@ -110,6 +142,10 @@ def parse(topic: str) -> Topic | None:
             return Topic(fleet, device, "release", stream)
         case [fleet, "all.devices", "scale", stream] if _all_ids(topic, fleet, stream):
             return Topic(fleet, "", "scale", stream)
+        case [fleet, party, kind] if kind in _KEEPER_KINDS and party.startswith(KEEPER):
+            keeper = party.removeprefix(KEEPER)
+            if _all_ids(topic, fleet, keeper):
+                return Topic(fleet, keeper, _KEEPER_KINDS[kind])
     return None
 
 

@@ -95,11 +95,18 @@ def _topic(data: bytes) -> None:
             again = topics.mark(found.fleet, found.device)
         case "scale":
             again = topics.scale(found.fleet, found.stream or "")
+        case "ask":
+            again = topics.keeper_ask(found.fleet, found.device)
+        case "answer":
+            again = topics.keeper_answer(found.fleet, found.device)
+        case "keeper-status":
+            again = topics.keeper_status(found.fleet, found.device)
     promise(again == text, "a topic is spelled differently from what was taken apart")
 
 
 def _topics() -> list[bytes]:
-    ends = (b"d/status", b"d/health", b"d/ack", b"d/mark", b"d/release/s", b"all.devices/scale/s")
+    ends = (b"d/status", b"d/health", b"d/ack", b"d/mark", b"d/release/s", b"all.devices/scale/s",
+            b"keeper.k/ask", b"keeper.k/answer", b"keeper.k/status")  # fmt: skip
     return [b"pansketch/v1/f/" + end for end in ends]
 
 

@@ -20,6 +20,10 @@ def test_the_names_are_a_promise():
         "pansketch/v1/meadow/+/release/+",
         "pansketch/v1/meadow/+/health",
     )
+    assert topics.keeper_ask("meadow", "tower") == "pansketch/v1/meadow/keeper.tower/ask"
+    assert topics.keeper_answer("meadow", "tower") == "pansketch/v1/meadow/keeper.tower/answer"
+    assert topics.keeper_status("meadow", "tower") == "pansketch/v1/meadow/keeper.tower/status"
+    assert topics.keeper_filter("meadow") == ("pansketch/v1/meadow/+/answer",)
 
 
 @given(fleet=IDS, device=IDS, stream=IDS)
@@ -29,6 +33,12 @@ def test_what_is_built_is_parsed(fleet, device, stream):
     assert topics.parse(topics.ack(fleet, device)) == Topic(fleet, device, "ack")
     name = topics.release(fleet, device, stream)
     assert topics.parse(name) == Topic(fleet, device, "release", stream)
+    assert topics.parse(topics.keeper_ask(fleet, device)) == Topic(fleet, device, "ask")
+    assert topics.parse(topics.keeper_answer(fleet, device)) == Topic(fleet, device, "answer")
+    status = topics.keeper_status(fleet, device)
+    assert topics.parse(status) == Topic(fleet, device, "keeper-status")
+    assert topics.is_retained(status)
+    assert not topics.is_id(status.split("/")[3]), "no device owns it"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +67,13 @@ def test_what_is_built_is_parsed(fleet, device, stream):
         "pansketch/v1/meadow/p\xf6st/status",
         "pansketch/v1/meadow/\u0665/status",
         "pansketch/v1/meadow/" + "a" * 65 + "/status",
+        "pansketch/v1/meadow/tower/ask",
+        "pansketch/v1/meadow/tower/answer",
+        "pansketch/v1/meadow/keeper./ask",
+        "pansketch/v1/meadow/keeper.tower.b/ask",
+        "pansketch/v1/meadow/keeper.tower/health",
+        "pansketch/v1/meadow/keeper.tower/ask/x",
+        "pansketch/v1/meadow/keeper." + "a" * 65 + "/status",
     ],
 )
 def test_what_is_not_ours_is_none(name):
@@ -74,6 +91,8 @@ def test_a_parsed_topic_can_be_built_again(name):
             assert topics.health(fleet, device) == name
         case Topic(fleet, device, "ack", None):
             assert topics.ack(fleet, device) == name
+        case Topic(fleet, device, "ask", None):
+            assert topics.keeper_ask(fleet, device) == name
         case other:
             assert other is None
 
@@ -87,6 +106,10 @@ def test_a_bad_name_builds_no_topic(name):
         lambda: topics.ack("a", name),
         lambda: topics.release("a", "a", name),
         lambda: topics.fleet_filter(name),
+        lambda: topics.keeper_ask("a", name),
+        lambda: topics.keeper_answer(name, "a"),
+        lambda: topics.keeper_status("a", name),
+        lambda: topics.keeper_filter(name),
     ):
         with pytest.raises(ValueError, match="cannot stand in a topic; use 1 to 64 of"):
             build()

@@ -1,0 +1,158 @@
+"""What a collector asks a keeper, and what the keeper replies.
+
+    length of the head, 4 bytes, big-endian | head | tail
+
+The head is strict JSON, as the other messages are. The tail is a question or an answer in its wire
+format; of a reply it may be empty. Names are ids: so sizes are bounded, and logs can hold them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from pansketch.blinding import KeeperQuestion
+from pansketch.sketches import LinearSpec
+from pansketch.wire import decode_question, encode_question, form_of, spec_of
+from pansketch_fleet.protocol.strict_json import LINE, decode, encode, expect
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+
+VERSION = 1
+MAX_ASK_BYTES = MAX_REPLY_BYTES = 8 << 20
+MAX_HEAD_BYTES = 1 << 20
+MAX_COUNTER_BYTES = 4 << 20  # of one answer: a question about more is refused
+MAX_REFUSED = 4096  # windows in one reply; whoever asks removes them and asks again
+MAX_SEQUENCE = 2**63 - 1
+LENGTH_BYTES, KEY_ID_BYTES, DIGEST_BYTES = 4, 8, 32
+INCARNATION_LENGTHS = (0, 16)  # hexadecimal digits
+
+WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
+ReplyKind = Literal["prepared", "answered", "refused"]
+Head = TypeVar("Head", bound=msgspec.Struct)
+
+
+class _AskHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    kind: Literal["prepare", "answer"]
+    key: str
+    spec: dict[str, Any]
+
+
+class _ReplyHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    kind: ReplyKind
+    question: str
+    key: str
+    refused: tuple[tuple[str, str, str, int], ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question to one keeper. Raises ValueError when it is none that a keeper may answer.
+
+    `kind`: "prepare" asks what the keeper would refuse, "answer" for the answer. `key`: 8 bytes,
+    the id of the keeper's key that the question's masks were made for.
+    """
+
+    kind: Literal["prepare", "answer"]
+    question: KeeperQuestion
+    spec: LinearSpec
+    key: bytes
+
+    def __post_init__(self) -> None:
+        expect(len(self.key) == KEY_ID_BYTES, f"key must be {KEY_ID_BYTES} bytes")
+        expect(is_id(self.question.fleet), f"fleet must be {ID_RULE}")
+        expect(is_id(self.question.level), f"level must be {ID_RULE}")
+        for device, stream, _, _ in (each.key for each in self.question.windows):
+            expect(is_id(device) and is_id(stream), f"devices and streams must be {ID_RULE}")
+        expect(self.spec.guarantee.answer_micro, "this spec is not blinded")
+        expect(self.spec.digest == self.question.spec, "the question is about another spec")
+        expect(self.spec.nbytes <= MAX_COUNTER_BYTES, f"more than {MAX_COUNTER_BYTES} bytes")
+
+    def encode(self) -> bytes:
+        """Raises ValueError when it would be larger than what `decode` takes."""
+        head = _AskHead(1, self.kind, self.key.hex(), form_of(self.spec))
+        return _framed(head, encode_question(self.question), MAX_ASK_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is none."""
+        head, tail = _opened(data, _AskHead, MAX_ASK_BYTES)
+        question = decode_question(tail)
+        return cls(head.kind, question, _spec(head.spec), _octets(head.key, KEY_ID_BYTES))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a keeper replies to an `Ask`. Raises ValueError when a field is not what it should be.
+
+    `question`: its digest, 32 bytes, or zeros where the keeper could not read it. `key`: the id
+    that was asked for. `refused`: windows that it would refuse, or refused; at most MAX_REFUSED of
+    them. "prepared" with none: it would answer all. `reason`: one line, for "refused". `answer`:
+    in its wire format, for "answered".
+    """
+
+    kind: ReplyKind
+    question: bytes
+    key: bytes
+    refused: tuple[WindowKey, ...] = ()
+    reason: str = ""
+    answer: bytes = b""
+
+    def __post_init__(self) -> None:
+        expect(len(self.question) == DIGEST_BYTES, f"question must be {DIGEST_BYTES} bytes")
+        expect(len(self.key) == KEY_ID_BYTES, f"key must be {KEY_ID_BYTES} bytes")
+        expect(len(self.refused) <= MAX_REFUSED, f"refused must list {MAX_REFUSED} at most")
+        for device, stream, incarnation, sequence in self.refused:
+            expect(is_id(device) and is_id(stream), f"devices and streams must be {ID_RULE}")
+            expect(2 * len(incarnation) in INCARNATION_LENGTHS, "incarnation must be 8 bytes")
+            expect(abs(sequence) <= MAX_SEQUENCE, "sequence must be a 63-bit whole number")
+        expect(LINE.fullmatch(self.reason), "reason must be one line of at most 300 characters")
+        expect(bool(self.answer) == (self.kind == "answered"), "answer must be that of an answer")
+        expect(not (self.refused and self.kind == "answered"), "refused must be empty here")
+
+    def encode(self) -> bytes:
+        """Raises ValueError when it would be larger than what `decode` takes."""
+        listed = tuple((d, s, incarnation.hex(), n) for d, s, incarnation, n in self.refused)
+        names = self.question.hex(), self.key.hex()
+        head = _ReplyHead(1, self.kind, *names, listed, self.reason)
+        return _framed(head, self.answer, MAX_REPLY_BYTES)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises ValueError, one line, on anything that is none."""
+        head, tail = _opened(data, _ReplyHead, MAX_REPLY_BYTES)
+        listed = tuple((d, s, _octets(i, len(i) // 2), n) for d, s, i, n in head.refused)
+        names = _octets(head.question, DIGEST_BYTES), _octets(head.key, KEY_ID_BYTES)
+        return cls(head.kind, *names, listed, head.reason, tail)
+
+
+def _framed(head: msgspec.Struct, tail: bytes, limit_bytes: int) -> bytes:
+    written = encode(head, MAX_HEAD_BYTES)
+    data = len(written).to_bytes(LENGTH_BYTES, "big") + written + tail
+    expect(len(data) <= limit_bytes, f"message is larger than {limit_bytes} bytes")
+    return data
+
+
+def _opened(data: bytes, kind: type[Head], limit_bytes: int) -> tuple[Head, bytes]:
+    expect(len(data) <= limit_bytes, f"message is larger than {limit_bytes} bytes")
+    length = int.from_bytes(data[:LENGTH_BYTES], "big")
+    start = LENGTH_BYTES + length
+    expect(len(data) >= start, "message is cut off")
+    return decode(data[LENGTH_BYTES:start], kind, MAX_HEAD_BYTES), data[start:]
+
+
+def _spec(form: Mapping[str, Any]) -> LinearSpec:
+    spec = spec_of(form)
+    expect(isinstance(spec, LinearSpec), "this spec is not blinded")
+    linear: LinearSpec = spec
+    return linear
+
+
+def _octets(text: str, count: int) -> bytes:
+    """Bytes in lower-case hexadecimal digits. Raises ValueError for another number of them."""
+    found = bytes.fromhex(text)
+    expect(found.hex() == text and len(found) == count, f"not {count} bytes in hexadecimal digits")
+    return found
