@@ -12,6 +12,7 @@ from pansketch.budget import MICRO, split_budget
 
 __all__ = [
     "MAX_EPSILON",
+    "MAX_KEEPERS",
     "MICRO",
     "MIN_KEEPERS",
     "Aggregation",
@@ -28,6 +29,7 @@ Intrusion = Literal["silent", "announced"]
 Aggregation = Literal["local", "blinded"]
 
 MAX_EPSILON = 100
+MAX_KEEPERS = 16
 MIN_KEEPERS = 2  # One alone could open, with the collector, what its masks hide.
 
 

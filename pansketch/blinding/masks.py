@@ -24,7 +24,7 @@ from pansketch.blinding.sodium import (
     public_key,
     shared_secret,
 )
-from pansketch.privacy import MIN_KEEPERS
+from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
 from pansketch.randomness.exact_noise import KeyEntropy
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.linear_counters import LinearSpec
@@ -32,7 +32,6 @@ from pansketch.sketches.release_model import WindowId
 
 PERSONAL = b"pansketch mask 1"
 KEEPER_ID_BYTES = 8
-MAX_KEEPERS = 16
 MAX_EPOCHS = 4096  # of one window
 STREAM_BYTES = 1 << 16  # of one nonce: what bounds the scratch
 LOW_ORDER = (

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.blinding.blinded_sketch import BlindedRelease
-from pansketch.blinding.masks import KEEPER_ID_BYTES, MAX_EPOCHS, MAX_KEEPERS
+from pansketch.blinding.masks import KEEPER_ID_BYTES, MAX_EPOCHS
 from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow
 from pansketch.blinding.sodium import KEY_BYTES
-from pansketch.privacy import MIN_KEEPERS
+from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.release_model import WindowId

@@ -114,13 +114,10 @@ def _kind(kind: Any, key: KeyDoc) -> str:
         return WORDS[kind]
     inner = get_args(kind)[-1]
     if get_origin(kind) is list:
-        plural = {
-            str: "texts",
-            float: "numbers",
-            float | str: "numbers and texts",
-            Any: "sections",
-        }.get(inner, "lists of texts")
-        return f"list of {plural}"
+        if key.holds:
+            return "list of sections"
+        plural = {str: "texts", float: "numbers", float | str: "numbers and texts"}
+        return f"list of {plural.get(inner, 'lists of texts')}"
     if key.named:
         return "section for each name"
     return "section" if key.holds else f"{_kind(inner, key)} for each name"

@@ -9,6 +9,7 @@ from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
     AgentConfig,
+    BlindedSettings,
     CollectorSettings,
     Config,
     ExecSource,
@@ -71,6 +72,10 @@ def _lines(config: Config) -> Iterator[Line]:
         locked = config.agent.require_locked_memory
         yield "agent.require_locked_memory", "true" if locked else "false"
         yield from _profile(config)
+    for name, keeper in config.keepers.items():
+        yield f"keepers.{name}.key", keeper.key.hex()
+        for number, key in enumerate(keeper.previous):
+            yield f"keepers.{name}.previous[{number}]", key.hex()
     for stream in config.streams:
         yield from _stream(config, stream)
     yield "collector.database", str(config.collector.database)
@@ -188,12 +193,25 @@ def _privacy(root: str, parts: Sequence[Stream]) -> Iterator[Line]:
     else:
         yield f"{root}.unit", privacy.unit
     yield f"{root}.intrusion", privacy.intrusion
+    yield f"{root}.aggregation", privacy.aggregation
+    if stream.blinded is not None:
+        yield from _blinded(root, stream.blinded, privacy.local_epsilon)
     cap = stream.daily_cap_micro
     yield f"{root}.daily_cap", "none" if cap is None else number_text(cap / MICRO)
     if isinstance(stream, KeyStream):
         guarantee = stream.spec.guarantee
         yield f"{root}.epsilon.state", number_text(guarantee.state_micro / MICRO), DERIVED
         yield f"{root}.epsilon.output", number_text(guarantee.release_micro / MICRO), DERIVED
+
+
+def _blinded(root: str, blinded: BlindedSettings, local_epsilon: float | None) -> Iterator[Line]:
+    yield f"{root}.keepers", _listed(blinded.keepers)
+    yield f"{root}.epoch", duration_text(blinded.epoch_seconds), DERIVED
+    yield f"{root}.local_epsilon", "none" if local_epsilon is None else number_text(local_epsilon)
+    for number, level in enumerate(blinded.levels):
+        yield f"{root}.answers[{number}].every", level.name, DERIVED
+        yield f"{root}.answers[{number}].share", str(level.share), DERIVED
+    yield f"{root}.lateness", duration_text(blinded.lateness_seconds), DERIVED
 
 
 def _source(root: str, stream: Stream) -> Iterator[Line]:

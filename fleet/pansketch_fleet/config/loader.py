@@ -14,6 +14,7 @@ from pansketch_fleet.config.stream import StreamContext, check_memory, read_stre
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.protocol.messages import MAX_STREAMS
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.sections.blinded import read_keepers
 from pansketch_fleet.sections.collector import read_home_assistant, read_http
 from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.settings.profiles import (
@@ -104,7 +105,9 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     profile = _profile(document, given.profile or DEFAULT_PROFILE)
     state = folder / (given.state or f"var/agent/{given.device}")
     outbox = _outbox(document, given.outbox or {}, profile)
-    streams = _streams(document, top.streams, StreamContext(top.fleet, profile, folder, local=True))
+    keepers = read_keepers(document, top.keepers)
+    around = StreamContext(top.fleet, profile, folder, local=True, keepers=keepers)
+    streams = _streams(document, top.streams, around)
     if len(streams) > MAX_STREAMS:
         problem = f"has {len(streams)} streams, and a device at most {MAX_STREAMS}"
         raise document.error("streams", f"{problem}; give some of them to another device")
@@ -115,6 +118,7 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
         streams=streams,
         collector=_collector(document, top, folder, local=False),
         profile=profile,
+        keepers=keepers,
         document=document,
         agent=AgentSettings(given.device, state, profile, outbox, given.require_locked_memory),
     )
@@ -141,15 +145,16 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
         given = section(document, "agent", top.agent, AgentSection).profile
         name = DEFAULT_PROFILE if given is None or has_reference(given) else given
     profile = _profile(document, name)
-    streams = _streams(
-        document, top.streams, StreamContext(top.fleet, profile, folder, local=False)
-    )
+    keepers = read_keepers(document, top.keepers)
+    around = StreamContext(top.fleet, profile, folder, local=False, keepers=keepers)
+    streams = _streams(document, top.streams, around)
     return CollectorConfig(
         fleet=top.fleet,
         mqtt=mqtt,
         streams=streams,
         collector=_collector(document, top, folder, local=True),
         profile=profile,
+        keepers=keepers,
         document=document,
     )
 

@@ -1,11 +1,13 @@
 """One entry of `streams:`: its source, window, what it is about, and its sketches."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pansketch import Domain
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.sections.blinded import read_blinded
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
 from pansketch_fleet.sections.memory_budget import PlannedSketch
 from pansketch_fleet.sections.privacy import read_open, read_privacy
@@ -22,7 +24,14 @@ from pansketch_fleet.sections.subject import read_subject
 from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import KeyStream, PublishedScales, ReadingStream, Stream
+from pansketch_fleet.settings.settings import (
+    BlindedSettings,
+    KeeperKeys,
+    KeyStream,
+    PublishedScales,
+    ReadingStream,
+    Stream,
+)
 from pansketch_fleet.settings.stream_schema import ScalesSection, StreamSection
 from pansketch_fleet.units import duration_text, seconds, size_text
 from pansketch_fleet.yaml.document import Document
@@ -39,6 +48,7 @@ class StreamContext:
     profile: Profile
     folder: Path
     local: bool
+    keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
 
 
 def read_stream(
@@ -57,6 +67,9 @@ def read_stream(
     keyed = isinstance(subject, str)
     check_names(document, join(where, "source"), source, _names(stream))
     privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
+    blinded = read_blinded(
+        document, join(where, "privacy"), stream.privacy, window_seconds, around.keepers
+    )
     open_seconds = read_open(document, join(where, "privacy.unit"), stream.privacy, privacy, source)
     about = join(where, "expect")
     devices_per_key = read_devices_per_key(document, about, stream.expect if keyed else None)
@@ -70,6 +83,8 @@ def read_stream(
         raise document.error(scales_at, "does not go with a key; remove it")
     if stream.scales is not None and len(entries) > 1:
         raise document.error(scales_at, "goes with one sketch; remove it, or name one sketch")
+    if blinded is not None:
+        _check_blinded(document, where, stream, blinded, retention, len(entries))
     for entry, part in shared_privacy(document, entries, privacy):
         own = _part_name(document, name, entry) if found else name
         key = hash_key(around.fleet, own)
@@ -92,6 +107,7 @@ def read_stream(
                     most_readings=most_readings,
                     open_seconds=open_seconds,
                     part_of=name if found else "",
+                    blinded=blinded,
                     scales=_scales(document, scales_at, stream.scales, plan),
                 )
             )
@@ -114,6 +130,27 @@ def read_stream(
             )
         )
     return tuple(found)
+
+
+def _check_blinded(
+    document: Document,
+    where: str,
+    stream: StreamSection,
+    blinded: BlindedSettings,
+    retention: int | None,
+    sketches: int,
+) -> None:
+    """Refuses what does not go with masks. Raises ConfigError."""
+    if stream.scales is not None:
+        problem = "needs releases of single devices, and masks hide these; remove it"
+        raise document.error(join(where, "scales"), problem)
+    if sketches > 1:
+        problem = "has several sketches, and a keeper answers for the epsilon of one"
+        raise document.error(join(where, "sketches"), f"{problem}; name one sketch")
+    needed = max(level.every_seconds for level in blinded.levels) + blinded.lateness_seconds
+    if retention is not None and retention < needed:
+        problem = f"ends before the longest answer, {duration_text(needed)} with its lateness"
+        raise document.error(join(where, "retention"), f"{problem}; lengthen it")
 
 
 def _part_name(document: Document, name: str, entry: SketchEntry) -> str:

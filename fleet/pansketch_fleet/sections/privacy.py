@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any, get_args
 
 from pansketch import Guarantee, Privacy, Span
-from pansketch.privacy import MICRO, Intrusion
-from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import Source
-from pansketch_fleet.settings.stream_schema import (
+from pansketch.privacy import MAX_EPSILON, MICRO, Aggregation, Intrusion
+from pansketch_fleet.settings.privacy_schema import (
     MAX_DAILY_CAP,
     PrivacySection,
     SpanSection,
 )
+from pansketch_fleet.settings.section import join, nearest, section
+from pansketch_fleet.settings.settings import Source
 from pansketch_fleet.settings.time_slots import MAX_OPEN_SECONDS, OPEN_SECONDS, comes, refusal
 from pansketch_fleet.units import number_text, seconds
 from pansketch_fleet.yaml.document import Document
@@ -23,6 +23,8 @@ from pansketch_fleet.yaml.document import Document
 UNITS = ("reading", "{span: 10m, max_readings: 60}")
 KEY = "key"
 INTRUSIONS = get_args(Intrusion)
+AGGREGATIONS = get_args(Aggregation)
+FOR_BLINDED = ("keepers", "epoch", "local_epsilon", "answers", "lateness")
 MAX_SPAN_SECONDS = 3660 * 86400
 # Of a single reading nothing is left to pay for the one that takes its slot when it is away.
 MIN_READINGS = 2
@@ -43,14 +45,44 @@ def read_privacy(
             f"{given.intrusion[:40]!r} is not supported; {nearest(given.intrusion, INTRUSIONS)}"
         )
         raise document.error(join(where, "intrusion"), problem)
+    _check_aggregation(document, where, given, keyed)
     try:
-        privacy = Privacy(given.epsilon, unit, given.intrusion)  # type: ignore[arg-type]
+        privacy = Privacy(
+            given.epsilon,
+            unit,  # type: ignore[arg-type]
+            given.intrusion,  # type: ignore[arg-type]
+            given.aggregation,  # type: ignore[arg-type]
+            given.local_epsilon,
+        )
         micro = privacy.epsilon_micro
         if not keyed:
             micro = Guarantee.of_linear_counters(privacy).epsilon_micro
     except ValueError as error:
         raise document.error(join(where, "epsilon"), f"{error}; 1.0 is a usual choice") from None
     return privacy, _daily_cap(document, join(where, "daily_cap"), given.daily_cap, micro)
+
+
+def _check_aggregation(document: Document, where: str, given: PrivacySection, keyed: bool) -> None:
+    place = join(where, "aggregation")
+    if given.aggregation not in AGGREGATIONS:
+        fix = nearest(given.aggregation, AGGREGATIONS)
+        raise document.error(place, f"{given.aggregation[:40]!r} is not supported; {fix}")
+    if given.aggregation == "local":
+        for name in FOR_BLINDED:
+            if getattr(given, name) is not None:
+                problem = "goes with aggregation: blinded only; remove it"
+                raise document.error(join(where, name), problem)
+        return
+    if keyed:
+        problem = "adds up counters of readings, and the bits of distinct keys are no sums"
+        raise document.error(place, f"{problem}; write local, or leave it out")
+    if given.intrusion != "silent":
+        problem = "is less than masks give, which cover unnoticed snapshots"
+        raise document.error(join(where, "intrusion"), f"{problem}; write silent, or leave it out")
+    local, at_local = given.local_epsilon, join(where, "local_epsilon")
+    if local is not None and not given.epsilon < local <= MAX_EPSILON:
+        problem = f"{local:g} must be larger than epsilon and at most {MAX_EPSILON}"
+        raise document.error(at_local, f"{problem}; write 8, or leave it out")
 
 
 def _unit_of_readings(

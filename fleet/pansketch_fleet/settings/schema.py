@@ -7,6 +7,7 @@ mqtt_schema, stream_schema, source_schema and sketch_schema; firmware profiles a
 from typing import Annotated, Any, Literal, get_args
 
 from pansketch_fleet.settings.mqtt_schema import MqttSection
+from pansketch_fleet.settings.privacy_schema import KeeperSection
 from pansketch_fleet.settings.section import KeyDoc, Section
 from pansketch_fleet.settings.stream_schema import StreamSection
 
@@ -187,6 +188,15 @@ class FileSection(Section, frozen=True):
             named="STREAM",
         ),
     ]
+    keepers: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "The keepers by name, 1 to 64 characters of a-z, 0-9 and -.",
+            default="none; a blinded stream needs two",
+            holds=KeeperSection,
+            named="KEEPER",
+        ),
+    ] = None
     agent: Annotated[
         dict[str, Any] | None,
         KeyDoc(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings, variants
 from pansketch_fleet.settings.mqtt_schema import Protocol
 from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
+from pansketch_fleet.units import duration_text
 from pansketch_fleet.yaml.document import Document
 
 
@@ -111,6 +113,39 @@ class PublishedScales:
     learned: bool = True
 
 
+@dataclass(frozen=True)
+class KeeperKeys:
+    """The public keys of one keeper, 32 bytes each. `previous`: those before rotations."""
+
+    key: bytes
+    previous: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class AnswerLevel:
+    """One answer every so many seconds costs a window this share of epsilon."""
+
+    every_seconds: int
+    share: Fraction
+
+    @property
+    def name(self) -> str:
+        """What questions call it, such as "1d"."""
+        return duration_text(self.every_seconds)
+
+
+@dataclass(frozen=True)
+class BlindedSettings:
+    """How a stream is masked and asked for. `keys`: of the keepers, in their order. `levels`: in
+    the order of the file; `lateness_seconds`: the wait for releases after a level's period."""
+
+    keepers: tuple[str, ...]
+    keys: tuple[bytes, ...]
+    epoch_seconds: int
+    levels: tuple[AnswerLevel, ...]
+    lateness_seconds: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
     """A named sequence of records. The spec is that of every window.
@@ -136,6 +171,7 @@ class _Stream:
     devices_per_key: int | None = None
     most_readings: int = 0
     part_of: str = ""
+    blinded: BlindedSettings | None = None
 
     @property
     def section(self) -> str:
@@ -232,6 +268,7 @@ class Config:
     streams: tuple[Stream, ...]
     collector: CollectorSettings
     profile: Profile
+    keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
     document: Document = field(repr=False, compare=False)
 
     def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:

@@ -1,92 +1,15 @@
 """The keys of one entry of `streams:`."""
 
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
-from pansketch.privacy import MAX_EPSILON, Intrusion
 from pansketch_fleet.settings.attribute_schema import AttributeSection
+from pansketch_fleet.settings.privacy_schema import PrivacySection
 from pansketch_fleet.settings.section import KeyDoc, Section
 from pansketch_fleet.settings.sketch_schema import SKETCHES, SketchSection, SketchTypeSection
 from pansketch_fleet.settings.source_schema import SOURCES
 
 MAX_EXPECTED = 10**12
-MAX_DAILY_CAP = 1_000_000
 OPTIONAL = "none"
-
-
-class SpanSection(Section, frozen=True):
-    """The privacy unit as a span: any time of this length, with at most so many readings.
-
-    [Units and spans](streams.md#units-spans-and-daily-caps) explains the slots that enforce it.
-    """
-
-    span: Annotated[
-        str,
-        KeyDoc(
-            "The length of the protected time.",
-            "10m",
-            form="duration",
-            allowed="whole seconds, `1s` to `3660d`",
-        ),
-    ]
-    max_readings: Annotated[
-        int, KeyDoc("The maximum number of readings that the agent absorbs in a span.", "60", low=2)
-    ]
-    open: Annotated[
-        str | None,
-        KeyDoc(
-            "How long each slot accepts a reading, for `stdin`, `exec` and `mqtt`.",
-            "20s",
-            form="duration",
-            allowed="whole seconds, `1s` to `60s`; required if less than 1 % of the time is open",
-            default="`10s`",
-            reader="agent",
-        ),
-    ] = None
-
-
-class PrivacySection(Section, frozen=True):
-    """The privacy guarantee of the stream ([privacy](../explanation/privacy.md))."""
-
-    epsilon: Annotated[
-        float,
-        KeyDoc(
-            "The privacy loss of one release for one unit. Smaller is more private and noisier.",
-            "1.0",
-            low=0.000001,
-            high=MAX_EPSILON,
-        ),
-    ]
-    unit: Annotated[
-        str | dict[str, Any] | None,
-        KeyDoc(
-            "The protected unit: one reading, a span of readings, or all events with one key.",
-            "reading",
-            values=("reading", "key"),
-            allowed="a stream with a `key` has `key` only; other streams `reading` or a span",
-            default="`reading`; with a `key`, `key`",
-            holds=SpanSection,
-        ),
-    ] = None
-    intrusion: Annotated[
-        str,
-        KeyDoc(
-            "The intrusion that the guarantee covers: one that the device never notices, or one "
-            "announced to the agent beforehand.",
-            "announced",
-            values=get_args(Intrusion),
-        ),
-    ] = "silent"
-    daily_cap: Annotated[
-        float | None,
-        KeyDoc(
-            "The maximum epsilon of all releases of one device whose windows end on one UTC day.",
-            "24",
-            high=MAX_DAILY_CAP,
-            allowed="at least the epsilon of one release",
-            default="no cap",
-            reader="agent",
-        ),
-    ] = None
 
 
 def _expected(meaning: str, example: int, default: str) -> KeyDoc:
