@@ -1,6 +1,8 @@
 """Releases and specs as bytes."""
 
 from pansketch.wire.blinded_codec import (
+    BLINDED,
+    BlindedHeader,
     blinded_nbytes,
     decode_answer,
     decode_blinded,
@@ -8,6 +10,7 @@ from pansketch.wire.blinded_codec import (
     encode_answer,
     encode_blinded,
     encode_question,
+    peek_blinded,
 )
 from pansketch.wire.codec import (
     CHECKSUM_BYTES,
@@ -21,10 +24,12 @@ from pansketch.wire.codec import (
 from pansketch.wire.spec_form import differences, form_of, spec_of
 
 __all__ = [
+    "BLINDED",
     "CHECKSUM_BYTES",
     "HEADER_BYTES",
     "MAGIC",
     "VERSION",
+    "BlindedHeader",
     "Opened",
     "blinded_nbytes",
     "counters_of_all",
@@ -37,5 +42,6 @@ __all__ = [
     "encode_question",
     "form_of",
     "open_release",
+    "peek_blinded",
     "spec_of",
 ]
