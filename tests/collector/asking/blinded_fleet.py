@@ -27,7 +27,7 @@ FLEET, HOUR = "meadow", 3_600
 BEGIN = 450_000 * HOUR  # in 2021; a multiple of every level here
 CONFIG = """
 fleet: {fleet}
-mqtt: {{url: "{url}"}}
+mqtt: {{url: "{url}", username: pansketch.collector}}
 keepers:
   tower: {{key: {tower}}}
   well: {{key: {well}}}
@@ -45,7 +45,7 @@ streams:
       temp: {{low: -40, high: 60, unit: degC}}
       humid: {{low: 0, high: 100}}
     {sketch}
-collector: {{database: var/collector.sqlite}}
+collector: {{database: var/collector.sqlite{http}}}
 """
 
 
@@ -120,7 +120,11 @@ class BlindedFleet:
         max_readings=1000,
         quiet=True,
         sketch="sketches: [{type: cells}]",
+        readings=20,
+        port=None,
     ):
+        self.folder, self.port = folder, port
+        self.count = readings
         self.keepers = {name: TestKeeper(name, quiet=quiet) for name in ("tower", "well")}
         self.path = folder / "config.yaml"
         self.settings = {
@@ -130,6 +134,7 @@ class BlindedFleet:
             "lateness": lateness,
             "max_readings": max_readings,
             "sketch": sketch,
+            "http": f", http: '127.0.0.1:{port}'" if port else "",
         }
         self.write()
         self.outlet = Outlet(self.keepers)
@@ -153,11 +158,11 @@ class BlindedFleet:
         config = self.config
         return next(iter(config.specs(config.streams[0]).values()))
 
-    def rows(self, device, hour, count=20):
+    def rows(self, device, hour, count):
         seed = np.random.default_rng([hour, *device.encode()])
         return np.column_stack([seed.normal(20, 5, count), seed.uniform(10, 90, count)])
 
-    def release(self, device, hour, count=20, sequence=None, incarnation=b"12345678", keys=None):
+    def release(self, device, hour, count=None, sequence=None, incarnation=b"12345678", keys=None):
         """A message of a device: topic and payload of one window."""
         begin = BEGIN + hour * HOUR + schedule_offset(device, HOUR)
         number = hour + 1 if sequence is None else sequence
@@ -165,7 +170,7 @@ class BlindedFleet:
         rng = QuietKeys()
         public = keys or tuple(each.key.public for each in self.keepers.values())
         sketch = masked_start(self.spec, rng, FLEET, window, public)
-        self.readings[device, hour] = rows = self.rows(device, hour, count)
+        self.readings[device, hour] = rows = self.rows(device, hour, count or self.count)
         sketch.update_many(rows)
         return topics.release(FLEET, device, "air"), encode_blinded(sketch.release(rng))
 
