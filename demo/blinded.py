@@ -11,6 +11,7 @@ from rich.table import Table
 
 from demo.comparison import Raw
 from demo.replay import STREAM, replay
+from pansketch.generators import Partition
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.fleet_model import Model
@@ -62,8 +63,10 @@ def measure(
     measured = {}
     for stream, model in found.items():
         console.print(f"{stream}: {model.guarantee}", soft_wrap=True)
-        sample = model.fitted.sample(rows, np.random.default_rng())
-        measured[WAYS[stream]] = distances(model.fitted.domain, truth, sample)
+        boxes = model.fitted
+        assert isinstance(boxes, Partition)
+        sample = boxes.sample(rows, np.random.default_rng())
+        measured[WAYS[stream]] = distances(boxes.domain, truth, sample)
     return measured
 
 

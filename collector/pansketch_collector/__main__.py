@@ -17,7 +17,7 @@ from pansketch_collector.commands.retention import run_retention
 from pansketch_collector.commands.serve import run_serve
 from pansketch_collector.commands.verification import run_verify
 from pansketch_collector.errors import CommandError
-from pansketch_collector.reports import broker_acl, devices, stream_settings
+from pansketch_collector.reports import broker_acl, devices, keepers, stream_settings
 from pansketch_collector.storage.reader import reading
 from pansketch_fleet.config.loader import Config, ConfigError, load_collector
 
@@ -50,9 +50,19 @@ def run_settings(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
+def run_keepers(config: Config, options: argparse.Namespace) -> int:
+    """Prints who is asked what, and what no keeper answers."""
+    with reading(config.collector.database) as reader:
+        found = keepers.asking_report(reader, config)
+    with writing("-") as out:
+        out.write((keepers.as_json if options.json else keepers.as_table)(found) + "\n")
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "serve": run_serve,
     "devices": run_devices,
+    "keepers": run_keepers,
     "acl": run_acl,
     "sample": run_sample,
     "scales": run_scales,

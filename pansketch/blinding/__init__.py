@@ -13,7 +13,7 @@ from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, PrivateKey, SodiumMasks, keeper_id
 from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow, question_about
 from pansketch.blinding.sodium import BlindingUnavailable
-from pansketch.blinding.unblinding import MasksLeft, combine_levels, unblind
+from pansketch.blinding.unblinding import MasksLeft, combine_levels, sum_bounds, unblind
 
 __all__ = [
     "AlreadyAnswered",
@@ -37,5 +37,6 @@ __all__ = [
     "question_about",
     "refused",
     "start",
+    "sum_bounds",
     "unblind",
 ]

@@ -55,7 +55,7 @@ def unblind(
         raise ValueError("these are not the releases that the question lists")
     spec, keepers = releases[0].spec, len(releases[0].keepers)
     _check_answers(question, releases[0], answers)
-    bounds = _bounds(spec, question.share, len(releases), keepers, max_readings)
+    bounds = sum_bounds(spec, question.share, len(releases), keepers, max_readings)
     total = np.zeros(sum(spec.blocks), spec.counter)
     for released in releases:
         total += released.counters
@@ -85,10 +85,24 @@ def _check_answers(
         raise ValueError("an answer has other counters than the spec")
 
 
-def _bounds(
+def sum_bounds(
     spec: LinearSpec, share: Fraction, windows: int, keepers: int, max_readings: int
 ) -> CounterBounds:
-    """What an honest sum holds. Raises ValueError where it could exceed the range of a counter."""
+    """What an honest unblinded sum holds.
+
+    Args:
+        spec: of the windows.
+        share: the part of epsilon that the answer costs.
+        windows: their number.
+        keepers: their number.
+        max_readings: maximum number of readings in one window of one device.
+
+    Returns:
+        The bounds.
+
+    Raises:
+        ValueError: the sum of so many windows could exceed the range of a counter; ask about fewer.
+    """
     rows = [replace(row, scale=row.scale / share) for row in spec.counter_rows()]
     draws = keepers + (LOCAL_DRAWS * windows if spec.guarantee.local_micro else 0)
     bits = 8 * spec.counter.itemsize

@@ -1,6 +1,8 @@
 """Releases and specs as bytes."""
 
 from pansketch.wire.blinded_codec import (
+    BLINDED,
+    BlindedHeader,
     blinded_nbytes,
     decode_answer,
     decode_blinded,
@@ -9,6 +11,7 @@ from pansketch.wire.blinded_codec import (
     encode_blinded,
     encode_question,
     peek_any,
+    peek_blinded,
 )
 from pansketch.wire.codec import (
     CHECKSUM_BYTES,
@@ -22,10 +25,12 @@ from pansketch.wire.codec import (
 from pansketch.wire.spec_form import differences, form_of, spec_of
 
 __all__ = [
+    "BLINDED",
     "CHECKSUM_BYTES",
     "HEADER_BYTES",
     "MAGIC",
     "VERSION",
+    "BlindedHeader",
     "Opened",
     "blinded_nbytes",
     "counters_of_all",
@@ -39,5 +44,6 @@ __all__ = [
     "form_of",
     "open_release",
     "peek_any",
+    "peek_blinded",
     "spec_of",
 ]

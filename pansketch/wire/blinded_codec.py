@@ -7,6 +7,7 @@ one MessagePack array. Masked counters are uniform, so they are stored as they a
 in the bytes of their type. A decoder accepts exactly what the encoder writes.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -57,6 +58,56 @@ def encode_blinded(release: BlindedRelease) -> bytes:
     return _sealed(BLINDED, [spec.family, spec.fingerprint, *held])
 
 
+@dataclass(frozen=True)
+class BlindedHeader:
+    """What a blinded release says of itself, read without its spec.
+
+    Args:
+        family: of the spec.
+        fingerprint: 8 bytes, of the spec.
+        window: its label.
+        keepers: 8 bytes for each keeper's key.
+        epochs: 32 bytes for each epoch.
+    """
+
+    family: str
+    fingerprint: bytes
+    window: WindowId
+    keepers: tuple[bytes, ...]
+    epochs: tuple[bytes, ...]
+
+
+def peek_blinded(data: bytes) -> BlindedHeader:
+    """Return what a blinded release says of itself, without its spec.
+
+    Args:
+        data: any bytes.
+
+    Returns:
+        All but the counters, which are not examined.
+
+    Raises:
+        WireError: the bytes are damaged, or are no blinded release.
+    """
+    family, fingerprint, label, keepers, epochs, _ = _opened(BLINDED, data, 6)
+    try:
+        if type(family) is not str or type(fingerprint) is not bytes or len(fingerprint) != 8:
+            raise ValueError("family or fingerprint")
+        held = label_of(label), _keepers(keepers), _epochs(epochs)
+        return BlindedHeader(family, fingerprint, *held)
+    except (ValueError, TypeError) as error:
+        raise _malformed(BLINDED, error) from None
+
+
+def _keepers(joined: Any) -> tuple[bytes, ...]:
+    return _pieces(joined, KEEPER_ID_BYTES, MIN_KEEPERS, MAX_KEEPERS)
+
+
+def _epochs(joined: Any) -> tuple[bytes, ...]:
+    """Those of the window's first mask and of the release, and what is between them."""
+    return _pieces(joined, KEY_BYTES, 2, MAX_EPOCHS)
+
+
 def decode_blinded(data: bytes, spec: LinearSpec) -> BlindedRelease:
     """Return the blinded release in `data`.
 
@@ -74,14 +125,8 @@ def decode_blinded(data: bytes, spec: LinearSpec) -> BlindedRelease:
     if (family, fingerprint) != (spec.family, spec.fingerprint):
         raise WireError("fingerprint", "the release was made under another specification")
     try:
-        return BlindedRelease(
-            spec,
-            label_of(label),
-            _pieces(keepers, KEEPER_ID_BYTES, MIN_KEEPERS, MAX_KEEPERS),
-            # The window's first mask and the release's.
-            _pieces(epochs, KEY_BYTES, 2, MAX_EPOCHS),
-            _restored(counters, spec),
-        )
+        held = label_of(label), _keepers(keepers), _epochs(epochs)
+        return BlindedRelease(spec, *held, _restored(counters, spec))
     except (ValueError, TypeError) as error:
         raise _malformed(BLINDED, error) from None
 
@@ -100,13 +145,8 @@ def peek_any(data: bytes) -> Header:
     """
     if data[: len(BLINDED)] != BLINDED:
         return peek(data)
-    family, fingerprint, label, *_ = _opened(BLINDED, data, 6)
-    try:
-        if type(family) is not str or type(fingerprint) is not bytes or len(fingerprint) != 8:
-            raise ValueError("family or fingerprint")
-        return Header(BLINDED_VERSION, family, fingerprint, (label_of(label),), 0)
-    except (ValueError, TypeError) as error:
-        raise _malformed(BLINDED, error) from None
+    found = peek_blinded(data)
+    return Header(BLINDED_VERSION, found.family, found.fingerprint, (found.window,), 0)
 
 
 def blinded_nbytes(spec: LinearSpec, window: WindowId, keepers: int, epochs: int) -> int:

@@ -66,7 +66,7 @@ ORDER = {
         ".",
         "mqtt|validation",
         "storage",
-        "home_assistant|ingest|queries",
+        "asking|home_assistant|ingest|queries",
         "periods|scales",
         "http.server|reports",
         "http.endpoints",
@@ -112,6 +112,7 @@ ONLY_IN = {
         "pansketch_agent.sources",
     },
     "sqlite3": {
+        "pansketch_collector.asking",
         "pansketch_collector.commands",
         "pansketch_collector.http.server",
         "pansketch_collector.ingest",

@@ -73,6 +73,7 @@ def parser() -> Parser:
             "ranges are shown as well.",
         )
     )
+    _json(_add(commands, "keepers", "show what keepers are asked and have answered"))
     acl = _add(
         commands,
         "acl",

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from pansketch_collector import clock
+from pansketch_collector.asking.asker import Asker
 from pansketch_collector.commands import quarantine, retention, verification
 from pansketch_collector.home_assistant.announcer import discovery_of
 from pansketch_collector.http import supervisor
@@ -39,10 +40,13 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
         supervisor.answering(http, path, stop.wait) as attend,
     ):
         rules = Rules.of(config, opened.serve_settings(config, clock.now()))
-        link = CollectorClient(config.mqtt, config.fleet, rules.largest, notifier.connected)
+        link = CollectorClient(
+            config.mqtt, config.fleet, rules.largest, notifier.connected, bool(config.keepers)
+        )
         discovery = discovery_of(config, link)
         marks = Marks(config.fleet, opened, link)
         scales = ScalePublication(config, opened.epochs, rules, link)
+        asker = Asker(config, opened.epochs.db, rules, link)
 
         patrol = verification.BackgroundVerification(opened, rules)
         removal = retention.RetentionTask(opened, config)
@@ -56,10 +60,12 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
                 discovery.step(clock.uptime())
             marks.step(clock.uptime())
             scales.step(clock.uptime(), clock.now())
+            asker.step(clock.uptime(), clock.now())
 
         def heard(message: Incoming, verdict: Verdict) -> None:
             marks.heard(message, verdict)
             scales.heard(message, verdict)
+            asker.heard(verdict, clock.now())
             if discovery is not None:
                 discovery.heard(message, verdict)
 

@@ -48,11 +48,16 @@ class CollectorClient:
         fleet: str,
         largest_release: int,
         connected: Callable[[bool], object] = bool,
+        keepers: bool = False,
     ) -> None:
-        """`connected` is told of each change of the property; it may not block. Raises CommandError
-        when the TLS files of the configuration cannot be used."""
+        """`keepers`: the fleet has some, who are heard. `connected` is told of each change of the
+        property; it may not block. Raises CommandError when the TLS files of the
+        configuration cannot be used."""
         self._tell_connected = connected
         self._mqtt, self._fleet = mqtt, fleet
+        self._filters: tuple[str, ...] = (*topics.fleet_filter(fleet), topics.scale_filter(fleet))
+        if keepers:
+            self._filters += topics.keeper_filter(fleet)
         self._longest = max(largest_release, STATUS_LIMIT_BYTES)
         self._waiting: deque[Incoming] = deque()
         self._arrival = threading.Condition()
@@ -117,6 +122,15 @@ class CollectorClient:
         self._publish(topic, payload, qos, retain=True)
         self._connection.wake()
 
+    def ask(self, keeper: str, payload: bytes) -> None:
+        """Asks a keeper. Dropped while offline: whoever asks, asks again."""
+        self._publish(topics.keeper_ask(self._fleet, keeper), payload, 1)
+        self._connection.wake()
+
+    def room(self, topic: str) -> int:
+        """The largest payload that the broker is known to take under `topic`, in bytes."""
+        return self._connection.room(topic)
+
     def flush(self) -> None:
         """Sends what was said."""
         self._connection.wake()
@@ -145,7 +159,7 @@ class CollectorClient:
         self._connection = CollectorConnection(
             self._mqtt,
             f"pansketch-{self._fleet}-collector",
-            (*topics.fleet_filter(self._fleet), topics.scale_filter(self._fleet)),
+            self._filters,
             terms,
             self,
             self._connections,

@@ -16,10 +16,12 @@ from pansketch.generators import parse_predicate
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.periods.smoothing import pooled, smoothed
 from pansketch_collector.queries import questions, robust_merge
+from pansketch_collector.queries.answered_sums import PER_DEVICE, is_masked, spans
 from pansketch_collector.queries.answers import Answer
 from pansketch_collector.queries.basis import (
     Basis,
     LeftOut,
+    answered_of,
     joined_left,
     joined_parts,
 )
@@ -154,6 +156,7 @@ def series(
         left=tuple(joined_left([*(e for each in found for e in each.left), *left])),
         parts=parts,
         groups=min((each.groups for each in found), default=0),
+        answered=answered_of([each.answered for each in found if each.answered is not None]),
         by=asked.by,
         rows=tuple(rows),
         step=step,
@@ -194,12 +197,15 @@ def _groups(
 ) -> Iterator[tuple[Row, Selection]]:
     """A row without an answer for each group, and the group's releases."""
     empty = Row(0, 0, "", 0, 0, None, None)
+    masked = is_masked(stream.spec)
     if by == "device":
+        if masked:
+            raise wrong(PER_DEVICE)
         for device in reader.releasing(selection):
             yield replace(empty, device=device), replace(selection, devices=frozenset([device]))
         return
     seconds = DAY_SECONDS if by == "day" else stream.window_seconds
-    for span in reader.spans(selection, seconds):
+    for span in (spans if masked else Reader.spans)(reader, selection, seconds):
         start, end = span * seconds, (span + 1) * seconds
         since = start if selection.since is None else max(start, selection.since)
         until = end if selection.until is None else min(end, selection.until)

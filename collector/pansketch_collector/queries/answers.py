@@ -60,8 +60,12 @@ def source(model: Basis) -> str:
     left = f", left_out: {model.left_out}" if model.left_out else ""
     return (
         f"{_groups(model)}{releases} release{'s' * (releases != 1)} of "
-        f"{devices} device{'s' * (devices != 1)}, {_promises(model)}{left}"
+        f"{devices} device{'s' * (devices != 1)}, {_promises(model)}{_keepers(model)}{left}"
     )
+
+
+def _keepers(model: Basis) -> str:
+    return "" if model.answered is None else f", {model.answered}"
 
 
 def breakdown(groups: int) -> int:
@@ -93,7 +97,8 @@ def _promises(model: Basis) -> str:
 
 
 def _promise(promise: Guarantee) -> str:
-    return f"epsilon {promise.epsilon:g} per {promise.unit} ({promise.intrusion})"
+    how = "blinded" if promise.answer_micro else promise.intrusion
+    return f"epsilon {promise.epsilon:g} per {promise.unit} ({how})"
 
 
 def _since(part: EpochShare) -> str:
@@ -118,6 +123,7 @@ def basis(model: Basis) -> dict[str, object]:
         **_robust(model),
         "releases": len(model.windows),
         "devices": len(model.devices),
+        **_answered(model),
         "windows": {"from": utc_text(start), "to": utc_text(end)},
         "guarantee": str(model.guarantee),
         "shared": None if model.shared is None else model.shared.as_object(),
@@ -137,6 +143,21 @@ def _robust(model: Basis) -> dict[str, object]:
     if not model.groups:
         return {}
     return {"robust": {"groups": model.groups, "breakdown": breakdown(model.groups)}}
+
+
+def _answered(model: Basis) -> dict[str, object]:
+    found = model.answered
+    if found is None:
+        return {}
+    return {
+        "answers": {
+            "questions": found.questions,
+            "keepers": found.keepers,
+            "levels": list(found.levels),
+            "excluded_windows": found.excluded,
+            "sentence": str(found),
+        }
+    }
 
 
 def decimals_of(error: float) -> int | None:

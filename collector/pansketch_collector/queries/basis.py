@@ -35,6 +35,46 @@ class EpochShare:
     since: int | None = None
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What an answer rests on besides its releases. `questions`: how many were answered; `keepers`:
+    the least number of them that one question asked; `levels`: the names of those that are read;
+    `excluded`: windows of excluded devices that cannot be taken out."""
+
+    questions: int
+    keepers: int
+    levels: tuple[str, ...]
+    excluded: int = 0
+
+    def __str__(self) -> str:
+        """`4 answers of 2 keepers (level 1h), of whom one must be honest, ...`."""
+        questions = f"{self.questions} answer{'s' * (self.questions != 1)}"
+        levels = f"level{'s' * (len(self.levels) != 1)} {' and '.join(self.levels)}"
+        said = (
+            f"{questions} of {self.keepers} keepers ({levels}); assumed: one keeper is honest, and "
+            "X25519, BLAKE2b and ChaCha20 hold"
+        )
+        if self.excluded:
+            said += (
+                f"; it holds {self.excluded} windows of excluded devices, which were answered "
+                "before they were excluded: an answer cannot be taken apart"
+            )
+        return said
+
+
+def answered_of(found: Sequence[Answered]) -> Answered | None:
+    """Those of several parts of one basis together."""
+    if not found:
+        return None
+    levels = dict.fromkeys(name for each in found for name in each.levels)
+    return Answered(
+        sum(each.questions for each in found),
+        min(each.keepers for each in found),
+        tuple(levels),
+        sum(each.excluded for each in found),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Basis:
     """What an answer rests on.
@@ -43,7 +83,7 @@ class Basis:
     them promised under the configuration's own settings, `parts` what those of each epoch did, the
     newest first. `left`: what is not in it. `groups`: how many groups of devices were asked apart,
     0 where all devices were asked together. `shared`: what a record pays in all streams of its
-    source, where there are several.
+    source, where there are several. `answered`: of a blinded stream, the keepers' answers.
     """
 
     generator: str
@@ -53,6 +93,7 @@ class Basis:
     parts: tuple[EpochShare, ...] = ()
     groups: int = 0
     shared: SharedCost | None = None
+    answered: Answered | None = None
 
     @property
     def left_out(self) -> int:
@@ -88,15 +129,17 @@ def joined_left(left: Iterable[LeftOut]) -> list[LeftOut]:
     return [LeftOut(releases, reason) for reason, releases in found.items()]
 
 
-def set_aside(found: Sequence[Damage], reader: Reader, selection: Selection) -> list[LeftOut]:
-    """Releases that the operator excludes; and damaged ones, each named: those just found, and
-    those that were set aside before."""
+def set_aside(
+    found: Sequence[Damage], reader: Reader, selection: Selection, held: int = 0
+) -> list[LeftOut]:
+    """Releases that the operator excludes, but for those that are `held` in keepers' answers; and
+    damaged ones, each named: those just found, and those that were set aside before."""
     before = (Damage(*row) for row in reader.damaged(selection))
     names = [f"damaged: {each}" for each in (*found, *before)]
     listed = [LeftOut(1, name) for name in names[:MAX_NAMED]]
     if more := len(names) - len(listed):
         listed.append(LeftOut(more, "damaged: see `pansketch-collector verify`"))
-    if excluded := reader.excluded(selection):
+    if (excluded := reader.excluded(selection) - held) > 0:
         listed.append(LeftOut(excluded, EXCLUDED))
     return listed
 

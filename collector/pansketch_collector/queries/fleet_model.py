@@ -17,6 +17,7 @@ from pansketch import (
 )
 from pansketch.generators import FittedModel, TooFewReadings, common_domain
 from pansketch_collector.errors import CommandError, wrong
+from pansketch_collector.queries.answered_sums import AnswerReader, is_masked
 from pansketch_collector.queries.basis import (
     SETTINGS,
     Basis,
@@ -151,9 +152,12 @@ def merged(
     fingerprints = reader.fingerprints(selection)
     specs, apart = _usable(stream, config.specs(stream), epochs, fingerprints)
     bad: list[Damage] = []
-    found = [r for spec in specs.values() for r in _merged(reader, selection, spec, bad)]
-    out = [*_unusable(reader, selection, fingerprints, specs, apart, bad)]
-    out += set_aside(bad, reader, selection)
+    sums = AnswerReader(reader, selection)
+    found: list[Release] = []
+    for spec in specs.values():
+        found += sums.read(spec) if is_masked(spec) else _merged(reader, selection, spec, bad)
+    out = [*sums.left, *_unusable(reader, selection, fingerprints, specs, apart, bad)]
+    out += set_aside(bad, reader, selection, sums.excluded)
     if not found:
         raise nothing_usable(out) if out else nothing_selected(reader, selection)
     parts = tuple(_parts(found, epochs))
@@ -164,6 +168,7 @@ def merged(
         shared=shared(stream, config.streams),
         left=tuple(out),
         parts=parts,
+        answered=sums.answered,
         releases=tuple(found),
         expected_readings=(
             float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
@@ -209,11 +214,9 @@ def _usable(
     why: dict[bytes, str] = {}
     for fingerprint in wanted:
         spec = None if fingerprint in own else spec_in(epochs, fingerprint)
-        if spec is None:
-            continue
-        if problem := _apart(stream.spec, spec):
+        if spec is not None and (problem := _apart(stream.spec, spec)):
             why[fingerprint] = problem
-        else:
+        elif spec is not None:
             usable[fingerprint] = spec
     return usable, why
 
@@ -242,9 +245,7 @@ def _unusable(
     """What is left out for its settings. Of settings that nobody knows each release is looked at:
     their name may be what has changed on the disk, and then it is damage."""
     counts: dict[str, int] = {}
-    for fingerprint in fingerprints:
-        if fingerprint in specs:
-            continue
+    for fingerprint in sorted(set(fingerprints) - specs.keys()):
         reason, releases = why.get(fingerprint, ""), reader.count(selection, fingerprint)
         if not reason:
             found = [changed(each) for each in reader.releases(selection, fingerprint)]

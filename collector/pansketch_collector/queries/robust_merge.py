@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pansketch.generators import Estimates
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries import questions as query
+from pansketch_collector.queries.answered_sums import PER_DEVICE, is_masked
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.basis import EXCLUDED, Basis, LeftOut, joined_parts
 from pansketch_collector.queries.fleet_model import ANY_GENERATOR, Model, NotYet, build, promise
@@ -99,6 +100,9 @@ def build_groups(
 ) -> Groups:
     """A model of each group of the devices whose releases are selected; of one attribute alone, as
     `model_of` has it. Raises CommandError as `build` does, and below MIN_DEVICES devices."""
+    stream = next(s for s in config.streams if s.name == selection.stream)
+    if is_masked(stream.spec):
+        raise wrong(PER_DEVICE)
     check_devices(reader, selection)
     devices = reader.releasing(selection)
     if not devices:
@@ -117,7 +121,6 @@ def build_groups(
     left = Counter({EXCLUDED: reader.excluded(selection)})
     for each in found:
         left[each.reason] += each.releases if each.reason != EXCLUDED else 0
-    stream = next(s for s in config.streams if s.name == selection.stream)
     listed = [LeftOut(releases, reason) for reason, releases in left.items() if releases]
     return _groups(models, stream, len(selections), listed)
 

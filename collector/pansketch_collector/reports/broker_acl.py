@@ -11,6 +11,7 @@ from pansketch_collector.home_assistant import payloads
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import SCALES_LIMIT_BYTES
 from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
@@ -45,6 +46,19 @@ topic write {root}/+/ack
 topic write {root}/+/mark
 topic readwrite {root}/{all_devices}/scale/+
 """
+# Of a blinded fleet.
+ASKING = """\
+topic write {root}/{keeper}/ask
+topic read {root}/{keeper}/answer
+"""
+OF_KEEPER = """\
+
+# Keeper {name}: reads its questions, writes its answers and its status, and sees no release.
+user {keeper}
+topic read {root}/{keeper}/ask
+topic write {root}/{keeper}/answer
+topic write {root}/{keeper}/status
+"""
 OF_HOME_ASSISTANT = """\
 topic write {prefix}/device/+/config
 
@@ -73,17 +87,21 @@ def as_text(config: Config, devices: Sequence[str]) -> str:
     parts.append(
         OF_COLLECTOR.format(root=root, collector=COLLECTOR, all_devices=topics.ALL_DEVICES)
     )
+    users = {name: f"{topics.KEEPER}{name}" for name in config.keepers}
+    parts += [ASKING.format(root=root, keeper=user) for user in users.values()]
     home = config.collector.home_assistant
     if home is not None:
         parts.append(
             OF_HOME_ASSISTANT.format(root=root, prefix=home.prefix, home_assistant=HOME_ASSISTANT)
         )
+    parts += [OF_KEEPER.format(root=root, name=n, keeper=user) for n, user in users.items()]
     return "".join(parts)
 
 
 def largest_packet(config: Config) -> int:
     """Bytes of the fleet's largest MQTT packet, rounded up: a release, a status in which every
-    stream has the longest texts, or the announcement of a device to Home Assistant."""
+    stream has the longest texts, the announcement of a device to Home Assistant, or a question to a
+    keeper."""
     adopting = _adopting(config)
     births = {
         s.name: StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT, MAX_TEXT if s.name in adopting else "")
@@ -95,7 +113,8 @@ def largest_packet(config: Config) -> int:
         status = STATUS_LIMIT_BYTES
     topic = len(f"{PREFIX}/{config.fleet}/{MAX_NAME}/release/{MAX_NAME}")
     scales = SCALES_LIMIT_BYTES if adopting else 0
-    most = max(Rules.of(config).largest, status, scales) + topic + AROUND_BYTES
+    asks = MAX_ASK_BYTES if config.keepers else 0
+    most = max(Rules.of(config).largest, status, scales, asks) + topic + AROUND_BYTES
     if (home := config.collector.home_assistant) is not None:
         announced = payloads.message(config.fleet, MAX_NAME, MAX_NAME)
         place = payloads.topic(home.prefix, config.fleet, MAX_NAME)

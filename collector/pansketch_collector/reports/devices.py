@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from pansketch_collector import clock
 from pansketch_collector.reports import device_health as healths
-from pansketch_collector.reports import scales_in_use
+from pansketch_collector.reports import keepers, scales_in_use
 from pansketch_collector.reports.device_comparison import (
     DeviceTotal,
     NewestWindows,
@@ -17,6 +17,7 @@ from pansketch_collector.reports.device_comparison import (
     judged,
     lag_lines,
 )
+from pansketch_collector.reports.keepers import AskingReport, asking_report
 from pansketch_collector.reports.scales_in_use import ScalesInUse
 from pansketch_collector.reports.stream_settings import ServedEpoch, differing, running
 from pansketch_collector.storage import exclusions
@@ -41,7 +42,8 @@ MAX_QUARANTINED = 8  # lines of one device
 class Overview:
     """Everything at one moment: by device name its latest state, if any was reported, and what is
     stored of it; by device how many releases came again after they had been stored; by reason how
-    many messages were ever refused; by device the newest health; the database's generation."""
+    many messages were ever refused; by device the newest health; the database's generation;
+    `masked`: streams whose devices have no totals."""
 
     devices: dict[str, Device | None]
     held: dict[str, list[Holding]]
@@ -55,6 +57,8 @@ class Overview:
     running: Mapping[str, Mapping[str, ServedEpoch]] = field(default_factory=dict)
     excluded: Mapping[str, Sequence[Exclusion]] = field(default_factory=dict)
     scales: Sequence[ScalesInUse] = ()
+    asking: AskingReport = field(default_factory=AskingReport)
+    masked: frozenset[str] = frozenset()
 
     @property
     def ends(self) -> Mapping[str, NewestWindows]:
@@ -100,6 +104,8 @@ def overview(reader: Reader, config: Config) -> Overview:
         running(reader, config, list(known.values())),
         excluded,
         scales_in_use.scales_in_use(reader, config, clock.now()),
+        asking_report(reader, config),
+        frozenset(stream.name for stream in config.streams if stream.blinded is not None),
     )
 
 
@@ -153,14 +159,15 @@ def as_json(found: Overview) -> str:
 
 def fleet_object(found: Overview) -> dict[str, object]:
     """Of all devices: how many messages were ever refused by reason, what lies in quarantine by
-    stream and reason, when the newest windows end, the published scales, and the database's
-    generation."""
+    stream and reason, when the newest windows end, the published scales, what keepers are asked,
+    and the database's generation."""
     names = ("stream", "reason", "messages", "devices")
     return {
         "quarantine": found.refusals,
         "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
         "newest_windows": ends_object(found.ends),
         "scales": scales_in_use.as_object(found.scales),
+        **keepers.as_object(found.asking),
         "generation": found.generation,
     }
 
@@ -210,7 +217,7 @@ def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
             name,
             h.stream,
             lag_text(now - h.last_end),
-            "-" if total is None else f"{total.value:.6g} ± {total.standard_error:.2g}",
+            _counted_text(found, h.stream, total),
             "-" if total is None else f"{total.value / total.windows:.4g}",
             _settings(found.running.get(name, {}).get(h.stream)),
             "OUT OF LINE" if total is not None and total.out_of_line else "",
@@ -218,6 +225,12 @@ def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
         for h in found.held.get(name, ())
         for total in [found.totals.get((name, h.stream))]
     ]
+
+
+def _counted_text(found: Overview, stream: str, total: DeviceTotal | None) -> str:
+    if total is not None:
+        return f"{total.value:.6g} ± {total.standard_error:.2g}"
+    return "masked" if stream in found.masked else "-"
 
 
 def _settings(runs: ServedEpoch | None) -> str:
@@ -249,6 +262,7 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
             "clock_not_synchronised": h.unsynchronised,
             "received_at": utc_text(h.received_at),
             "total": _total(found, h),
+            "masked": h.stream in found.masked,
         }
         for h in found.held.get(name, ())
     }

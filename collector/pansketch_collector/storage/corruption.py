@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch import Release, Spec, WindowId, WireError, decode_all, peek
+from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.wire import BLINDED, decode_blinded, peek_blinded
 from pansketch_collector.storage.reader import Stored
 from pansketch_collector.validation.verdicts import LATEST_SECOND, MAX_TEXT
 from pansketch_fleet.errors import one_line
@@ -59,14 +61,32 @@ def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[
     return found
 
 
+def masked_damage(stored: Stored, spec: LinearSpec) -> Damage | None:
+    """The damage of a row with masked counters, whose masks nobody can look behind."""
+    try:
+        release = decode_blinded(stored.payload, spec)
+    except UNREADABLE as error:
+        return Damage.of(stored, _line(error))
+    problem = another_label(stored, spec.fingerprint, (release.window,))
+    return Damage.of(stored, problem, mislabelled=True) if problem else None
+
+
 def changed(stored: Stored) -> Damage | None:
     """The damage of a row whose settings nobody knows: they may be what has changed."""
     try:
-        header = peek(stored.payload)
+        fingerprint, windows = _named(stored.payload)
     except UNREADABLE as error:
         return Damage.of(stored, _line(error))
-    problem = another_label(stored, header.fingerprint, header.windows)
+    problem = another_label(stored, fingerprint, windows)
     return Damage.of(stored, problem, mislabelled=True) if problem else None
+
+
+def _named(payload: bytes) -> tuple[bytes, Sequence[WindowId]]:
+    if payload[: len(BLINDED)] == BLINDED:
+        masked = peek_blinded(payload)
+        return masked.fingerprint, (masked.window,)
+    header = peek(payload)
+    return header.fingerprint, header.windows
 
 
 def another_label(stored: Stored, fingerprint: bytes, windows: Sequence[WindowId]) -> str:

@@ -15,10 +15,11 @@ BUSY_MILLISECONDS: Final = 3_000
 
 
 def open_writing(path: Path) -> sqlite3.Connection:
-    """The one writing connection; makes the database where there is none.
+    """The one writing connection; makes the database where there is none, and adds the tables that
+    one of an earlier schema lacks.
 
     Every commit is on the disk when it returns. Raises CommandError for a file that is no collector
-    database, is of another schema, or is damaged.
+    database, is of an unknown schema, or is damaged.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +96,8 @@ def _settle(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
     connection.execute("PRAGMA foreign_keys = ON")
     found = _version(connection)
-    if found not in (0, schema.VERSION) or (found == 0 and _has_tables(connection)):
+    known = 0, *schema.UPGRADES, schema.VERSION
+    if found not in known or (found == 0 and _has_tables(connection)):
         raise _foreign(path, found)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -104,9 +106,12 @@ def _settle(connection: sqlite3.Connection, path: Path) -> None:
         raise CommandError(
             f"{path} is damaged ({damage}): restore a copy, or move it away to start an empty one"
         )
-    if found == 0:
+    if found != schema.VERSION:
+        tables = schema.TABLES
+        if found:
+            tables = "".join(schema.UPGRADES[each] for each in range(found, schema.VERSION))
         connection.executescript(
-            f"BEGIN IMMEDIATE; {schema.TABLES} PRAGMA user_version = {schema.VERSION}; COMMIT;"
+            f"BEGIN IMMEDIATE; {tables} PRAGMA user_version = {schema.VERSION}; COMMIT;"
         )
 
 
@@ -129,6 +134,11 @@ def _foreign(path: Path, found: int) -> CommandError:
         return CommandError(
             f"{path} is not a collector's database: name another file in collector.database, "
             "or start `pansketch-collector serve` if it is empty"
+        )
+    if found in schema.UPGRADES:
+        return CommandError(
+            f"{path} has schema {found}, and this program reads schema {schema.VERSION}: "
+            "start `pansketch-collector serve`, which adds the missing tables"
         )
     return CommandError(
         f"{path} has schema {found}, and this program reads schema {schema.VERSION}: "

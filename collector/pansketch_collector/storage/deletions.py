@@ -8,6 +8,14 @@ import sqlite3
 from pansketch_collector.storage import schema
 from pansketch_collector.storage.corruption import Damage
 
+_OPEN = "state IN ('prepare', 'answer')"
+_IN_QUESTION = (
+    "EXISTS (SELECT 1 FROM window_levels AS w JOIN questions AS q ON q.id = w.question"
+    " WHERE (w.device, w.stream, w.incarnation, w.sequence, w.window_start) = (releases.device,"
+    " releases.stream, releases.incarnation, releases.sequence, releases.window_start)"
+    f" AND q.{_OPEN})"
+)
+
 
 def age_limit(db: sqlite3.Connection, stream: str, seconds: int, now: int) -> int | None:
     """The end of windows older than `seconds`; None where nothing is stored. Ages
@@ -20,13 +28,15 @@ def age_limit(db: sqlite3.Connection, stream: str, seconds: int, now: int) -> in
 
 def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most: int) -> int:
     """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
-    is disputed of them: how many. Their windows stay known."""
+    is disputed of them: how many. Their windows stay known. Answers about that time go too; masked
+    releases stay while a keeper is asked about them."""
     until = age_limit(db, stream, seconds, now)
     if until is None:
         return 0
     old = (
         "SELECT id FROM releases WHERE stream = :stream AND window_start < :until"
-        " AND window_end <= :until ORDER BY window_start, device, sequence LIMIT :most"
+        f" AND window_end <= :until AND NOT {_IN_QUESTION}"
+        " ORDER BY window_start, device, sequence LIMIT :most"
     )
     values = {"stream": stream, "until": until, "most": most}
     db.execute(
@@ -41,6 +51,10 @@ def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most
         values,
     )
     gone = db.execute(f"DELETE FROM releases WHERE id IN ({old})", values).rowcount
+    db.execute(
+        f"DELETE FROM questions WHERE stream = :stream AND period_end <= :until AND NOT {_OPEN}",
+        values,
+    )
     db.execute("DELETE FROM disputed WHERE stream = :stream AND window_end <= :until", values)
     return gone
 

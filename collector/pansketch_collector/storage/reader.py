@@ -158,18 +158,19 @@ class Reader:
         with its variance. Excluded ones are left out."""
         return self._db.execute(
             "SELECT device, stream, count(*), sum(value), sum(variance) FROM totals"
-            f" WHERE NOT {_EXCLUDED} GROUP BY device, stream"
+            f" WHERE NOT {EXCLUDED} GROUP BY device, stream"
         ).fetchall()
 
     def mark(self, selection: Selection) -> tuple[int, int, int, int]:
         """What differs as soon as other releases are selected: the newest row, how many there are,
-        how many others there are of their windows, and what is excluded."""
+        how many others there are of their windows, and what is excluded or answered."""
         where, values = _where(selection)
         rows = f"SELECT coalesce(max(id), 0), count(*) FROM releases WHERE {where}"
         newest, count = self._db.execute(rows, values).fetchone()
         others = self._db.execute(f"SELECT count(*) FROM disputed WHERE {where}", values).fetchone()
-        exclusions = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
-        return int(newest), int(count), int(others[0]), hash(tuple(exclusions))
+        rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
+        rest += self._db.execute("SELECT '', id, settled_at FROM questions").fetchall()
+        return int(newest), int(count), int(others[0]), hash(tuple(rest))
 
     def listed(self, selection: Selection, after: Place | None, most: int) -> list[ReleaseSummary]:
         """At most so many of the selected releases, by window, device and sequence, after a place
@@ -208,10 +209,8 @@ class Reader:
 
     def devices(self) -> list[Device]:
         """Every device that has reported itself, by name."""
-        rows = self._db.execute(
-            "SELECT device, state, session, since, streams FROM devices ORDER BY device"
-        )
-        return [Device(*row) for row in rows]
+        query = "SELECT device, state, session, since, streams FROM devices ORDER BY device"
+        return [Device(*row) for row in self._db.execute(query)]
 
     def healths(self) -> dict[str, ReceivedHealth]:
         """The newest health of every device that has said it, by name."""
@@ -280,7 +279,7 @@ def reading(path: Path) -> Iterator[Reader]:
 
 
 # The names of the row's own table, whichever it is, must not be those of this one.
-_EXCLUDED = (
+EXCLUDED = (
     "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded)"
     " WHERE whose = device AND since <= window_start AND window_start < until)"
 )
@@ -296,5 +295,5 @@ def _where(selection: Selection, excluded: bool = False) -> tuple[str, list[str 
     if selection.devices is not None:
         places = ", ".join("?" * len(selection.devices))
         parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
-    parts.append((_EXCLUDED if excluded else f"NOT {_EXCLUDED}", []))
+    parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
     return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

@@ -125,7 +125,7 @@ CREATE TRIGGER quarantine_shrinks AFTER DELETE ON quarantine BEGIN
 END;
 CREATE TABLE refusals (reason TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
 """
-# All settings and scales that were ever served (config_epochs.py); what retention has removed
+# All settings that were ever served (config_epochs.py); what retention has removed
 # (deletions.py): how many windows of a device and stream, and from where to where; what the
 # operator excludes from every answer.
 _HISTORY: Final = """
@@ -143,15 +143,6 @@ CREATE TABLE specs (
     fingerprint BLOB NOT NULL,
     form TEXT NOT NULL,
     PRIMARY KEY (epoch, fingerprint)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE scales (
-    stream TEXT NOT NULL,
-    begins INTEGER NOT NULL,
-    domain TEXT NOT NULL,
-    settings TEXT NOT NULL,
-    message BLOB NOT NULL,
-    noted_at INTEGER NOT NULL,
-    PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE removed (
     device TEXT NOT NULL,
@@ -172,5 +163,88 @@ CREATE TABLE excluded (
     PRIMARY KEY (device, since, until)
 ) STRICT, WITHOUT ROWID;
 """
-TABLES: Final = _RELEASES + _GENERATION + _DEVICES + _QUARANTINE + _HISTORY
-VERSION: Final = 5
+# All scales that were ever served (config_epochs.py).
+_SCALES: Final = """
+CREATE TABLE scales (
+    stream TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    message BLOB NOT NULL,
+    noted_at INTEGER NOT NULL,
+    PRIMARY KEY (stream, begins)
+) STRICT, WITHOUT ROWID;
+"""
+# Of blinded streams (asking/question_store.py). `window_levels`: for each release and level the
+# question that lists it; without one it waits, or is lost at that level for a `problem`. A
+# question's list does not change once its state is `answer`. `counters`: the unblinded sum, when
+# all keepers have answered, and `seal` is its digest. `keepers`: how each says that it is.
+_BLINDED: Final = """
+CREATE TABLE questions (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    stream TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
+    level TEXT NOT NULL,
+    period_start INTEGER NOT NULL,
+    period_end INTEGER NOT NULL,
+    windows INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('prepare', 'answer', 'answered', 'failed')),
+    problem TEXT NOT NULL,
+    asked_at INTEGER NOT NULL,
+    settled_at INTEGER,
+    payload BLOB NOT NULL,
+    draws INTEGER,
+    noise REAL,
+    counters BLOB,
+    seal BLOB
+) STRICT;
+CREATE INDEX questions_by_period ON questions (stream, level, period_start);
+CREATE INDEX questions_open ON questions (id) WHERE state IN ('prepare', 'answer');
+CREATE TABLE keeper_answers (
+    question INTEGER NOT NULL REFERENCES questions ON DELETE CASCADE,
+    key BLOB NOT NULL,
+    keeper TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('asked', 'prepared', 'answered')),
+    problem TEXT NOT NULL,
+    answered_at INTEGER,
+    payload BLOB,
+    PRIMARY KEY (question, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE window_levels (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    level TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
+    keepers BLOB NOT NULL,
+    received_at INTEGER NOT NULL,
+    question INTEGER REFERENCES questions ON DELETE CASCADE,
+    problem TEXT NOT NULL,
+    PRIMARY KEY (device, stream, incarnation, sequence, level, window_start)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX window_levels_waiting
+    ON window_levels (stream, level, fingerprint, keepers, window_start)
+    WHERE question IS NULL AND problem = '';
+CREATE INDEX window_levels_lost ON window_levels (stream, level, problem)
+    WHERE question IS NULL AND problem != '';
+CREATE INDEX window_levels_by_question ON window_levels (question);
+CREATE TRIGGER window_levels_follow AFTER DELETE ON releases BEGIN
+    DELETE FROM window_levels
+    WHERE (device, stream, incarnation, sequence, window_start)
+        = (OLD.device, OLD.stream, OLD.incarnation, OLD.sequence, OLD.window_start)
+        AND question IS NULL;
+END;
+CREATE TABLE keepers (
+    keeper TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    session TEXT NOT NULL,
+    since INTEGER NOT NULL
+) STRICT;
+"""
+TABLES: Final = _RELEASES + _GENERATION + _DEVICES + _QUARANTINE + _HISTORY + _SCALES + _BLINDED
+VERSION: Final = 6
+# What makes a database of an earlier schema one of the next: new tables, and nothing else.
+UPGRADES: Final = {4: _SCALES, 5: _BLINDED}

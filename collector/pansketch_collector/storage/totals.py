@@ -16,11 +16,12 @@ from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleE
 
 
 def total_of(stored: Stored, rules: Rules) -> EstimatedTotal | None:
-    """What one sound stored release says was counted; None under settings that nobody knows, and
-    for a number of draws that no window has. Raises WireError for damaged bytes."""
+    """What one sound stored release says was counted; None under settings that nobody knows, of
+    masked counters, and for a number of draws that no window has. Raises WireError for damaged
+    bytes."""
     specs = rules.specs.get(stored.stream)
     spec = None if specs is None else specs.at(stored.start).get(stored.fingerprint)
-    if specs is None or spec is None:
+    if specs is None or spec is None or spec.guarantee.answer_micro:
         return None
     release = open_release(stored.payload)
     try:
@@ -45,13 +46,14 @@ def lacking(db: sqlite3.Connection, after: int, last: int) -> set[int]:
 def note(
     db: sqlite3.Connection,
     windows: Sequence[tuple[str, str, int]],
-    totals: Sequence[EstimatedTotal],
+    totals: Sequence[EstimatedTotal | None],
 ) -> None:
-    """Stores the total of each window: device, stream and start."""
+    """Stores the total of each window that has one: device, stream and start."""
     db.executemany(
         "INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?, ?)",
         [
             (*window, total.value, total.variance)
             for window, total in zip(windows, totals, strict=True)
+            if total is not None
         ],
     )

@@ -11,14 +11,18 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from pansketch import Guarantee, Spec
+from pansketch import Guarantee, Spec, WindowId
+from pansketch.blinding.masks import MAX_EPOCHS
+from pansketch.privacy import MAX_KEEPERS
 from pansketch.sketches import MAX_INTRUSIONS, CounterBounds
-from pansketch.wire import spec_of
+from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.wire import blinded_nbytes, spec_of
 from pansketch_collector.validation.verdicts import ImplausibleError
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.device_spec import DeviceSpec, window_index
 from pansketch_fleet.settings.settings import Stream
 
+LONGEST_LABEL = WindowId("x" * 64, "x" * 64, 2**62, 2**62, 2**62 + 1, None, bytes(8))
 MAX_WINDOWS = 512  # whose specs are remembered; more are derived again
 
 
@@ -89,7 +93,11 @@ class StreamSpecs:
     @cached_property
     def max_bytes(self) -> int:
         """The hard bound on the bytes of one release."""
-        return max(spec.max_release_nbytes for group in self._groups for spec in group.specs)
+        return max(_max_bytes(spec) for group in self._groups for spec in group.specs)
+
+    def readings_of(self, seconds: int) -> int:
+        """The maximum number of readings in a window of so many seconds."""
+        return self.most_readings * -(-seconds // self.window_seconds)
 
     @cached_property
     def _groups(self) -> "tuple[_Group, ...]":
@@ -142,6 +150,12 @@ class _Group:
 def _derived(group: _Group, index: int) -> Mapping[bytes, Spec]:
     found = (spec.for_window(index) for spec in group.specs)
     return MappingProxyType({spec.fingerprint: spec for spec in found})
+
+
+def _max_bytes(spec: DeviceSpec) -> int:
+    if isinstance(spec, LinearSpec) and spec.guarantee.answer_micro:
+        return blinded_nbytes(spec, LONGEST_LABEL, MAX_KEEPERS, MAX_EPOCHS)
+    return spec.max_release_nbytes
 
 
 def _check_draws(draws: int, guarantee: Guarantee) -> None:

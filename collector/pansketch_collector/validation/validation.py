@@ -6,18 +6,22 @@ acknowledged, and one that raised would be redelivered for ever.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch import DistinctSpec, Header, Spec, WindowId, WireError
-from pansketch.wire import Opened, counters_of_all, open_release
+from pansketch import DistinctSpec, Spec, WindowId, WireError
+from pansketch.wire import BLINDED, Opened, counters_of_all, open_release, peek_blinded
 from pansketch_collector.validation.accepted_specs import Epoch, StreamSpecs
+from pansketch_collector.validation.keeper_messages import (
+    check_masks,
+    judge_keeper,
+    keeper_names,
+)
 from pansketch_collector.validation.verdicts import (
-    LATEST_SECOND,
     Accepted,
     EstimatedTotal,
     HealthReport,
@@ -28,32 +32,37 @@ from pansketch_collector.validation.verdicts import (
     ScalesHeard,
     refuse,
 )
+from pansketch_collector.validation.window_labels import (
+    MismatchError,
+    spec_of_window,
+    topics_window,
+)
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.keeper_messages import MAX_REPLY_BYTES
 from pansketch_fleet.protocol.messages import Health, Status
-from pansketch_fleet.settings.device_spec import schedule_offset
 from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
-MAX_SEQUENCE = 2**63 - 1
 PORTION_BYTES = 49_152
-# What devices do not write to: the collector's own topics, and those of keepers.
-NOT_A_DEVICES = ("ack", "mark", "ask", "answer", "keeper-status")
+COLLECTORS = ("ack", "mark", "ask")  # topics that it writes alone
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What this collector takes: its fleet, and per stream the specs of every device class."""
+    """What this collector takes: its fleet, and per stream the specs of every device class.
+    `keepers`: their names, by the id of each of their keys."""
 
     fleet: str
     specs: dict[str, StreamSpecs]
+    keepers: Mapping[bytes, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config, epochs: Mapping[str, Sequence[Epoch]] | None = None) -> "Rules":
         """`epochs`: by stream, what this collector has served, late releases of which it takes."""
         known = epochs or {}
         specs = {s.name: StreamSpecs.of(config, s, known.get(s.name, ())) for s in config.streams}
-        return cls(config.fleet, specs)
+        return cls(config.fleet, specs, keeper_names(config))
 
     def renew(self, config: Config, stream: Stream, epochs: Sequence[Epoch]) -> None:
         """Takes releases of one more epoch of a stream from now on, none of them longer than
@@ -62,8 +71,10 @@ class Rules:
 
     @cached_property
     def largest(self) -> int:
-        """The most bytes of a release of any stream: what is longer is not read."""
-        return max(specs.max_bytes for specs in self.specs.values())
+        """The most bytes of a release of any stream, or of a keeper's reply: what is longer is not
+        read."""
+        replies = MAX_REPLY_BYTES if self.keepers else 0
+        return max(replies, *(specs.max_bytes for specs in self.specs.values()))
 
 
 class Message(Protocol):
@@ -90,16 +101,16 @@ def validate(messages: Sequence[Message], rules: Rules) -> list[Judged]:
     return [judged[place] for place in range(len(opened))]
 
 
-def _open(
-    message: Message, rules: Rules
-) -> "_Opened | Presence | HealthReport | ScalesHeard | Refused":
+def _open(message: Message, rules: Rules) -> "_Opened | Judged":
     place = topics.parse(message.topic)
-    if place is None or place.kind in NOT_A_DEVICES:
+    if place is None or place.kind in COLLECTORS:
         return Refused("topic", "not a topic of this protocol that a device writes to")
     if place.fleet != rules.fleet:
         return Refused("fleet", f"of fleet {place.fleet}, not of {rules.fleet}")
     if place.kind == "scale":
         return ScalesHeard(place.stream or "", message.payload)
+    if place.kind in ("answer", "keeper-status"):
+        return judge_keeper(place, message.payload, rules.keepers)
     if place.kind == "status":
         return _judge_status(place.device, message.payload)
     if place.kind == "health":
@@ -132,7 +143,9 @@ class _Opened:
     release: Opened
 
 
-def _open_release(device: str, stream: str, message: Message, rules: Rules) -> _Opened | Refused:
+def _open_release(
+    device: str, stream: str, message: Message, rules: Rules
+) -> _Opened | Accepted | Refused:
     try:
         return _match(device, stream, message, rules)
     except Exception as error:  # a message that raised would be delivered again for ever
@@ -141,7 +154,7 @@ def _open_release(device: str, stream: str, message: Message, rules: Rules) -> _
 
 def _refusal(error: Exception, window: WindowId) -> Refused:
     match error:
-        case _MismatchError():
+        case MismatchError():
             label = WindowId(window.device, window.stream, error.sequence)
             return refuse(label, error.reason, str(error))
         case WireError():
@@ -209,77 +222,23 @@ def _beyond(opened: _Opened, counters: npt.NDArray[np.int64]) -> Refused:
     return refuse(window, "readings", text)
 
 
-class _MismatchError(Exception):
-    """A well-formed release that does not belong where it came."""
-
-    def __init__(self, reason: str, text: str, sequence: int = 0) -> None:
-        super().__init__(text)
-        self.reason = reason
-        self.sequence = sequence
-
-
-def _match(device: str, stream: str, message: Message, rules: Rules) -> _Opened:
-    """The header, checked against topic and configuration. Raises WireError, _MismatchError."""
-    if len(message.payload) > rules.largest:
+def _match(device: str, stream: str, message: Message, rules: Rules) -> "_Opened | Accepted":
+    """The header, checked against topic and configuration; of masked counters, which nobody can
+    look at, all of it. Raises WireError, MismatchError."""
+    payload = message.payload
+    if len(payload) > rules.largest:
         text = f"longer than the {rules.largest} bytes that this collector reads"
-        raise _MismatchError("length", text)
-    release = open_release(message.payload)
-    window = _window(release.header, device, stream)
-    try:
-        return _matched(window, message, release, rules)
-    except ImplausibleError as error:
-        raise _MismatchError(error.reason, str(error), window.sequence) from None
-
-
-def _matched(window: WindowId, message: Message, release: Opened, rules: Rules) -> _Opened:
-    """The release of a window of this topic. Raises _MismatchError, ImplausibleError."""
-    stream = window.stream
-    if stream not in rules.specs:
-        text = f"the configuration has no stream {stream}"
-        raise _MismatchError("stream", text, window.sequence)
-    specs = rules.specs[stream]
-    spec = specs.at(window.start).get(release.header.fingerprint)
-    if spec is None:
-        text = f"made with other settings than the configuration's stream {stream}"
-        raise _MismatchError("fingerprint", text, window.sequence)
-    if len(message.payload) > specs.max_bytes:
-        text = f"longer than the {specs.max_bytes} bytes that a release of {stream} can have"
-        raise _MismatchError("size", text, window.sequence)
-    _check_window(window, specs.lengths_at(window.start, spec.fingerprint))
+        raise MismatchError("length", text)
+    if payload[: len(BLINDED)] == BLINDED:
+        masked = peek_blinded(payload)
+        window = topics_window([masked.window], device, stream)
+        spec, _ = spec_of_window(window, masked.fingerprint, len(payload), rules.specs)
+        check_masks(payload, spec, masked, rules.keepers)
+        return Accepted(window, masked.fingerprint, message.digest, payload, None)
+    release = open_release(payload)
+    header = release.header
+    window = topics_window(header.windows, device, stream)
+    spec, specs = spec_of_window(window, header.fingerprint, len(payload), rules.specs)
+    if spec.guarantee.answer_micro:
+        raise MismatchError("malformed", "its counters are not masked", window.sequence)
     return _Opened(window, spec, specs, message, release)
-
-
-def _window(header: Header, device: str, stream: str) -> WindowId:
-    """The one window inside, which must be the topic's. Raises _MismatchError."""
-    if len(header.windows) != 1:
-        raise _MismatchError("identity", "a device's release holds exactly one window")
-    window = header.windows[0]
-    if not 0 <= window.sequence <= MAX_SEQUENCE:
-        raise _MismatchError("identity", "the sequence number is out of bounds")
-    if (window.device, window.stream) != (device, stream):
-        text = "the device and stream inside are not those of the topic"
-        raise _MismatchError("identity", text, window.sequence)
-    if not 0 <= window.start < window.end <= LATEST_SECOND:
-        raise _MismatchError("identity", "the window does not end after its start", window.sequence)
-    return window
-
-
-def _check_window(window: WindowId, lengths: Sequence[int]) -> None:
-    """Its length and its start are those of the device's schedule, its number is one that a ledger
-    gives. `lengths`: seconds of the windows that its stream has or had. Raises ImplausibleError."""
-    window_seconds = window.end - window.start
-    if window.sequence < 1:
-        raise ImplausibleError("bounds", "sequence numbers begin at 1")
-    if window_seconds not in lengths:
-        text = (
-            f"the window is {window_seconds} s long, and the configuration's windows of "
-            f"{window.stream} are {lengths[0]} s: set the same window on both sides"
-        )
-        raise ImplausibleError("window", text)
-    offset = schedule_offset(window.device, window_seconds)
-    if window.start % window_seconds != offset:
-        text = (
-            f"windows of {window.device} begin {offset} s after multiples of {window_seconds} s, "
-            f"and this one {window.start % window_seconds} s"
-        )
-        raise ImplausibleError("window", text)

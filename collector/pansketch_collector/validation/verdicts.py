@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from pansketch import WindowId
+from pansketch_fleet.protocol.keeper_messages import Reply
 from pansketch_fleet.protocol.messages import Health, Status
 
 # The last second of the year 9999: what dates on screen and 63-bit integers can hold.
@@ -27,13 +28,13 @@ class EstimatedTotal:
 @dataclass(frozen=True)
 class Accepted:
     """A release that decodes and is what its topic says, within the bounds of an honest one.
-    `payload` are the bytes as received."""
+    `payload` are the bytes as received. Masked counters have no `total`."""
 
     window: WindowId
     fingerprint: bytes
     digest: str
     payload: bytes
-    total: EstimatedTotal = field(default=EstimatedTotal(0.0, 0.0), compare=False)
+    total: EstimatedTotal | None = field(default=EstimatedTotal(0.0, 0.0), compare=False)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,22 @@ class ScalesHeard:
 
     stream: str
     payload: bytes
+
+
+@dataclass(frozen=True)
+class KeeperPresence:
+    """A keeper's birth or will."""
+
+    keeper: str
+    status: Status
+
+
+@dataclass(frozen=True)
+class KeeperReply:
+    """What a keeper replies to a question. Nobody answers it."""
+
+    keeper: str
+    reply: Reply
 
 
 @dataclass(frozen=True)
@@ -103,7 +120,7 @@ class StoredWindow:
     incarnation: bytes
 
 
-Judged = Accepted | Presence | HealthReport | ScalesHeard | Refused
+Judged = Accepted | Presence | HealthReport | ScalesHeard | KeeperPresence | KeeperReply | Refused
 Verdict = Judged | Duplicate
 
 

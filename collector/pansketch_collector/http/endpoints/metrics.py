@@ -21,6 +21,7 @@ REASONS = (
     *("topic", "fleet", "stream", "devices", "status", "health"),
     *("size", "length", "magic", "version", "checksum", "malformed", "bounds"),
     *("identity", "fingerprint", "window", "future", "readings", "full", "equivocation"),
+    *("keepers", "keeper"),
 )
 _PROTECTED = {True: "yes", False: "no", None: "unknown"}
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}
@@ -63,6 +64,7 @@ def as_text(
         ),
         *_taken_in(count.found),
         *_devices(count.found),
+        *_keepers(count.found),
         Family(
             "pansketch_broker_connected",
             "gauge",
@@ -167,6 +169,37 @@ def _devices(found: Overview) -> Iterator[Family]:
     yield Family(f"{name}_oldest_seconds", "gauge", "The one that waits longest.", oldest)
     yield Family(f"{name}_dropped", "gauge", "Outboxes had no room for them.", dropped)
     yield Family(f"{name}_set_aside", "gauge", "Dead-lettered on devices.", aside)
+
+
+def _keepers(found: Overview) -> Iterator[Family]:
+    keepers, levels = found.asking.keepers, found.asking.levels
+    if not keepers:
+        return
+    online = {each.keeper: each.state == "online" for each in keepers}
+    asked = {each.keeper: each.asked for each in keepers}
+    oldest = {each.keeper: each.oldest_asked_at or 0 for each in keepers}
+    last = {each.keeper: each.last_answer_at or 0 for each in keepers}
+
+    def total(of: str) -> Values:
+        counts: Counter[str] = Counter()
+        for each in levels:
+            counts[each.stream] += getattr(each, of)
+        return counts
+
+    def of_keepers(name: str, says: str, values: Values) -> Family:
+        return Family(f"pansketch_keeper_{name}", "gauge", says, values, "keeper")
+
+    def of_streams(name: str, says: str, values: Values) -> Family:
+        return Family(f"pansketch_{name}", "gauge", says, values, "stream")
+
+    yield of_keepers("online", "1: it says that it is.", online)
+    yield of_keepers("questions_open", "Not answered by it.", asked)
+    yield of_keepers("oldest_question_timestamp_seconds", "Its oldest open one; 0: none.", oldest)
+    yield of_keepers("last_answer_timestamp_seconds", "Its newest answer; 0: none.", last)
+    yield of_streams("answers", "Questions that all keepers answered.", total("answered"))
+    yield of_streams("answers_set_aside", "Of no use: see keepers.", total("set_aside"))
+    yield of_streams("unasked_windows", "At each level, waiting.", total("waiting"))
+    yield of_streams("lost_windows", "At each level, refused by a keeper.", total("lost"))
 
 
 def _escaped(value: str) -> str:

@@ -26,6 +26,9 @@ export function fleet(subject, parameters) {
   const scales = h("div");
   const paging = h("nav", { "aria-label": "Parts of the list", class: "paging" });
   const refused = h("div");
+  const keepers = h("div");
+  const keeping = h("section", { "aria-labelledby": "keepers-title", hidden: true },
+    h("h2", { id: "keepers-title" }, "Keepers"), scrolling("Keepers", keepers));
   const after = parameters.get("after");
   const content = h("div", null,
     h("h1", null, "Fleet"), cut, figures,
@@ -35,7 +38,7 @@ export function fleet(subject, parameters) {
       h("h2", { id: "streams-title" }, "Streams of these devices"),
       scrolling("Streams of these devices", streams)),
     h("section", { "aria-labelledby": "lags-title" },
-      h("h2", { id: "lags-title" }, "Lag"), lags, scales),
+      h("h2", { id: "lags-title" }, "Lag"), lags, scales), keeping,
     h("section", { "aria-labelledby": "refused-title" },
       h("h2", { id: "refused-title" }, "Refused"), refused));
   let last = "";
@@ -65,6 +68,8 @@ export function fleet(subject, parameters) {
     scales.replaceChildren(...Object.entries(part.scales).map(([name, each]) =>
       h("p", null, `Scales of ${name}: ${scalesOf(each.now)}` +
         (each.next === null ? "." : `; then ${scalesOf(each.next)}.`))));
+    keeping.hidden = part.keepers.length === 0;
+    keepers.replaceChildren(...keeperTables(part));
     paging.replaceChildren(...links(after, part.next));
     refused.replaceChildren(...refusals(part.quarantine, part.refused));
   }
@@ -162,15 +167,15 @@ function exclusion({ from, to, releases }) {
 
 function streamRows(device, clock) {
   return Object.entries(device.streams).map(([name, held]) => [
-    device.device, name, counted(held.total),
+    device.device, name, counted(held),
     held.total === null ? "–" : plain(held.total.value / held.total.windows),
     lagged(held.last_window, clock), whole(held.windows), whole(held.ledgers),
     whole(held.rolled_back), settings(device.settings[name]),
   ]);
 }
 
-function counted(total) {
-  if (total === null) return "–";
+function counted({ total, masked }) {
+  if (total === null) return masked ? "masked" : "–";
   return h("div", null, withError(total.value, total.standard_error),
     total.out_of_line ? h("small", { class: "problem" }, "out of line") : null);
 }
@@ -195,6 +200,24 @@ function lagTable(streams, clock) {
   return blocks("Since each device's newest window ended, by stream, of the whole fleet", [
     ["Stream", false], ["Newest window", false], ["Median device", true], ["Worst device", true],
     ["Which", false]], rows);
+}
+
+function keeperTables({ keepers, levels }) {
+  const when = (text) => (text === null ? "–" : minute(text));
+  const asked = keepers.map((each) => [
+    h("div", null, each.keeper, each.problem ? h("small", { class: "problem" }, each.problem) : null),
+    each.state, whole(each.asked), when(each.oldest_asked_at), when(each.last_answer_at)]);
+  const answered = levels.map((each) => [
+    h("div", null, each.stream, ...each.problems.map((said) => h("small", { class: "problem" }, said))),
+    each.level, whole(each.answered), whole(each.asked), whole(each.set_aside),
+    whole(each.waiting), whole(each.lost)]);
+  return [
+    blocks("Who adds noise to answers about masked counters. No device has totals of its own there.",
+      [["Keeper", false], ["State", false], ["Asked", true], ["Oldest question", false],
+        ["Last answer", false]], asked),
+    ...(answered.length ? [blocks("Answers, by stream and level; windows that wait, or are lost", [
+      ["Stream", false], ["Level", false], ["Answers", true], ["Asked", true], ["Set aside", true],
+      ["Waiting", true], ["Lost", true]], answered)] : [])];
 }
 
 function links(after, next) {

@@ -1,0 +1,274 @@
+"""The collector's part of a blinded fleet: asks keepers, again until they answer, and unblinds.
+
+Each turn does what the database says is next. So a process that was killed goes on where it was:
+a question's list is on the disk before anybody is asked to answer it, and a question that comes
+again has the answer that it had.
+"""
+
+import json
+import logging
+import sqlite3
+from dataclasses import dataclass
+from typing import Protocol
+
+from pansketch.blinding import KeeperQuestion, MaskedWindow
+from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.wire import form_of
+from pansketch_collector.asking.due_questions import due, parts
+from pansketch_collector.asking.masked_sums import (
+    StoredReleases,
+    checked_answer,
+    most_windows,
+    nbytes,
+    summed,
+)
+from pansketch_collector.asking.question_store import AskedKeeper, OpenQuestion, QuestionStore
+from pansketch_collector.asking.waiting_releases import Group, WaitingReleases
+from pansketch_collector.validation.decision import supersedes
+from pansketch_collector.validation.validation import Rules
+from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Verdict
+from pansketch_fleet.backoff import Backoff
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask
+from pansketch_fleet.settings.settings import AnswerLevel, Stream
+from pansketch_fleet.units import utc_text
+
+LOOK_SECONDS = 0.5
+AGAIN_SECONDS = 3_600.0  # between one look at all releases and the next
+FAILED_SECONDS = 10.0  # the pause after a database that cannot be written
+MAX_AT_ONCE = 8  # questions sent in one turn
+HEAD_BYTES = 4_096  # of an ask, beside the settings and the windows
+UNKNOWN = "its settings are none that this collector served"
+
+log = logging.getLogger("collector")
+
+
+class KeeperOutlet(Protocol):
+    """Where questions go: `pansketch_collector.mqtt.connection.CollectorClient`."""
+
+    @property
+    def connected(self) -> bool: ...
+    def room(self, topic: str) -> int: ...
+    def ask(self, keeper: str, payload: bytes) -> None: ...
+
+
+@dataclass
+class _Turn:
+    """When one keeper is asked again, on the clock that never jumps, and the pause after that."""
+
+    due: float = 0.0
+    pause: float = 0.0
+
+
+class Asker:
+    """The questions of one serving process, for one thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        db: sqlite3.Connection,
+        rules: Rules,
+        outlet: KeeperOutlet,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._config, self._rules, self._outlet = config, rules, outlet
+        self._streams = [stream for stream in config.streams if stream.blinded is not None]
+        self._store, self._waiting = QuestionStore(db), WaitingReleases(db)
+        self._backoff = Backoff(5.0, 3_600.0) if backoff is None else backoff
+        self._presences = self._store.presences()
+        self._turns: dict[tuple[bytes, bytes, str], _Turn] = {}
+        self._noted: dict[str, int] = {}
+        self._look = self._again = 0.0
+        self._begun = False
+
+    def heard(self, verdict: Verdict, now: int) -> None:
+        """Notes what a keeper says. What cannot be written now is asked for again."""
+        try:
+            match verdict:
+                case KeeperPresence(keeper, status):
+                    known = self._presences.get(keeper)
+                    if supersedes(status, None if known is None else known[1]):
+                        self._store.note_presence(keeper, status, now)
+                        self._presences[keeper] = status.state, status.session
+                        self._turns.clear()  # It may be back: nobody waits for a pause to end.
+                case KeeperReply(keeper, reply):
+                    self._store.hear(keeper, reply, now)
+                    self._look = 0.0
+                case _:
+                    pass
+        except (sqlite3.Error, ValueError) as error:
+            log.warning("a reply of keeper %s is lost (%s); asking again", verdict.keeper, error)  # type: ignore[union-attr]
+
+    def step(self, uptime: float, now: int) -> None:
+        """Makes the questions that are due, and does what is next for each open one."""
+        if uptime < self._look or not self._rules.keepers:
+            return
+        self._look = uptime + LOOK_SECONDS
+        try:
+            self._note(uptime)
+            if self._outlet.connected:
+                self._make(now)
+            for each in list(self._store.open()):
+                self._advance(each, now)
+            if self._outlet.connected:
+                self._send(uptime, now)
+        except sqlite3.Error as error:
+            log.warning("keepers cannot be asked now (%s); retrying", error)
+            self._look = uptime + FAILED_SECONDS
+
+    def _note(self, uptime: float) -> None:
+        """Has new releases wait; once in a while looks at all of them."""
+        levels = {stream.name: [each.name for each in _levels(stream)] for stream in self._streams}
+        if not self._begun:
+            self._waiting.keep_levels(levels)
+            self._store.retry()
+            self._begun = True
+        if uptime >= self._again:
+            self._noted.clear()
+            self._again = uptime + AGAIN_SECONDS
+        for name, found in levels.items():
+            after = self._noted.get(name, 0)
+            self._noted[name] = self._waiting.note_releases(name, found, after)
+
+    def _make(self, now: int) -> None:
+        """Stores the questions that are due."""
+        for stream in self._streams:
+            blinded = stream.blinded
+            assert blinded is not None
+            for level in blinded.levels:
+                for group, waiting in self._waiting.waiting(stream.name, level).items():
+                    found = due(
+                        waiting,
+                        self._waiting.asked(group),
+                        level,
+                        stream.window_seconds,
+                        blinded.lateness_seconds,
+                        now,
+                    )
+                    for each in found:
+                        self._make_about(group, each.period, each.listed, now)
+
+    def _make_about(self, group: Group, period: int, listed: tuple[int, ...], now: int) -> None:
+        names = self._rules.keepers
+        spec = self._spec(group.stream, group.fingerprint)
+        if spec is None or any(key not in names for key in group.keepers):
+            return  # The configuration may know them again.
+        windows = self._waiting.windows(group, listed)
+        most = self._most(group, spec, windows)
+        for part in parts(len(windows), most):
+            question = KeeperQuestion(
+                self._config.fleet,
+                spec.digest,
+                group.level.name,
+                group.level.share,
+                tuple(windows[part]),
+            )
+            self._store.add(group, period, question, names, now)
+            log.info(
+                "stream %s: asking %s about %d windows, level %s, from %s",
+                group.stream,
+                ", ".join(names[key] for key in group.keepers),
+                len(question.windows),
+                group.level.name,
+                utc_text(period * group.level.every_seconds),
+            )
+
+    def _most(self, group: Group, spec: LinearSpec, windows: list[MaskedWindow]) -> int:
+        """How many of these windows one question can list."""
+        if not windows:
+            return 1
+        longest = max(each.window.end - each.window.start for each in windows)
+        readings = self._rules.specs[group.stream].readings_of(longest)
+        fit = most_windows(spec, group.level.share, len(group.keepers), readings, len(windows))
+        room = min(
+            MAX_ASK_BYTES,
+            *(
+                self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
+                for key in group.keepers
+            ),
+        )
+        room -= HEAD_BYTES + len(json.dumps(form_of(spec)))
+        return max(1, min(fit, room // max(map(nbytes, windows))))
+
+    def _spec(self, stream: str, fingerprint: bytes) -> LinearSpec | None:
+        specs = self._rules.specs.get(stream)
+        found = None if specs is None else specs.at(0).get(fingerprint)
+        return found if isinstance(found, LinearSpec) else None
+
+    def _advance(self, open: OpenQuestion, now: int) -> None:
+        """The next state of a question, if all keepers have said what it needs."""
+        states = {keeper.state for keeper in open.keepers}
+        if open.state == "prepare" and states == {"prepared"}:
+            if unfit := self._store.unfit(open.number):
+                self._store.leave(open.number, unfit)
+            else:
+                self._store.fix(open.number)
+        elif open.state == "answer" and states == {"answered"}:
+            self._unblind(open, now)
+
+    def _unblind(self, open: OpenQuestion, now: int) -> None:
+        number, spec = open.number, self._spec(open.stream, open.fingerprint)
+        try:
+            question = self._store.question(number)
+            if spec is None or spec.digest != question.spec:
+                raise ValueError(UNKNOWN)
+            payloads = self._store.answers(number)
+            for keeper in open.keepers:
+                try:
+                    checked_answer(payloads[keeper.key], keeper.key, question, spec)
+                except ValueError as error:
+                    log.error("keeper %s: its answer cannot be used: %s", keeper.name, error)
+                    self._store.again(number, keeper.key, str(error))
+                    return
+            releases = StoredReleases(self._store.releases(number), self._store.payload, spec)
+            longest = max(each.window.end - each.window.start for each in question.windows)
+            readings = self._rules.specs[open.stream].readings_of(longest)
+            total = summed(question, releases, list(payloads.values()), spec, readings)
+        except ValueError as error:
+            log.error("stream %s: an answer is set aside: %s", open.stream, error)
+            self._store.fail(number, str(error), now)
+            return
+        self._store.settle(number, total, now)
+        log.info(
+            "stream %s: answered by %s: %d windows, level %s",
+            open.stream,
+            ", ".join(keeper.name for keeper in open.keepers),
+            len(question.windows),
+            question.level,
+        )
+
+    def _send(self, uptime: float, now: int) -> None:
+        """Asks the keepers whose turn it is, those that are online or have never said."""
+        turns: dict[tuple[bytes, bytes, str], _Turn] = {}
+        sent = 0
+        for each in self._store.open():
+            kind = "prepare" if each.state == "prepare" else "answer"
+            for keeper in each.keepers:
+                if keeper.state == ("prepared" if kind == "prepare" else "answered"):
+                    continue
+                name = each.digest, keeper.key, kind
+                turn = turns[name] = self._turns.get(name) or _Turn()
+                online = self._presences.get(keeper.name, ("online", ""))[0] == "online"
+                if online and uptime >= turn.due and sent < MAX_AT_ONCE:
+                    self._ask(each, keeper, kind)
+                    turn.pause = self._backoff.after(turn.pause)
+                    turn.due = uptime + self._backoff.jittered(turn.pause)
+                    sent += 1
+        self._turns = turns
+
+    def _ask(self, open: OpenQuestion, keeper: AskedKeeper, kind: str) -> None:
+        spec = self._spec(open.stream, open.fingerprint)
+        try:
+            question = self._store.question(open.number)
+            if spec is None:
+                raise ValueError(UNKNOWN)
+            payload = Ask(kind, question, spec, keeper.key).encode()  # type: ignore[arg-type]
+        except ValueError as error:
+            self._store.complain(open.number, keeper.key, str(error))
+            return
+        self._outlet.ask(keeper.name, payload)
+
+
+def _levels(stream: Stream) -> tuple[AnswerLevel, ...]:
+    return () if stream.blinded is None else stream.blinded.levels

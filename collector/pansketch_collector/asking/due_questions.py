@@ -1,0 +1,72 @@
+"""Which releases a question is due about; pure.
+
+A window belongs to the period, counted from 1970, in which it starts. A period is over when the
+last window that starts in it has ended on every device. The collector then waits for the stream's
+lateness. That wait begins no earlier than the first release of the period came. So a collector that
+was away, or devices that replay old readings, still give one question for each period. What comes
+after its period was asked about goes into the next question of its level.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pansketch_fleet.settings.device_spec import MAX_OFFSET_SECONDS
+from pansketch_fleet.settings.settings import AnswerLevel
+
+
+@dataclass(frozen=True)
+class WaitingPeriod:
+    """Releases of one stream, spec and set of keepers that no question of a level lists, whose
+    windows start in one period. `first_received`: in unix seconds."""
+
+    period: int
+    first_received: int
+    windows: int
+
+
+@dataclass(frozen=True)
+class DuePeriod:
+    """A question that is due: about the period of this number. `listed`: the periods that its
+    windows start in, of which the earlier ones are those of late releases."""
+
+    period: int
+    listed: tuple[int, ...]
+
+
+def over(period: int, level: AnswerLevel, window_seconds: int) -> int:
+    """When the last window that starts in a period has ended on all devices, in unix seconds."""
+    offset = min(window_seconds // 10, MAX_OFFSET_SECONDS)
+    return (period + 1) * level.every_seconds + offset
+
+
+def due(
+    waiting: Sequence[WaitingPeriod],
+    asked: int | None,
+    level: AnswerLevel,
+    window_seconds: int,
+    lateness_seconds: int,
+    now: int,
+) -> list[DuePeriod]:
+    """The questions that are due, the earliest first.
+
+    `asked`: the number of the last period that was asked about; None for none.
+    """
+    found: dict[int, list[WaitingPeriod]] = {}
+    for each in waiting:
+        period = each.period if asked is None else max(each.period, asked + 1)
+        found.setdefault(period, []).append(each)
+    return [
+        DuePeriod(period, tuple(sorted(each.period for each in held)))
+        for period, held in sorted(found.items())
+        if now
+        >= lateness_seconds
+        + max(over(period, level, window_seconds), min(each.first_received for each in held))
+    ]
+
+
+def parts(windows: int, most: int) -> list[slice]:
+    """So many windows in as few questions of at most `most` as there can be, of similar size."""
+    count = -(-windows // most)
+    edges = [windows * number // max(count, 1) for number in range(count + 1)]
+    return [slice(first, last) for first, last in pairwise(edges)]

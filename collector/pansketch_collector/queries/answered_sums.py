@@ -1,0 +1,240 @@
+"""Answers of keepers as releases that generators read: which are selected, and how levels combine.
+
+The sum of an answer belongs to its period, late releases included. It cannot be taken apart: not by
+devices, and not by windows. Where several levels hold the same windows, their sums are combined by
+inverse variance. Elsewhere the level that holds most windows is read, and of several the one with
+the least noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+
+from pansketch import Release, Spec, WindowId, merge
+from pansketch.blinding import combine_levels
+from pansketch.randomness.keyed_hash import digest
+from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.wire import decode_question
+from pansketch_collector.errors import wrong
+from pansketch_collector.queries.basis import Answered, LeftOut, answered_of
+from pansketch_collector.storage.reader import EXCLUDED, Reader, Selection
+
+WAITING = "waiting for the answers of keepers: see `pansketch-collector keepers`"
+FAILED = "in an answer that was set aside: see `pansketch-collector keepers`"
+LOST = "not answered by a keeper, which had answered about them: see `pansketch-collector keepers`"
+OTHERWISE = "in answers about other periods or windows than those that are read"
+DAMAGED = "damaged: an answer whose bytes have changed on the disk"
+PER_DEVICE = (
+    "the counters of this stream are masked, and keepers answer about all devices together: there "
+    "is no answer about some of them, nor a robust one; leave out --devices, --by device and "
+    "--robust"
+)
+ANSWERED, ASKED, ASIDE = 3, 2, 1  # the best that became of a release at any level
+
+
+@dataclass(frozen=True, eq=False)
+class AnsweredSum:
+    """The sum that one question brought; its period in unix seconds."""
+
+    level: str
+    start: int
+    end: int
+    keepers: int
+    release: Release
+
+
+def is_masked(spec: Spec) -> TypeGuard[LinearSpec]:
+    """Whether releases of a spec are masked, so that keepers answer about them."""
+    return isinstance(spec, LinearSpec) and bool(spec.guarantee.answer_micro)
+
+
+class AnswerReader:
+    """The selected answers of keepers, under one spec after the other.
+
+    `left`: what was not read. `excluded`: windows of excluded devices that cannot be taken out of
+    what was read.
+    """
+
+    def __init__(self, reader: Reader, selection: Selection) -> None:
+        self._reader, self._selection = reader, selection
+        self._found: list[Answered] = []
+        self.left: list[LeftOut] = []
+
+    @property
+    def answered(self) -> Answered | None:
+        """What was read; None where nothing was."""
+        return answered_of(self._found)
+
+    @property
+    def excluded(self) -> int:
+        return sum(each.excluded for each in self._found)
+
+    def read(self, spec: LinearSpec) -> list[Release]:
+        """The sum of the answers; none where there are none. Raises CommandError where single
+        devices are asked for, of which no keeper answers."""
+        if self._selection.devices is not None:
+            raise wrong(PER_DEVICE)
+        sums = list(_stored(self._reader, self._selection, spec, self.left))
+        chosen = [_best(group) for group in _overlapping(sums)]
+        total = [merge(map(_combined, chosen))] if chosen else []
+        held = total[0].windows if total else ()
+        self.left += _left(self._reader, self._selection, spec, held)
+        if chosen:
+            used = [each for group in chosen for each in group]
+            self._found.append(_answered(self._reader, used, held))
+        return total
+
+
+def _answered(reader: Reader, used: Sequence[AnsweredSum], held: Sequence[WindowId]) -> Answered:
+    ranges = reader.connection.execute("SELECT device, since, until FROM excluded").fetchall()
+    excluded = (
+        sum(
+            any(
+                window.device == who and since <= window.start < until
+                for who, since, until in ranges
+            )
+            for window in held
+        )
+        if ranges
+        else 0
+    )
+    levels = tuple(sorted({each.level for each in used}))
+    return Answered(len(used), min(each.keepers for each in used), levels, excluded)
+
+
+def _stored(
+    reader: Reader, selection: Selection, spec: LinearSpec, left: list[LeftOut]
+) -> Iterator[AnsweredSum]:
+    """The sums whose period lies in the selection; what is damaged is left out."""
+    rows = reader.connection.execute(
+        "SELECT level, period_start, period_end, draws, noise, counters, seal, payload, windows,"
+        " (SELECT count(*) FROM keeper_answers WHERE question = id) FROM questions"
+        " WHERE state = 'answered' AND (stream, fingerprint) = (?, ?)"
+        " AND period_start >= ? AND period_end <= ? ORDER BY period_start, id",
+        (
+            *(selection.stream, spec.fingerprint),
+            -(2**62) if selection.since is None else selection.since,
+            2**62 if selection.until is None else selection.until,
+        ),
+    )
+    for level, start, end, draws, noise, stored, seal, payload, windows, keepers in rows:
+        try:
+            if digest(stored, len(seal)) != seal:
+                raise ValueError("another digest")
+            labels = tuple(sorted(each.window for each in decode_question(payload).windows))
+            counters = np.frombuffer(stored, "<i8").astype(np.int64)
+            release = Release(spec, labels, draws, counters, noise)
+        except ValueError:
+            left.append(LeftOut(windows, DAMAGED))
+            continue
+        yield AnsweredSum(level, start, end, keepers, release)
+
+
+def _overlapping(sums: Sequence[AnsweredSum]) -> list[list[AnsweredSum]]:
+    """Groups of sums: those of different groups share no window."""
+    group_of: dict[object, list[AnsweredSum]] = {}
+    groups: dict[int, list[AnsweredSum]] = {}
+    for each in sums:
+        keys = [window.key for window in each.release.windows]
+        mine = [each]
+        for other in {id(found): found for key in keys if (found := group_of.get(key))}.values():
+            mine = [*other, *mine]
+            del groups[id(other)]
+        groups[id(mine)] = mine
+        for member in mine:
+            group_of.update((window.key, mine) for window in member.release.windows)
+    return list(groups.values())
+
+
+def _best(group: Sequence[AnsweredSum]) -> list[AnsweredSum]:
+    """Of sums that share windows those of the levels to read, which hold the same windows."""
+    levels: dict[str, list[AnsweredSum]] = {}
+    for each in group:
+        levels.setdefault(each.level, []).append(each)
+    by_windows: dict[frozenset[object], list[AnsweredSum]] = {}
+    for found in levels.values():
+        held = frozenset(window.key for each in found for window in each.release.windows)
+        by_windows.setdefault(held, []).extend(found)
+
+    def worth(item: tuple[frozenset[object], list[AnsweredSum]]) -> tuple[int, float]:
+        held, found = item
+        return len(held), sum(1 / each.noise for each in _levels(found))
+
+    return max(by_windows.items(), key=worth)[1]
+
+
+def _levels(sums: Sequence[AnsweredSum]) -> list[Release]:
+    """The sum of each level."""
+    levels: dict[str, list[Release]] = {}
+    for each in sums:
+        levels.setdefault(each.level, []).append(each.release)
+    return [merge(found) for found in levels.values()]
+
+
+def _combined(sums: Sequence[AnsweredSum]) -> Release:
+    """One release of all levels, which hold the same windows."""
+    return combine_levels(_levels(sums))
+
+
+def _left(
+    reader: Reader, selection: Selection, spec: LinearSpec, held: Sequence[WindowId]
+) -> Iterator[LeftOut]:
+    """The selected releases that are in no sum that is read, by what became of them."""
+    since = -(2**62) if selection.since is None else selection.since
+    until = 2**62 if selection.until is None else selection.until
+    values = selection.stream, spec.fingerprint, since, until
+    found = dict(
+        reader.connection.execute(
+            "SELECT best, count(*) FROM (SELECT max(CASE WHEN q.state = 'answered' THEN 3"
+            " WHEN q.state = 'failed' THEN 1 WHEN w.problem = '' THEN 2 ELSE 0 END) AS best"
+            f" FROM (SELECT * FROM window_levels WHERE NOT {EXCLUDED}) AS w"
+            " LEFT JOIN questions AS q ON q.id = w.question"
+            " WHERE (w.stream, w.fingerprint) = (?, ?) AND w.window_start >= ?"
+            " AND w.window_start < ?"
+            " GROUP BY w.device, w.incarnation, w.sequence, w.window_start) GROUP BY best",
+            values,
+        ).fetchall()
+    )
+    read = sum(since <= window.start < until for window in held)
+    counts = [
+        (found.get(ASKED, 0) + _unnoted(reader, values), WAITING),
+        (found.get(ASIDE, 0), FAILED),
+        (found.get(0, 0), LOST),
+        (found.get(ANSWERED, 0) - read, OTHERWISE),
+    ]
+    return (LeftOut(releases, reason) for releases, reason in counts if releases > 0)
+
+
+def _unnoted(reader: Reader, values: tuple[str, bytes, int, int]) -> int:
+    """Releases that came a moment ago, or of a stream that has no levels now."""
+    return int(
+        reader.connection.execute(
+            "SELECT count(*) FROM releases AS r WHERE (stream, fingerprint) = (?, ?)"
+            f" AND window_start >= ? AND window_start < ? AND NOT {EXCLUDED}"
+            " AND NOT EXISTS (SELECT 1 FROM window_levels AS w WHERE (w.device, w.stream,"
+            " w.incarnation, w.sequence, w.window_start)"
+            " = (r.device, r.stream, r.incarnation, r.sequence, r.window_start))",
+            values,
+        ).fetchone()[0]
+    )
+
+
+def spans(reader: Reader, selection: Selection, seconds: int) -> list[int]:
+    """In which spans of so many seconds, counted from 1970, selected periods lie that are answered.
+
+    Raises CommandError where all of them are longer.
+    """
+    since = -(2**62) if selection.since is None else selection.since
+    until = 2**62 if selection.until is None else selection.until
+    rows = reader.connection.execute(
+        "SELECT DISTINCT period_start / ?, (period_end - 1) / ? FROM questions"
+        " WHERE state = 'answered' AND stream = ? AND period_start >= ? AND period_end <= ?"
+        " ORDER BY 1",
+        (seconds, seconds, selection.stream, since, until),
+    ).fetchall()
+    found = [int(first) for first, last in rows if first == last]
+    if rows and not found:
+        raise wrong("each answer of this stream is about a longer period: ask without --by")
+    return found

@@ -1,0 +1,64 @@
+"""A database of an earlier schema gets the tables that it lacks, and keeps all that it holds."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pansketch_collector.errors import CommandError
+from pansketch_collector.storage import schema
+from pansketch_collector.storage.database import open_reading, open_writing
+from tests.collector.small_fleet import rows
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+MADE = (
+    "INSERT INTO releases VALUES (7, 'one', 'air', 1, 0, 60, x'01', 'd', 99, x'02', 1, x'03');"
+    "INSERT INTO epochs VALUES (1, 'air', 's', 60, 1, 2);"
+    "INSERT INTO specs VALUES (1, x'01', '{}');"
+    "INSERT INTO excluded VALUES ('one', 0, 9, 1);"
+)
+
+
+@pytest.fixture(params=sorted(schema.UPGRADES))
+def earlier(small_fleet, request):
+    """A database that a collector of this schema made."""
+    small_fleet.database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(small_fleet.database)) as connection:
+        made = (VECTORS / f"collector-schema-{request.param}.sql").read_text()
+        connection.executescript(made + MADE)
+    return small_fleet.database
+
+
+def tables(path):
+    return set(rows(path, "SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+def test_it_is_upgraded_by_what_serves_and_holds_what_it_held(earlier, tmp_path):
+    held = [rows(earlier, f"SELECT * FROM {name}") for name in ("releases", "specs", "excluded")]
+    generation = rows(earlier, "SELECT id FROM generation")
+    open_writing(earlier).close()
+    assert [
+        rows(earlier, f"SELECT * FROM {name}") for name in ("releases", "specs", "excluded")
+    ] == held
+    assert rows(earlier, "SELECT id FROM generation") == generation
+    assert rows(earlier, "PRAGMA user_version") == [(schema.VERSION,)]
+    new = tmp_path / "new.sqlite"
+    open_writing(new).close()
+    assert tables(earlier) == tables(new)
+    open_reading(earlier).close()
+
+
+def test_what_only_reads_says_how_it_is_upgraded(earlier):
+    with pytest.raises(CommandError, match="start `pansketch-collector serve`, which adds"):
+        open_reading(earlier)
+
+
+def test_an_upgrade_that_is_interrupted_leaves_the_earlier_schema(earlier, monkeypatch):
+    before = tables(earlier)
+    broken = schema.UPGRADES | {5: schema.UPGRADES[5] + "CREATE TABLE questions (x);"}
+    monkeypatch.setattr(schema, "UPGRADES", broken)
+    with pytest.raises(CommandError):
+        open_writing(earlier)
+    assert tables(earlier) == before
+    assert rows(earlier, "PRAGMA user_version") != [(schema.VERSION,)]

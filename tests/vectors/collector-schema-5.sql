@@ -1,0 +1,166 @@
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    clock_synchronised INTEGER,
+    incarnation BLOB NOT NULL,
+    UNIQUE (device, stream, window_start),
+    CHECK (window_start < window_end)
+) STRICT;
+CREATE INDEX releases_by_window ON releases (stream, window_start, device, sequence);
+CREATE INDEX releases_by_sequence
+    ON releases (device, stream, incarnation, sequence, window_end);
+CREATE TABLE disputed (
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    clock_synchronised INTEGER,
+    incarnation BLOB NOT NULL,
+    UNIQUE (device, stream, window_start, digest)
+) STRICT;
+CREATE TABLE damaged (
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    clock_synchronised INTEGER,
+    incarnation BLOB NOT NULL,
+    problem TEXT NOT NULL,
+    found_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE totals (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    window_start INTEGER NOT NULL,
+    value REAL NOT NULL,
+    variance REAL NOT NULL,
+    PRIMARY KEY (device, stream, window_start)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER totals_follow AFTER DELETE ON releases BEGIN
+    DELETE FROM totals
+    WHERE (device, stream, window_start) = (OLD.device, OLD.stream, OLD.window_start);
+END;
+
+CREATE TABLE generation (id TEXT NOT NULL, deleted_id INTEGER NOT NULL) STRICT;
+INSERT INTO generation VALUES (lower(hex(randomblob(8))), 0);
+CREATE TABLE high_water (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    PRIMARY KEY (device, stream, incarnation)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER high_water_remains AFTER DELETE ON releases BEGIN
+    INSERT INTO high_water
+    VALUES (OLD.device, OLD.stream, OLD.incarnation, OLD.sequence, OLD.window_end)
+    ON CONFLICT DO UPDATE SET sequence = max(sequence, excluded.sequence),
+        window_end = max(window_end, excluded.window_end);
+    UPDATE generation SET deleted_id = max(deleted_id, OLD.id);
+END;
+
+CREATE TABLE devices (
+    device TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    session TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    streams TEXT NOT NULL
+) STRICT;
+CREATE TABLE healths (
+    device TEXT PRIMARY KEY,
+    heard_at INTEGER NOT NULL,
+    health TEXT NOT NULL
+) STRICT;
+CREATE TABLE duplicates (device TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
+
+CREATE TABLE quarantine (
+    id INTEGER PRIMARY KEY,
+    first_received_at INTEGER NOT NULL,
+    received_at INTEGER NOT NULL,
+    times INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    text TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    whole INTEGER NOT NULL,
+    UNIQUE (digest, topic)
+) STRICT;
+CREATE INDEX quarantine_by_kind ON quarantine (whole, id);
+CREATE TABLE quarantined (rows INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT;
+INSERT INTO quarantined VALUES (0, 0);
+CREATE TRIGGER quarantine_grows AFTER INSERT ON quarantine BEGIN
+    UPDATE quarantined SET rows = rows + 1, bytes = bytes + length(NEW.payload);
+END;
+CREATE TRIGGER quarantine_shrinks AFTER DELETE ON quarantine BEGIN
+    UPDATE quarantined SET rows = rows - 1, bytes = bytes - length(OLD.payload);
+END;
+CREATE TABLE refusals (reason TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
+
+CREATE TABLE epochs (
+    id INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    window_seconds INTEGER NOT NULL,
+    first_served INTEGER NOT NULL,
+    last_served INTEGER NOT NULL,
+    UNIQUE (stream, settings)
+) STRICT;
+CREATE TABLE specs (
+    epoch INTEGER NOT NULL REFERENCES epochs,
+    fingerprint BLOB NOT NULL,
+    form TEXT NOT NULL,
+    PRIMARY KEY (epoch, fingerprint)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE scales (
+    stream TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    domain TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    message BLOB NOT NULL,
+    noted_at INTEGER NOT NULL,
+    PRIMARY KEY (stream, begins)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE removed (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    incarnation BLOB NOT NULL,
+    windows INTEGER NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL,
+    first_start INTEGER NOT NULL,
+    last_end INTEGER NOT NULL,
+    PRIMARY KEY (device, stream, incarnation)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE excluded (
+    device TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    excluded_at INTEGER NOT NULL,
+    PRIMARY KEY (device, since, until)
+) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 5;
