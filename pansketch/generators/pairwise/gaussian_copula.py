@@ -59,7 +59,7 @@ def dependent(table: Table, margins: Mapping[int, Margin], angle: float) -> Floa
     alone = independent(table, margins)
     if not angle:
         return alone
-    return alone + alone.sum() * _beyond(*_both_scores(table, margins), angle)
+    return np.asarray(alone + alone.sum() * _beyond(*_both_scores(table, margins), angle))
 
 
 def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
@@ -104,7 +104,7 @@ def _coarser(table: Table) -> Table:
 
 
 def _factors(wanted: FloatArray, held: FloatArray) -> FloatArray:
-    return np.divide(wanted, held, out=np.zeros_like(held), where=held > 0)
+    return np.asarray(np.divide(wanted, held, out=np.zeros_like(held), where=held > 0))
 
 
 def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArray, FloatArray]:
