@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.gaussian_copula import finer
 from pansketch.generators.pairwise.marginals import Margin
 
 Cells = npt.NDArray[np.intp]
@@ -54,10 +55,14 @@ def information(table: Table, given: tuple[int, ...], position: int) -> float:
 def particles(
     tables: Sequence[Table],
     margins: Mapping[int, Margin],
+    angles: Mapping[tuple[int, ...], float],
     count: int,
     generator: np.random.Generator,
 ) -> dict[int, Cells]:
-    """Finest cells of so many particles of equal weight, by attribute: intp[count] each."""
+    """Finest cells of so many particles of equal weight, by attribute: intp[count] each.
+
+    `angles`: of the copulas that tables follow inside their cells, by their axes.
+    """
     found: dict[int, Cells] = {}
     for link in links(tables, tuple(margins)):
         margin = margins[link.position]
@@ -65,7 +70,10 @@ def particles(
             nothing = np.zeros(count, np.intp)
             found[link.position] = _drawn(nothing, margin.counts[None, :], generator)
             continue
-        table, bits = link.table, link.table.bits_of(link.position)
+        table = link.table
+        if table.axes in angles:
+            table = finer(table, margins, angles[table.axes])
+        bits = table.bits_of(link.position)
         rows = _rows(table, link.given, link.position)
         rows = np.where(rows.sum(axis=1, keepdims=True) > 0, rows, margin.at(bits))
         coarse = _drawn(_cells(table, link.given, found, margins), rows, generator)

@@ -5,26 +5,29 @@ made of: the declared noise, drawn anew around the fitted tables (a parametric b
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pansketch.domain.domain import Domain
-from pansketch.generators.pairwise.consistency import consistent, independent
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import NEAREST, shrunk
+from pansketch.generators.pairwise.denoising import NEAREST, consistent, shrunk
+from pansketch.generators.pairwise.gaussian_copula import dependent, has_copula, likeliest_angle
 from pansketch.generators.pairwise.marginals import Margin, margins_of
 
 
 @dataclass(frozen=True, eq=False)
 class ViewFit:
     """Margins by the attribute's position, and the tables of several attributes, which have them.
+    `angles`: of the copulas of tables of two numbers (gaussian_copula.py), by their axes; none of
+    0.
 
-    There are none of either when the noisy number of readings is not positive.
+    There are none of any when the noisy number of readings is not positive.
     """
 
     margins: Mapping[int, Margin]
     tables: Sequence[Table]
+    angles: Mapping[tuple[int, ...], float] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -47,8 +50,20 @@ def fit_views(
     """
     margins = margins_of(domain, released, rough=rough, like=like.margins if like else {})
     several = [table for table in released if len(table.axes) > 1] if margins else []
-    less_noise = (shrunk(table, independent(table, margins), power) for table in several)
-    return ViewFit(margins, [consistent(table, margins) for table in less_noise])
+    tables, angles = [], {}
+    for table in several:
+        angle = _angle(domain, table, margins)
+        less_noise = shrunk(table, dependent(table, margins, angle), power)
+        tables.append(consistent(less_noise, margins))
+        if angle:
+            angles[table.axes] = angle
+    return ViewFit(margins, tables, angles)
+
+
+def _angle(domain: Domain, table: Table, margins: Mapping[int, Margin]) -> float:
+    if len(table.axes) > 2 or not all(has_copula(domain.attributes[a]) for a in table.axes):
+        return 0.0
+    return likeliest_angle(table, margins)
 
 
 def noisy_fits(

@@ -7,9 +7,10 @@ weights under which they agree with all tables at once, the nearest such distrib
 
 1. The margin of every attribute, from all views that contain it (marginals.py), along a smooth
    density (smooth_density.py).
-2. Tables less their noise (denoising.py), that agree with the margins (consistency.py).
-3. Particles along the strongest dependences (dependence_tree.py), weighted to follow all tables
-   (particles.py).
+2. Tables less their noise, that agree with the margins (denoising.py). Noise moves those of two
+   numbers towards a Gaussian copula (gaussian_copula.py), others towards independence.
+3. Particles along the strongest dependences (dependence_tree.py), inside cells along the copula,
+   weighted to follow all tables (particles.py).
 4. A particle is a box: one finest cell of every attribute.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.

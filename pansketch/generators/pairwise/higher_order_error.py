@@ -14,9 +14,8 @@ from math import inf, prod, sqrt
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.pairwise.consistency import independent
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import UnknownDetail, untold
+from pansketch.generators.pairwise.denoising import UnknownDetail, independent, untold
 from pansketch.generators.pairwise.marginals import Margin
 
 Pair = tuple[int, int]

@@ -97,7 +97,7 @@ def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:
     """So many particles; none when the fit holds no readings."""
     if not fit.margins:
         return Joint({}, {}, np.zeros(0))
-    cells = particles(fit.tables, fit.margins, count, generator)
+    cells = particles(fit.tables, fit.margins, fit.angles, count, generator)
     joint = Joint(fit.margins, cells, np.full(count, fit.total / count))
     targets = [joint.in_table(table) for table in fit.tables]
     # The margins come last, and so are met best: they are known best.

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
-from pansketch.generators.pairwise.consistency import consistent, independent
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import LIKELY, shrunk
+from pansketch.generators.pairwise.denoising import LIKELY, consistent, independent, shrunk
 from pansketch.generators.pairwise.marginals import Margin, isotonic
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.particles import Target, raked

@@ -1,0 +1,154 @@
+"""How two numbers hang together where noise hides the cells of their table: by a Gaussian copula.
+
+A copula has one parameter for a whole table, so all cells together tell it where no single one
+stands out from the noise. The margins are known already. Its angle is the arc sine of the
+correlation of the normal scores. The likeliest angle is the one of least squares, for the noise is
+the same on all cells. It is shrunk as resolutions are (denoising.py), so that attributes whose
+dependence noise explains stay independent.
+
+A copula also tells what a table cannot: how two numbers hang together inside a cell.
+"""
+
+from collections.abc import Mapping
+from statistics import NormalDist
+
+import numpy as np
+
+from pansketch.domain.domain import Attribute, FloatArray
+from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.denoising import independent
+from pansketch.generators.pairwise.marginals import Margin
+
+STEPS = 32  # of a quarter turn: angles that are tried
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(2)  # of a step; it is smooth
+TELLING = 5  # bits of an attribute, of the cells that tell an angle: finer ones tell little more
+FINEST = 7  # bits of an attribute, of what is drawn along a copula
+MIXED = 0.02  # of a finer table, at least, is independent: no cell must be without any
+ROUNDS = 15
+FARTHEST = 1e-12  # of readings: no score is farther out
+TINY = np.finfo(float).tiny
+
+
+def has_copula(attribute: Attribute) -> bool:
+    """Whether its cells are in the order of its values: those of atoms are not."""
+    return attribute.categories is None and not attribute.cyclic and attribute.placed is None
+
+
+def likeliest_angle(table: Table, margins: Mapping[int, Margin]) -> float:
+    """Of the copula of a table of two numbers, shrunk by its standard error: in radians, below a
+    quarter turn. 0 where they are independent or noise hides their dependence."""
+    table = _coarser(table)
+    alone = independent(table, margins)
+    beyond = table.counts - alone
+    found = alone.sum() * _beyond_each_angle(*_both_scores(table, margins))
+    misfits = (found**2).sum(axis=(1, 2)) / 2 - np.tensordot(found, beyond, 2)
+    misfits /= table.variance
+    best = int(np.clip(np.argmin(misfits), 1, len(misfits) - 2))
+    before, least, after = misfits[best - 1 : best + 2]
+    bend = before - 2 * least + after
+    if bend <= TINY:
+        return 0.0
+    step = np.pi / 2 / STEPS
+    inside = float(np.clip((before - after) / (2 * bend), -1, 1))
+    angle, squared_error = (best - (STEPS - 1) + inside) * step, step**2 / bend
+    return float(angle * max(0.0, 1 - squared_error / max(angle**2, TINY)))
+
+
+def dependent(table: Table, margins: Mapping[int, Margin], angle: float) -> FloatArray:
+    """What the cells of a table of two would hold under a copula of this angle."""
+    alone = independent(table, margins)
+    if not angle:
+        return alone
+    return np.asarray(alone + alone.sum() * _beyond(*_both_scores(table, margins), angle))
+
+
+def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
+    """The same table in finer cells, in which two numbers hang together as under the copula, as far
+    as it explains the table's own cells. Clusters may hang together otherwise than inside each.
+
+    Its margins are met closely and its own cells nearly, by proportional fitting; there is no
+    reach.
+    """
+    bits = tuple(
+        max(own, min(FINEST, margins[axis].bits))
+        for axis, own in zip(table.axes, table.bits, strict=True)
+    )
+    if bits == table.bits:
+        return table
+    fine = Table(table.axes, bits, np.zeros([1 << each for each in bits]), table.variance)
+    alone = independent(fine, margins)
+    counts = np.maximum(dependent(fine, margins, angle), 0.0)
+    counts += max(MIXED, _unexplained(table, margins, angle)) * (alone - counts)
+    ways = [1 << new - old for new, old in zip(bits, table.bits, strict=True)]
+    parts = (len(table.counts), ways[0], -1, ways[1])
+    for _ in range(ROUNDS):
+        held = counts.reshape(parts).sum(axis=(1, 3))
+        counts *= np.kron(_factors(table.counts, held), np.ones(ways))
+        for place in (0, 1):
+            wanted = alone.sum(axis=1 - place, keepdims=True)
+            counts *= _factors(wanted, counts.sum(axis=1 - place, keepdims=True))
+    return Table(table.axes, bits, counts, table.variance)
+
+
+def _unexplained(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
+    """What a table has beyond its copula, over what it has beyond independence: 0 to 1."""
+    whole, left = (table.counts - dependent(table, margins, each) for each in (0.0, angle))
+    return min(1.0, float(np.linalg.norm(left)) / max(float(np.linalg.norm(whole)), TINY))
+
+
+def _coarser(table: Table) -> Table:
+    bits = tuple(min(TELLING, each) for each in table.bits)
+    counts = table.counts.reshape(1 << bits[0], -1, 1 << bits[1], table.counts.shape[1] >> bits[1])
+    variance = table.variance * counts.shape[1] * counts.shape[3]
+    return Table(table.axes, bits, counts.sum(axis=(1, 3)), variance)
+
+
+def _factors(wanted: FloatArray, held: FloatArray) -> FloatArray:
+    return np.asarray(np.divide(wanted, held, out=np.zeros_like(held), where=held > 0))
+
+
+def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArray, FloatArray]:
+    """Normal scores of the inner ends of cells: float64[cells - 1, 1] and float64[1, cells - 1]."""
+    each = []
+    for axis, bits in zip(table.axes, table.bits, strict=True):
+        below = np.cumsum(margins[axis].at(bits))
+        shares = np.clip(below[:-1] / below[-1], FARTHEST, 1 - FARTHEST)
+        each.append(np.array([NormalDist().inv_cdf(share) for share in shares.tolist()]))
+    return each[0][:, None], each[1][None, :]
+
+
+def _beyond_each_angle(first: FloatArray, second: FloatArray) -> FloatArray:
+    """`_beyond` of every angle that is tried, in rising order: float64[angles, cells, cells]."""
+    step = np.pi / 2 / STEPS
+    sides = []
+    for turn in (-step, step):
+        parts = [_turned(first, second, k * turn, (k + 1) * turn) for k in range(STEPS - 1)]
+        sides.append(np.cumsum(parts, axis=0))
+    return _cells(np.concatenate([sides[0][::-1], np.zeros_like(sides[0][:1]), sides[1]]))
+
+
+def _beyond(first: FloatArray, second: FloatArray, angle: float) -> FloatArray:
+    """Shares of cells beyond those of independent numbers."""
+    below = np.zeros((1, first.size, second.size))
+    for step in range(STEPS):
+        below[0] += _turned(first, second, angle * step / STEPS, angle * (step + 1) / STEPS)
+    return np.asarray(_cells(below)[0])
+
+
+def _turned(first: FloatArray, second: FloatArray, start: float, end: float) -> FloatArray:
+    """By how much the share below both scores grows from one angle, in radians, to another.
+
+    The derivative of the bivariate normal distribution by the correlation is its density (Plackett,
+    "A reduction formula for normal multivariate integrals", 1954).
+    """
+    found = np.zeros(np.broadcast_shapes(first.shape, second.shape))
+    for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
+        angle = (start + end) / 2 + node * (end - start) / 2
+        apart = first**2 + second**2 - 2 * np.sin(angle) * first * second
+        found += weight * np.exp(-apart / (2 * np.cos(angle) ** 2))
+    return found * ((end - start) / (4 * np.pi))
+
+
+def _cells(below: FloatArray) -> FloatArray:
+    padded = np.pad(below, ((0, 0), (1, 1), (1, 1)))
+    return np.diff(np.diff(padded, axis=1), axis=2)
