@@ -109,9 +109,12 @@ def _levels(reader: Reader, config: Config) -> list[LevelReport]:
         for level in stream.blinded.levels
     ]
     found = []
-    for name in dict.fromkeys([*configured, *questions, *releases]):
-        counts: tuple[int, ...] = (*questions.get(name, (0,) * 3), *releases.get(name, (0,) * 3))
-        found.append(LevelReport(*name, *counts, problems=tuple(problems.get(name, ()))))
+    for stream, level in dict.fromkeys([*configured, *questions, *releases]):
+        name = stream, level
+        answered, asked, aside = questions.get(name, (0, 0, 0))
+        waiting, excluded, lost = releases.get(name, (0, 0, 0))
+        counts = answered, asked, aside, waiting, excluded, lost
+        found.append(LevelReport(stream, level, *counts, tuple(problems.get(name, ()))))
     return found
 
 

@@ -208,16 +208,18 @@ function keeperTables({ keepers, levels }) {
     h("div", null, each.keeper, each.problem ? h("small", { class: "problem" }, each.problem) : null),
     each.state, whole(each.asked), when(each.oldest_asked_at), when(each.last_answer_at)]);
   const answered = levels.map((each) => [
-    h("div", null, each.stream, ...each.problems.map((said) => h("small", { class: "problem" }, said))),
-    each.level, whole(each.answered), whole(each.asked), whole(each.set_aside),
+    each.stream, each.level, whole(each.answered), whole(each.asked), whole(each.set_aside),
     whole(each.waiting), whole(each.lost)]);
+  const problems = levels.flatMap((each) => each.problems.map((said) =>
+    h("p", { class: "problem" }, `${each.stream} ${each.level}: ${said}`)));
   return [
     blocks("Who adds noise to answers about masked counters. No device has totals of its own there.",
       [["Keeper", false], ["State", false], ["Asked", true], ["Oldest question", false],
         ["Last answer", false]], asked),
     ...(answered.length ? [blocks("Answers, by stream and level; windows that wait, or are lost", [
       ["Stream", false], ["Level", false], ["Answers", true], ["Asked", true], ["Set aside", true],
-      ["Waiting", true], ["Lost", true]], answered)] : [])];
+      ["Waiting", true], ["Lost", true]], answered)] : []),
+    ...problems];
 }
 
 function links(after, next) {
