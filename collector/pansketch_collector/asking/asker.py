@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pansketch.blinding import KeeperQuestion, MaskedWindow
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch.wire import form_of
 from pansketch_collector.asking.due_questions import due, parts
 from pansketch_collector.asking.masked_sums import (

@@ -13,7 +13,7 @@ from pansketch.blinding import (
     sum_bounds,
     unblind,
 )
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer, decode_blinded
 
 WINDOW_BYTES = 96  # of a question, beside its names and the keys of its epochs, at most

@@ -11,18 +11,14 @@ from dataclasses import dataclass
 
 from pansketch import Release
 from pansketch.blinding import KeeperQuestion
-from pansketch.blinding.questions import ANSWER_KEY
-from pansketch.randomness.keyed_hash import digest
 from pansketch.wire import decode_question, encode_question
-from pansketch_collector.asking.waiting_releases import KEY, SAME, Group
+from pansketch_collector.asking.waiting_releases import KEY, SAME, Group, WindowKey
 from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.reader import EXCLUDED
 from pansketch_collector.validation.verdicts import MAX_TEXT
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.keeper_messages import Reply
-from pansketch_fleet.protocol.messages import Status
-
-SEAL_BYTES = 16
+from pansketch_fleet.protocol.messages import Status, digest
 
 
 @dataclass(frozen=True)
@@ -140,13 +136,13 @@ class QuestionStore:
                 case (("prepare" | "answer"), "refused"):
                     self._complain(number, reply.key, reply.reason)
 
-    def leave(self, number: int, windows: Mapping[ANSWER_KEY, str]) -> None:
+    def leave(self, number: int, windows: Mapping[WindowKey, str]) -> None:
         """Removes windows from a question that is being prepared: lost for a reason, or for "" to
         wait for the next one."""
         with transaction(self._db):
             self._leave(number, windows)
 
-    def _leave(self, number: int, windows: Mapping[ANSWER_KEY, str]) -> None:
+    def _leave(self, number: int, windows: Mapping[WindowKey, str]) -> None:
         question = self.question(number)
         left = tuple(each for each in question.windows if each.key not in windows)
         if len(left) == len(question.windows):
@@ -168,7 +164,7 @@ class QuestionStore:
             "UPDATE keeper_answers SET state = 'asked', problem = '' WHERE question = ?", (number,)
         )
 
-    def unfit(self, number: int) -> dict[ANSWER_KEY, str]:
+    def unfit(self, number: int) -> dict[WindowKey, str]:
         """Windows of a question that was not asked, which it must not list: excluded ones, which
         wait, and those whose release is gone, with that as the reason."""
         rows = self._db.execute(
@@ -220,7 +216,7 @@ class QuestionStore:
             self._db.execute(
                 "UPDATE questions SET state = 'answered', problem = '', settled_at = ?, draws = ?,"
                 " noise = ?, counters = ?, seal = ? WHERE id = ?",
-                (at, total.draws, total.noise, counters, digest(counters, SEAL_BYTES), number),
+                (at, total.draws, total.noise, counters, digest(counters), number),
             )
 
     def fail(self, number: int, problem: str, at: int) -> None:

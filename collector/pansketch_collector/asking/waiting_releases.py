@@ -10,15 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pansketch.blinding import MaskedWindow
-from pansketch.blinding.masks import KEEPER_ID_BYTES
-from pansketch.blinding.questions import ANSWER_KEY
 from pansketch.wire import BLINDED, peek_blinded
 from pansketch_collector.asking.due_questions import WaitingPeriod
 from pansketch_collector.storage.corruption import UNREADABLE
 from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.reader import EXCLUDED
+from pansketch_fleet.protocol.keeper_messages import KEY_ID_BYTES
 from pansketch_fleet.settings.settings import AnswerLevel
 
+WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 PORTION = 1_000  # releases noted in one transaction
 KEY = "device, stream, incarnation, sequence"
 # Of a release `r` and a row `w` of window_levels.
@@ -97,7 +97,7 @@ class WaitingReleases:
             (level.every_seconds, stream, level.name),
         ):
             keys = tuple(
-                joined[at : at + KEEPER_ID_BYTES] for at in range(0, len(joined), KEEPER_ID_BYTES)
+                joined[at : at + KEY_ID_BYTES] for at in range(0, len(joined), KEY_ID_BYTES)
             )
             group = Group(stream, level, fingerprint, keys)
             found.setdefault(group, []).append(WaitingPeriod(period, first, windows))
@@ -126,7 +126,7 @@ class WaitingReleases:
             " w.sequence, w.window_start",
             (*group.where, group.level.every_seconds, *periods),
         )
-        found: dict[ANSWER_KEY, MaskedWindow] = {}
+        found: dict[WindowKey, MaskedWindow] = {}
         again = []
         for payload, asked in rows:
             try:

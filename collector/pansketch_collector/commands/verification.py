@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.storage.corruption import Damage, changed, masked_damage, sound
 from pansketch_collector.storage.reader import Reader, Stored, reading

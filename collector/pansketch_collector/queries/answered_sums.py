@@ -14,12 +14,12 @@ import numpy as np
 
 from pansketch import Release, Spec, WindowId, merge
 from pansketch.blinding import combine_levels
-from pansketch.randomness.keyed_hash import digest
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_question
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.basis import Answered, LeftOut, answered_of
 from pansketch_collector.storage.reader import EXCLUDED, Reader, Selection
+from pansketch_fleet.protocol.messages import digest
 
 WAITING = "waiting for the answers of keepers: see `pansketch-collector keepers`"
 FAILED = "in an answer that was set aside: see `pansketch-collector keepers`"
@@ -121,7 +121,7 @@ def _stored(
     )
     for level, start, end, draws, noise, stored, seal, payload, windows, keepers in rows:
         try:
-            if digest(stored, len(seal)) != seal:
+            if digest(stored) != seal:
                 raise ValueError("another digest")
             labels = tuple(sorted(each.window for each in decode_question(payload).windows))
             counters = np.frombuffer(stored, "<i8").astype(np.int64)

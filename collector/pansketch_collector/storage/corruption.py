@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch import Release, Spec, WindowId, WireError, decode_all, peek
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch.wire import BLINDED, decode_blinded, peek_blinded
 from pansketch_collector.storage.reader import Stored
 from pansketch_collector.validation.verdicts import LATEST_SECOND, MAX_TEXT

@@ -175,10 +175,11 @@ CREATE TABLE scales (
     PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
 """
-# Of blinded streams (asking/question_store.py). `window_levels`: for each release and level the
-# question that lists it; without one it waits, or is lost at that level for a `problem`. A
-# question's list does not change once its state is `answer`. `counters`: the unblinded sum, when
-# all keepers have answered, and `seal` is its digest. `keepers`: how each says that it is.
+# Of blinded streams: collector/pansketch_collector/asking/question_store.py. `window_levels`: for
+# each release and level the question that lists it; without one it waits, or is lost at that level
+# for a `problem`. A question's list does not change once its state is `answer`. `counters`: the
+# unblinded sum, when all keepers have answered, and `seal` is its digest. `keepers`: how each says
+# that it is.
 _BLINDED: Final = """
 CREATE TABLE questions (
     id INTEGER PRIMARY KEY,
@@ -197,7 +198,7 @@ CREATE TABLE questions (
     draws INTEGER,
     noise REAL,
     counters BLOB,
-    seal BLOB
+    seal TEXT
 ) STRICT;
 CREATE INDEX questions_by_period ON questions (stream, level, period_start);
 CREATE INDEX questions_open ON questions (id) WHERE state IN ('prepare', 'answer');

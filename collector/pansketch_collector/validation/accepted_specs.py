@@ -12,10 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from pansketch import Guarantee, Spec, WindowId
-from pansketch.blinding.masks import MAX_EPOCHS
 from pansketch.privacy import MAX_KEEPERS
-from pansketch.sketches import MAX_INTRUSIONS, CounterBounds
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import MAX_INTRUSIONS, CounterBounds, LinearSpec
 from pansketch.wire import blinded_nbytes, spec_of
 from pansketch_collector.validation.verdicts import ImplausibleError
 from pansketch_fleet.config.loader import Config
@@ -23,6 +21,7 @@ from pansketch_fleet.settings.device_spec import DeviceSpec, window_index
 from pansketch_fleet.settings.settings import Stream
 
 LONGEST_LABEL = WindowId("x" * 64, "x" * 64, 2**62, 2**62, 2**62 + 1, None, bytes(8))
+MAX_EPOCHS = 4096  # of one window, in the wire format
 MAX_WINDOWS = 512  # whose specs are remembered; more are derived again
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pansketch import Spec
 from pansketch.blinding import keeper_id
-from pansketch.sketches.linear_counters import LinearSpec
+from pansketch.sketches import LinearSpec
 from pansketch.wire import BlindedHeader, decode_blinded
 from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Refused
 from pansketch_collector.validation.window_labels import MismatchError
