@@ -23,7 +23,7 @@ from pansketch_fleet.text_table import aligned
 from pansketch_keeper import settings, state
 from pansketch_keeper.answering import Answerer
 from pansketch_keeper.command_line import DONE, FAILED, WRONG_INPUT, parser
-from pansketch_keeper.ledger import LEDGER, Answered, KeeperLedger, StateError
+from pansketch_keeper.ledger import LEDGER, AnsweredLevel, KeeperLedger, StateError
 from pansketch_keeper.mqtt_client import KeeperClient
 from pansketch_keeper.settings import KeeperConfig
 
@@ -133,7 +133,7 @@ def _ledger(config: KeeperConfig, as_json: bool) -> int:
     return _print("\n".join(aligned(header, rows, header[3:])))
 
 
-def _object(each: Answered) -> dict[str, object]:
+def _object(each: AnsweredLevel) -> dict[str, object]:
     return {**vars(each), "share": str(each.share)}
 
 

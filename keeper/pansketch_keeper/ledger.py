@@ -41,7 +41,7 @@ class StateError(Exception):
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredLevel:
     """What was answered of one stream at one level. `open`: windows whose answer is not stored,
     because the keeper was stopped in between."""
 
@@ -149,7 +149,7 @@ class KeeperLedger:
                 (encode_answer(answer), answer.question),
             )
 
-    def summary(self) -> list[Answered]:
+    def summary(self) -> list[AnsweredLevel]:
         """What was answered, by stream and level. Raises StateError."""
         rows = """SELECT stream, level, share, COUNT(DISTINCT question), COUNT(DISTINCT device),
             COUNT(*), SUM(answer IS NULL) FROM windows JOIN questions ON question = questions.id
@@ -157,7 +157,7 @@ class KeeperLedger:
             ORDER BY stream, level, share"""
         with self._guarded():
             found = self._connection.execute(rows).fetchall()
-        return [Answered(row[0], row[1], Fraction(row[2]), *row[3:]) for row in found]
+        return [AnsweredLevel(row[0], row[1], Fraction(row[2]), *row[3:]) for row in found]
 
     def add_key(self, public: bytes) -> None:
         """Record a key; it is the current one from then on. Raises StateError."""

@@ -27,7 +27,7 @@ state: {state}
 """
 
 
-class KeeperSection(Section, frozen=True):
+class KeeperFileSection(Section, frozen=True):
     """The keys of `keeper.yaml`."""
 
     fleet: Annotated[str, KeyDoc("The name of the fleet.", "meadow", form="name")]
@@ -66,11 +66,11 @@ def load(path: Path, environ: Mapping[str, str]) -> KeeperConfig:
         read_text(path),
         str(path),
         lambda _, text: fill(text, environ, folder),
-        text_paths(KeeperSection),
+        text_paths(KeeperFileSection),
     )
     if document.value is None:
         raise document.error("", "is empty; pansketch-keeper init writes one")
-    top = section(document, "", document.value, KeeperSection)
+    top = section(document, "", document.value, KeeperFileSection)
     for key in ("fleet", "name"):
         if not is_id(text := getattr(top, key)):
             raise document.error(key, f"{text[:40]!r} is no id; write {ID_RULE}")

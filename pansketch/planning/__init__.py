@@ -19,7 +19,8 @@ from pansketch.planning.hierarchy_planner import (
     plan_hierarchy,
 )
 from pansketch.planning.selection import Answering, Expected, NoPlan
-from pansketch.planning.view_planner import StatedViews, ViewNames, ViewPlan, plan_views, view_plans
+from pansketch.planning.view_plan import StatedViews, ViewNames, ViewPlan
+from pansketch.planning.view_planner import plan_views, view_plans
 
 __all__ = [
     "ESTIMATORS",

@@ -16,89 +16,22 @@ from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
 from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal, regrets
 from pansketch.planning.view_errors import Bits, Layout, varying
+from pansketch.planning.view_plan import (
+    NOTHING_STATED,
+    StatedViews,
+    ViewNames,
+    ViewPlan,
+    state_nbytes,
+)
 from pansketch.privacy import MICRO, Guarantee, Privacy
-from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS, View, ViewsSpec
+from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS
 
-CELL_BYTES = 4
 SHARES = range(10, 70, 10)  # of epsilon for the views of one attribute, in per cent
 SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
 # Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
 # coarse cannot be repaired.
 PAIR_BITS = range(6, 2, -1)
 COARSE_PAIR_BITS = range(2, 0, -1)
-
-ViewNames = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class StatedViews:
-    """Sizes of views that are fixed already. None: the planner chooses.
-
-    Args:
-        single_bits: of an attribute in a view of its own.
-        pair_bits: of an attribute in a pair.
-        single_share: of epsilon, in whole per cent, for all views of one attribute together.
-
-    Raises:
-        ValueError: a size is out of range; the line begins with its name.
-    """
-
-    single_bits: int | None = None
-    pair_bits: int | None = None
-    single_share: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("single_bits", "pair_bits"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= MAX_VIEW_BITS:
-                raise ValueError(f"{name} must lie between 1 and {MAX_VIEW_BITS}, not {value}")
-        if self.single_share is not None and not 1 <= self.single_share <= 99:
-            raise ValueError(f"single_share must lie between 1 and 99, not {self.single_share}")
-
-
-NOTHING_STATED = StatedViews()
-
-
-@dataclass(frozen=True)
-class ViewPlan:
-    """A choice of views.
-
-    Args:
-        domain: the attributes of a reading.
-        privacy: epsilon, unit and intrusion.
-        sets: the attributes of each view.
-        shapes: bits of each attribute of each view.
-        parts: what each view costs a reading, in micro-epsilon.
-        errors: predicted for the expected windows and a range of readings as assumed.
-        score: its regret, in thousandths.
-        single_bits: the finest resolution of an attribute alone; 0: there is no such view.
-        pair_bits: the finest resolution of an attribute in a pair; 0: there is no such view.
-    """
-
-    domain: Domain
-    privacy: Privacy
-    sets: tuple[ViewNames, ...]
-    shapes: tuple[Bits, ...]
-    parts: tuple[int, ...]
-    errors: Errors
-    score: int
-    single_bits: int
-    pair_bits: int
-
-    @property
-    def spec(self) -> ViewsSpec:
-        views = tuple(map(View, self.sets, self.shapes, self.parts))
-        return ViewsSpec(self.domain, self.privacy, views)
-
-    @property
-    def single_percent(self) -> float:
-        """Of epsilon: the part of all views of one attribute together."""
-        alone = sum(p for names, p in zip(self.sets, self.parts, strict=True) if len(names) == 1)
-        return 100 * alone / sum(self.parts)
-
-    @property
-    def nbytes(self) -> int:
-        return CELL_BYTES * _cells(self.shapes)
 
 
 def plan_views(
@@ -183,7 +116,7 @@ class _Search:
             each
             for sets in choices
             for each in _candidates(self, tuple(sets), tuple(resolutions))
-            if CELL_BYTES * _cells(each.shapes) <= memory_bytes
+            if state_nbytes(each.shapes) <= memory_bytes
         ]
         scores = regrets([each.scores for each in candidates])
         found: dict[int, tuple[int, _Candidate]] = {}
@@ -254,7 +187,7 @@ class _Search:
         if len(sets) > self.micro:
             return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
         least = min(
-            CELL_BYTES * _cells(self._shapes(sets, *bits))
+            state_nbytes(self._shapes(sets, *bits))
             for bits in self._resolutions(sets, COARSE_PAIR_BITS)
         )
         if least <= memory_bytes:
@@ -274,10 +207,6 @@ def _candidates(
 
 def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:
     return choices if stated is None else (stated,)
-
-
-def _cells(shapes: Sequence[Bits]) -> int:
-    return sum(1 << sum(bits) for bits in shapes)
 
 
 def _varying_only(domain: Domain, wanted: Sequence[ViewNames]) -> list[ViewNames]:

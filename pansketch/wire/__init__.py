@@ -1,15 +1,10 @@
 """Releases and specs as bytes."""
 
 from pansketch.wire.blinded_codec import (
-    BLINDED,
     BlindedHeader,
     blinded_nbytes,
-    decode_answer,
     decode_blinded,
-    decode_question,
-    encode_answer,
     encode_blinded,
-    encode_question,
     peek_any,
     peek_blinded,
 )
@@ -22,6 +17,13 @@ from pansketch.wire.codec import (
     counters_of_all,
     open_release,
 )
+from pansketch.wire.question_codec import (
+    decode_answer,
+    decode_question,
+    encode_answer,
+    encode_question,
+)
+from pansketch.wire.sealed_message import BLINDED
 from pansketch.wire.spec_form import differences, form_of, spec_of
 
 __all__ = [

@@ -226,7 +226,7 @@ class Asker:
             readings = self._rules.specs[open.stream].readings_of(longest)
             total = summed(question, releases, list(payloads.values()), spec, readings)
         except ValueError as error:
-            log.error("stream %s: an answer is set aside: %s", open.stream, error)
+            log.error("stream %s: an answer is rejected: %s", open.stream, error)
             self._store.fail(number, str(error), now)
             return
         self._store.settle(number, total, now)

@@ -22,7 +22,7 @@ from pansketch_collector.storage.reader import EXCLUDED, Reader, Selection
 from pansketch_fleet.protocol.messages import digest
 
 WAITING = "waiting for the answers of keepers: see `pansketch-collector keepers`"
-FAILED = "in an answer that was set aside: see `pansketch-collector keepers`"
+FAILED = "in an answer that was rejected: see `pansketch-collector keepers`"
 LOST = "not answered by a keeper, which had answered about them: see `pansketch-collector keepers`"
 OTHERWISE = "in answers about other periods or windows than those that are read"
 DAMAGED = "damaged: an answer whose bytes have changed on the disk"

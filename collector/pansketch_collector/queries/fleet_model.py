@@ -6,15 +6,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby, islice
 from math import ceil
 
-from pansketch import (
-    DistinctSpec,
-    Guarantee,
-    MergeError,
-    MomentsSpec,
-    Release,
-    Spec,
-    merge,
-)
+from pansketch import DistinctSpec, Guarantee, MergeError, MomentsSpec, Release, Spec, merge
 from pansketch.generators import FittedModel, TooFewReadings, common_domain
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.answered_sums import AnswerReader, is_masked

@@ -10,9 +10,9 @@ from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
 
 KEEPERS = ("keeper", "state", "since", "asked", "oldest", "last answer", "")
-LEVELS = ("stream", "level", "answers", "asked", "set aside", "waiting", "excluded", "lost")
+LEVELS = ("stream", "level", "answers", "asked", "rejected", "waiting", "excluded", "lost")
 NUMBERS = frozenset({"asked", *LEVELS[2:]})
-UNKNOWN = "not heard of"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class KeeperReport:
 @dataclass(frozen=True)
 class LevelReport:
     """One level of a stream. `answered`, `asked`, `set_aside`: questions; `waiting`, `excluded`,
-    `lost`: releases that no question lists. `problems`: why questions were set aside and releases
+    `lost`: releases that no question lists. `problems`: why questions were rejected and releases
     are lost."""
 
     stream: str
@@ -96,7 +96,7 @@ def _levels(reader: Reader, config: Config) -> list[LevelReport]:
     }
     problems: dict[tuple[str, str], list[str]] = {}
     for stream, level, count, text in db.execute(
-        "SELECT stream, level, windows, 'set aside: ' || problem FROM questions"
+        "SELECT stream, level, windows, 'rejected: ' || problem FROM questions"
         " WHERE state = 'failed' UNION ALL SELECT stream, level, count(*), 'lost: ' || problem"
         " FROM window_levels WHERE question IS NULL AND problem != '' GROUP BY 1, 2, problem"
     ):

@@ -175,7 +175,7 @@ CREATE TABLE scales (
     PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
 """
-# Of blinded streams: collector/pansketch_collector/asking/question_store.py. `window_levels`: for
+# Of blinded streams: pansketch_collector/asking/question_store.py. `window_levels`: for
 # each release and level the question that lists it; without one it waits, or is lost at that level
 # for a `problem`. A question's list does not change once its state is `answer`. `counters`: the
 # unblinded sum, when all keepers have answered, and `seal` is its digest. `keepers`: how each says

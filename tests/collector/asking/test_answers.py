@@ -220,7 +220,7 @@ def test_keepers_says_who_is_asked_what(make_fleet, ask):
     lines = said.splitlines()
     assert lines[1].split()[:2] == ["tower", "online"]
     assert lines[2].startswith("well")
-    assert "not heard of" in lines[2]
+    assert "unknown" in lines[2]
     found = json.loads(ask(fleet, "keepers", "--json")[1])
     assert {each["keeper"]: each["asked"] for each in found["keepers"]} == {"tower": 0, "well": 2}
     assert found["levels"][0]["asked"] == 2

@@ -192,7 +192,7 @@ def test_an_answer_whose_masks_do_not_cancel_is_set_aside_with_the_reason(make_f
     assert "outside of what readings and noise can make" in problem
     code, _, said = ask(fleet, "query", "--stream", "air", "mean", "temp")
     assert code == 1
-    assert "3: in an answer that was set aside" in said
+    assert "3: in an answer that was rejected" in said
 
 
 def test_more_readings_than_were_allowed_are_unblinded_once_the_configuration_allows_them(

@@ -9,7 +9,8 @@ import pytest
 from pansketch import Attribute, Domain, Privacy
 from pansketch.planning import Expected, NoPlan, plan_views
 from pansketch.planning.view_errors import Layout
-from pansketch.planning.view_planner import StatedViews, view_plans
+from pansketch.planning.view_plan import StatedViews
+from pansketch.planning.view_planner import view_plans
 
 SIX = ("temp", "dewp", "pres", "pm25", "o3", "wspm")
 YEARS = Expected(33_600, devices=12)

@@ -192,7 +192,7 @@ def _keepers(found: Overview) -> Iterator[Family]:
     def of_streams(name: str, says: str, values: Values) -> Family:
         return Family(f"pansketch_{name}", "gauge", says, values, "stream")
 
-    yield of_keepers("online", "1: it says that it is.", online)
+    yield of_keepers("online", "1: it reports that it is.", online)
     yield of_keepers("questions_open", "Not answered by it.", asked)
     yield of_keepers("oldest_question_timestamp_seconds", "Its oldest open one; 0: none.", oldest)
     yield of_keepers("last_answer_timestamp_seconds", "Its newest answer; 0: none.", last)

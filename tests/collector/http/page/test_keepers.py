@@ -9,9 +9,9 @@ from tests.collector.asking.test_asking import all_of, take
 SAYS = (
     "Keepers",
     "tower",
-    "not heard of",
+    "unknown",
     "masked",
-    "3 windows set aside: the sum is outside of what readings and noise can make",
+    "3 windows rejected: the sum is outside of what readings and noise can make",
 )
 FIGURES = (
     'pansketch_keeper_online{keeper="tower"} 1',
@@ -27,7 +27,7 @@ FIGURES = (
 
 @pytest.fixture
 def site(tmp_path):
-    """One answer, one that is set aside, a keeper that is offline, and windows that wait."""
+    """One answer, one that is rejected, a keeper that is offline, and windows that wait."""
     fleet = BlindedFleet(tmp_path, port=free_port())
     with Collector(fleet) as collector:
         collector.presence("tower", "online")
