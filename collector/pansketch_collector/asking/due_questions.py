@@ -2,8 +2,9 @@
 
 A window belongs to the period, counted from 1970, in which it starts. A period is over when the
 last window that starts in it has ended on every device. The collector then waits for the stream's
-lateness. That wait begins no earlier than the first release of the period came. So a collector that
-was away, or devices that replay old readings, still give one question for each period. What comes
+lateness, counted from the last release of the period that came. So a collector that was away, or
+devices that replay old readings, still give one question for each period. Nobody delays a question
+for ever: arrivals count for so many times the lateness after the first one. What comes
 after its period was asked about goes into the next question of its level.
 """
 
@@ -14,14 +15,17 @@ from itertools import pairwise
 from pansketch_fleet.settings.device_spec import MAX_OFFSET_SECONDS
 from pansketch_fleet.settings.settings import AnswerLevel
 
+MAX_WAITS = 9  # times the lateness, after the first release of a period that came
+
 
 @dataclass(frozen=True)
 class WaitingPeriod:
     """Releases of one stream, spec and set of keepers that no question of a level lists, whose
-    windows start in one period. `first_received`: in unix seconds."""
+    windows start in one period. `first_received`, `last_received`: in unix seconds."""
 
     period: int
     first_received: int
+    last_received: int
     windows: int
 
 
@@ -61,8 +65,14 @@ def due(
         for period, held in sorted(found.items())
         if now
         >= lateness_seconds
-        + max(over(period, level, window_seconds), min(each.first_received for each in held))
+        + max(over(period, level, window_seconds), _arrived(held, lateness_seconds))
     ]
+
+
+def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int) -> int:
+    """When the last of these came that a question waits for, in unix seconds."""
+    first = min(each.first_received for each in held)
+    return min(max(each.last_received for each in held), first + MAX_WAITS * lateness_seconds)
 
 
 def parts(windows: int, most: int) -> list[slice]:

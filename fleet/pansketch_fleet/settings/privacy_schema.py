@@ -181,7 +181,8 @@ class PrivacySection(Section, frozen=True):
     lateness: Annotated[
         str | None,
         KeyDoc(
-            "How long the collector waits for releases after the period of an answer.",
+            "How long the collector waits after the period of an answer, and after the last "
+            "release of it that arrived. The wait ends after ten times this.",
             "10m",
             form="duration",
             allowed="whole seconds, `0s` to `366d`; only with `blinded`",

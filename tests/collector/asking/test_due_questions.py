@@ -16,7 +16,8 @@ DAILY = AnswerLevel(24 * HOUR, Fraction(1))
 
 
 def asked(waiting, last, level, now, lateness=600):
-    found = due([WaitingPeriod(*each, 1) for each in waiting], last, level, HOUR, lateness, now)
+    held = [WaitingPeriod(period, at, at, 1) for period, at in waiting]
+    found = due(held, last, level, HOUR, lateness, now)
     return [(each.period, each.listed) for each in found]
 
 
@@ -40,6 +41,18 @@ def test_a_backlog_waits_for_lateness_and_then_has_a_question_for_each_period():
     waiting = [(10, now), (11, now + 5), (12, now + 9)]
     assert asked(waiting, None, HOURLY, now + 599) == []
     assert asked(waiting, None, HOURLY, now + 605) == [(10, (10,)), (11, (11,))]
+
+
+def test_a_backlog_that_still_comes_is_waited_for_but_not_for_ever():
+    now = 1_000_000 * HOUR
+
+    def is_due(last, at):
+        return bool(due([WaitingPeriod(10, now, last, 5)], None, HOURLY, HOUR, 600, at))
+
+    assert not is_due(now + 500, now + 1_099)
+    assert is_due(now + 500, now + 1_100)
+    assert not is_due(now + 9_000, now + 5_999)
+    assert is_due(now + 9_000, now + 6_000)
 
 
 def test_what_is_late_joins_the_period_after_the_last_one_that_was_asked():
