@@ -1,6 +1,7 @@
 """The demo, as a person starts it."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def demo(*options):
 
 def test_the_demo_ends_by_itself_with_records_and_a_picture(tmp_path):
     out = tmp_path / "demo"
-    done = demo("--short", "--out", str(out))
+    done = demo("--short", "--blinded", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     distances = [float(found) for found in re.findall(r"W1 / std\D+([\d.]+)", done.stdout)]
     assert len(distances) == len(BOUNDS), done.stdout
@@ -50,6 +51,16 @@ def test_the_demo_ends_by_itself_with_records_and_a_picture(tmp_path):
     picture = (out / "fleet.png").read_bytes()
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
     assert len(picture) > 20_000
+    answers_have_less_noise_than_releases(json.loads((out / "report.json").read_text()))
+
+
+def answers_have_less_noise_than_releases(report):
+    """Two draws where local noise has three hundred, and a hundred where answers are monthly."""
+    assert set(report) == {"air"}
+    assert set(report["air"]) == {"local", "blinded", "blinded_once"}
+    assert all(set(each) == {"pair_tv", "w1", "correlation"} for each in report["air"].values())
+    figures = {way: each["pair_tv"] for way, each in report["air"].items()}
+    assert figures["blinded_once"] < 0.75 * figures["local"], figures
 
 
 def keys_are_within_their_errors(said):
