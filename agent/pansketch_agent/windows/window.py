@@ -56,6 +56,11 @@ class Schedule:
     offset: int
     epoch_seconds: int | None = None
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs a window has."""
+        return -(-self.window_seconds // (self.epoch_seconds or self.window_seconds))
+
     def epoch(self, at: float) -> int:
         """The epoch of a moment within its window, from 0."""
         into = int(at // 1 - self.offset) % self.window_seconds
@@ -80,8 +85,7 @@ class Schedule:
         A row of an earlier window than a row before it comes too late and is left out.
         """
         seconds = np.floor(at).astype(np.int64) - self.offset
-        length = self.epoch_seconds or self.window_seconds
-        epochs = -(-self.window_seconds // length)
+        length, epochs = self.epoch_seconds or self.window_seconds, self.epochs
         index, into = np.divmod(seconds, self.window_seconds)
         newest = np.maximum.accumulate(index * epochs + into // length)
         for begin, end in _runs(newest):
@@ -175,14 +179,19 @@ class Windows:
             self._sketches = self._start(index)
 
     def refresh(self, index: int, epoch: int) -> None:
-        """Time has come to an epoch of the window `index`: masks of a new one are added, once for
-        all epochs that have passed."""
-        if index != self._next or epoch <= self._epoch:
-            return
-        self._epoch = epoch
-        for sketch in self._sketches:
-            if isinstance(sketch, BlindedSketch):
-                sketch.begin_epoch(self._rng)
+        """Time has come to an epoch of the window `index`: masks of it, and of each before it that
+        had none, are added."""
+        if index == self._next:
+            self._refresh(self._sketches, epoch)
+
+    def _refresh(self, sketches: Sketches, epoch: int) -> None:
+        """Every window has masks of all its epochs: the release tells their number, and whether a
+        reading of a replay was in an epoch must not change it."""
+        while self._epoch < epoch:
+            self._epoch += 1
+            for sketch in sketches:
+                if isinstance(sketch, BlindedSketch):
+                    sketch.begin_epoch(self._rng)
 
     def skip_until(self, until: int) -> None:
         """No window that begins before `until` is closed any more; one that is open is dropped."""
@@ -223,6 +232,7 @@ class Windows:
     def _close(self) -> ClosedWindow:
         assert self._next is not None
         sketches = self._sketches or self._start(self._next)
+        self._refresh(sketches, self._schedule.epochs - 1)
         self._sketches = ()
         self._next += 1
         return ClosedWindow(self._schedule.span(self._next - 1), sketches)

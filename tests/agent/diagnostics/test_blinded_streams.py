@@ -28,9 +28,9 @@ def test_validate_states_the_bytes_of_a_release(device, blinded, capsys):
     stated = re.search(r"release +(\d+) bytes with every epoch", said_of(device, capsys))
     assert device.start("run", "--drain", "0").ends() == 1
     releases = device.releases().values()
-    whole = [p for p in releases if len(decode_blinded(p, config.streams[0].spec).epochs) == 10]
-    assert len(whole) >= 3
-    assert {len(payload) for payload in whole} == {int(stated[1])}
+    assert {len(decode_blinded(p, config.streams[0].spec).epochs) for p in releases} == {10}
+    assert len(releases) >= 3
+    assert {len(payload) for payload in releases} == {int(stated[1])}
 
 
 def test_validate_states_adversary_keepers_and_answers(device, blinded, capsys, keepers):
