@@ -28,6 +28,7 @@ from pansketch.planning import Expected, plan_views
 from testbed.metrics import distances
 
 WINDOWS = 49
+FLEET_WINDOWS = 30
 FLEET = "stations"
 BLINDED = Privacy(1.0, aggregation="blinded")
 BLOCK_READINGS = 256  # of one call of `update_many`
@@ -35,7 +36,7 @@ REFRESH_BAR = 5.0  # milliseconds
 
 
 def run(quick: bool) -> list[Row]:
-    """Accuracy with 49 windows, then the time of a refresh. Nothing is left out if `quick`."""
+    """Accuracy with 49 windows, a large fleet (a tenth of it if `quick`), the time of a refresh."""
     stream = STREAMS[0]
     ways: list[tuple[str, float, float, Callable[[], Release]]] = [
         ("local", 0.12, 0.25, partial(_local, stream)),
@@ -50,7 +51,7 @@ def run(quick: bool) -> list[Row]:
         title = f"stations, 12 devices x {WINDOWS} windows, {name}"
         rows.append(at_most(f"{title}: pairs", pair, "TV", most_pair, note))
         rows.append(at_most(f"{title}: correlation", found.correlation, "error", most_correlation))
-    return [*rows, _refresh(stream)]
+    return [*rows, _large_fleet(stream, 100 if quick else 1000), _refresh(stream)]
 
 
 def _local(stream: Stream) -> Release:
@@ -86,6 +87,36 @@ def _released(stream: Stream, spec: ViewsSpec, keepers: tuple[bytes, ...]) -> li
             sketch.update_many(part)
             found.append(sketch.release(rng))
     return sorted(found, key=lambda each: each.window.sequence)
+
+
+def _large_fleet(stream: Stream, devices: int) -> Row:
+    """The error of all counters of a fleet with one answer a window, over that of one device that
+    holds all readings and has as many draws as there are keepers."""
+    views = View(("temp", "pm25"), (5, 5), 500_000), View(("temp",), (8,), 500_000)
+    spec, alone = (ViewsSpec(stream.domain, p, views) for p in (BLINDED, Privacy(1.0)))
+    rng = os_entropy()
+    keepers = [(PrivateKey.draw(rng), AnswersInMemory()) for _ in range(2)]
+    public = tuple(key.public for key, _ in keepers)
+    together, single, truth = [], [], np.zeros(sum(spec.blocks), np.int64)
+    for number, part in enumerate(np.array_split(stream.truth, FLEET_WINDOWS), start=1):
+        released = []
+        for device, readings in enumerate(np.array_split(part, devices)):
+            sketch = start(spec, rng, FLEET, WindowId(f"d-{device}", "s", number), public)
+            sketch.update_many(readings)
+            released.append(sketch.release(rng))
+        question = question_about(FLEET, released)
+        told = [answer_once(question, spec, key, rng, ledger) for key, ledger in keepers]
+        together.append(unblind(question, released, told, len(part)))
+        one = alone.start(rng)
+        one.update_many(part)
+        single.append(one.release(rng, WindowId("all", "s", number)))
+        counts = np.zeros(sum(spec.blocks), spec.counter)
+        spec.absorber().absorb(part, counts)
+        truth += counts
+    errors = [float(np.std(merge(each).counters - truth)) for each in (together, single)]
+    title = f"{devices} devices x {FLEET_WINDOWS} windows, one answer a window: error of counters"
+    note = f"{errors[0]:.1f} and {errors[1]:.1f} readings, {merge(single).draws} draws each"
+    return at_most(title, errors[0] / errors[1], "x one device with all readings", 1.2, note)
 
 
 def _refresh(stream: Stream) -> Row:
