@@ -140,7 +140,17 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _expected(stream: Stream) -> dict[str, Any] | None:
-    return asdict(stream.expected) if isinstance(stream, ReadingStream) else None
+    if not isinstance(stream, ReadingStream):
+        return None
+    found = asdict(stream.expected)
+    if stream.expected.answering is None:
+        del found["answering"]
+    else:
+        found["answering"]["levels"] = [
+            {"windows": windows, "share": str(share)}
+            for windows, share in stream.expected.answering.levels
+        ]
+    return found
 
 
 def config_json(profile: Profile, found: Sequence[StreamPlan]) -> str:

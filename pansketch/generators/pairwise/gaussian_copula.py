@@ -27,6 +27,7 @@ MIXED = 0.02  # of a finer table, at least, is independent: no cell must be with
 ROUNDS = 15
 FARTHEST = 1e-12  # of readings: no score is farther out
 TINY = np.finfo(float).tiny
+NOTHING = 1e-200  # readings
 
 
 def has_copula(attribute: Attribute) -> bool:
@@ -104,7 +105,8 @@ def _coarser(table: Table) -> Table:
 
 
 def _factors(wanted: FloatArray, held: FloatArray) -> FloatArray:
-    return np.asarray(np.divide(wanted, held, out=np.zeros_like(held), where=held > 0))
+    """What brings sums to wanted ones; what is as good as nothing is left out."""
+    return np.asarray(np.divide(wanted, held, out=np.zeros_like(held), where=held > NOTHING))
 
 
 def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArray, FloatArray]:

@@ -27,7 +27,7 @@ def test_bitmaps_are_a_union_by_window(week, ask):
     assert newest.startswith("newest window: 1000 distinct keys ± 0 (standard error), union of 2")
     assert newest.endswith(
         "union of 2 releases, epsilon 100 per key, window and device (silent), "
-        "200 for a key in all 2"
+        "200 for a key in all 2, 200 for one record in doors and lockers together"
     )
 
 

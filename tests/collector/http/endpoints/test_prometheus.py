@@ -168,12 +168,14 @@ def test_every_reason_for_a_refusal_is_counted_from_0_on(get):
                 "collector/pansketch_collector/validation/validation.py",
                 "collector/pansketch_collector/validation/decision.py",
                 "collector/pansketch_collector/validation/accepted_specs.py",
+                "collector/pansketch_collector/validation/keeper_messages.py",
+                "collector/pansketch_collector/validation/window_labels.py",
             ),
             "pansketch/wire/codec.py",
         )
     )
     raised = (
-        r'(?:Refused|_MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
+        r'(?:Refused|_?MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
         r'|refuse\(\w[\w.]*, "(\w+)"'
     )
     reasons = {first or second for first, second in re.findall(raised, source)}

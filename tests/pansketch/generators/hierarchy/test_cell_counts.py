@@ -35,10 +35,10 @@ def test_error_bars_cover_what_collisions_do(monkeypatch):
     control has noise alone in its bars: 0.35 to 0.6. Draws move a share by one key in forty."""
     assert held().min() > 0.8
 
-    def under_the_same_key(spec, blocks, fitted, generator):
+    def under_the_same_key(spec, blocks, fitted, generator, keys):
         return [(spec, blocks)] * 24
 
     monkeypatch.setattr(
-        "pansketch.generators.hierarchy.privhp._hashed_otherwise", under_the_same_key
+        "pansketch.generators.hierarchy.privhp.hashed_otherwise", under_the_same_key
     )
     assert held().max() < 0.75
