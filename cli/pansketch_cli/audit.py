@@ -28,7 +28,7 @@ def add_audit(commands: Any) -> None:
         "agent, and with planted bugs. The exit code is 1 if a claim fails or a planted bug is "
         "missed. Seizing a running agent needs root.",
     )
-    audit.add_argument("--quick", action="store_true", help="under a minute instead of fifteen")
+    audit.add_argument("--quick", action="store_true", help="two minutes instead of fifteen")
     audit.add_argument("--json", action="store_true", help="print one JSON object")
     only = audit.add_mutually_exclusive_group()
     only.add_argument("--plant", metavar="BUG", help="audit a product with this bug")
