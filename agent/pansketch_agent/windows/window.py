@@ -179,16 +179,17 @@ class Windows:
             self._sketches = self._start(index)
 
     def refresh(self, index: int, epoch: int) -> None:
-        """Time has come to an epoch of the window `index`: masks of it, and of each before it that
-        had none, are added."""
+        """Time has come to an epoch of the window `index`: its masks are added. In a live stream
+        they stand for all epochs that passed without a look at the clock."""
         if index == self._next:
             self._refresh(self._sketches, epoch)
 
     def _refresh(self, sketches: Sketches, epoch: int) -> None:
-        """Every window has masks of all its epochs: the release tells their number, and whether a
-        reading of a replay was in an epoch must not change it."""
+        """A replay's window has masks of all its epochs: the release tells their number, and
+        whether a reading was in an epoch must not change it. A live stream's number depends on the
+        clock alone."""
         while self._epoch < epoch:
-            self._epoch += 1
+            self._epoch = epoch if self._live else self._epoch + 1
             for sketch in sketches:
                 if isinstance(sketch, BlindedSketch):
                     sketch.begin_epoch(self._rng)
@@ -232,7 +233,8 @@ class Windows:
     def _close(self) -> ClosedWindow:
         assert self._next is not None
         sketches = self._sketches or self._start(self._next)
-        self._refresh(sketches, self._schedule.epochs - 1)
+        if not self._live:
+            self._refresh(sketches, self._schedule.epochs - 1)
         self._sketches = ()
         self._next += 1
         return ClosedWindow(self._schedule.span(self._next - 1), sketches)
