@@ -33,7 +33,7 @@ def test_the_demo_ends_by_itself_with_records_and_a_picture(tmp_path):
     out = tmp_path / "demo"
     done = demo("--short", "--blinded", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    distances = [float(found) for found in re.findall(r"W1 / std\D+([\d.]+)", done.stdout)]
+    distances = [float(found) for found in re.findall(r"W1 / std +│\D+([\d.]+)", done.stdout)]
     assert len(distances) == len(BOUNDS), done.stdout
     # Fifty windows of three stations at epsilon 1 come to 0.1; uniform records are beyond 1.
     assert max(distances) <= 0.5

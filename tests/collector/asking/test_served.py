@@ -103,16 +103,15 @@ def test_a_collector_that_is_killed_asks_no_window_in_two_lists_and_loses_none(
     keepers(fleet, seen)
     first = start(fleet.path)
     first.connects()
-    publish(port, fleet, all_of(range(HOURS)))
-    with turn:
+    with turn:  # A keeper that has a question waits until there is somebody to kill.
+        publish(port, fleet, all_of(range(HOURS)))
         serving.append(first)
     while True:
         waiting.until(lambda: not serving or done(fleet), lambda: str(states(fleet)))
         if done(fleet):
             break
-        again = start(fleet.path)
         with turn:
-            serving.append(again)
+            serving.append(start(fleet.path))
     assert kills[0] >= KILLS
     check_one_list_each(fleet)
     assert lost(fleet) == []
