@@ -94,7 +94,7 @@ class _Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """All candidates, whatever memory they take: a collector plans for many sizes of memory."""
+    """What a plan is looked for; a collector looks for one in each size of memory."""
 
     domain: Domain
     privacy: Privacy
@@ -115,8 +115,7 @@ class _Search:
         candidates = [
             each
             for sets in choices
-            for each in _candidates(self, tuple(sets), tuple(resolutions))
-            if state_nbytes(each.shapes) <= memory_bytes
+            for each in self._candidates(tuple(sets), resolutions, memory_bytes)
         ]
         scores = regrets([each.scores for each in candidates])
         found: dict[int, tuple[int, _Candidate]] = {}
@@ -130,26 +129,38 @@ class _Search:
         sets, shapes, parts, errors, _, *bits = candidate
         return ViewPlan(self.domain, self.privacy, sets, shapes, parts, errors, score, *bits)
 
-    def candidates(
-        self, sets: Sequence[ViewNames], resolutions: Sequence[int]
+    def _candidates(
+        self, sets: tuple[ViewNames, ...], resolutions: Sequence[int], memory_bytes: int
     ) -> Iterator["_Candidate"]:
-        """Every plan over these attribute sets, with its errors."""
+        """What fits; it is predicted once, for all sizes of memory."""
+        known = _predicted(self)
+        for bits in self._resolutions(sets, resolutions):
+            shapes = self._shapes(sets, *bits)
+            if state_nbytes(shapes) <= memory_bytes:
+                if (sets, bits) not in known:
+                    known[sets, bits] = tuple(self._splits(sets, shapes, *bits))
+                yield from known[sets, bits]
+
+    def _splits(
+        self,
+        sets: tuple[ViewNames, ...],
+        shapes: tuple[Bits, ...],
+        single_bits: int,
+        pair_bits: int,
+    ) -> Iterator["_Candidate"]:
+        """Views of these shapes, with each split of epsilon among them."""
         guarantee = Guarantee.of_linear_counters(self.privacy)
-        layout, cases = Layout(self.domain, sets), cases_of(self.expected, NEAR, guarantee)
-        shared = [_parts(sets, self.micro, share) for share in self._shares(sets)]
-        splits = [parts for parts in shared if min(parts) > 0]
-        for single_bits, pair_bits in self._resolutions(sets, resolutions):
-            shapes = self._shapes(sets, single_bits, pair_bits)
-            for parts in splits:
-                errors = []
-                for case in cases:
-                    deviation = sqrt(2 * case.draws)
-                    noise = [deviation * (MICRO / part) for part in parts]
-                    errors.append(layout.errors(shapes, noise, case.total, case.shape))
-                scores = tuple(each.score for each in errors)
-                yield _Candidate(
-                    tuple(sets), shapes, tuple(parts), errors[0], scores, single_bits, pair_bits
-                )
+        layout, cases = _layout(self.domain, sets), cases_of(self.expected, NEAR, guarantee)
+        for parts in (_parts(sets, self.micro, share) for share in self._shares(sets)):
+            if min(parts) <= 0:
+                continue
+            errors = []
+            for case in cases:
+                deviation = sqrt(2 * case.draws)
+                noise = [deviation * (MICRO / part) for part in parts]
+                errors.append(layout.errors(shapes, noise, case.total, case.shape))
+            scores = tuple(each.score for each in errors)
+            yield _Candidate(sets, shapes, tuple(parts), errors[0], scores, single_bits, pair_bits)
 
     def _resolutions(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
@@ -198,11 +209,20 @@ class _Search:
         )
 
 
-@lru_cache(maxsize=MAX_VIEWS)
-def _candidates(
-    search: _Search, sets: tuple[ViewNames, ...], resolutions: tuple[int, ...]
-) -> tuple[_Candidate, ...]:
-    return tuple(search.candidates(sets, resolutions))
+Predicted = dict[tuple[tuple[ViewNames, ...], tuple[int, int]], tuple[_Candidate, ...]]
+
+
+# One stream at a time is planned for all sizes of memory. More would stay with whoever plans anew
+# for each published scale.
+@lru_cache(maxsize=1)
+def _predicted(search: _Search) -> Predicted:
+    """The candidates of a search that are known, by attribute sets and resolution."""
+    return {}
+
+
+@lru_cache(maxsize=1)
+def _layout(domain: Domain, sets: tuple[ViewNames, ...]) -> Layout:
+    return Layout(domain, sets)
 
 
 def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:

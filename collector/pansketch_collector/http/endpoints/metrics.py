@@ -173,8 +173,6 @@ def _devices(found: Overview) -> Iterator[Family]:
 
 def _keepers(found: Overview) -> Iterator[Family]:
     keepers, levels = found.asking.keepers, found.asking.levels
-    if not keepers:
-        return
     online = {each.keeper: each.state == "online" for each in keepers}
     asked = {each.keeper: each.asked for each in keepers}
     oldest = {each.keeper: each.oldest_asked_at or 0 for each in keepers}
