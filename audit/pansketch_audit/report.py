@@ -1,22 +1,24 @@
-"""Runs the parts of the audit and says what they found: a table, or JSON."""
+"""Runs the parts of the audit, each task in a worker of its own."""
 
-import json
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
 from multiprocessing import get_context, parent_process
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
-import numpy as np
-
-from pansketch import os_entropy
-from pansketch.version import code_version
+from pansketch import Spec, os_entropy
+from pansketch_audit.coupling.agent_cases import agent_cases, cases_of
+from pansketch_audit.coupling.coupled_agents import AgentCase, coupled_agent, why
+from pansketch_audit.coupling.hostile import random_specs
+from pansketch_audit.coupling.sketch_runs import audited
 from pansketch_audit.empirical import attacks
 from pansketch_audit.empirical.loss_lower_bound import (
-    ALPHA,
     Moment,
     claim_at,
     lower_bound,
@@ -25,46 +27,25 @@ from pansketch_audit.empirical.loss_lower_bound import (
 from pansketch_audit.exact.blinded import CLAIM, SCENARIOS, blinded_loss
 from pansketch_audit.exact.keys import TOLERANCE, KeyLosses
 from pansketch_audit.exact.readings import largest_loss
+from pansketch_audit.findings import Finding, Part
 from pansketch_audit.mechanisms.blinded import BlindedMechanism
 from pansketch_audit.mechanisms.mechanism import PRODUCTION, View, claim, views_of
 from pansketch_audit.mechanisms.subjects import Subject, subjects
 from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_audit.seizure.seizure import seize
+from pansketch_fleet.settings.settings import AgentConfig
 
-Part = Literal["exact", "statistical", "attack", "seizure", "planted"]
 WORKERS = 2
 QUICK_RUNS, FULL_RUNS = 1_500, 40_000
 QUICK_SEIZED, FULL_SEIZED = 1_000, 10_000
+QUICK_SPECS, FULL_SPECS = 16, 160
+QUICK_AGENTS, FULL_AGENTS = 10, 1_000
+AGENTS_A_TASK = 10
+SEED = (
+    1  # Of specs, agents, readings and scripted noise: public, so that a finding can be repeated.
+)
 FEW_COUNTERS = 3  # Enumerable over draws from -1 to 1; larger subjects over draws of 0.
 FEW_SLOTS, FEW_KEYS = 4, 3  # Larger counters of keys are for the full audit.
-
-NOT_SHOWN = (
-    "larger universes than those enumerated: there the tests of the construction carry the proof",
-    "two snapshots with no draw between them, the first unnoticed: what arrived between is exact",
-    "keys over several windows or devices: one in w windows on d devices spends w x d epsilon",
-    "a source in several streams of the configuration: it spends epsilon in each",
-    "the reading in flight, while it is in a sensor's or a parser's hands",
-    "two snapshots of masked counters within one epoch: what arrived between is exact",
-    "that X25519, BLAKE2b and ChaCha20 hold: masks of the exact part are ideal",
-    "what the kernel counts of this process (bytes read, calls, time) and keeps in its buffers",
-    "who reads the kernel's random generator: it predicts draws until its next reseed",
-    "that the kernel's random numbers are random, and that the hardware is correct",
-    "swap, hibernation and copies of a virtual machine: each is another snapshot",
-    "what the interpreter, its modules and the allocator keep: memory here is a sketch's own",
-    "batches of readings, and the agent's clock, windows and limiter: the project's tests do",
-    "side channels of the hardware: time and power",
-)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One claim and what was measured. A planted bug's claim is that it is caught."""
-
-    part: Part
-    subject: str
-    claimed: str
-    measured: str
-    holds: bool
 
 
 @dataclass(frozen=True)
@@ -78,9 +59,12 @@ class Task:
     details: tuple[str, ...] = ("",)
 
 
-def run_audit(quick: bool, said: Callable[[Finding, int, int], None]) -> list[Finding]:
-    """All parts. `said` hears each finding as it comes, with its number and how many there are."""
-    tasks = list(_tasks(quick))
+def run_audit(
+    quick: bool, said: Callable[[Finding, int, int], None], agents: int | None = None
+) -> list[Finding]:
+    """All parts. `said` hears each finding as it comes, with its number and how many there are.
+    `agents`: how many of them are coupled; None: as many as usual."""
+    tasks = list(_tasks(quick, agents))
     total = 1 + sum(len(task.details) for task in tasks)
     findings: list[Finding] = []
 
@@ -111,13 +95,61 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def plant(name: str) -> Finding:
+def plant(name: str) -> list[Finding]:
     """The audit of the product with a bug in it: the claim must fail. Raises ValueError."""
     for bug in bugs():
         if bug.name == name:
             caught, measured = bug.caught()
-            return Finding("planted", bug.name, "the guarantee", measured, not caught)
-    raise ValueError(f"no planted bug {name!r}; there is {', '.join(bug.name for bug in bugs())}")
+            return [Finding("planted", bug.name, "the guarantee", measured, not caught)]
+    raise ValueError(
+        f"no planted bug {name!r}; there is all, {', '.join(bug.name for bug in bugs())}"
+    )
+
+
+def plant_all(said: Callable[[Finding, int, int], None]) -> list[Finding]:
+    """Every planted bug, by the part of the audit that must see it."""
+    findings = []
+    with ProcessPoolExecutor(WORKERS, get_context("spawn"), _end_with_parent) as pool:
+        tasks = [Task("planted", which, True) for which, _ in enumerate(bugs())]
+        for found in pool.map(perform, tasks):
+            findings += found
+            said(found[0], len(findings), len(tasks))
+    return findings
+
+
+def audit_config(config: AgentConfig) -> list[Finding]:
+    """The streams of one configuration: the draws of every spec, then its agent, coupled."""
+    findings = [
+        _drawn(stream.name, stream.spec, thorough=True)
+        for stream in config.streams
+        if stream.blinded is None
+    ]
+    with TemporaryDirectory() as folder:
+        for case in cases_of(config, SEED, Path(folder)):
+            findings.append(_lived(f"{case.stream}, {len(case.steps)} steps", [case]))
+    return findings
+
+
+def _drawn(name: str, spec: Spec, thorough: bool) -> Finding:
+    found = audited(spec, SEED, thorough)
+    about = f"{name}, {spec.guarantee.unit}, {spec.guarantee.intrusion}"
+    return Finding(
+        "draws", about, f"sum of |d|/scale <= {float(found.allowed):g}", str(found), found.holds
+    )
+
+
+def _lived(name: str, cases: Iterable[AgentCase]) -> Finding:
+    """Ends at the first pair of agents that differ."""
+    count, loss = 0, Fraction(0)
+    for case in cases:
+        count += 1
+        found, holds = coupled_agent(case)
+        if not holds:
+            return Finding("agent", name, "both runs are alike", why(case, found), False)
+        loss = max(loss, found.loss / case.allowed)
+    pairs = f"{count} pair{'s' * (count != 1)} of runs"
+    said = f"no difference in {pairs}, up to {float(loss):.3f}x the claim"
+    return Finding("agent", name, "both runs are alike", said, True)
 
 
 def perform(task: Task) -> list[Finding]:
@@ -125,9 +157,18 @@ def perform(task: Task) -> list[Finding]:
     if task.part == "planted":
         bug = bugs()[task.which]
         caught, measured = bug.caught()
+        measured = f"{bug.part}: {measured}"
         return [Finding("planted", f"{bug.name}: {bug.what}", "is caught", measured, caught)]
     if task.part == "blinded":
         return [_blinded(task)]
+    if task.part == "draws":
+        name, spec = next(islice(random_specs(SEED, task.which + 1), task.which, None))
+        return [_drawn(name, spec, thorough=not task.quick)]
+    if task.part == "agent":
+        count = int(task.details[0])
+        with TemporaryDirectory() as folder:
+            cases = agent_cases(SEED, count, Path(folder), task.which)
+            return [_lived(f"agents {task.which + 1} to {task.which + count}", cases)]
     subject = subjects()[task.which]
     if task.part == "attack":
         broken, measured = attacks.rewound(os_entropy, subject)
@@ -137,8 +178,14 @@ def perform(task: Task) -> list[Finding]:
     return _chained(subject, task) if subject.unit == "key" else [_enumerated(subject, task)]
 
 
-def _tasks(quick: bool) -> Iterator[Task]:
+def _tasks(quick: bool, agents: int | None) -> Iterator[Task]:
     """The slow ones first, so that the workers end together."""
+    if agents is None:
+        agents = QUICK_AGENTS if quick else FULL_AGENTS
+    for first in range(0, agents, AGENTS_A_TASK):
+        yield Task("agent", first, quick, (str(min(AGENTS_A_TASK, agents - first)),))
+    for which in range(QUICK_SPECS if quick else FULL_SPECS):
+        yield Task("draws", which, quick)
     for which, _ in enumerate(SCENARIOS):
         yield Task("blinded", which, quick)
     listed = sorted(enumerate(subjects()), key=lambda each: -each[1].draws)
@@ -227,53 +274,3 @@ def _seized(quick: bool) -> Finding:
 
 def _named(subject: Subject) -> str:
     return f"{subject.name}, {subject.unit}, {subject.intrusion}"
-
-
-def _units() -> list[str]:
-    return sorted({str(subject.unit) for subject in subjects()})
-
-
-def as_table(findings: list[Finding]) -> str:
-    """For people: what holds, what was caught, and what none of it shows."""
-    lines = [
-        code_version(),
-        f"python {sys.version.split()[0]}, numpy {np.__version__}",
-        f"unit {' or '.join(_units())}; neighbouring streams differ by one unit, added or removed",
-        "a key is added or removed with all its appearances in one window",
-        "epsilon as claimed in each line; delta 0; intrusion silent or announced",
-        f"statistical bounds are wrong with probability {ALPHA:g} each",
-        "",
-    ]
-    wide = max(len(finding.subject) for finding in findings)
-    claims = max(len(finding.claimed) for finding in findings)
-    for finding in findings:
-        mark = "ok  " if finding.holds else "FAIL"
-        lines.append(
-            f"{mark} {finding.part:<11} {finding.subject:<{wide}}  {finding.claimed:<{claims}}  "
-            f"{finding.measured}"
-        )
-    failed = sum(not finding.holds for finding in findings)
-    lines += ["", "not shown:", *(f"  {text}" for text in NOT_SHOWN), ""]
-    lines.append(
-        f"{failed} of {len(findings)} findings FAIL"
-        if failed
-        else "every claim holds, every bug is caught"
-    )
-    return "\n".join(lines)
-
-
-def as_json(findings: list[Finding]) -> str:
-    """For programs: the same."""
-    return json.dumps(
-        {
-            "code": code_version(),
-            "adjacency": "add or remove one unit; of a key, all its appearances in one window",
-            "units": _units(),
-            "delta": 0,
-            "alpha": ALPHA,
-            "holds": all(finding.holds for finding in findings),
-            "findings": [asdict(finding) for finding in findings],
-            "not_shown": NOT_SHOWN,
-        },
-        indent=2,
-    )

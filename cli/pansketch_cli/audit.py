@@ -13,8 +13,9 @@ from typing import Any
 
 from pansketch import __version__
 from pansketch.version import sources_digest
-from pansketch_audit.report import Finding
-from pansketch_fleet.errors import one_line
+from pansketch_audit.findings import Finding
+from pansketch_fleet.config.loader import load_agent
+from pansketch_fleet.errors import ConfigError, one_line
 from pansketch_fleet.protocol.audit_record import MAX_NAMED, AuditRecord, time_text
 from pansketch_fleet.protocol.strict_json import MAX_LINE
 
@@ -24,38 +25,66 @@ def add_audit(commands: Any) -> None:
     audit = commands.add_parser(
         "audit",
         help="test the privacy guarantee",
-        description="Tests the privacy guarantee: exactly, statistically, by seizing a running "
-        "agent, and with planted bugs. The exit code is 1 if a claim fails or a planted bug is "
-        "missed. Seizing a running agent needs root.",
+        description="Tests the privacy guarantee: exactly, by the draws of random specs, by pairs "
+        "of agents, statistically, by seizing a running agent, and with planted bugs. The exit "
+        "code is 1 if a claim fails or a planted bug is missed. Seizing a running agent needs "
+        "root.",
     )
     audit.add_argument("--quick", action="store_true", help="two minutes instead of fifteen")
     audit.add_argument("--json", action="store_true", help="print one JSON object")
     only = audit.add_mutually_exclusive_group()
-    only.add_argument("--plant", metavar="BUG", help="audit a product with this bug")
+    only.add_argument(
+        "--plant", metavar="BUG", help="audit a product with this bug; all: with each, in turn"
+    )
+    only.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="audit the streams of this configuration: the draws of each sketch, and its agent",
+    )
     only.add_argument(
         "--record",
         type=Path,
         metavar="FILE",
         help="write the result to this file, for the dashboard (collector.audit)",
     )
+    audit.add_argument(
+        "--agents",
+        type=_count,
+        metavar="N",
+        help="pairs of agents with random configurations; 10 with --quick, else 1000",
+    )
     audit.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    """Raises ValueError, as argparse expects."""
+    number = int(text)
+    if not 1 <= number <= MAX_AGENTS:
+        raise ValueError(text)
+    return number
 
 
 def _run(options: argparse.Namespace) -> int:
     # Not needed on a device, and not loaded there.
+    from pansketch_audit import findings as found
     from pansketch_audit import report
     from pansketch_cli import audit
 
     if options.record is not None and (problem := audit.refusal(options.record)):
         return _wrong(problem, 2)
-    if options.plant:
-        try:
-            findings = [report.plant(options.plant)]
-        except ValueError as error:
-            return _wrong(str(error), 2)
-    else:
-        findings = report.run_audit(options.quick, _progress)
-    print(report.as_json(findings) if options.json else report.as_table(findings))
+    try:
+        if options.plant == "all":
+            findings = report.plant_all(_progress)
+        elif options.plant:
+            findings = report.plant(options.plant)
+        elif options.config:
+            findings = report.audit_config(load_agent(options.config, os.environ))
+        else:
+            findings = report.run_audit(options.quick, _progress, options.agents)
+    except (ValueError, ConfigError) as error:
+        return _wrong(str(error), 2)
+    print(found.as_json(findings) if options.json else found.as_table(findings))
     if options.record is not None:
         try:
             audit.write(options.record, audit.record_of(findings, options.quick))
@@ -75,6 +104,7 @@ def _progress(finding: object, done: int, tasks: int) -> None:
         print(f"\raudit: {done} of {tasks} findings", end=end, file=sys.stderr, flush=True)
 
 
+MAX_AGENTS = 99_990  # A claim of a record is ten of them.
 READABLE = 0o644
 
 

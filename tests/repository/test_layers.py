@@ -60,7 +60,8 @@ def test_imports_go_down(module):
         ("pansketch_collector.storage.writer", "pansketch_agent.ledger.ledger"),
         ("pansketch_collector.http.app", "tests.waiting"),
         ("pansketch_fleet.protocol.topics", "paho.mqtt.client"),
-        ("pansketch_audit.report", "pansketch_fleet.config.loader"),
+        ("pansketch_audit.report", "pansketch_collector.storage.writer"),
+        ("pansketch_audit.coupling.agent_runs", "pansketch_audit.exact.readings"),
     ],
 )
 def test_a_wrong_import_would_be_noticed(module, name):

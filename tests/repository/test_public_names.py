@@ -43,7 +43,7 @@ PROGRAMS = [
 ]
 # Modules that are themselves what is measured, audited or fuzzed there.
 EXAMINED = {
-    "audit": {"pansketch.domain.cell_paths"},
+    "audit": {"pansketch.domain.cell_paths", "pansketch.randomness.exact_noise"},
     "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
         "pansketch.generators.density.cell_counts",

@@ -1,19 +1,31 @@
 """What a planted bug is, and what some have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch import Entropy
 from pansketch.randomness import Chance, Counters, LogOdds, Ratio
+from pansketch_audit.coupling.agent_cases import agent_cases
+from pansketch_audit.coupling.coupled_agents import coupled_agent, why
+from pansketch_audit.coupling.hostile import FAMILIES, random_specs
+from pansketch_audit.coupling.sketch_runs import audited
 from pansketch_audit.empirical.loss_lower_bound import claim_at, lower_bound, moments_of
 from pansketch_audit.mechanisms.mechanism import Mechanism
 from pansketch_audit.mechanisms.subjects import Subject
 
 QUICK_RUNS = 1500
+SEED = 20  # Of the specs, agents and readings that a planted bug is shown: public.
+AGENTS = 10
 
 
 @dataclass(frozen=True)
@@ -21,12 +33,13 @@ class Bug:
     """A planted bug: what is wrong, and the part of the audit that must see it.
 
     `caught`: aims that part at the bug; returns whether the claim is refuted, and what was
-    measured.
+    measured. `part`: its name.
     """
 
     name: str
     what: str
     caught: Callable[[], tuple[bool, str]]
+    part: str = "exact"
 
 
 def _same_scale(scale: Fraction) -> Fraction:
@@ -85,3 +98,72 @@ def sampled(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
         if bound > allowed:
             break
     return bound > allowed, f"loss at least {bound:.3g} in {QUICK_RUNS} runs, claimed {allowed:g}"
+
+
+@contextmanager
+def replaced(where: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """A name of the product is another object meanwhile: `module:Class.method`, made from what it
+    was. Specs and agents that are built before are not affected."""
+    module, _, path = where.partition(":")
+    *outer, name = path.split(".")
+    owner = reduce(getattr, outer, import_module(module))
+    before = vars(owner)[name]
+    setattr(owner, name, make(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def in_draws(family: str, *patches: AbstractContextManager[None]) -> tuple[bool, str]:
+    """Couples sketches of a family in a patched product, until one is refuted."""
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        for name, spec in random_specs(SEED, 3 * FAMILIES):
+            if name.startswith(family):
+                found = audited(spec, SEED, thorough=False)
+                if not found.holds:
+                    return True, f"{name}: {found}"
+    return False, f"all draws of {family} hold"
+
+
+def in_agent(first: int, *patches: AbstractContextManager[None]) -> tuple[bool, str]:
+    """Couples agents in a patched product, beginning with the case `first`, until one differs."""
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        for case in agent_cases(SEED, AGENTS, folder, first):
+            found, holds = coupled_agent(case)
+            if not holds:
+                return True, why(case, found)
+    return False, f"{AGENTS} agents are alike"
+
+
+Make = Callable[[Any], Any]
+Places = list[tuple[str, Make]]
+
+
+def draws_bugs(found: dict[str, tuple[str, str, str, Make]]) -> list[Bug]:
+    """By name: what is wrong, a family that has it, where it is and what takes its place."""
+    return [
+        Bug(name, what, partial(_drawn, family, where, make), "draws")
+        for name, (what, family, where, make) in found.items()
+    ]
+
+
+def agent_bugs(found: dict[str, tuple[str, int, Places]]) -> list[Bug]:
+    """By name: what is wrong, the first case that may show it, and what takes what place."""
+    return [
+        Bug(name, what, partial(_lived, first, places), "agent")
+        for name, (what, first, places) in found.items()
+    ]
+
+
+def _drawn(family: str, where: str, make: Make) -> tuple[bool, str]:
+    return in_draws(family, replaced(where, make))
+
+
+def _lived(first: int, places: Places) -> tuple[bool, str]:
+    return in_agent(first, *(replaced(where, make) for where, make in places))

@@ -1,0 +1,298 @@
+"""Coupled runs of the whole agent under a fake clock.
+
+Streams, windows, limiters, release writers, ledger, outbox, delivery, health and status are the
+program's own; the clock, the broker and the noise are scripted. One run has a unit and the other
+has not. With the noise shifted everything must be equal: all reachable memory of objects and
+modules, files with their contents and the moments at which they are written, log records, messages
+and their moments.
+"""
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import decode, peek
+from pansketch_agent.delivery.delivery import Delivery
+from pansketch_agent.host.clock import Clock
+from pansketch_agent.host.hardening import MemoryProtection
+from pansketch_agent.ledger.accounts import HEADER, line
+from pansketch_agent.ledger.ledger import Ledger
+from pansketch_agent.mqtt.events import Publication
+from pansketch_agent.outbox.outbox import Outbox
+from pansketch_agent.runtime.status_report import StatusReport
+from pansketch_agent.runtime.stream_builder import StreamBuilder
+from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_agent.sources.readings import Readings
+from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule
+from pansketch_audit.coupling.coupled_runs import (
+    Exposure,
+    Name,
+    Noises,
+)
+from pansketch_audit.coupling.reachable import memory_of_objects, memory_of_program
+from pansketch_audit.coupling.scripted_noise import Integers
+from pansketch_audit.coupling.sketch_runs import counts_of
+from pansketch_fleet.settings.device_spec import window_index
+from pansketch_fleet.settings.settings import AgentConfig, Stream
+
+BEGIN, UP = 1_767_225_600.0, 1000.0  # Wall clock and monotonic clock at the first step.
+MEMORY = "memory of "
+SESSION = "0000000000000001"
+OLD = (1, 1)  # Modification time of a file that nobody has touched since the last step.
+
+What = Literal["tick", "rows", "look", "announce"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens at a moment, in seconds since the begin. `rows`: of `stream`; `units`: which of
+    them belong to the unit."""
+
+    at: float
+    what: What
+    stream: str = ""
+    rows: npt.NDArray[Any] | None = None
+    units: tuple[int, ...] = ()
+
+
+@dataclass
+class _Broker:
+    """Takes everything and acknowledges it at the next tick."""
+
+    said: list[tuple[int, str, object]]
+    step: int = 0
+    unanswered: list[Publication] = field(default_factory=list)
+    packets: int = 0
+
+    def send(self, stream: str, payload: bytes) -> Publication:
+        self.packets += 1
+        publication = Publication(self.packets, stream)
+        self.said.append((self.step, f"release of {stream}", payload))
+        self.unanswered.append(publication)
+        return publication
+
+    def report(self, health: object) -> None:
+        self.said.append((self.step, "health", repr(health)))
+
+    def change(self, *statuses: object) -> None:
+        self.said.append((self.step, "status", repr(statuses)))
+
+
+class _Agent:
+    """One run of the agent's parts."""
+
+    def __init__(self, config: AgentConfig, noises: Noises, now: list[float]) -> None:
+        self.config, self.noises, self._now = config, noises, now
+        self.state = config.agent.state
+        shutil.rmtree(self.state, ignore_errors=True)
+        self.state.mkdir(parents=True, mode=0o700)
+        (self.state / "ledger").write_text(_new_ledger())
+        (self.state / "ledger").chmod(0o600)
+        self.said: list[tuple[int, str, object]] = []
+        self.broker = _Broker(self.said)
+        clock = Clock(lambda: BEGIN + now[0], lambda: UP + now[0], lambda *_: True, lambda: True)
+        self.clock = clock
+        self.ledger = Ledger(self.state)
+        self.outbox = Outbox(
+            self.state / "outbox", config.profile.outbox_bytes, config.agent.outbox
+        )
+        self.delivery = Delivery(
+            self.outbox, self.broker.send, lambda: 0.5, lambda _: 1 << 22, clock.now
+        )
+        memory = MemoryProtection("", Path("/"))
+        collector = HealthCollector(
+            config, SESSION, clock, self.ledger, self.outbox, memory, self.delivery.deferred
+        )
+        broker: Any = self.broker
+        self.health = HealthSchedule(config.agent.device, collector, broker.report)
+        builder = StreamBuilder(
+            config.fleet,
+            config.agent.device,
+            self.ledger,
+            self.outbox,
+            clock,
+            threading.Event(),
+            False,
+            None,
+        )
+        self.workers: dict[str, StreamWorker] = {
+            stream.name: builder.assemble(config.parts(stream), noises[stream.name])
+            for stream in config.streams
+            if not stream.part_of
+        }
+        adoption: Any = SimpleNamespace(problems={})
+        protected: Any = SimpleNamespace(protected=True)
+        facts = Facts(True, {}, {name: each.spec for name, each in self.workers.items()}, {})
+        self.status = StatusReport(
+            config, SESSION, broker, list(self.workers.values()), adoption, protected, facts
+        )
+        self.delivery.connected(clock.monotonic())
+
+    def do(self, number: int, step: Step, with_unit: bool) -> None:
+        self.broker.step = number
+        if step.what == "rows":
+            assert step.rows is not None
+            rows = step.rows.copy() if with_unit else np.delete(step.rows, step.units, axis=0)
+            if len(rows):
+                at = np.full(len(rows), self.clock.now())
+                self.workers[step.stream].absorb(Readings(at, rows), self.clock)
+        elif step.what == "announce":
+            for worker in self.workers.values():
+                worker.rerandomise()
+        else:
+            self._tick()
+        self._look_at_files(number)
+
+    def _tick(self) -> None:
+        up = self.clock.monotonic()
+        for publication in self.broker.unanswered:
+            self.delivery.publish_acknowledged(publication, "")
+        self.broker.unanswered.clear()
+        for worker in self.workers.values():
+            worker.tick(self.clock)
+        self.status.step()
+        self.outbox.persist_overdue(up)
+        self.health.step(up)
+        self.delivery.step(up)
+
+    def _look_at_files(self, number: int) -> None:
+        """What was written since the last step; each file's time is then set back."""
+        for folder, _, names in os.walk(self.state):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.stat(path).st_mtime_ns != OLD[0]:
+                    content = Path(path).read_bytes()
+                    self.said.append((number, f"file {name} is written", content))
+                    os.utime(path, ns=OLD)
+
+    def seen(self, when: str) -> dict[str, object]:
+        """Everything but the counters of releases."""
+        parts = (self.ledger, self.outbox, self.delivery, self.health, self.status)
+        besides = (*self.noises.values(), self.broker, self._now, self.config)
+        program = memory_of_program(besides)
+        files = {
+            str(path.relative_to(self.state)): path.read_bytes()
+            for path in sorted(self.state.rglob("*"))
+            if path.is_file()
+        }
+        return {
+            **{f"{when}: {MEMORY}{name}": held for name, held in program.items()},
+            f"{when}: memory of the workers": memory_of_objects([self.workers], besides),
+            f"{when}: memory of the agent": memory_of_objects(parts, besides),
+            f"{when}: files": files,
+            **{
+                f"{when}: {what}, at step {number} of the clock": held
+                for number, what, held in self.said
+            },
+            f"{when}: order of events": [(number, what) for number, what, _ in self.said],
+        }
+
+    def open_counters(self) -> dict[Name, Integers]:
+        """What the sketches of all open windows hold."""
+        found = {}
+        for name, worker in self.workers.items():
+            for place, sketch in enumerate(worker._windows._sketches):
+                bases = self.noises[name].bases
+                linear: Any = getattr(sketch, "_counters", None)
+                which = [n for n, base in enumerate(bases) if base is linear]
+                ordinal = which[0] if linear is not None and which else len(bases) - 1 + place
+                found[name, ordinal] = counts_of(sketch)
+        return found
+
+    def released(self) -> dict[Name, Integers]:
+        found = {}
+        for source in self.workers:
+            parts = self.config.parts(next(s for s in self.config.streams if s.name == source))
+            for key in self.outbox.waiting():
+                for place, stream in enumerate(parts):
+                    if key.stream == stream.name:
+                        payload = self.outbox.read(key)
+                        assert payload is not None
+                        ordinal = (key.sequence - 1) * len(parts) + place
+                        found[source, ordinal] = _counters(payload, stream)
+        return found
+
+    def close(self) -> None:
+        self.outbox.close()
+        self.ledger.__exit__(None, None, None)
+
+
+def _counters(payload: bytes, stream: Stream) -> Integers:
+    start = peek(payload).windows[0].start
+    spec = stream.spec.for_window(window_index(start, stream.window_seconds))
+    return np.asarray(decode(payload, spec).counters)
+
+
+def _new_ledger() -> str:
+    """A ledger's first line with a public incarnation; a real one is random."""
+    return line(f"{HEADER} {'0' * 16}").decode()
+
+
+def play(
+    config: AgentConfig,
+    steps: Sequence[Step],
+    with_unit: bool,
+    noises: Noises,
+    everything: bool,
+) -> list[Exposure]:
+    """One run of the agent."""
+    now = [0.0]
+    exposures = []
+    with _log() as records:
+        agent = _Agent(config, noises, now)
+        records.said, records.now = agent.said, agent.broker
+        try:
+            for number, step in enumerate(steps):
+                now[0] = step.at
+                if step.what == "look":
+                    calls = {name: noise.calls for name, noise in noises.items()}
+                    seen = agent.seen("seizure") if everything else {}
+                    exposures.append(Exposure(agent.open_counters(), seen, calls))
+                else:
+                    agent.do(number, step, with_unit)
+            calls = {name: noise.calls for name, noise in noises.items()}
+            seen = agent.seen("end") if everything else {}
+            exposures.append(Exposure(agent.released(), seen, calls))
+        finally:
+            agent.close()
+    return exposures
+
+
+class _Records(logging.Handler):
+    """The agent's log as an event with its step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[int, str, object]] = []
+        self.now = _Broker([])
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((self.now.step, "log", f"{record.levelname} {record.getMessage()}"))
+
+
+@contextmanager
+def _log() -> Iterator[_Records]:
+    handler = _Records()
+    loggers = [logging.getLogger(name) for name in ("pansketch_agent", "pansketch_fleet")]
+    levels = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield handler
+    finally:
+        for logger, level, propagate in levels:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate

@@ -1,0 +1,120 @@
+"""All memory that a program's objects reach: instances, closures, caches, classes and modules.
+
+What holds what comes from the garbage collector, so no container is left out: the results that a
+`functools.lru_cache` keeps, the locals of a generator that waits, the cells of a closure. Numbers,
+texts and arrays enter by their values. Not in it is what CPython counts of its own: the versions of
+dicts, the collector's statistics, freed blocks.
+"""
+
+import gc
+import logging
+import random
+import sys
+import types
+import weakref
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("pansketch", "pansketch_fleet", "pansketch_agent")
+PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(None))
+CODE = (types.ModuleType, types.CodeType, types.FrameType, weakref.ref, logging.Logger)
+NAMES = {"__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__spec__"}
+
+
+def memory_of_objects(things: Iterable[object], besides: Iterable[object] = ()) -> bytes:
+    """A digest of everything that is reachable from some objects, but for what is in `besides`."""
+    return _digest(things, {id(each) for each in besides})
+
+
+def memory_of_program(besides: Iterable[object] = ()) -> dict[str, bytes]:
+    """A digest for each name of each module of the device program that can hold something."""
+    hidden, found = {id(each) for each in besides}, {}
+    for module_name, module in sorted(sys.modules.items()):
+        if module is None or module_name.split(".")[0] not in PACKAGES:
+            continue
+        for name, held in list(vars(module).items()):
+            if name not in NAMES and not _is_idle(held) and _is_of(held, module_name):
+                found[f"{module_name}.{name}"] = _digest([held], hidden)
+    return found
+
+
+def _is_idle(held: object) -> bool:
+    """Whether it can hold nothing: a module, or a function without closure, defaults and names."""
+    if isinstance(held, types.FunctionType):
+        return not (held.__closure__ or held.__defaults__ or held.__kwdefaults__ or vars(held))
+    return isinstance(held, CODE)
+
+
+def _is_of(held: object, module_name: str) -> bool:
+    """What a module imported is looked at where it is from."""
+    return getattr(held, "__module__", module_name) == module_name
+
+
+def _digest(things: Iterable[object], hidden: set[int]) -> bytes:
+    return blake2b(b"|".join(_parts(things, hidden)), digest_size=16).digest()
+
+
+def _parts(things: Iterable[object], hidden: set[int]) -> Iterator[bytes]:
+    """Values in the order in which they are reached; what is reached again by its number."""
+    order: dict[int, int] = {}
+    left: list[Any] = [*things][::-1]
+    kept = []  # What is made on the way must not give its identity to another object.
+    while left:
+        thing = left.pop()
+        if isinstance(thing, PLAIN):
+            yield repr(thing).encode("utf-8", "surrogatepass")
+            continue
+        if id(thing) in hidden or isinstance(thing, CODE):
+            continue
+        if id(thing) in order:
+            yield b"@%d" % order[id(thing)]
+            continue
+        order[id(thing)] = len(order)
+        if isinstance(thing, np.ndarray) and thing.dtype != object:
+            yield f"{thing.dtype}{thing.shape}".encode()
+            yield thing.tobytes()
+            continue
+        if isinstance(thing, memoryview):
+            yield thing.tobytes()
+            continue
+        if isinstance(thing, np.random.BitGenerator):
+            yield repr(thing.state).encode()
+            continue
+        inside = _inside(thing)
+        kept.append(inside)
+        yield type(thing).__name__.encode()
+        left += inside[::-1]
+
+
+def _inside(thing: Any) -> list[Any]:
+    """What an object holds, in an order that follows from its history alone."""
+    if isinstance(thing, dict):
+        return [each for item in thing.items() for each in item]
+    if isinstance(thing, set | frozenset):
+        plain = all(isinstance(each, PLAIN) for each in thing)
+        return sorted(thing, key=repr) if plain else list(thing)
+    if isinstance(thing, np.random.Generator):
+        return [thing.bit_generator]
+    if isinstance(thing, random.Random) and not isinstance(thing, random.SystemRandom):
+        return [thing.getstate()]
+    if isinstance(thing, types.FunctionType):
+        return [thing.__defaults__, thing.__kwdefaults__, thing.__closure__, vars(thing)]
+    if isinstance(thing, type):
+        return _of_class(thing)
+    return [each for each in gc.get_referents(thing) if not isinstance(each, type)]
+
+
+def _of_class(kind: type) -> list[Any]:
+    """The attributes of a class of ours; what every class has says nothing."""
+    if kind.__module__.split(".")[0] not in PACKAGES:
+        return []
+    return [
+        each
+        for name, held in vars(kind).items()
+        if not name.startswith(("__", "_abc_")) and not _is_idle(held)
+        for each in (name, held)
+    ]
