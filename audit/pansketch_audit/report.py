@@ -95,12 +95,12 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def plant(name: str) -> list[Finding]:
+def plant(name: str) -> Finding:
     """The audit of the product with a bug in it: the claim must fail. Raises ValueError."""
     for bug in bugs():
         if bug.name == name:
             caught, measured = bug.caught()
-            return [Finding("planted", bug.name, "the guarantee", measured, not caught)]
+            return Finding("planted", bug.name, "the guarantee", measured, not caught)
     raise ValueError(
         f"no planted bug {name!r}; there is all, {', '.join(bug.name for bug in bugs())}"
     )

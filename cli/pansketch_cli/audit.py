@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.plant == "all":
             findings = report.plant_all(_progress)
         elif options.plant:
-            findings = report.plant(options.plant)
+            findings = [report.plant(options.plant)]
         elif options.config:
             findings = report.audit_config(load_agent(options.config, os.environ))
         else:

@@ -8,20 +8,20 @@ import pytest
 from pansketch import __version__
 from pansketch.version import code_version
 from pansketch_audit import report
+from pansketch_audit.findings import Finding
 from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_cli.__main__ import main
 from pansketch_fleet.protocol.audit_record import MAX_NAMED, AuditRecord
 
 HELD = [
-    report.Finding("exact", "two counters, reading, silent", "loss <= 1", "1", True),
-    report.Finding("seizure", "a running agent", "at most the reading in flight", "none", True),
+    Finding("exact", "two counters, reading, silent", "loss <= 1", "1", True),
+    Finding("seizure", "a running agent", "at most the reading in flight", "none", True),
 ]
 CAUGHT = [
-    report.Finding("planted", f"{bug.name}: {bug.what}", "is caught", "found", True)
-    for bug in bugs()
+    Finding("planted", f"{bug.name}: {bug.what}", "is caught", "found", True) for bug in bugs()
 ]
-BROKEN = report.Finding("exact", "another,\nof two lines", "loss <= 1", "2", False)
-MISSED = report.Finding("planted", "init-only: no fresh noise", "is caught", "nothing", False)
+BROKEN = Finding("exact", "another,\nof two lines", "loss <= 1", "2", False)
+MISSED = Finding("planted", "init-only: no fresh noise", "is caught", "nothing", False)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def audit(monkeypatch, tmp_path):
     file = tmp_path / "audit.json"
 
     def run(findings, *options):
-        monkeypatch.setattr(report, "run_audit", lambda quick, said: findings)
+        monkeypatch.setattr(report, "run_audit", lambda *_: findings)
         code = main(["audit", "--record", str(file), *options])
         return code, AuditRecord.decode(file.read_bytes())
 

@@ -6,6 +6,7 @@ import pytest
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, encode, os_entropy
 from pansketch_audit import report
+from pansketch_audit.findings import Finding
 from pansketch_cli.__main__ import main
 
 SPEC = HierarchySpec(Domain([Attribute("temp", low=-40, high=60)]), Privacy(1.0), depth=6, k=64)
@@ -59,8 +60,8 @@ def test_an_unknown_bug_ends_with_2(capsys):
 @pytest.mark.parametrize("bad", [True, False])
 def test_the_audit_ends_with_0_only_if_everything_holds(bad, monkeypatch, capsys):
     """The exit code follows the findings; that the findings are right is shown elsewhere."""
-    finding = report.Finding("exact", "something", "loss <= 1", "1", True)
-    failing = report.Finding("exact", "another", "loss <= 1", "2", False)
+    finding = Finding("exact", "something", "loss <= 1", "1", True)
+    failing = Finding("exact", "another", "loss <= 1", "2", False)
     monkeypatch.setattr(report, "run_audit", lambda *_: [finding, failing] if bad else [finding])
     assert main(["audit"]) == int(bad)
     said = capsys.readouterr().out

@@ -1,6 +1,6 @@
 """Readings and specs that are drawn for the audit: ordinary ones, and the worst that may come."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -75,7 +75,7 @@ def random_specs(seed: int, count: int) -> Iterator[tuple[str, Spec]]:
     """Specs of every family in turn, with random sizes, domains, units and modes; the first of each
     family is large enough for every block of the code."""
     rng = np.random.default_rng(seed)
-    makers = [
+    makers: list[tuple[str, Callable[..., Spec]]] = [
         ("hierarchy", _hierarchy),
         ("guided cells", partial(_cells, deep=True)),
         ("views", _views),
@@ -160,7 +160,9 @@ def _views(rng: np.random.Generator, large: bool) -> Spec:
     domain, privacy = _wide_domain() if large else _domain(rng, 2, atoms=True), _privacy(rng, large)
     least = [max(1, each.least_bits) for each in domain.attributes]
     names = [each.name for each in domain.attributes]
-    shapes = [((name,), (bits,)) for name, bits in zip(names, least, strict=True)]
+    shapes: list[tuple[tuple[str, ...], tuple[int, ...]]] = [
+        ((name,), (bits,)) for name, bits in zip(names, least, strict=True)
+    ]
     shapes.append(((names[0], names[1]), (least[0], least[1])))
     if large:
         shapes = [(("a0",), (5,)), (("a1",), (5,)), (("a0", "a1"), (7, 6)), (("a1",), (12,))]

@@ -138,8 +138,12 @@ def audited(spec: Spec, seed: int, thorough: bool = True) -> Finding:
     """Couples every case of a spec. `seed`: of the readings and the noise, all of them public."""
     rng = np.random.default_rng(seed)
     worst, cases, problems = Fraction(0), 0, dict[str, None]()
-    keys = isinstance(spec, DistinctSpec)
-    for case in key_cases(spec, rng) if keys else reading_cases(spec, rng, thorough):
+    listed = (
+        key_cases(spec, rng)
+        if isinstance(spec, DistinctSpec)
+        else reading_cases(spec, rng, thorough)
+    )
+    for case in listed:
         found = coupled(spec, case, int(rng.integers(1 << 30)))
         cases += 1
         problems |= dict.fromkeys((*found.bare, *found.differing))

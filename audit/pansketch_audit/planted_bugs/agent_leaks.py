@@ -173,7 +173,10 @@ def _status_tells(now: Any) -> Any:
 
 
 def _label_tells(_: Any) -> Any:
-    return lambda self, clock: bool(vars(self).pop("_had", False))
+    def _synchronised(self: Any, clock: Any) -> bool:
+        return bool(vars(self).pop("_had", False))
+
+    return _synchronised
 
 
 def _advancing(absorb: Any) -> Any:

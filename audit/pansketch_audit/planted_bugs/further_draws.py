@@ -78,7 +78,7 @@ def _sines_twice(unpack: Any) -> Any:
 
 
 def _doubled_odds(chances: Any) -> Any:
-    def doubled(self: Any) -> tuple[Any, Any]:
+    def doubled(self: Any) -> tuple[Any, ...]:
         return tuple(
             LogOdds(2 * each.value) if isinstance(each, LogOdds) else each
             for each in chances.fget(self)

@@ -218,6 +218,7 @@ def key_bugs() -> list[Bug]:
             "keys-half-scale-sampled",
             "half the scale, seen through wire bytes only",
             partial(sampled, half, key_subject("hashed", expected_keys=2)),
+            "statistical",
         ),
         Bug(
             "keys-pcg64",
@@ -225,5 +226,6 @@ def key_bugs() -> list[Bug]:
             partial(
                 attacks.rewound, attacks.Pcg64Entropy, key_subject("many", universe=256, memory=32)
             ),
+            "attack",
         ),
     ]

@@ -158,15 +158,18 @@ def _reading_bugs(subject: Subject) -> list[Bug]:
             "half-scale-sampled",
             "half the scale, seen through wire bytes only",
             partial(sampled, half, subject),
+            "statistical",
         ),
         Bug(
             "pcg64",
             "a user-space generator whose state is in memory",
             partial(attacks.rewound, attacks.Pcg64Entropy, subject),
+            "attack",
         ),
         Bug(
             "float-laplace",
             "floating-point Laplace noise",
             partial(attacks.floats_betray, subject),
+            "attack",
         ),
     ]

@@ -13,6 +13,7 @@ from pansketch_audit.exact import markov_chain
 from pansketch_audit.exact.keys import KeyLosses
 from pansketch_audit.exact.markov_chain import MARGIN, Chain, every_way
 from pansketch_audit.exact.neighbouring_keys import Action, KeySequence
+from pansketch_audit.findings import Finding, as_json, as_table
 from pansketch_audit.mechanisms.mechanism import (
     PRODUCTION,
     Mechanism,
@@ -214,7 +215,7 @@ def test_the_report_looks_at_every_counter_in_every_view():
     every, few = (
         {
             named(listed[task.which]): task.details
-            for task in report._tasks(quick)
+            for task in report._tasks(quick, None)
             if task.part == "exact" and listed[task.which].unit == "key"
         }
         for quick in (False, True)
@@ -234,6 +235,6 @@ def test_findings_say_how_near_the_claim_a_loss_comes():
 
 
 def test_the_report_names_the_unit_key_in_its_table_and_in_json():
-    finding = report.Finding("exact", "something", "loss <= 1", "1", True)
-    assert "a key is added or removed with all its appearances" in report.as_table([finding])
-    assert '"key"' in report.as_json([finding])
+    finding = Finding("exact", "something", "loss <= 1", "1", True)
+    assert "a key is added or removed with all its appearances" in as_table([finding])
+    assert '"key"' in as_json([finding])
