@@ -10,7 +10,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PRIVACY = (REPOSITORY / "docs/explanation/privacy.md").read_text()
 STATUS = re.compile(r"(guaranteed|tolerated|not guaranteed)\b")
 NAMED = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(test_\w+))?`")
-AUDIT = {"exact", "statistical", "seizure", "attack"}
+AUDIT = {"exact", "draws", "agent", "statistical", "seizure", "attack"}
 # Without one of these the table is not complete.
 PLACES = ("process", "kernel", "swap", "hibernation", "disk", "times", "logs", "network", "broker")
 

@@ -49,11 +49,11 @@ def values_of(attribute: Attribute) -> Floats:
     extremes = [HUGE, -HUGE, np.inf, -np.inf, np.nan, TINY, -TINY, -0.0, 0.0, -1.0]
     if attribute.categories is not None:
         count = len(attribute.categories)
-        return np.array([*range(count), count, 0.5, *extremes], np.float64)
+        return np.array([*extremes, *range(count), count, 0.5], np.float64)
     bounds = [attribute.origin, attribute.highest]
     beside = [np.nextafter(bound, way) for bound in bounds for way in (-np.inf, np.inf)]
     middle = [sum(bounds) / 2, 2 * bounds[1] - bounds[0] + 1]
-    return np.array([*bounds, *beside, *middle, *attribute.numeric_atoms, *extremes], np.float64)
+    return np.array([*extremes, *bounds, *beside, *middle, *attribute.numeric_atoms], np.float64)
 
 
 def ordinary_readings(domain: Domain, count: int, rng: np.random.Generator) -> Floats:

@@ -276,12 +276,12 @@ def agent_leaks() -> list[Bug]:
             [noted, (f"{WORKER}.tick", _late)],
         ),
         "status-tells": (
-            "the status says that readings came",
+            "the status shows that readings came",
             0,
             [noted, ("pansketch_agent.runtime.status_report:StatusReport._now", _status_tells)],
         ),
         "label-tells": (
-            "a release's label says that readings came",
+            "a release's label shows that readings came",
             0,
             [noted, (f"{WORKER}._synchronised", _label_tells)],
         ),
