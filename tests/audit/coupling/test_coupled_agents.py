@@ -46,7 +46,7 @@ def test_a_configuration_is_audited_stream_by_stream(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
         "fleet: f\nmqtt: {url: 'mqtt://127.0.0.1:1'}\nagent: {device: d}\nstreams:\n  s:\n"
-        "    source: {type: replay, path: a.csv}\n    window: 1h\n    privacy: {epsilon: 1}\n"
+        "    source: {type: stdin}\n    window: 1h\n    privacy: {epsilon: 1}\n"
         "    attributes: {x: {low: 0, high: 1}}\n"
         "    sketches: [{type: hierarchy, depth: 4, k: 2, width: 4, rows: 1}]\n"
     )
