@@ -196,10 +196,6 @@ def _distances(attribute: Attribute, units: FloatArray) -> FloatArray:
 
 def _sides(spec: HierarchySpec, paths: Paths, bits: int) -> FloatArray:
     """How wide cells are along each attribute, float64[n, d]."""
-    if not any(attribute.knots for attribute in spec.domain.attributes):
-        order = spec.domain.split_order(bits)
-        sides = [2.0 ** -order.count(axis) for axis in range(spec.domain.dimension)]
-        return np.broadcast_to(sides, (len(paths), len(sides)))
     low, high = spec.domain.boxes(paths, bits)
     columns = zip(spec.domain.attributes, low.T, high.T, strict=True)
     return np.stack([_distances(a, up) - _distances(a, down) for a, down, up in columns], axis=1)
