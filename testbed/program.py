@@ -16,7 +16,8 @@ from testbed.notify_socket import NotifySocket, NotSaid, ProgramEnded
 ROOT = Path(__file__).resolve().parents[1]
 MAX_SECONDS = 180.0  # Only what hangs takes so long, also on a busy machine.
 END_SECONDS = 15.0
-LOOK_SECONDS = 0.02
+# Between two looks: first and at most. Whoever waits long leaves the core to the program.
+LOOK_SECONDS, SELDOM_SECONDS = 0.02, 0.05
 CHUNK_BYTES = 65536
 
 
@@ -107,13 +108,14 @@ class Program:
         self, happened: Callable[[], object], what: str, seconds: float = MAX_SECONDS
     ) -> None:
         """Returns when this has happened while it runs. Raises ProgramEnded, NotSaid."""
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, LOOK_SECONDS
         while not happened():
             if self.ended() and not happened():
                 raise ProgramEnded(f"it ended before {what}: {self.said}")
             if time.monotonic() > deadline:
                 raise NotSaid(f"no {what} in {seconds:.0f} s, but: {self.said}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(pause)
+            pause = min(1.2 * pause, SELDOM_SECONDS)
 
     def ended(self) -> bool:
         """Whether it has, and all that it said is in the log."""

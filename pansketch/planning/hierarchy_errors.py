@@ -91,11 +91,12 @@ def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int 
 
 
 def _depths(spec: HierarchySpec, draws: float, total: int, narrow: Sequence[int]) -> list[_Depth]:
-    order = spec.domain.split_order(spec.depth)
-    found = []
+    order, whole = spec.domain.split_order(spec.depth), [0] * spec.domain.dimension
+    found, taken = [], 0
     for level in spec.levels:
-        taken = order[: level.bits]
-        bits = tuple(taken.count(axis) for axis in range(spec.domain.dimension))
+        for axis in order[taken : level.bits]:
+            whole[axis] += 1
+        bits, taken = tuple(whole), level.bits
         within = tuple((1 << b) / (1 << n) for b, n in zip(bits, narrow, strict=True))
         occupied = OCCUPIED
         for cells in within:

@@ -8,6 +8,8 @@ whole numbers, and errors are compared in whole millionths.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
@@ -103,44 +105,79 @@ def hierarchy_plans(
 
     For the arguments and errors see `plan_hierarchy`.
     """
-    found, coarsest = [], 0
-    cases = cases_of(expected, DEEP, Guarantee.of_linear_counters(privacy))
-    for spec in _candidates(domain, privacy, memory_bytes, hash_key, stated):
-        coarsest = min(coarsest or spec.nbytes, spec.nbytes)
-        # A stated depth is not the planner's to refuse: all streams together must fit.
-        if stated.depth is not None or spec.nbytes <= memory_bytes:
-            errors = [hierarchy_errors(spec, c.draws, c.total, c.shape.narrow) for c in cases]
-            found.append((spec, errors))
+    search = _Search(domain, privacy, expected, hash_key)
+    known, found, coarsest = _predicted(search), [], 0
+    for sizes in _candidates(domain, memory_bytes, stated):
+        key = tuple(sizes.values())
+        if key not in known:
+            try:
+                spec = search.spec(sizes)
+            except ValueError:
+                # Deeper still needs a larger part of epsilon. What nobody chose is not complained
+                # of; but what the coarsest raises is raised.
+                if stated.depth is not None or not coarsest:
+                    raise
+                continue
+            coarsest = min(coarsest or spec.nbytes, spec.nbytes)
+            # A stated depth is not the planner's to refuse: all streams together must fit.
+            if stated.depth is None and spec.nbytes > memory_bytes:
+                continue
+            known[key] = search.candidate(sizes, spec)
+        coarsest = min(coarsest or known[key].nbytes, known[key].nbytes)
+        if stated.depth is not None or known[key].nbytes <= memory_bytes:
+            found.append(known[key])
     if not found:
         raise NoPlan(_nothing_fits(domain, memory_bytes, coarsest))
-    scores = regrets([[each.score for each in errors] for _, errors in found])
-    plans = [
-        HierarchyPlan(spec, errors[0], score)
-        for (spec, errors), score in zip(found, scores, strict=True)
+    by_depth: dict[int, list[_Candidate]] = {}
+    for candidate, score in zip(found, regrets([each.scores for each in found]), strict=True):
+        by_depth.setdefault(candidate.sizes["depth"], []).append(candidate._replace(score=score))
+    return [
+        HierarchyPlan(search.spec(each.sizes), each.errors, each.score)
+        for each in frugal([frugal(each)[0] for each in by_depth.values()])
     ]
-    by_depth: dict[int, list[HierarchyPlan]] = {}
-    for plan in plans:
-        by_depth.setdefault(plan.spec.depth, []).append(plan)
-    return frugal([frugal(each)[0] for each in by_depth.values()])
 
 
-def _candidates(
-    domain: Domain, privacy: Privacy, memory_bytes: int, hash_key: int, stated: StatedSizes
-) -> Iterator[HierarchySpec]:
-    """The coarsest comes first: what it raises is raised."""
-    least = True
+class _Candidate(NamedTuple):
+    """See `HierarchyPlan`; `scores` of its errors, by case."""
+
+    sizes: dict[str, int]
+    nbytes: int
+    errors: Errors
+    scores: tuple[int, ...]
+    score: int = 0
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What sizes are looked for; a collector looks for them in each size of memory."""
+
+    domain: Domain
+    privacy: Privacy
+    expected: Expected
+    hash_key: int
+
+    def spec(self, sizes: dict[str, int]) -> HierarchySpec:
+        return HierarchySpec(self.domain, self.privacy, hash_key=self.hash_key, **sizes)
+
+    def candidate(self, sizes: dict[str, int], spec: HierarchySpec) -> _Candidate:
+        cases = cases_of(self.expected, DEEP, Guarantee.of_linear_counters(self.privacy))
+        errors = [hierarchy_errors(spec, c.draws, c.total, c.shape.narrow) for c in cases]
+        return _Candidate(sizes, spec.nbytes, errors[0], tuple(each.score for each in errors))
+
+
+# As for views: one stream at a time is planned for all sizes of memory.
+@lru_cache(maxsize=1)
+def _predicted(search: _Search) -> dict[tuple[int, ...], _Candidate]:
+    """The candidates of a search that are known, by their sizes."""
+    return {}
+
+
+def _candidates(domain: Domain, memory_bytes: int, stated: StatedSizes) -> Iterator[dict[str, int]]:
+    """Sizes, the coarsest first."""
     for fanout in FANOUTS if stated.fanout is None else (stated.fanout,):
         for depth in _depths(domain, stated, fanout):
             for k in _exact(depth, fanout, memory_bytes, stated):
-                sizes = _filled(replace(stated, depth=depth, k=k, fanout=fanout), memory_bytes)
-                try:
-                    yield HierarchySpec(domain, privacy, hash_key=hash_key, **sizes)
-                except ValueError:
-                    # Deeper still needs a larger part of epsilon. What nobody chose is not
-                    # complained of.
-                    if stated.depth is not None or least:
-                        raise
-                least = False
+                yield _filled(replace(stated, depth=depth, k=k, fanout=fanout), memory_bytes)
 
 
 def _depths(domain: Domain, stated: StatedSizes, fanout: int) -> list[int]:

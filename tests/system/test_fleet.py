@@ -8,6 +8,10 @@ import json
 import numpy as np
 import pytest
 
+from pansketch_collector.queries.fleet_model import build
+from pansketch_collector.queries.questions import answer
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol.messages import digest
 
 HOURS, EACH = 6, 400
@@ -59,23 +63,32 @@ def test_every_window_is_stored_once_and_the_answers_are_near_the_truth(settled)
     commands_agree(fleet)
 
 
-def answers_are_near(fleet, temps):
-    def asked(*words):
-        return json.loads(fleet.ask("query", "--stream", "air", "--json", *words))
+def model_of(fleet, *devices):
+    """What the collector's commands ask, one fit for all questions."""
+    config = load_collector(fleet.folder / "dev-1.yaml", {})
+    with reading(fleet.folder / "var/collector.sqlite") as reader:
+        return build(reader, config, Selection("air", devices=frozenset(devices) or None))
 
-    mean = asked("mean", "temp")
+
+def answers_are_near(fleet, temps):
+    mean = json.loads(fleet.ask("query", "--stream", "air", "--json", "mean", "temp"))
     assert mean["value"] == pytest.approx(temps.mean(), abs=CELL)
     assert (mean["releases"], mean["devices"]) == (len(DEVICES) * HOURS, len(DEVICES))
+    model = model_of(fleet)
+
+    def asked(*words):
+        return answer(model, words[0], list(words[1:])).value
+
     truth = np.quantile(temps, 0.9)
-    assert asked("quantile", "temp", "0.9")["value"] == pytest.approx(truth, abs=2 * CELL)
-    at_10 = asked("cdf", "temp", "10")["value"]
+    assert asked("quantile", "temp", "0.9") == pytest.approx(truth, abs=2 * CELL)
+    at_10 = asked("cdf", "temp", "10")
     assert np.mean(temps <= 10 - CELL) <= at_10 <= np.mean(temps <= 10 + CELL)
     # These bounds are bounds of cells (a quarter of -40 to 60), so only noise is left: 18 windows
     # with a deviation below one reading in each of the few cells that make up the range.
-    half = asked("range", "temp", "10", "35")["value"]
+    half = asked("range", "temp", "10", "35")
     assert half == pytest.approx(np.sum((temps >= 10) & (temps < 35)), rel=0.02)
     # The negative control: one device alone is far from the fleet.
-    alone = asked("mean", "temp", "--devices", "dev-1")["value"]
+    alone = answer(model_of(fleet, "dev-1"), "mean", ["temp"]).value
     assert alone == pytest.approx(DEVICES["dev-1"], abs=CELL)
     assert alone != pytest.approx(temps.mean(), abs=CELL)
 
@@ -111,12 +124,13 @@ def test_a_device_of_another_class_adds_up_with_the_others(fleet, hourly):
     assert [len(fleet.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]
     assert fleet.rows("SELECT count(DISTINCT fingerprint) FROM releases") == [(2,)]
 
-    def readings(low, high, *options):
-        words = ("--json", *options, "range", "temp", low, high)
-        return json.loads(fleet.ask("query", "--stream", "air", *words))["value"]
+    whole = model_of(fleet)
+
+    def readings(low, high, model=whole):
+        return answer(model, "range", ["temp", low, high]).value
 
     # A deviation is below 5 readings at epsilon 100 (4 windows, 5 levels); a tenth is far beyond.
     near = pytest.approx(hours * each, rel=0.1)
     assert readings("20", "40") == near
     assert readings("0", "40") == pytest.approx(2 * hours * each, rel=0.1)
-    assert readings("0", "40", "--devices", "dev-2") == near
+    assert readings("0", "40", model_of(fleet, "dev-2")) == near

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +17,7 @@ import pytest
 
 from pansketch_fleet.child_process import Child
 from testbed.embedded_broker import free_port
+from tests.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_SECONDS = 120.0
@@ -35,13 +35,6 @@ from pansketch_audit.report import run_audit
 if __name__ == "__main__":
     run_audit(quick=True, said=lambda *_: None)
 """
-
-
-def until(happened: Callable[[], object], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + MAX_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
 
 
 def marked(mark: str) -> dict[int, str]:

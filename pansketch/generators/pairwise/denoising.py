@@ -142,15 +142,15 @@ def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
     held = np.ix_(*table.reach) if table.reach else ...
     if table.reach:
         wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
-    counts, correction = table.counts[held], np.zeros_like(table.counts[held])
-    sums = _margins(counts)
+    # Of the point that is moved, the counts are what is positive, and the correction is the rest.
+    moved = table.counts[held].copy()
+    counts, near = moved.copy(), CLOSE * wanted[0].sum()
+    lacking = _lacking(counts, wanted)
     for _ in range(ROUNDS):
-        moved = _with_margins(counts, sums, wanted) + correction
-        counts = np.maximum(moved, 0.0)
-        correction = moved - counts
-        sums = _margins(counts)
-        misfit = max(float(np.abs(s - w).sum()) for s, w in zip(sums, wanted, strict=True))
-        if misfit <= CLOSE * wanted[0].sum():
+        _spread(moved, lacking)
+        np.maximum(moved, 0.0, out=counts)
+        lacking = _lacking(counts, wanted)
+        if max(float(np.abs(each).sum()) for each in lacking) <= near:
             break
     found = np.zeros_like(table.counts)
     found[held] = counts
@@ -166,20 +166,17 @@ def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
     return np.asarray(product * counts.sum())
 
 
-def _margins(counts: FloatArray) -> list[FloatArray]:
-    """The sums over all other axes, for each axis."""
+def _lacking(counts: FloatArray, wanted: list[FloatArray]) -> list[FloatArray]:
+    """By axis: what the sums over all other axes are below those that are wanted."""
     axes = range(counts.ndim)
-    return [counts.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+    sums = (np.add.reduce(counts, axis=tuple(a for a in axes if a != axis)) for axis in axes)
+    return [margin - own for margin, own in zip(wanted, sums, strict=True)]
 
 
-def _with_margins(
-    counts: FloatArray, sums: list[FloatArray], wanted: list[FloatArray]
-) -> FloatArray:
-    """The nearest table of given margins: what each of `sums` lacks is spread evenly over its
-    cells."""
-    lacking = wanted[0].sum() - counts.sum()
-    found = counts - (counts.ndim - 1) * lacking / counts.size
-    for axis, (own, margin) in enumerate(zip(sums, wanted, strict=True)):
-        lack = (margin - own) * (len(margin) / counts.size)
-        found = found + lack.reshape(-1, *(1,) * (counts.ndim - axis - 1))
-    return np.asarray(found)
+def _spread(counts: FloatArray, lacking: list[FloatArray]) -> None:
+    """What each margin lacks is spread evenly over its cells, in place: of counts that lack it, the
+    nearest table of the wanted margins."""
+    twice = (counts.ndim - 1) * lacking[0].sum() / counts.size
+    for axis, lack in enumerate(lacking):
+        each = lack * (len(lack) / counts.size) - (0.0 if axis else twice)
+        counts += each.reshape(-1, *(1,) * (counts.ndim - axis - 1))

@@ -18,7 +18,9 @@ from tests.pansketch.sketches.fed_process import DEFECTS, SIZES, SPECS, empty_ro
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDS = 8  # Readings looked for at each end of a batch.
-TABLE_BITS = 20
+TABLE_BITS = 24  # so few words pass by chance that Python looks at the others one by one
+BLOCK_BYTES = 1 << 20
+LONGEST = 16  # bytes of a form
 SEARCHED = ("anonymous", "[heap]", "[stack]")
 
 
@@ -110,18 +112,23 @@ class Fed:
                         forms.append((f"{form} of {name}", found))
         self.forms = {row.tobytes(): name for name, rows in forms for row in rows}
         self.lengths = sorted({len(form) for form in self.forms})
+        assert self.lengths[-1] <= LONGEST
         self.heads = np.zeros(1 << TABLE_BITS, np.bool_)
         self.heads[places(np.frombuffer(b"".join(form[:8] for form in self.forms), np.uint64))] = 1
+        self.heads[0] = 0  # of eight zeros, which are everywhere
 
     def search(self, region):
         """The names of the forms in uint8[n], at every multiple of four bytes."""
-        for shift in (0, 4):
-            words = region[shift : shift + (len(region) - shift) // 8 * 8].view(np.uint64)
-            used = np.flatnonzero(words)
-            for place in used[self.heads[places(words[used])]].tolist():
-                begin = 8 * place + shift
-                for length in self.lengths:
-                    yield self.forms.get(region[begin : begin + length].tobytes())
+        for start in range(0, len(region), BLOCK_BYTES):
+            block = region[start : start + BLOCK_BYTES + LONGEST]
+            if not block.any():
+                continue
+            for shift in (0, 4):
+                words = block[shift : shift + (len(block) - shift) // 8 * 8].view(np.uint64)
+                for place in np.flatnonzero(self.heads[places(words)]).tolist():
+                    begin = 8 * place + shift
+                    for length in self.lengths:
+                        yield self.forms.get(block[begin : begin + length].tobytes())
 
     def found(self, defect):
         """The forms that a process holds after it was fed."""
