@@ -26,11 +26,10 @@ from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
+from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    Config,
     ExecSource,
     KeyStream,
     MqttSource,

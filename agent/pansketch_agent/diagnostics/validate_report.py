@@ -17,9 +17,8 @@ from pansketch_fleet.config.privacy_cost import (
     epsilon_text,
     sharing,
 )
+from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    Config,
     ExecSource,
     KeyStream,
     MqttSource,

@@ -20,13 +20,13 @@ from pansketch_collector.scales.publication import ScalePublication
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
-from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.loader import CollectorConfig
 from pansketch_fleet.systemd import Notifier
 
 log = logging.getLogger("collector")
 
 
-def run_serve(config: Config, options: argparse.Namespace) -> int:
+def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
     """Takes in releases until SIGTERM or SIGINT."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
     stop = threading.Event()

@@ -20,7 +20,7 @@ from pansketch_collector.http.server.access_control import AccessControl, Respon
 from pansketch_collector.http.server.connection_limits import MOST, HttpConnection, LogRateLimit
 from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.http.supervisor import BrokerState
-from pansketch_fleet.config.loader import Config, ConfigError, Http, load_collector
+from pansketch_fleet.config.loader import Config, ConfigError, Http, load_reader
 
 # The taking in goes first, and readers get something (benchmarks/http/load.py).
 NICENESS = 5
@@ -40,7 +40,7 @@ def main() -> int:
     for handler in logging.root.handlers:
         handler.addFilter(LogRateLimit())
     try:
-        config = load_collector(options.config, os.environ)
+        config = load_reader(options.config, os.environ, serves_http=True)
         http = config.collector.http
         if http is None:
             raise config.error("collector.http", "is missing; add an address and a port")

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pansketch import Attribute, Span, ViewsSpec
 from pansketch.privacy import MICRO
 from pansketch_fleet.config.blinded_summary import release_nbytes
+from pansketch_fleet.config.programs import AgentConfig, CollectorConfig, CollectorSettings, Config
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
     BlindedSettings,
-    CollectorSettings,
-    Config,
     ExecSource,
     HomeAssistant,
     KeyStream,
@@ -60,8 +58,9 @@ Line = tuple[str, str] | tuple[str, str, str]
 
 def _lines(config: Config) -> Iterator[Line]:
     yield "fleet", config.fleet
-    yield from _mqtt("mqtt", config.mqtt)
-    yield "mqtt.protocol", config.mqtt.protocol
+    if isinstance(config, AgentConfig | CollectorConfig):
+        yield from _mqtt("mqtt", config.mqtt)
+        yield "mqtt.protocol", config.mqtt.protocol
     if isinstance(config, AgentConfig):
         yield "agent.device", config.agent.device
         yield "agent.state", str(config.agent.state)
@@ -79,6 +78,10 @@ def _lines(config: Config) -> Iterator[Line]:
             yield f"keepers.{name}.previous[{number}]", key.hex()
     for stream in config.streams:
         yield from _stream(config, stream)
+    if isinstance(config, AgentConfig):
+        theirs = (path for path in config.document.entries if path.startswith("collector."))
+        yield from ((path, "used by the collector") for path in theirs)
+        return
     yield "collector.database", str(config.collector.database)
     yield from _http(config.collector)
     yield from _home_assistant(config.collector.home_assistant)

@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pansketch_fleet.config.effective_settings import Setting, describe
+from pansketch_fleet.config.programs import (
+    AgentConfig,
+    AgentSettings,
+    CollectorConfig,
+    CollectorSettings,
+    Config,
+)
 from pansketch_fleet.config.stream import StreamContext, check_memory, read_stream
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.protocol.messages import MAX_STREAMS
@@ -34,11 +41,6 @@ from pansketch_fleet.settings.schema import (
 )
 from pansketch_fleet.settings.section import section, text_paths
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    AgentSettings,
-    CollectorConfig,
-    CollectorSettings,
-    Config,
     ExecSource,
     Http,
     Mqtt,
@@ -76,11 +78,11 @@ __all__ = [
     "describe",
     "load_agent",
     "load_collector",
+    "load_reader",
 ]
 
-Program = Literal["agent", "collector"]
-
-
+Program = Literal["agent", "collector", "http", "reader"]
+DATABASE = "var/collector.sqlite"
 MAX_KEEP_SECONDS = 366 * 86400
 
 
@@ -97,7 +99,7 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder, mqtt = _read(path, "agent", environ)
+    document, top, folder = _read(path, "agent", environ)
     if top.agent is None:
         raise document.error("agent", "is missing; add agent: {device: name-of-this-device}")
     given = section(document, "agent", top.agent, AgentSection)
@@ -114,9 +116,9 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     check_memory(document, streams, profile)
     return AgentConfig(
         fleet=top.fleet,
-        mqtt=mqtt,
+        mqtt=read_mqtt(document, top.mqtt, folder),
         streams=streams,
-        collector=_collector(document, top, folder, local=False),
+        collector=_collector_of_agent(document, top, folder),
         profile=profile,
         keepers=keepers,
         document=document,
@@ -125,9 +127,9 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
 
 
 def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorConfig:
-    """Load a configuration as the collector, or as a command that needs no device.
+    """Load a configuration as the collector that serves a fleet.
 
-    It leaves the references of the `agent:` section alone and needs no replayed file.
+    It needs no reference of the `agent:` section and of the sources, and no replayed file.
 
     Args:
         path: the file; relative paths in it start at its folder.
@@ -139,7 +141,36 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder, mqtt = _read(path, "collector", environ)
+    config, top, folder = _load_reader(path, "collector", environ)
+    mqtt = read_mqtt(config.document, top.mqtt, folder)
+    return CollectorConfig(**vars(config), mqtt=mqtt)
+
+
+def load_reader(
+    path: str | Path, environ: Mapping[str, str], *, serves_http: bool = False
+) -> Config:
+    """Load a configuration as a program that reads the database and never connects to the broker.
+
+    It needs no reference of `mqtt:` either, and no file of a certificate.
+
+    Args:
+        path: the file; relative paths in it start at its folder.
+        environ: the variables that `${NAME}` refers to.
+        serves_http: whether the program uses `collector.token`.
+
+    Returns:
+        Frozen values, all of them checked.
+
+    Raises:
+        ConfigError: one line that names file, line, key, problem and fix.
+    """
+    return _load_reader(path, "http" if serves_http else "reader", environ)[0]
+
+
+def _load_reader(
+    path: str | Path, program: Program, environ: Mapping[str, str]
+) -> tuple[Config, FileSection, Path]:
+    document, top, folder = _read(path, program, environ)
     name = DEFAULT_PROFILE
     if top.agent is not None:
         given = section(document, "agent", top.agent, AgentSection).profile
@@ -147,50 +178,69 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
     profile = _profile(document, name)
     keepers = read_keepers(document, top.keepers)
     around = StreamContext(top.fleet, profile, folder, local=False, keepers=keepers)
-    streams = _streams(document, top.streams, around)
-    return CollectorConfig(
+    config = Config(
         fleet=top.fleet,
-        mqtt=mqtt,
-        streams=streams,
-        collector=_collector(document, top, folder, local=True),
+        streams=_streams(document, top.streams, around),
+        collector=_collector(document, top, folder, has_token=program != "reader"),
         profile=profile,
         keepers=keepers,
         document=document,
     )
+    return config, top, folder
 
 
 def _read(
     path: str | Path, program: Program, environ: Mapping[str, str]
-) -> tuple[Document, FileSection, Path, Mqtt]:
-    """The checked sections of a file, its folder, and the broker, which both programs need."""
+) -> tuple[Document, FileSection, Path]:
+    """The checked sections of a file, and its folder."""
     path = Path(path)
     folder = path.parent
 
-    def filled(key: KeyPath, text: str) -> InterpolatedValue:
-        # A file with the password of a sensors' broker is on the devices only.
-        theirs = key[:1] == ("agent",) or key[2:] == ("source", "password")
-        if program == "collector" and theirs:
+    def filled(key: KeyPath, text: str) -> InterpolatedValue | None:
+        if not has_reference(text):
             return InterpolatedValue(text)
-        # And one with the token of the collector's readers is nowhere else.
-        if program == "agent" and key == ("collector", "token"):
-            return InterpolatedValue(text, secret=True)
-        return fill(text, environ, folder)
+        return fill(text, environ, folder) if _uses(program, key) else None
 
     document = parse(read_text(path), str(path), filled, text_paths(FileSection))
     if document.value is None:
         raise document.error("", "is empty; start from the example configuration")
+    document.demand()
     top = section(document, "", document.value, FileSection)
     _check_id(document, "fleet", top.fleet)
-    return document, top, folder, read_mqtt(document, top.mqtt, folder)
+    return document, top, folder
+
+
+def _uses(program: Program, key: KeyPath) -> bool:
+    """Whether the program uses the value: a secret is only where it is used."""
+    match key:
+        case ("agent", *_):
+            return program == "agent"
+        case ("mqtt", *_):
+            return program in ("agent", "collector")
+        case ("collector", "token"):
+            return program in ("collector", "http")
+        case ("collector", *_):
+            return program != "agent"
+        case ("streams", _, "source", *inner):
+            return program == "agent" or inner in (["type"], ["interval"])
+    return True
+
+
+def _collector_of_agent(document: Document, top: FileSection, folder: Path) -> CollectorSettings:
+    """An agent uses none of it, and checks what has no reference: mistakes are found early."""
+    section(document, "collector", top.collector or {}, CollectorSection)
+    if any(where.startswith("collector.") for where in {*document.unfilled} - {"collector.token"}):
+        return CollectorSettings(folder / DATABASE)
+    return _collector(document, top, folder, has_token=False)
 
 
 def _collector(
-    document: Document, top: FileSection, folder: Path, local: bool
+    document: Document, top: FileSection, folder: Path, has_token: bool
 ) -> CollectorSettings:
     given = section(document, "collector", top.collector or {}, CollectorSection)
     return CollectorSettings(
-        folder / (given.database or "var/collector.sqlite"),
-        read_http(document, given, local=local),
+        folder / (given.database or DATABASE),
+        read_http(document, given, has_token=has_token),
         read_home_assistant(document, given),
         folder / given.audit if given.audit else None,
     )
