@@ -43,14 +43,14 @@ from pansketch_fleet.units import size_text
 YEARS = range(FIRST_YEAR, 2100)
 
 
-def check_config(config: Config) -> None:
+def check_config(config: AgentConfig) -> None:
     """Raises ConfigError for a source that lacks something, a release too big, or files for TLS."""
     _check_tls(config)
     for stream in config.streams:
         _check_stream(config, stream)
 
 
-def _check_tls(config: Config) -> None:
+def _check_tls(config: AgentConfig) -> None:
     """Raises ConfigError for a certificate or key that cannot be used."""
     if not config.mqtt.tls:
         return

@@ -133,6 +133,7 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     whole, *others = config.parts(stream)
     if stream == whole:
         yield from _source(root, stream)
+        yield f"{root}.devices", "all" if stream.devices is None else _listed(stream.devices)
         yield f"{root}.window", duration_text(stream.window_seconds)
         kept = stream.retention_seconds
         yield f"{root}.retention", "for ever" if kept is None else duration_text(kept)

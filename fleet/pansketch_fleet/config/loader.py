@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pansketch_fleet.config.devices import check_device, merged, read_devices, read_outbox
 from pansketch_fleet.config.effective_settings import Setting, describe
 from pansketch_fleet.config.programs import (
     AgentConfig,
@@ -26,18 +27,14 @@ from pansketch_fleet.sections.collector import read_home_assistant, read_http
 from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.settings.profiles import (
     DEFAULT_PROFILE,
-    OutboxRules,
     Profile,
     known,
     load_profile,
-    read_persist,
-    read_policy,
 )
 from pansketch_fleet.settings.schema import (
     AgentSection,
     CollectorSection,
     FileSection,
-    OutboxSection,
 )
 from pansketch_fleet.settings.section import section, text_paths
 from pansketch_fleet.settings.settings import (
@@ -51,8 +48,8 @@ from pansketch_fleet.settings.settings import (
     StdinSource,
     Stream,
     SystemSource,
+    is_sent_by,
 )
-from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
 
@@ -83,7 +80,6 @@ __all__ = [
 
 Program = Literal["agent", "collector", "http", "reader"]
 DATABASE = "var/collector.sqlite"
-MAX_KEEP_SECONDS = 366 * 86400
 
 
 def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
@@ -102,14 +98,28 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     document, top, folder = _read(path, "agent", environ)
     if top.agent is None:
         raise document.error("agent", "is missing; add agent: {device: name-of-this-device}")
-    given = section(document, "agent", top.agent, AgentSection)
-    _check_id(document, "agent.device", given.device)
+    device = section(document, "agent", top.agent, AgentSection).device
+    devices = read_devices(document, top)
+    document.demand(devices.uses(device))
+    check_device(document, "agent.device", device, top.groups or {})
+    agent = top.agent
+    if own := devices.own.get(device):
+        document, agent = merged(document, device, agent, own)
+    given = section(document, "agent", agent, AgentSection)
     profile = _profile(document, given.profile or DEFAULT_PROFILE)
     state = folder / (given.state or f"var/agent/{given.device}")
-    outbox = _outbox(document, given.outbox or {}, profile)
+    outbox = read_outbox(document, given.outbox or {}, profile)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, local=True, keepers=keepers)
-    streams = _streams(document, top.streams, around)
+    around = StreamContext(top.fleet, profile, folder, device, devices, keepers)
+    own_streams = {k: v for k, v in top.streams.items() if is_sent_by(devices.senders[k], device)}
+    if top.streams and not own_streams:
+        problem = f"none of them is for {device}; name it in devices of a stream"
+        raise document.error("streams", problem)
+    streams = _streams(document, own_streams, around)
+    for name in own_streams:
+        if device in devices.sources.get(name, {}):
+            origin = f"devices.{device}.streams.{name}.source"
+            document = document.moved(origin, f"streams.{name}.source")
     if len(streams) > MAX_STREAMS:
         problem = f"has {len(streams)} streams, and a device at most {MAX_STREAMS}"
         raise document.error("streams", f"{problem}; give some of them to another device")
@@ -171,13 +181,15 @@ def _load_reader(
     path: str | Path, program: Program, environ: Mapping[str, str]
 ) -> tuple[Config, FileSection, Path]:
     document, top, folder = _read(path, program, environ)
+    document.demand()
+    devices = read_devices(document, top)
     name = DEFAULT_PROFILE
     if top.agent is not None:
         given = section(document, "agent", top.agent, AgentSection).profile
         name = DEFAULT_PROFILE if given is None or has_reference(given) else given
     profile = _profile(document, name)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, local=False, keepers=keepers)
+    around = StreamContext(top.fleet, profile, folder, None, devices, keepers)
     config = Config(
         fleet=top.fleet,
         streams=_streams(document, top.streams, around),
@@ -204,9 +216,9 @@ def _read(
     document = parse(read_text(path), str(path), filled, text_paths(FileSection))
     if document.value is None:
         raise document.error("", "is empty; start from the example configuration")
-    document.demand()
     top = section(document, "", document.value, FileSection)
-    _check_id(document, "fleet", top.fleet)
+    if not is_id(top.fleet):
+        raise document.error("fleet", f"{top.fleet[:40]!r} is no id; write {ID_RULE}")
     return document, top, folder
 
 
@@ -215,13 +227,15 @@ def _uses(program: Program, key: KeyPath) -> bool:
     match key:
         case ("agent", *_):
             return program == "agent"
+        case ("devices", _, own, *_) if own != "streams":
+            return program == "agent"
         case ("mqtt", *_):
             return program in ("agent", "collector")
         case ("collector", "token"):
             return program in ("collector", "http")
         case ("collector", *_):
             return program != "agent"
-        case ("streams", _, "source", *inner):
+        case ("streams", _, "source", *inner) | ("devices", _, "streams", _, "source", *inner):
             return program == "agent" or inner in (["type"], ["interval"])
     return True
 
@@ -246,25 +260,6 @@ def _collector(
     )
 
 
-def _outbox(document: Document, raw: dict[str, Any], profile: Profile) -> OutboxRules:
-    given, where = section(document, "agent.outbox", raw, OutboxSection), "agent.outbox"
-    policy = profile.outbox_policy
-    if given.policy is not None:
-        policy = read_policy(document, f"{where}.policy", given.policy)
-    persist = read_persist(document, f"{where}.persist", given.persist)
-    return OutboxRules(policy, persist, _keep_seconds(document, f"{where}.keep", given.keep))
-
-
-def _keep_seconds(document: Document, where: str, text: str) -> int:
-    try:
-        found = seconds(text)
-    except ValueError as error:
-        raise document.error(where, str(error)) from None
-    if not found <= MAX_KEEP_SECONDS:
-        raise document.error(where, f"{text[:40]!r} is longer than a year; write 7d, or less")
-    return int(found)
-
-
 def _profile(document: Document, name: str) -> Profile:
     if name not in known():
         problem = f"{name[:40]!r} is no firmware profile; there are {', '.join(known())}"
@@ -287,8 +282,3 @@ def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> 
         problem = f"is stdin like {stdin[0]}'s, and only one stream can read it; change one of them"
         raise document.error(f"streams.{stdin[1]}.source.type", problem)
     return streams
-
-
-def _check_id(document: Document, where: str, text: str) -> None:
-    if not is_id(text):
-        raise document.error(where, f"{text[:40]!r} is no id; write {ID_RULE}")

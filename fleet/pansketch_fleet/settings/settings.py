@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -129,6 +130,19 @@ class BlindedSettings:
     lateness_seconds: int
 
 
+WILDCARDS = "*?"
+
+
+def is_sent_by(patterns: tuple[str, ...] | None, device: str) -> bool:
+    """Whether a device is one of those that the patterns name; None: all are."""
+    return patterns is None or any(fnmatchcase(device, each) for each in patterns)
+
+
+def has_wildcard(patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns stands for more than one name."""
+    return any(set(WILDCARDS) & set(each) for each in patterns)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
     """A named sequence of records. The spec is that of every window.
@@ -141,6 +155,8 @@ class _Stream:
 
     A section with several sketches becomes as many streams. They have one source, one window and
     the cap together. The first one bears the section's name, and the others say it in `part_of`.
+
+    `devices`: patterns of the names of those that send it, None: all.
     """
 
     name: str
@@ -155,6 +171,7 @@ class _Stream:
     most_readings: int = 0
     part_of: str = ""
     blinded: BlindedSettings | None = None
+    devices: tuple[str, ...] | None = None
 
     @property
     def section(self) -> str:

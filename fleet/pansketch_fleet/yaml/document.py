@@ -1,7 +1,7 @@
 """A configuration file: its text, and its plain values that still know their line and origin."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,15 @@ def is_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one key stands, and where a filled-in value came from."""
+    """Where one key stands, and where a filled-in value came from.
+
+    `path`: what the file calls it, where the document has it at another path.
+    """
 
     line: int
     origins: tuple[str, ...] = ()
     secret: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,9 +76,12 @@ class Document:
 
     def entry(self, where: str) -> Entry:
         """The entry of a path, or of the nearest key around it that is written in the file."""
+        return self.entries.get(self._nearest(where), Entry(1))
+
+    def _nearest(self, where: str) -> str:
         while where and where not in self.entries:
             where = where[: max(where.rfind("."), where.rfind("["), 0)]
-        return self.entries.get(where, Entry(1))
+        return where
 
     def at(self, where: str) -> tuple[str, int]:
         """File and line of a path, or of the nearest key around it."""
@@ -82,7 +89,17 @@ class Document:
 
     def error(self, where: str, problem: str) -> ConfigError:
         """A ConfigError at a path; `problem` reads `problem; fix`."""
-        return ConfigError(self.file, self.entry(where).line, where, problem)
+        entry, known = self.entry(where), self._nearest(where)
+        shown = entry.path + where[len(known) :] if entry.path else where
+        return ConfigError(self.file, entry.line, shown, problem)
+
+    def moved(self, origin: str, target: str) -> "Document":
+        """The same file with the keys at one path also at another, instead of those there."""
+        entries = {k: entry for k, entry in self.entries.items() if not _within(k, target)}
+        for path, entry in self.entries.items():
+            if _within(path, origin):
+                entries[target + path[len(origin) :]] = replace(entry, path=entry.path or path)
+        return replace(self, entries=entries)
 
     def demand(self, used: Callable[[str], bool] = lambda where: True) -> None:
         """Refuses references that were not filled in, at paths that are `used`.
@@ -118,6 +135,10 @@ def dotted(path: KeyPath) -> str:
     """`("streams", "air", "views", 0)` -> `streams.air.views[0]`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path)
     return "".join(parts).removeprefix(".")
+
+
+def _within(where: str, section: str) -> bool:
+    return where == section or where.startswith((f"{section}.", f"{section}["))
 
 
 _LEFT_OUT = object()
