@@ -32,7 +32,8 @@ complete example, and [stream settings](streams.md) explains the choices of a st
 * **Names** of fleets, devices and streams are 1 to 64 of a-z, 0-9 and -.
 * **Editors.** [config.schema.json](config.schema.json) is the JSON Schema of the file. An editor
   with a YAML language server uses it after this first line:
-  `# yaml-language-server: $schema=docs/reference/config.schema.json`.
+  `# yaml-language-server: $schema=docs/reference/config.schema.json`. An installation has the
+  schema below `share/pansketch`. The file that `pansketch-agent init` writes begins with its path.
 """
 PROFILES = """\
 ## Firmware profiles

@@ -6,9 +6,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import NoReturn
 
+from pansketch import __version__
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import QUESTIONS
 from pansketch_fleet.errors import one_line
+from pansketch_fleet.logs import add_log_options
 
 DEFAULT_CONFIG = "config.yaml"
 MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
@@ -56,13 +58,17 @@ def parser() -> Parser:
         description="Ingests the releases of a fleet of devices, and answers queries from them.",
         epilog=EPILOG,
     )
+    version = f"pansketch-collector {__version__}"
+    found.add_argument("--version", action="version", version=version)
     _config(found, DEFAULT_CONFIG)
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add(
-        commands,
-        "serve",
-        "ingest releases from the broker until stopped",
-        "One process serves a database. It serves HTTP as well if collector.http is set.",
+    add_log_options(
+        _add(
+            commands,
+            "serve",
+            "ingest releases from the broker until stopped",
+            "One process serves a database. It serves HTTP as well if collector.http is set.",
+        )
     )
     _json(
         _add(

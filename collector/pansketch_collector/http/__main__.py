@@ -21,6 +21,7 @@ from pansketch_collector.http.server.connection_limits import MOST, HttpConnecti
 from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.http.supervisor import BrokerState
 from pansketch_fleet.config.loader import Config, ConfigError, Http, load_reader
+from pansketch_fleet.logs import add_log_options, set_up_log
 
 # The taking in goes first, and readers get something (benchmarks/http/load.py).
 NICENESS = 5
@@ -35,8 +36,11 @@ def main() -> int:
     parser.add_argument("--config", required=True)
     parser.add_argument("--socket", type=int, required=True, help="a file descriptor that listens")
     parser.add_argument("--broker-state", type=int, required=True, help="a file descriptor")
+    add_log_options(parser)
     options = parser.parse_args()
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s http: %(message)s")
+    set_up_log("pansketch-collector http", options, os.environ)
+    # Below that are uvicorn's own words.
+    logging.root.setLevel(max(logging.root.level, logging.WARNING))
     for handler in logging.root.handlers:
         handler.addFilter(LogRateLimit())
     try:
