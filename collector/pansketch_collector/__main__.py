@@ -59,6 +59,7 @@ def run_keepers(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
+# All but `serve`, which alone needs the broker.
 COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "devices": run_devices,
     "keepers": run_keepers,
