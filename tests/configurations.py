@@ -1,5 +1,5 @@
 """Configurations as the program of a name sees them."""
 
-from pansketch_fleet.config.loader import load_agent, load_collector
+from pansketch_fleet.config.loader import load_agent, load_collector, load_reader
 
-LOADERS = {"agent": load_agent, "collector": load_collector}
+LOADERS = {"agent": load_agent, "collector": load_collector, "reader": load_reader}

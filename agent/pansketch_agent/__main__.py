@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pansketch import os_entropy
-from pansketch_agent.commands import list_outbox, list_sensors
+from pansketch_agent.commands import list_outbox, list_sensors, starter_file
 from pansketch_agent.commands import show_ledger as spending
 from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
 from pansketch_agent.control import requests
@@ -26,6 +26,8 @@ from pansketch_agent.runtime.control import Signals
 from pansketch_agent.runtime.exit_status import RunOptions
 from pansketch_agent.runtime.stream_worker import explain
 from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
+from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.systemd import Notifier
 
 
@@ -36,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:
         return int(leaving.code or DONE)
     hardening.tune_allocator()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="pansketch-agent: %(message)s", force=True
-    )
+    set_up_log("pansketch-agent", arguments, os.environ)
     try:
         if arguments.command == "sources":
             return _sources(arguments)
+        if arguments.command == "init":
+            return _init(arguments)
         config = load_agent(arguments.config, os.environ)
         if arguments.command in ("run", "once", "validate"):
             check.check_config(config)
@@ -72,6 +74,12 @@ def _execute(config: AgentConfig, arguments: argparse.Namespace) -> int:
             return _outbox(config, arguments)
         case _:
             return _run(config, arguments)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    path, device = arguments.config, arguments.device or starter_file.own_name()
+    given = arguments.fleet, device, arguments.url, arguments.state
+    return _print(starter_file.write_starter(path, *given, os.environ))
 
 
 def _sources(arguments: argparse.Namespace) -> int:
@@ -138,6 +146,9 @@ def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGUSR2, lambda *_: signals.asked.set())
     # A warning is a line in the log, and a reading might bring it about.
     warnings.simplefilter("ignore")
+    for stream in config.streams:
+        if warning := weakness(stream, config.streams):
+            logging.getLogger(__name__).warning("%s: %s", stream.name, warning)
     protection = _harden(config, arguments.root)
     entropy = {stream.name: os_entropy() for stream in config.streams}
     session = f"{os_entropy().identifier():016x}"

@@ -6,7 +6,7 @@ import sys
 
 from pansketch.planning import DistinctWanted, distinct_plans
 from pansketch_cli import plan_report
-from pansketch_fleet.config.loader import load_collector
+from pansketch_fleet.config.loader import load_reader
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.profiles import known, load_profile
 
@@ -82,7 +82,7 @@ def _plan_config(options: argparse.Namespace) -> int:
         return _refuse(f"--{name} does not go with --config, which states it; leave one out")
     try:
         # As the collector sees it: sources and secrets of a device need not be here.
-        config = load_collector(options.config, os.environ)
+        config = load_reader(options.config, os.environ)
         profile = load_profile(options.profile) if options.profile else config.profile
         found = plan_report.outlooks(config, profile)
     except ConfigError as error:

@@ -19,7 +19,7 @@ from pansketch_collector.commands.verification import run_verify
 from pansketch_collector.errors import CommandError
 from pansketch_collector.reports import broker_acl, devices, keepers, stream_settings
 from pansketch_collector.storage.reader import reading
-from pansketch_fleet.config.loader import Config, ConfigError, load_collector
+from pansketch_fleet.config.loader import Config, ConfigError, load_collector, load_reader
 
 
 def run_acl(config: Config, options: argparse.Namespace) -> int:
@@ -59,8 +59,8 @@ def run_keepers(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
+# All but `serve`, which alone needs the broker.
 COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
-    "serve": run_serve,
     "devices": run_devices,
     "keepers": run_keepers,
     "acl": run_acl,
@@ -87,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        config = load_collector(options.config, os.environ)
+        if options.command == "serve":
+            return run_serve(load_collector(options.config, os.environ), options)
+        config = load_reader(options.config, os.environ)
         return COMMANDS[options.command](config, options)
     except ConfigError as error:
         return _say(str(error), 2)

@@ -16,6 +16,7 @@ from pansketch_agent.host import check_result, hardening
 from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.clock import system_clock
 from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.systemd import Notifier
@@ -40,9 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:
         return int(leaving.code or DONE)
     hardening.tune_allocator()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="pansketch-keeper: %(message)s", force=True
-    )
+    set_up_log("pansketch-keeper", options, os.environ)
     try:
         return _execute(options)
     except ConfigError as error:

@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
+from pansketch import __version__
 from pansketch_fleet.errors import one_line
+from pansketch_fleet.logs import add_log_options
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 DEFAULT_CONFIG = "keeper.yaml"
@@ -31,6 +33,7 @@ def parser() -> KeeperParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    found.add_argument("--version", action="version", version=f"pansketch-keeper {__version__}")
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     made = _command(
         commands,
@@ -46,11 +49,13 @@ def parser() -> KeeperParser:
     made.add_argument(
         "--state", default="keeper-state", metavar="FOLDER", help="the folder of keys and ledger"
     )
-    _command(
-        commands,
-        "run",
-        "answer questions until stopped",
-        "It listens on no port; it connects to the broker.",
+    add_log_options(
+        _command(
+            commands,
+            "run",
+            "answer questions until stopped",
+            "It listens on no port; it connects to the broker.",
+        )
     )
     told = _command(
         commands,

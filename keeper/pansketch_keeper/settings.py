@@ -70,6 +70,7 @@ def load(path: Path, environ: Mapping[str, str]) -> KeeperConfig:
     )
     if document.value is None:
         raise document.error("", "is empty; pansketch-keeper init writes one")
+    document.demand()
     top = section(document, "", document.value, KeeperFileSection)
     for key in ("fleet", "name"):
         if not is_id(text := getattr(top, key)):

@@ -22,14 +22,18 @@ complete example, and [stream settings](streams.md) explains the choices of a st
   and names file, line and fix. `pansketch-agent validate` checks the file, and
   `pansketch-agent print-config` prints every value in force.
 * **References.** A value may contain `${NAME}`, `${NAME:-default}` and `${file:/path/to/secret}`.
-  `$$` is a dollar sign.
+  `$$` is a dollar sign. A program fills in what it uses, and reads no other secret: the agent does
+  not need `collector`, the collector no source but its `type` and `interval`, and no `agent`. A
+  command that reads the database needs no `mqtt` either, and only `serve` needs `collector.token`.
+  One line names all missing references.
 * **Paths.** A relative path starts at the folder of the file.
 * **Durations** are a number and `ms`, `s`, `m`, `h`, `d` or `w`, such as `30d`. **Sizes** are a
   number and `B`, `KiB`, `MiB` or `GiB`, such as `64KiB`.
 * **Names** of fleets, devices and streams are 1 to 64 of a-z, 0-9 and -.
 * **Editors.** [config.schema.json](config.schema.json) is the JSON Schema of the file. An editor
   with a YAML language server uses it after this first line:
-  `# yaml-language-server: $schema=docs/reference/config.schema.json`.
+  `# yaml-language-server: $schema=docs/reference/config.schema.json`. An installation has the
+  schema below `share/pansketch`. The file that `pansketch-agent init` writes begins with its path.
 """
 PROFILES = """\
 ## Firmware profiles

@@ -118,7 +118,8 @@ def test_what_is_installed_is_what_is_there():
     shipped = {file for patterns in tool["data-files"].values() for file in patterns}
     files = {file for pattern in shipped for file in ROOT.glob(pattern)}
     wanted = {file for file in (ROOT / "deploy").rglob("*") if file.is_file()}
-    assert files == wanted | {ROOT / "config.yaml"}
+    schema = ROOT / "docs/reference/config.schema.json"
+    assert files == wanted | {ROOT / "config.yaml", schema}
 
 
 def test_programs_start_only_what_is_theirs():

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pansketch import __version__
 from pansketch_fleet.errors import one_line
+from pansketch_fleet.logs import add_log_options
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 PROGRAM = "Turns a device's readings into private releases for its fleet's collector."
@@ -26,7 +28,32 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    found.add_argument("--version", action="version", version=f"pansketch-agent {__version__}")
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made = _command(
+        commands,
+        "init",
+        "write a commented configuration to start from",
+        "It asks nothing and overwrites nothing; --config names the new file. validate accepts it.",
+    )
+    made.add_argument(
+        "--fleet", default="my-fleet", metavar="NAME", help="the fleet (default: my-fleet)"
+    )
+    made.add_argument(
+        "--device", metavar="NAME", help="the device (default: the short name of this host)"
+    )
+    made.add_argument(
+        "--url",
+        default="mqtt://localhost:1883",
+        metavar="URL",
+        help="the broker (default: mqtt://localhost:1883)",
+    )
+    made.add_argument(
+        "--state",
+        default="var/agent",
+        metavar="FOLDER",
+        help="the folder above that of ledger and outbox (default: var/agent)",
+    )
     run = _command(
         commands,
         "run",
@@ -142,6 +169,7 @@ def _run_options(
         f"(default: {default}); other releases stay in the outbox",
     )
     _root_option(command)
+    add_log_options(command)
 
 
 def _root_option(command: argparse.ArgumentParser) -> None:

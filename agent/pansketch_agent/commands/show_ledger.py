@@ -16,7 +16,8 @@ from pansketch_agent.ledger.accounts import (
     unusable,
 )
 from pansketch_fleet.config.privacy_cost import sharing
-from pansketch_fleet.settings.settings import AgentConfig, Stream
+from pansketch_fleet.config.programs import AgentConfig
+from pansketch_fleet.settings.settings import Stream
 
 HEADER = (
     ("stream", "releases", "first window", "last window ends"),

@@ -26,11 +26,10 @@ from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
+from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    Config,
     ExecSource,
     KeyStream,
     MqttSource,
@@ -44,14 +43,14 @@ from pansketch_fleet.units import size_text
 YEARS = range(FIRST_YEAR, 2100)
 
 
-def check_config(config: Config) -> None:
+def check_config(config: AgentConfig) -> None:
     """Raises ConfigError for a source that lacks something, a release too big, or files for TLS."""
     _check_tls(config)
     for stream in config.streams:
         _check_stream(config, stream)
 
 
-def _check_tls(config: Config) -> None:
+def _check_tls(config: AgentConfig) -> None:
     """Raises ConfigError for a certificate or key that cannot be used."""
     if not config.mqtt.tls:
         return

@@ -16,10 +16,10 @@ from pansketch_fleet.config.privacy_cost import (
     day_micro,
     epsilon_text,
     sharing,
+    weakness,
 )
+from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    Config,
     ExecSource,
     KeyStream,
     MqttSource,
@@ -118,6 +118,8 @@ def validation(config: AgentConfig, memory: MemoryProtection) -> str:
     parts[0] += f"\n  outbox  {outbox}\n  memory  {memory}"
     for stream in config.streams:
         rows = [(f"  {name}", text) for name, text in _facts(stream, device, config)]
+        if warning := weakness(stream, config.streams):
+            rows.append(("  warning", warning))
         if not memory.protected:
             rows.append(("  not covered", "memory that was written to swap: see memory above"))
         parts.append(f"stream {stream.name}\n{aligned(rows)}")

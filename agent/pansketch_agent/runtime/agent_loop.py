@@ -32,9 +32,9 @@ from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, 
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule, statuses
 from pansketch_fleet.backoff import system_chance
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.protocol.messages import Ack, Status
 from pansketch_fleet.protocol.topics import is_mark
-from pansketch_fleet.settings.settings import AgentConfig
 from pansketch_fleet.systemd import Notifier
 
 LOG = logging.getLogger(__name__)

@@ -20,8 +20,9 @@ from pansketch_agent.ledger.ledger import Ledger, LedgerError
 from pansketch_agent.outbox.backlog import window_end
 from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.protocol.messages import Mark, StreamMark
-from pansketch_fleet.settings.settings import AgentConfig, ReplaySource, Stream
+from pansketch_fleet.settings.settings import ReplaySource, Stream
 
 LOG = logging.getLogger(__name__)
 

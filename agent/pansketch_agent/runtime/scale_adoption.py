@@ -15,11 +15,12 @@ from pansketch_agent.host.durable_files import replace_file
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.mqtt.events import ScalesArrived
 from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.config.published_scales import DAY_SECONDS, rescaled
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.scale_message import HeldScales, Scales, TakenScales
 from pansketch_fleet.protocol.strict_json import MAX_LINE
-from pansketch_fleet.settings.settings import AgentConfig, ReadingStream
+from pansketch_fleet.settings.settings import ReadingStream
 
 LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from pansketch_agent.runtime.control import MemoryCheck
 from pansketch_agent.runtime.scale_adoption import ScaleAdoption
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.status.health import Facts, farewell, statuses
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.protocol.messages import Status
-from pansketch_fleet.settings.settings import AgentConfig
 
 
 class StatusReport:

@@ -21,10 +21,11 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.dead_letters import refused_dropped_in, set_aside_in
 from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_agent.status.disk_writes import DiskWrites
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import Health, Status, StreamBirth
 from pansketch_fleet.protocol.strict_json import MAX_LINE
-from pansketch_fleet.settings.settings import AgentConfig, ReplaySource
+from pansketch_fleet.settings.settings import ReplaySource
 
 LOG = logging.getLogger(__name__)
 

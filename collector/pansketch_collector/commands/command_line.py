@@ -6,9 +6,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import NoReturn
 
+from pansketch import __version__
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import QUESTIONS
 from pansketch_fleet.errors import one_line
+from pansketch_fleet.logs import add_log_options
 
 DEFAULT_CONFIG = "config.yaml"
 MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
@@ -56,14 +58,12 @@ def parser() -> Parser:
         description="Ingests the releases of a fleet of devices, and answers queries from them.",
         epilog=EPILOG,
     )
+    found.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     _config(found, DEFAULT_CONFIG)
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add(
-        commands,
-        "serve",
-        "ingest releases from the broker until stopped",
-        "One process serves a database. It serves HTTP as well if collector.http is set.",
-    )
+    says = "ingest releases from the broker until stopped"
+    more = "One process serves a database. It serves HTTP as well if collector.http is set."
+    add_log_options(_add(commands, "serve", says, more))
     _json(
         _add(
             commands,
@@ -74,12 +74,9 @@ def parser() -> Parser:
         )
     )
     _json(_add(commands, "keepers", "show what keepers are asked and have answered"))
-    acl = _add(
-        commands,
-        "acl",
-        "write the broker's access rules for the configured streams",
-        "The rules are mosquitto's. The size of the largest message is printed as well.",
-    )
+    says = "write the broker's access rules for the configured streams"
+    more = "The rules are mosquitto's. The size of the largest message is printed as well."
+    acl = _add(commands, "acl", says, more)
     says = "rules for these devices only (default: for each user, below the user's own name)"
     acl.add_argument("--devices", metavar="A,B", help=says)
     acl.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
@@ -205,12 +202,8 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     _json(held)
     held.add_argument("--device", metavar="NAME", help="list: of this device only")
     held.add_argument("--stream", metavar="NAME", help="list: of this stream only")
-    out = _add(
-        commands,
-        "exclude",
-        "leave a device's releases out of every answer",
-        "Nothing is deleted.",
-    )
+    says = "leave a device's releases out of every answer"
+    out = _add(commands, "exclude", says, "Nothing is deleted.")
     out.add_argument("device", nargs="?", metavar="DEVICE", help="the device")
     _range(out)
     out.add_argument("--list", action="store_true", help="list the excluded ranges")

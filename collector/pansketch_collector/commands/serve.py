@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -20,15 +19,17 @@ from pansketch_collector.scales.publication import ScalePublication
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
-from pansketch_fleet.config.loader import Config
+from pansketch_fleet.config.loader import CollectorConfig
+from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.logs import log_words, set_up_log
 from pansketch_fleet.systemd import Notifier
 
 log = logging.getLogger("collector")
 
 
-def run_serve(config: Config, options: argparse.Namespace) -> int:
+def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
     """Takes in releases until SIGTERM or SIGINT."""
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
+    set_up_log("pansketch-collector", options, os.environ)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -37,7 +38,7 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
     http, path = config.collector.http, Path(options.config)
     with (
         store.opened(config.collector.database) as opened,
-        supervisor.answering(http, path, stop.wait) as attend,
+        supervisor.answering(http, path, stop.wait, log_words(options)) as attend,
     ):
         rules = Rules.of(config, opened.serve_settings(config, clock.now()))
         link = CollectorClient(
@@ -70,6 +71,9 @@ def run_serve(config: Config, options: argparse.Namespace) -> int:
                 discovery.heard(message, verdict)
 
         log.info("%s, generation %s", serving, opened.generation)
+        for stream in config.streams:
+            if warning := weakness(stream, config.streams):
+                log.warning("%s: %s", stream.name, warning)
         if taken := quarantine.retry(opened, rules, clock.now()):
             log.info("ingested from quarantine, under these settings: %d", taken)
         link.start()

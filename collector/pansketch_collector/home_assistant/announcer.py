@@ -14,7 +14,8 @@ from pansketch_collector.home_assistant import payloads
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.validation.verdicts import HealthReport, Presence, Verdict
-from pansketch_fleet.settings.settings import Config, HomeAssistant
+from pansketch_fleet.config.programs import Config
+from pansketch_fleet.settings.settings import HomeAssistant
 
 # A fleet of a thousand takes about two minutes, and who listens keeps up.
 MAX_AT_ONCE = 10

@@ -20,7 +20,8 @@ from pansketch_collector.http.server.access_control import AccessControl, Respon
 from pansketch_collector.http.server.connection_limits import MOST, HttpConnection, LogRateLimit
 from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.http.supervisor import BrokerState
-from pansketch_fleet.config.loader import Config, ConfigError, Http, load_collector
+from pansketch_fleet.config.loader import Config, ConfigError, Http, load_reader
+from pansketch_fleet.logs import add_log_options, set_up_log
 
 # The taking in goes first, and readers get something (benchmarks/http/load.py).
 NICENESS = 5
@@ -35,12 +36,15 @@ def main() -> int:
     parser.add_argument("--config", required=True)
     parser.add_argument("--socket", type=int, required=True, help="a file descriptor that listens")
     parser.add_argument("--broker-state", type=int, required=True, help="a file descriptor")
+    add_log_options(parser)
     options = parser.parse_args()
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s http: %(message)s")
+    set_up_log("pansketch-collector http", options, os.environ)
+    # Below that are uvicorn's own words.
+    logging.root.setLevel(max(logging.root.level, logging.WARNING))
     for handler in logging.root.handlers:
         handler.addFilter(LogRateLimit())
     try:
-        config = load_collector(options.config, os.environ)
+        config = load_reader(options.config, os.environ, serves_http=True)
         http = config.collector.http
         if http is None:
             raise config.error("collector.http", "is missing; add an address and a port")

@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,17 +48,20 @@ class BrokerState:
 
 @contextmanager
 def answering(
-    http: Http | None, config: Path, pause: Callable[[float], object]
+    http: Http | None,
+    config: Path,
+    pause: Callable[[float], object],
+    words: Sequence[str] = (),
 ) -> Iterator[Callable[[float, bool], object]]:
     """Gives what has to be called now and then, with the uptime and whether the broker is there;
-    without `http` it does nothing.
+    without `http` it does nothing. `words`: further ones for the command line of the process.
 
     Raises CommandError as `HttpSupervisor` does.
     """
     if http is None:
         yield lambda uptime, broker_connected: None
         return
-    web = HttpSupervisor(http, config, pause)
+    web = HttpSupervisor(http, config, pause, words)
     try:
         yield web.attend
     finally:
@@ -68,7 +71,13 @@ def answering(
 class HttpSupervisor:
     """The process and its socket, which is open before the first start and until `stop`."""
 
-    def __init__(self, http: Http, config: Path, pause: Callable[[float], object]) -> None:
+    def __init__(
+        self,
+        http: Http,
+        config: Path,
+        pause: Callable[[float], object],
+        words: Sequence[str] = (),
+    ) -> None:
         """Raises CommandError when the address is taken, or the extra is not installed. `pause`
         waits so many seconds, or less when this program is to stop."""
         missing = [name for name in NEEDS if not _is_installed(name)]
@@ -77,7 +86,7 @@ class HttpSupervisor:
                 f"collector.http needs {', '.join(missing)}: pip install '.[collector]' in a "
                 "clone, or leave it out"
             )
-        self._config = config
+        self._config, self._words = config, words
         self._socket = _listening(http, pause)
         self._process: subprocess.Popen[bytes] | None = None
         self._broker = BrokerState(os.memfd_create("broker-state"))
@@ -117,7 +126,7 @@ class HttpSupervisor:
         listening, broker = self._socket.fileno(), self._broker.descriptor
         command = [sys.executable, "-m", "pansketch_collector.http", "--config", str(self._config)]
         return Child(
-            [*command, "--socket", str(listening), "--broker-state", str(broker)],
+            [*command, *self._words, "--socket", str(listening), "--broker-state", str(broker)],
             # Nothing is written to it: its end ends the process, whatever ended this one.
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ Each stream of the configuration has its own line, so that a device cannot leave
 names that nobody knows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pansketch_collector.errors import wrong
 from pansketch_collector.home_assistant import payloads
@@ -15,7 +15,7 @@ from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import SCALES_LIMIT_BYTES
 from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
-from pansketch_fleet.settings.settings import ReadingStream
+from pansketch_fleet.settings.settings import ReadingStream, Stream, has_wildcard, is_sent_by
 
 COLLECTOR, HOME_ASSISTANT = "pansketch.collector", "home.assistant"
 EACH = "%u"  # the user's own name, in a line that is for all users
@@ -81,9 +81,12 @@ def as_text(config: Config, devices: Sequence[str]) -> str:
     for device in devices or [EACH]:
         word = "pattern" if device == EACH else "topic"
         lines = [] if device == EACH else [f"user {device}"]
-        lines += [f"{word} {access} {root}/{device}/{kind}" for access, kind in _own(config)]
-        lines += [f"{word} read {topics.scale(config.fleet, name)}" for name in _adopting(config)]
+        streams = [s for s in config.streams if _writes(s, device)]
+        lines += [f"{word} {access} {root}/{device}/{kind}" for access, kind in _own(streams)]
+        lines += [f"{word} read {topics.scale(config.fleet, name)}" for name in _adopting(streams)]
         parts.append("".join(f"{line}\n" for line in lines))
+    if not devices:
+        parts += _of_named(config, root)
     parts.append(
         OF_COLLECTOR.format(root=root, collector=COLLECTOR, all_devices=topics.ALL_DEVICES)
     )
@@ -102,7 +105,7 @@ def largest_packet(config: Config) -> int:
     """Bytes of the fleet's largest MQTT packet, rounded up: a release, a status in which every
     stream has the longest texts, the announcement of a device to Home Assistant, or a question to a
     keeper."""
-    adopting = _adopting(config)
+    adopting = _adopting(config.streams)
     births = {
         s.name: StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT, MAX_TEXT if s.name in adopting else "")
         for s in config.streams
@@ -122,13 +125,33 @@ def largest_packet(config: Config) -> int:
     return -(-most // UNIT_BYTES) * UNIT_BYTES
 
 
-def _adopting(config: Config) -> list[str]:
+def _writes(stream: Stream, device: str) -> bool:
+    """Whether the line of a device, or of all, has the stream. A line of all devices has no
+    patterns: it has the streams of patterns, and the collector refuses them of other devices."""
+    if device == EACH:
+        return stream.devices is None or has_wildcard(stream.devices)
+    return is_sent_by(stream.devices, device)
+
+
+def _of_named(config: Config, root: str) -> Iterator[str]:
+    """The streams whose devices are all named, for the users of these names."""
+    named = [s for s in config.streams if s.devices and not has_wildcard(s.devices)]
+    for device in sorted({name for stream in named for name in stream.devices or ()}):
+        yield f"\nuser {device}\n"
+        own = [stream for stream in named if _writes(stream, device)]
+        for stream in own:
+            yield f"topic write {root}/{device}/release/{stream.name}\n"
+        for name in _adopting(own):
+            yield f"topic read {topics.scale(config.fleet, name)}\n"
+
+
+def _adopting(streams: Iterable[Stream]) -> list[str]:
     """The streams whose devices adopt published scales."""
-    return [s.name for s in config.streams if isinstance(s, ReadingStream) and s.scales]
+    return [s.name for s in streams if isinstance(s, ReadingStream) and s.scales]
 
 
-def _own(config: Config) -> list[tuple[str, str]]:
+def _own(streams: Iterable[Stream]) -> list[tuple[str, str]]:
     """What a device may do below its name."""
-    releases = [("write", f"release/{stream.name}") for stream in config.streams]
+    releases = [("write", f"release/{stream.name}") for stream in streams]
     heard = [("read", "ack"), ("read", "mark"), ("readwrite", "probe")]
     return [("write", "status"), ("write", "health"), *releases, *heard]

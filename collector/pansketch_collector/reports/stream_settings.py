@@ -12,7 +12,7 @@ from pansketch_collector.storage.config_epochs import published_fingerprints
 from pansketch_collector.storage.reader import Device, Reader
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
-from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.settings.settings import Stream, is_sent_by
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import duration_text, utc_text
 
@@ -134,6 +134,8 @@ def differing(
         for name, birth in json.loads(device.streams).items():
             if name not in streams:
                 says = "the configuration has no such stream"
+            elif not is_sent_by(streams[name].devices, device.device):
+                says = "the configuration gives it to other devices: its releases are deferred"
             elif birth["fingerprint"] not in own[name]:
                 says = _otherwise(birth, streams[name], epochs(name), config)
             elif birth["window_seconds"] != streams[name].window_seconds:

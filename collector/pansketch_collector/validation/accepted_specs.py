@@ -74,20 +74,22 @@ class StreamSpecs:
     """What devices of any class may send for one stream.
 
     `base`: the configuration's specs. `past`: those of earlier epochs, with the seconds of their
-    windows: a device may have been away since.
+    windows: a device may have been away since. `senders`: patterns of the devices, None: all.
     """
 
     base: tuple[DeviceSpec, ...]
     window_seconds: int
     most_readings: int
     past: tuple[tuple[DeviceSpec, int], ...] = ()
+    senders: tuple[str, ...] | None = None
     _bounds: dict[tuple[bytes, int, int], CounterBounds] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, config: Config, stream: Stream, epochs: Sequence[Epoch] = ()) -> "StreamSpecs":
         own = config.specs(stream)
         past = tuple(earlier(epochs, own, stream.window_seconds))
-        return cls(tuple(own.values()), stream.window_seconds, stream.most_readings, past)
+        base = tuple(own.values())
+        return cls(base, stream.window_seconds, stream.most_readings, past, stream.devices)
 
     @cached_property
     def max_bytes(self) -> int:

@@ -12,10 +12,10 @@ from pansketch.sketches import LinearSpec
 from pansketch.wire import BlindedHeader, decode_blinded
 from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Refused
 from pansketch_collector.validation.window_labels import MismatchError
+from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.keeper_messages import Reply
 from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.protocol.topics import Topic
-from pansketch_fleet.settings.settings import Config
 
 
 def keeper_names(config: Config) -> dict[bytes, str]:

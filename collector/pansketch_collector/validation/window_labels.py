@@ -6,6 +6,7 @@ from pansketch import Spec, WindowId
 from pansketch_collector.validation.accepted_specs import StreamSpecs
 from pansketch_collector.validation.verdicts import LATEST_SECOND, ImplausibleError
 from pansketch_fleet.settings.device_spec import schedule_offset
+from pansketch_fleet.settings.settings import is_sent_by
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -43,6 +44,9 @@ def spec_of_window(
         text = f"the configuration has no stream {stream}"
         raise MismatchError("stream", text, window.sequence)
     specs = streams[stream]
+    if not is_sent_by(specs.senders, window.device):
+        text = f"the configuration gives {stream} to other devices; see its devices"
+        raise MismatchError("device", text, window.sequence)
     spec = specs.at(window.start).get(fingerprint)
     if spec is None:
         text = f"made with other settings than the configuration's stream {stream}"

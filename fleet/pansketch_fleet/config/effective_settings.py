@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pansketch import Attribute, Span, ViewsSpec
 from pansketch.privacy import MICRO
 from pansketch_fleet.config.blinded_summary import release_nbytes
+from pansketch_fleet.config.programs import AgentConfig, CollectorConfig, CollectorSettings, Config
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
     BlindedSettings,
-    CollectorSettings,
-    Config,
     ExecSource,
     HomeAssistant,
     KeyStream,
@@ -60,8 +58,9 @@ Line = tuple[str, str] | tuple[str, str, str]
 
 def _lines(config: Config) -> Iterator[Line]:
     yield "fleet", config.fleet
-    yield from _mqtt("mqtt", config.mqtt)
-    yield "mqtt.protocol", config.mqtt.protocol
+    if isinstance(config, AgentConfig | CollectorConfig):
+        yield from _mqtt("mqtt", config.mqtt)
+        yield "mqtt.protocol", config.mqtt.protocol
     if isinstance(config, AgentConfig):
         yield "agent.device", config.agent.device
         yield "agent.state", str(config.agent.state)
@@ -79,6 +78,10 @@ def _lines(config: Config) -> Iterator[Line]:
             yield f"keepers.{name}.previous[{number}]", key.hex()
     for stream in config.streams:
         yield from _stream(config, stream)
+    if isinstance(config, AgentConfig):
+        theirs = (path for path in config.document.entries if path.startswith("collector."))
+        yield from ((path, "used by the collector") for path in theirs)
+        return
     yield "collector.database", str(config.collector.database)
     yield from _http(config.collector)
     yield from _home_assistant(config.collector.home_assistant)
@@ -130,6 +133,7 @@ def _stream(config: Config, stream: Stream) -> Iterator[Line]:
     whole, *others = config.parts(stream)
     if stream == whole:
         yield from _source(root, stream)
+        yield f"{root}.devices", "all" if stream.devices is None else _listed(stream.devices)
         yield f"{root}.window", duration_text(stream.window_seconds)
         kept = stream.retention_seconds
         yield f"{root}.retention", "for ever" if kept is None else duration_text(kept)

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pansketch_fleet.config.devices import check_device, merged, read_devices, read_outbox
 from pansketch_fleet.config.effective_settings import Setting, describe
+from pansketch_fleet.config.programs import (
+    AgentConfig,
+    AgentSettings,
+    CollectorConfig,
+    CollectorSettings,
+    Config,
+)
 from pansketch_fleet.config.stream import StreamContext, check_memory, read_stream
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.protocol.messages import MAX_STREAMS
@@ -19,26 +27,17 @@ from pansketch_fleet.sections.collector import read_home_assistant, read_http
 from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.settings.profiles import (
     DEFAULT_PROFILE,
-    OutboxRules,
     Profile,
     known,
     load_profile,
-    read_persist,
-    read_policy,
 )
 from pansketch_fleet.settings.schema import (
     AgentSection,
     CollectorSection,
     FileSection,
-    OutboxSection,
 )
 from pansketch_fleet.settings.section import section, text_paths
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
-    AgentSettings,
-    CollectorConfig,
-    CollectorSettings,
-    Config,
     ExecSource,
     Http,
     Mqtt,
@@ -49,8 +48,8 @@ from pansketch_fleet.settings.settings import (
     StdinSource,
     Stream,
     SystemSource,
+    is_sent_by,
 )
-from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
 
@@ -76,12 +75,11 @@ __all__ = [
     "describe",
     "load_agent",
     "load_collector",
+    "load_reader",
 ]
 
-Program = Literal["agent", "collector"]
-
-
-MAX_KEEP_SECONDS = 366 * 86400
+Program = Literal["agent", "collector", "http", "reader"]
+DATABASE = "var/collector.sqlite"
 
 
 def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
@@ -97,26 +95,40 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder, mqtt = _read(path, "agent", environ)
+    document, top, folder = _read(path, "agent", environ)
     if top.agent is None:
         raise document.error("agent", "is missing; add agent: {device: name-of-this-device}")
-    given = section(document, "agent", top.agent, AgentSection)
-    _check_id(document, "agent.device", given.device)
+    device = section(document, "agent", top.agent, AgentSection).device
+    devices = read_devices(document, top)
+    document.demand(devices.uses(device))
+    check_device(document, "agent.device", device, top.groups or {})
+    agent = top.agent
+    if own := devices.own.get(device):
+        document, agent = merged(document, device, agent, own)
+    given = section(document, "agent", agent, AgentSection)
     profile = _profile(document, given.profile or DEFAULT_PROFILE)
     state = folder / (given.state or f"var/agent/{given.device}")
-    outbox = _outbox(document, given.outbox or {}, profile)
+    outbox = read_outbox(document, given.outbox or {}, profile)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, local=True, keepers=keepers)
-    streams = _streams(document, top.streams, around)
+    around = StreamContext(top.fleet, profile, folder, device, devices, keepers)
+    own_streams = {k: v for k, v in top.streams.items() if is_sent_by(devices.senders[k], device)}
+    if top.streams and not own_streams:
+        problem = f"none of them is for {device}; name it in devices of a stream"
+        raise document.error("streams", problem)
+    streams = _streams(document, own_streams, around)
+    for name in own_streams:
+        if device in devices.sources.get(name, {}):
+            origin = f"devices.{device}.streams.{name}.source"
+            document = document.moved(origin, f"streams.{name}.source")
     if len(streams) > MAX_STREAMS:
         problem = f"has {len(streams)} streams, and a device at most {MAX_STREAMS}"
         raise document.error("streams", f"{problem}; give some of them to another device")
     check_memory(document, streams, profile)
     return AgentConfig(
         fleet=top.fleet,
-        mqtt=mqtt,
+        mqtt=read_mqtt(document, top.mqtt, folder),
         streams=streams,
-        collector=_collector(document, top, folder, local=False),
+        collector=_collector_of_agent(document, top, folder),
         profile=profile,
         keepers=keepers,
         document=document,
@@ -125,9 +137,9 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
 
 
 def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorConfig:
-    """Load a configuration as the collector, or as a command that needs no device.
+    """Load a configuration as the collector that serves a fleet.
 
-    It leaves the references of the `agent:` section alone and needs no replayed file.
+    It needs no reference of the `agent:` section and of the sources, and no replayed file.
 
     Args:
         path: the file; relative paths in it start at its folder.
@@ -139,80 +151,113 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
     Raises:
         ConfigError: one line that names file, line, key, problem and fix.
     """
-    document, top, folder, mqtt = _read(path, "collector", environ)
+    config, top, folder = _load_reader(path, "collector", environ)
+    mqtt = read_mqtt(config.document, top.mqtt, folder)
+    return CollectorConfig(**vars(config), mqtt=mqtt)
+
+
+def load_reader(
+    path: str | Path, environ: Mapping[str, str], *, serves_http: bool = False
+) -> Config:
+    """Load a configuration as a program that reads the database and never connects to the broker.
+
+    It needs no reference of `mqtt:` either, and no file of a certificate.
+
+    Args:
+        path: the file; relative paths in it start at its folder.
+        environ: the variables that `${NAME}` refers to.
+        serves_http: whether the program uses `collector.token`.
+
+    Returns:
+        Frozen values, all of them checked.
+
+    Raises:
+        ConfigError: one line that names file, line, key, problem and fix.
+    """
+    return _load_reader(path, "http" if serves_http else "reader", environ)[0]
+
+
+def _load_reader(
+    path: str | Path, program: Program, environ: Mapping[str, str]
+) -> tuple[Config, FileSection, Path]:
+    document, top, folder = _read(path, program, environ)
+    document.demand()
+    devices = read_devices(document, top)
     name = DEFAULT_PROFILE
     if top.agent is not None:
         given = section(document, "agent", top.agent, AgentSection).profile
         name = DEFAULT_PROFILE if given is None or has_reference(given) else given
     profile = _profile(document, name)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, local=False, keepers=keepers)
-    streams = _streams(document, top.streams, around)
-    return CollectorConfig(
+    around = StreamContext(top.fleet, profile, folder, None, devices, keepers)
+    config = Config(
         fleet=top.fleet,
-        mqtt=mqtt,
-        streams=streams,
-        collector=_collector(document, top, folder, local=True),
+        streams=_streams(document, top.streams, around),
+        collector=_collector(document, top, folder, has_token=program != "reader"),
         profile=profile,
         keepers=keepers,
         document=document,
     )
+    return config, top, folder
 
 
 def _read(
     path: str | Path, program: Program, environ: Mapping[str, str]
-) -> tuple[Document, FileSection, Path, Mqtt]:
-    """The checked sections of a file, its folder, and the broker, which both programs need."""
+) -> tuple[Document, FileSection, Path]:
+    """The checked sections of a file, and its folder."""
     path = Path(path)
     folder = path.parent
 
-    def filled(key: KeyPath, text: str) -> InterpolatedValue:
-        # A file with the password of a sensors' broker is on the devices only.
-        theirs = key[:1] == ("agent",) or key[2:] == ("source", "password")
-        if program == "collector" and theirs:
+    def filled(key: KeyPath, text: str) -> InterpolatedValue | None:
+        if not has_reference(text):
             return InterpolatedValue(text)
-        # And one with the token of the collector's readers is nowhere else.
-        if program == "agent" and key == ("collector", "token"):
-            return InterpolatedValue(text, secret=True)
-        return fill(text, environ, folder)
+        return fill(text, environ, folder) if _uses(program, key) else None
 
     document = parse(read_text(path), str(path), filled, text_paths(FileSection))
     if document.value is None:
         raise document.error("", "is empty; start from the example configuration")
     top = section(document, "", document.value, FileSection)
-    _check_id(document, "fleet", top.fleet)
-    return document, top, folder, read_mqtt(document, top.mqtt, folder)
+    if not is_id(top.fleet):
+        raise document.error("fleet", f"{top.fleet[:40]!r} is no id; write {ID_RULE}")
+    return document, top, folder
+
+
+def _uses(program: Program, key: KeyPath) -> bool:
+    """Whether the program uses the value: a secret is only where it is used."""
+    match key:
+        case ("agent", *_):
+            return program == "agent"
+        case ("devices", _, own, *_) if own != "streams":
+            return program == "agent"
+        case ("mqtt", *_):
+            return program in ("agent", "collector")
+        case ("collector", "token"):
+            return program in ("collector", "http")
+        case ("collector", *_):
+            return program != "agent"
+        case ("streams", _, "source", *inner) | ("devices", _, "streams", _, "source", *inner):
+            return program == "agent" or inner in (["type"], ["interval"])
+    return True
+
+
+def _collector_of_agent(document: Document, top: FileSection, folder: Path) -> CollectorSettings:
+    """An agent uses none of it, and checks what has no reference: mistakes are found early."""
+    section(document, "collector", top.collector or {}, CollectorSection)
+    if any(where.startswith("collector.") for where in {*document.unfilled} - {"collector.token"}):
+        return CollectorSettings(folder / DATABASE)
+    return _collector(document, top, folder, has_token=False)
 
 
 def _collector(
-    document: Document, top: FileSection, folder: Path, local: bool
+    document: Document, top: FileSection, folder: Path, has_token: bool
 ) -> CollectorSettings:
     given = section(document, "collector", top.collector or {}, CollectorSection)
     return CollectorSettings(
-        folder / (given.database or "var/collector.sqlite"),
-        read_http(document, given, local=local),
+        folder / (given.database or DATABASE),
+        read_http(document, given, has_token=has_token),
         read_home_assistant(document, given),
         folder / given.audit if given.audit else None,
     )
-
-
-def _outbox(document: Document, raw: dict[str, Any], profile: Profile) -> OutboxRules:
-    given, where = section(document, "agent.outbox", raw, OutboxSection), "agent.outbox"
-    policy = profile.outbox_policy
-    if given.policy is not None:
-        policy = read_policy(document, f"{where}.policy", given.policy)
-    persist = read_persist(document, f"{where}.persist", given.persist)
-    return OutboxRules(policy, persist, _keep_seconds(document, f"{where}.keep", given.keep))
-
-
-def _keep_seconds(document: Document, where: str, text: str) -> int:
-    try:
-        found = seconds(text)
-    except ValueError as error:
-        raise document.error(where, str(error)) from None
-    if not found <= MAX_KEEP_SECONDS:
-        raise document.error(where, f"{text[:40]!r} is longer than a year; write 7d, or less")
-    return int(found)
 
 
 def _profile(document: Document, name: str) -> Profile:
@@ -237,8 +282,3 @@ def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> 
         problem = f"is stdin like {stdin[0]}'s, and only one stream can read it; change one of them"
         raise document.error(f"streams.{stdin[1]}.source.type", problem)
     return streams
-
-
-def _check_id(document: Document, where: str, text: str) -> None:
-    if not is_id(text):
-        raise document.error(where, f"{text[:40]!r} is no id; write {ID_RULE}")

@@ -29,6 +29,26 @@ from pansketch_fleet.settings.settings import (
 from pansketch_fleet.settings.time_slots import slots_text
 from pansketch_fleet.units import duration_text
 
+WEAK_MICRO = 10 * MICRO
+
+
+def weakness(stream: Stream, streams: Iterable[Stream]) -> str | None:
+    """A warning where epsilon hides next to nothing of a reading; None elsewhere.
+
+    Args:
+        stream: any part of a section; its sketches are taken together.
+        streams: all streams of the configuration.
+
+    Returns:
+        One line, for `validate` and the log at a start.
+    """
+    parts = [each for each in streams if each.section == stream.section]
+    micro = sum(each.plan.privacy.epsilon_micro for each in parts)
+    if micro <= WEAK_MICRO:
+        return None
+    at_most = epsilon_text(WEAK_MICRO)
+    return f"epsilon {epsilon_text(micro)} hides next to nothing; write {at_most} or less"
+
 
 def sharing(stream: Stream, streams: Iterable[Stream]) -> tuple[Stream, ...]:
     """The other streams that may take a record of this one, in the order of `streams`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pansketch import Domain
 from pansketch.planning import Answering
+from pansketch_fleet.config.devices import Devices, check_sources, known_devices, read_sources
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.blinded import read_blinded
 from pansketch_fleet.sections.expected_load import read_devices_per_key, read_expected
@@ -20,7 +21,6 @@ from pansketch_fleet.sections.sketches.sketch import (
     shared_privacy,
     size_refusals,
 )
-from pansketch_fleet.sections.sources.source import check_names, read_source
 from pansketch_fleet.sections.subject import read_subject
 from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
 from pansketch_fleet.settings.profiles import Profile
@@ -34,6 +34,7 @@ from pansketch_fleet.settings.settings import (
     Stream,
 )
 from pansketch_fleet.settings.stream_schema import ScalesSection, StreamSection
+from pansketch_fleet.settings.time_slots import comes
 from pansketch_fleet.units import duration_text, seconds, size_text
 from pansketch_fleet.yaml.document import Document
 
@@ -43,12 +44,14 @@ MAX_RETENTION_SECONDS = 36600 * 86400
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What a stream takes from outside its own section. `local`: its readings are made here."""
+    """What a stream takes from outside its own section. `device`: the one that runs here, if any:
+    its readings are made here."""
 
     fleet: str
     profile: Profile
     folder: Path
-    local: bool
+    device: str | None
+    devices: Devices
     keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
 
 
@@ -60,22 +63,41 @@ def read_stream(
     if not is_id(name):
         raise document.error(where, f"a stream's name must be {ID_RULE}; rename it")
     stream = section(document, where, raw, StreamSection)
-    source = read_source(
-        document, join(where, "source"), stream.source, around.folder, around.local
-    )
+    others = around.devices.sources.get(name, {})
+    sources = read_sources(document, name, stream.source, others, around.folder, around.device)
+    here = around.device if around.device in others else None
+    source = sources[here]
     window_seconds = _window(document, join(where, "window"), stream.window)
-    subject = read_subject(document, where, stream, source)
+    subject = read_subject(document, where, stream)
     keyed = isinstance(subject, str)
-    check_names(document, join(where, "source"), source, _names(stream))
+    check_sources(document, name, sources, _names(stream), subject)
     privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
     blinded = read_blinded(
         document, join(where, "privacy"), stream.privacy, window_seconds, around.keepers
     )
-    open_seconds = read_open(document, join(where, "privacy.unit"), stream.privacy, privacy, source)
+    opened = {
+        device: read_open(
+            document,
+            join(where, "privacy.unit"),
+            stream.privacy,
+            privacy,
+            each,
+            events=any(comes(one) == "event" for one in sources.values()),
+        )
+        for device, each in sources.items()
+    }
+    open_seconds = opened[here]
+    senders = around.devices.senders.get(name)
     about = join(where, "expect")
     devices_per_key = read_devices_per_key(document, about, stream.expect if keyed else None)
     expected, most_readings = read_expected(
-        document, about, None if keyed else stream.expect, window_seconds, source, privacy
+        document,
+        about,
+        None if keyed else stream.expect,
+        window_seconds,
+        tuple(sources.values()),
+        privacy,
+        known_devices(senders),
     )
     if blinded is not None:
         expected = replace(expected, answering=_answering(blinded, window_seconds))
@@ -111,6 +133,7 @@ def read_stream(
                     open_seconds=open_seconds,
                     part_of=name if found else "",
                     blinded=blinded,
+                    devices=senders,
                     scales=_scales(document, scales_at, stream.scales, plan),
                 )
             )
@@ -130,6 +153,7 @@ def read_stream(
                 retention_seconds=retention,
                 key=subject,
                 devices_per_key=devices_per_key,
+                devices=senders,
             )
         )
     return tuple(found)

@@ -17,11 +17,11 @@ _WHERE = "collector.home_assistant"
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}")
 
 
-def read_http(document: Document, given: CollectorSection, *, local: bool) -> Http | None:
+def read_http(document: Document, given: CollectorSection, *, has_token: bool) -> Http | None:
     """The settings, or None where the collector does not serve HTTP.
 
-    `local`: this is the collector; a device has no file with the token, and its text is not looked
-    at. Raises ConfigError, never with the token in it.
+    `has_token`: this program checks tokens; for others its reference was left alone, and its text
+    is not looked at. Raises ConfigError, never with the token in it.
     """
     if given.http is None:
         _check_alone(document, given)
@@ -33,7 +33,7 @@ def read_http(document: Document, given: CollectorSection, *, local: bool) -> Ht
             "or collector.public: true to allow every reader"
         )
         raise document.error("collector.http", problem)
-    token = given.token if local else None
+    token = given.token if has_token else None
     if token is not None and not _TOKEN.fullmatch(token):
         problem = f"is no token; write at least {MIN_TOKEN} printable characters, without spaces"
         raise document.error("collector.token", problem)

@@ -6,6 +6,7 @@ refuses a release whose counters hold more than the latter and their noise expla
 the configuration alone: they tell nothing of a reading.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -54,21 +55,27 @@ def read_expected(
     where: str,
     raw: dict[str, Any] | None,
     window_seconds: int,
-    source: Source,
+    sources: Sequence[Source],
     privacy: Privacy,
+    known_devices: int | None,
 ) -> tuple[Expected, int]:
     """What is stated, and what follows from the window and the source where nothing is; and the
-    most readings of a window. Raises ConfigError at the key at fault."""
+    most readings of a window. Raises ConfigError at the key at fault.
+
+    `sources`: the stream's own, which the plan follows from, and those of single devices.
+    """
+    source = sources[0]
     given = section(document, where, raw or {}, ExpectSection)
     bound = given.max_readings
     if bound is None:
-        bound = max(readings_bound(window_seconds, source, privacy), given.readings or 0)
+        bounds = (readings_bound(window_seconds, each, privacy) for each in sources)
+        bound = max(*bounds, given.readings or 0)
         bound = min(bound, MAX_EXPECTED)
     readings = given.readings
     if readings is None:
         readings = max(1, min(_readings(window_seconds, source, privacy), bound))
     windows = max(1, QUERIED_SECONDS // window_seconds) if given.windows is None else given.windows
-    devices = DEVICES if given.devices is None else given.devices
+    devices = known_devices or DEVICES if given.devices is None else given.devices
     for name, number in (
         ("readings", readings),
         ("max_readings", bound),

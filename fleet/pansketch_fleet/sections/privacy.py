@@ -126,19 +126,26 @@ def _span(document: Document, where: str, given: SpanSection) -> Span:
 
 
 def read_open(
-    document: Document, where: str, raw: dict[str, Any], privacy: Privacy, source: Source
+    document: Document,
+    where: str,
+    raw: dict[str, Any],
+    privacy: Privacy,
+    source: Source,
+    *,
+    events: bool,
 ) -> int | None:
     """How long a slot of a span takes readings that come when they like, in seconds; None for
     other sources and units. Raises ConfigError for what cannot be had.
 
-    `raw`: the section `privacy`, which is `privacy`; `where`: the path of its `unit`.
+    `raw`: the section `privacy`, which is `privacy`; `where`: the path of its `unit`; `events`:
+    whether the stream has a source of events on any device.
     """
     if not isinstance(privacy.unit, Span):
         return None
     given: str | None = raw["unit"].get("open")
     place = join(where, "open")
     if comes(source) != "event":
-        if given is not None:
+        if given is not None and not events:
             problem = "is for sources of events, and this source is none"
             raise document.error(place, f"{problem}; remove it")
         return None

@@ -10,9 +10,7 @@ from pansketch_fleet.yaml.document import Document
 TIME = "time"
 
 
-def read_subject(
-    document: Document, where: str, stream: StreamSection, source: Source
-) -> Domain | str:
+def read_subject(document: Document, where: str, stream: StreamSection) -> Domain | str:
     """The domain of the readings, or the name of the key. Raises ConfigError."""
     if stream.key is None:
         if stream.attributes is None:
@@ -24,10 +22,10 @@ def read_subject(
         raise document.error(join(where, "key"), problem)
     if stream.views is not None:
         raise document.error(join(where, "views"), "does not go with a key; remove it")
-    return _key(document, where, stream.key, source)
+    return _key(document, where, stream.key)
 
 
-def _key(document: Document, where: str, name: str, source: Source) -> str:
+def _key(document: Document, where: str, name: str) -> str:
     place = join(where, "key")
     if not name or len(name) > MAX_NAME:
         problem = f"is no name; write 1 to {MAX_NAME} characters, such as badge_id"
@@ -35,10 +33,14 @@ def _key(document: Document, where: str, name: str, source: Source) -> str:
     if name == TIME:
         problem = "'time' is when an event was; name what holds its key"
         raise document.error(place, problem)
+    return name
+
+
+def check_key(document: Document, where: str, source: Source) -> None:
+    """Raises ConfigError for a source of a stream of keys whose records have none."""
     if isinstance(source, SystemSource | SensorSource):
         kind = source.kind if isinstance(source, SensorSource) else "system"
         problem = (
             f"is {kind}, and this host's sensors bear no keys; use replay, stdin, exec or mqtt"
         )
-        raise document.error(join(where, "source.type"), problem)
-    return name
+        raise document.error(join(where, "type"), problem)

@@ -4,12 +4,14 @@ Those of the broker, of streams, of their sources and of their sketches are in t
 mqtt_schema, stream_schema, source_schema and sketch_schema; firmware profiles are in profiles.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from pansketch_fleet.settings.mqtt_schema import MqttSection
 from pansketch_fleet.settings.privacy_schema import KeeperSection
 from pansketch_fleet.settings.section import KeyDoc, Section
-from pansketch_fleet.settings.stream_schema import StreamSection
+from pansketch_fleet.settings.source_schema import SOURCES
+from pansketch_fleet.settings.stream_schema import OPTIONAL, StreamSection
 
 Policy = Literal["reject_new", "drop_oldest"]
 Persist = Literal["always", "when_unacknowledged"]
@@ -50,43 +52,76 @@ class OutboxSection(Section, frozen=True):
     ] = "7d"
 
 
+PROFILE = KeyDoc(
+    "The firmware profile: the limits of memory, disk and reading rate.",
+    "pi-zero-2w",
+    allowed="a name of the table of [firmware profiles](#firmware-profiles)",
+    default="`generic-linux`",
+    reader="agent and collector",
+)
+STATE = KeyDoc(
+    "The folder of the ledger and the outbox. Only one agent uses it.",
+    "/var/lib/pansketch-agent",
+    form="path",
+    default="`var/agent/DEVICE`",
+)
+OUTBOX = KeyDoc(
+    "The rules of the outbox.", "{keep: 30d}", default="all defaults", holds=OutboxSection
+)
+LOCKED = KeyDoc(
+    "Refuse to run unless swap and hibernation cannot store the agent's memory.", "true"
+)
+OF_AGENT = "that of `agent`"
+
+
 class AgentSection(Section, frozen=True):
     """The device that the agent runs on. The collector reads `profile` only."""
 
     device: Annotated[
         str, KeyDoc("The name of the device in topics, unique in the fleet.", "dongsi", form="name")
     ]
+    profile: Annotated[str | None, PROFILE] = None
+    state: Annotated[str | None, STATE] = None
+    outbox: Annotated[dict[str, Any] | None, OUTBOX] = None
+    require_locked_memory: Annotated[bool, LOCKED] = False
+
+
+class DeviceStreamSection(Section, frozen=True):
+    """What one device has otherwise of a stream: the source of its readings.
+
+    `expect.readings` follows from the stream's own source, so that all devices have one plan.
+    `expect.max_readings` has room for the source of every device.
+    """
+
+    source: Annotated[
+        dict[str, Any],
+        KeyDoc(
+            "The source on this device, instead of the stream's.",
+            "{type: system, interval: 1m}",
+            holds=SOURCES,
+        ),
+    ]
+
+
+class DeviceSection(Section, frozen=True):
+    """What one device has otherwise. A key wins over that of `agent`, key by key in `outbox`."""
+
     profile: Annotated[
-        str | None,
-        KeyDoc(
-            "The firmware profile: the limits of memory, disk and reading rate.",
-            "pi-zero-2w",
-            allowed="a name of the table of [firmware profiles](#firmware-profiles)",
-            default="`generic-linux`",
-            reader="agent and collector",
-        ),
+        str | None, replace(PROFILE, default=OF_AGENT, example="pi-3b", reader=None)
     ] = None
-    state: Annotated[
-        str | None,
-        KeyDoc(
-            "The folder of the ledger and the outbox. Only one agent uses it.",
-            "/var/lib/pansketch-agent",
-            form="path",
-            default="`var/agent/DEVICE`",
-        ),
-    ] = None
-    outbox: Annotated[
+    state: Annotated[str | None, replace(STATE, default=OF_AGENT)] = None
+    outbox: Annotated[dict[str, Any] | None, replace(OUTBOX, default="those of `agent`")] = None
+    require_locked_memory: Annotated[bool | None, replace(LOCKED, default=OF_AGENT)] = None
+    streams: Annotated[
         dict[str, Any] | None,
         KeyDoc(
-            "The rules of the outbox.", "{keep: 30d}", default="all defaults", holds=OutboxSection
+            "Streams that the device reads from another source.",
+            "{board: {source: {type: system}}}",
+            default=OPTIONAL,
+            holds=DeviceStreamSection,
+            named="STREAM",
         ),
     ] = None
-    require_locked_memory: Annotated[
-        bool,
-        KeyDoc(
-            "Refuse to run unless swap and hibernation cannot store the agent's memory.", "true"
-        ),
-    ] = False
 
 
 class HomeAssistantSection(Section, frozen=True):
@@ -205,6 +240,26 @@ class FileSection(Section, frozen=True):
             default="none, for a collector",
             holds=AgentSection,
             reader="agent",
+        ),
+    ] = None
+    groups: Annotated[
+        dict[str, list[str]] | None,
+        KeyDoc(
+            "Names for lists of devices, for `devices` of a stream: names, and patterns with `*` "
+            "and `?`.",
+            '{upstairs: [attic, "bed-*"]}',
+            default="none",
+        ),
+    ] = None
+    devices: Annotated[
+        dict[str, Any] | None,
+        KeyDoc(
+            "What single devices have otherwise, by the name of the device.",
+            "{attic: {profile: pi-3b}}",
+            default="all devices are alike",
+            holds=DeviceSection,
+            named="DEVICE",
+            reader="agent and collector",
         ),
     ] = None
     collector: Annotated[

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
 from pansketch import DistinctSpec, Domain
 from pansketch.planning import Expected
-from pansketch_fleet.errors import ConfigError
-from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings, variants
+from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
 from pansketch_fleet.settings.mqtt_schema import Protocol
-from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
 from pansketch_fleet.units import duration_text
-from pansketch_fleet.yaml.document import Document
 
 
 @dataclass(frozen=True)
@@ -33,20 +31,6 @@ class Mqtt:
     cert_file: Path | None = None
     key_file: Path | None = None
     protocol: Protocol = "auto"
-
-
-@dataclass(frozen=True)
-class AgentSettings:
-    """One device: its name in topics, the folder of its ledger and outbox, its firmware profile.
-
-    `require_locked_memory`: it runs only where no swap can hold its memory.
-    """
-
-    device: str
-    state: Path
-    profile: Profile
-    outbox: OutboxRules = DEFAULT_OUTBOX
-    require_locked_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +130,19 @@ class BlindedSettings:
     lateness_seconds: int
 
 
+WILDCARDS = "*?"
+
+
+def is_sent_by(patterns: tuple[str, ...] | None, device: str) -> bool:
+    """Whether a device is one of those that the patterns name; None: all are."""
+    return patterns is None or any(fnmatchcase(device, each) for each in patterns)
+
+
+def has_wildcard(patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns stands for more than one name."""
+    return any(set(WILDCARDS) & set(each) for each in patterns)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
     """A named sequence of records. The spec is that of every window.
@@ -158,6 +155,8 @@ class _Stream:
 
     A section with several sketches becomes as many streams. They have one source, one window and
     the cap together. The first one bears the section's name, and the others say it in `part_of`.
+
+    `devices`: patterns of the names of those that send it, None: all.
     """
 
     name: str
@@ -172,6 +171,7 @@ class _Stream:
     most_readings: int = 0
     part_of: str = ""
     blinded: BlindedSettings | None = None
+    devices: tuple[str, ...] | None = None
 
     @property
     def section(self) -> str:
@@ -243,58 +243,3 @@ class HomeAssistant:
 
     prefix: str = "homeassistant"
     remove: bool = False
-
-
-@dataclass(frozen=True)
-class CollectorSettings:
-    """`http`: None where it answers on the command line alone; `home_assistant`: None where it
-    announces nothing; `audit`: the file with the record of the last audit."""
-
-    database: Path
-    http: Http | None = None
-    home_assistant: HomeAssistant | None = None
-    audit: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """The part of a configuration that both programs see.
-
-    `profile`: of the device; for the collector the default one, where it cannot know it.
-    """
-
-    fleet: str
-    mqtt: Mqtt
-    streams: tuple[Stream, ...]
-    collector: CollectorSettings
-    profile: Profile
-    keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
-    document: Document = field(repr=False, compare=False)
-
-    def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:
-        """What devices of any profile may have for a stream, by fingerprint; its own first."""
-        return variants(stream.spec, stream.plan, every())
-
-    def parts(self, stream: Stream) -> tuple[Stream, ...]:
-        """The streams of one section: of all its sketches, in the order of the section."""
-        return tuple(each for each in self.streams if each.section == stream.section)
-
-    def at(self, where: str) -> tuple[str, int]:
-        """File and line of a dotted path such as `streams.air.attributes.temp`."""
-        return self.document.at(where)
-
-    def error(self, where: str, problem: str) -> ConfigError:
-        """The ConfigError of a fault that only a program sees; `problem` reads `problem; fix`."""
-        return self.document.error(where, problem)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentConfig(Config):
-    """A configuration as the agent reads it, on the device of its `agent:` section."""
-
-    agent: AgentSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectorConfig(Config):
-    """A configuration as the collector reads it: without the references of `agent:`."""

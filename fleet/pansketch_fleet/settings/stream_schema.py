@@ -39,7 +39,14 @@ class ExpectSection(Section, frozen=True):
             "derived from the source, see the link above",
         ),
     ] = None
-    devices: Annotated[int | None, _expected("The devices of the fleet.", 12, "10")] = None
+    devices: Annotated[
+        int | None,
+        _expected(
+            "The devices of the fleet that send the stream.",
+            12,
+            "their number, rounded up to a power of two, if `devices` names each; else 10",
+        ),
+    ] = None
     windows: Annotated[
         int | None,
         _expected(
@@ -197,5 +204,16 @@ class StreamSection(Section, frozen=True):
             allowed="`36600d` at most, and no shorter than the window",
             default="for ever",
             reader="collector",
+        ),
+    ] = None
+    devices: Annotated[
+        list[str] | None,
+        KeyDoc(
+            "The devices that send the stream: names, patterns with `*` and `?`, and names of "
+            "`groups`. The collector refuses it of other devices.",
+            '["pump-*"]',
+            allowed="at least one",
+            default="all devices",
+            reader="agent and collector",
         ),
     ] = None

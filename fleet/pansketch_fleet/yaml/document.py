@@ -1,7 +1,7 @@
 """A configuration file: its text, and its plain values that still know their line and origin."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pansketch_fleet.yaml.parser import compose, is_core, kind_of, scalar
 MAX_FILE_BYTES = 1 << 20
 MAX_CHARACTERS = 4096  # of one value
 KeyPath = tuple[str | int, ...]
-Fill = Callable[[KeyPath, str], InterpolatedValue]
+Fill = Callable[[KeyPath, str], InterpolatedValue | None]
 Texts = tuple[tuple[str, ...], ...]
 
 
@@ -50,29 +50,38 @@ def is_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one key stands, and where a filled-in value came from."""
+    """Where one key stands, and where a filled-in value came from.
+
+    `path`: what the file calls it, where the document has it at another path.
+    """
 
     line: int
     origins: tuple[str, ...] = ()
     secret: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True, repr=False)
 class Document:
     """Plain values of one file, beside the line of every key by its dotted path.
 
-    `value` may hold secrets, so nothing of it is in the representation.
+    `value` may hold secrets, so nothing of it is in the representation. `unfilled`: why a reference
+    was not filled in, by the path of its value; empty where the program does not use it.
     """
 
     file: str
     value: Any
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    unfilled: Mapping[str, str] = field(default_factory=dict)
 
     def entry(self, where: str) -> Entry:
         """The entry of a path, or of the nearest key around it that is written in the file."""
+        return self.entries.get(self._nearest(where), Entry(1))
+
+    def _nearest(self, where: str) -> str:
         while where and where not in self.entries:
             where = where[: max(where.rfind("."), where.rfind("["), 0)]
-        return self.entries.get(where, Entry(1))
+        return where
 
     def at(self, where: str) -> tuple[str, int]:
         """File and line of a path, or of the nearest key around it."""
@@ -80,18 +89,46 @@ class Document:
 
     def error(self, where: str, problem: str) -> ConfigError:
         """A ConfigError at a path; `problem` reads `problem; fix`."""
-        return ConfigError(self.file, self.entry(where).line, where, problem)
+        entry, known = self.entry(where), self._nearest(where)
+        shown = entry.path + where[len(known) :] if entry.path else where
+        return ConfigError(self.file, entry.line, shown, problem)
+
+    def moved(self, origin: str, target: str) -> "Document":
+        """The same file with the keys at one path also at another, instead of those there."""
+        entries = {k: entry for k, entry in self.entries.items() if not _within(k, target)}
+        for path, entry in self.entries.items():
+            if _within(path, origin):
+                entries[target + path[len(origin) :]] = replace(entry, path=entry.path or path)
+        return replace(self, entries=entries)
+
+    def demand(self, used: Callable[[str], bool] = lambda where: True) -> None:
+        """Refuses references that were not filled in, at paths that are `used`.
+
+        Raises ConfigError at the first one; its text names the others.
+        """
+        found = [where for where, problem in self.unfilled.items() if problem and used(where)]
+        if not found:
+            return
+        first, *others = found
+        problem = self.unfilled[first]
+        if others:
+            names = (f"{where} (line {self.entry(where).line})" for where in others)
+            problem += f"; the same is wrong with {', '.join(names)}"
+        raise self.error(first, problem)
 
 
 def parse(text: str, file: str, fill: Fill, texts: Texts) -> Document:
     """A document from its text. Values at paths that match `texts` ("*": any key) stay as written.
 
-    Raises ConfigError on broken YAML, on a key that stands twice and on a reference `fill` refuses.
+    A value whose reference `fill` refuses, or leaves alone by None, also stays as written if it is
+    a text, and is left out otherwise. `Document.demand` refuses the former.
+
+    Raises ConfigError on broken YAML and on a key that stands twice.
     """
-    entries: dict[str, Entry] = {}
+    walk = _Walk(file, fill, texts, {}, {})
     node = compose(text, file)
-    value = _Walk(file, fill, texts, entries).value(node, (), 1) if node else None
-    return Document(file, value, entries)
+    value = walk.value(node, (), 1) if node else None
+    return Document(file, value, walk.entries, walk.unfilled)
 
 
 def dotted(path: KeyPath) -> str:
@@ -100,12 +137,20 @@ def dotted(path: KeyPath) -> str:
     return "".join(parts).removeprefix(".")
 
 
+def _within(where: str, section: str) -> bool:
+    return where == section or where.startswith((f"{section}.", f"{section}["))
+
+
+_LEFT_OUT = object()
+
+
 @dataclass(frozen=True, repr=False)
 class _Walk:
     file: str
     fill: Fill
     texts: Texts
     entries: dict[str, Entry]
+    unfilled: dict[str, str]
 
     def value(self, node: yaml.Node, path: KeyPath, line: int) -> Any:
         self.entries[dotted(path)] = Entry(line)
@@ -130,7 +175,9 @@ class _Walk:
                 problem = f"is repeated, first on line {lines[name]}; keep one of them"
                 raise ConfigError(self.file, line, dotted((*path, name)), problem)
             lines[name] = line
-            found[name] = self.value(child, (*path, name), line)
+            value = self.value(child, (*path, name), line)
+            if value is not _LEFT_OUT:
+                found[name] = value
         return found
 
     def _key(self, key: yaml.Node, path: KeyPath, line: int) -> str:
@@ -144,7 +191,10 @@ class _Walk:
         try:
             filled = self.fill(path, node.value)
         except ValueError as error:
-            raise ConfigError(self.file, line, where, str(error)) from None
+            filled, self.unfilled[where] = None, str(error)
+        if filled is None:
+            self.unfilled.setdefault(where, "")
+            return node.value if self._is_text(path) else _LEFT_OUT
         self.entries[where] = Entry(line, filled.origins, filled.secret)
         if not filled.text.isprintable() or len(filled.text) > MAX_CHARACTERS:
             problem = "holds a line break, a control character or too much text; shorten it"

@@ -241,4 +241,5 @@ def test_the_repository_s_configuration_loads(program, tmp_path):
     assert (config.fleet, stream.name, stream.window_seconds) == ("beijing-air", "air", 30 * 86400)
     assert stream.spec.domain.names == ("temp", "dewp", "pres", "pm25", "o3", "wspm")
     assert hasattr(config, "agent") == (program == "agent")
-    assert os.path.basename(stream.source.path) == "changping.csv.gz"
+    name = {"agent": "changping", "collector": "${STATION:-dongsi}"}[program]
+    assert os.path.basename(stream.source.path) == f"{name}.csv.gz"

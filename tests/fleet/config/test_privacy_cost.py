@@ -11,7 +11,7 @@ from pansketch_agent.diagnostics.validate_report import validation
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_collector.http.endpoints.listing import guarantee_object
 from pansketch_fleet.config.loader import load_agent, load_collector
-from pansketch_fleet.config.privacy_cost import DAY_SECONDS, costs, day_micro, times_a_day
+from pansketch_fleet.config.privacy_cost import DAY_SECONDS, costs, day_micro, times_a_day, weakness
 
 HOUR = 3600
 DAILY = "72 at most, for a source in every span (24 spans of 1h)"
@@ -108,3 +108,21 @@ def test_the_device_and_the_page_say_the_same(tmp_path, unit, holds, window):
         ), row
     told = next(row["says"] for row in shown["costs"] if row["of"] == "a day")
     assert told.startswith(f"{shown['day']['epsilon']:g} at most" if shown["day"] else "3 for each")
+
+
+@pytest.mark.parametrize(("epsilon", "warned"), [("10", False), ("10.000001", True), ("50", True)])
+def test_an_epsilon_that_hides_nothing_is_warned_about(load_text, valid, epsilon, warned):
+    text = valid.replace("epsilon: 0.5", f"epsilon: {epsilon}")
+    (stream,) = load_text(text).streams
+    says = f"epsilon {epsilon} hides next to nothing; write 10 or less"
+    assert weakness(stream, (stream,)) == (says if warned else None)
+
+
+def test_the_sketches_of_a_stream_are_warned_about_together(load_text, valid):
+    both = "sketches: [{type: hierarchy}, {type: moments}]\n    views: [[pm25, temp]]"
+    text = valid.replace("views: [[pm25, temp]]", both).replace("epsilon: 0.5", "epsilon: 12")
+    streams = load_text(text).streams
+    assert len(streams) == 2
+    assert {weakness(each, streams) for each in streams} == {
+        "epsilon 12 hides next to nothing; write 10 or less"
+    }

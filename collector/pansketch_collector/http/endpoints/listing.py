@@ -14,8 +14,9 @@ from pansketch_collector.reports import devices
 from pansketch_collector.storage.holdings import Holding
 from pansketch_collector.storage.reader import Place, Reader, ReleaseSummary, Selection
 from pansketch_fleet.config.privacy_cost import all_costs, day_micro, shared, times_a_day
+from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.audit_record import LIMIT_BYTES, AuditRecord
-from pansketch_fleet.settings.settings import Config, KeyStream, Stream
+from pansketch_fleet.settings.settings import KeyStream, Stream
 from pansketch_fleet.units import utc_text
 
 

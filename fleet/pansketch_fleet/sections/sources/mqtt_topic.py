@@ -12,6 +12,7 @@ from pansketch_fleet.settings.section import join, section
 from pansketch_fleet.settings.settings import MqttSource
 from pansketch_fleet.settings.source_schema import MqttSourceSection
 from pansketch_fleet.yaml.document import Document
+from pansketch_fleet.yaml.interpolation import has_reference
 
 DEFAULT_URL = "mqtt://localhost:1883"
 MAX_TOPIC_BYTES = 1024
@@ -22,7 +23,7 @@ def read_topic(
 ) -> MqttSource:
     """Raises ConfigError. Without a url the broker is this host's own, never the fleet's.
 
-    That a file for TLS is missing matters only where `local` is true.
+    References and files for TLS matter only where `local` is true.
     """
     given = section(document, where, raw, MqttSourceSection)
     if not is_topic_filter(given.topic):
@@ -33,6 +34,8 @@ def read_topic(
     broker["url"] = given.url or DEFAULT_URL
     if not local:
         broker.update(dict.fromkeys(("ca_file", "cert_file", "key_file")))
+        if has_reference(broker["url"]):
+            broker["url"] = DEFAULT_URL
     paths = read_paths(document, where, given.paths)
     return MqttSource(given.topic, read_mqtt(document, broker, folder, where), paths)
 

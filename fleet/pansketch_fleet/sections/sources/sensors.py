@@ -8,6 +8,7 @@ from pansketch_fleet.settings.settings import SensorKind, SensorSource
 from pansketch_fleet.settings.source_schema import SensorsSection
 from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document
+from pansketch_fleet.yaml.interpolation import has_reference
 
 MIN_INTERVAL_SECONDS = 0.1
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:@,+-]{0,79}"
@@ -29,7 +30,8 @@ def read_sensors(
     given = section(document, where, raw, SensorsSection)
     pattern, example = PLACES[kind]
     for name, place in given.sensors.items():
-        if not re.fullmatch(pattern, place):
+        # A reference that is left here is one that only the device fills in.
+        if not has_reference(place) and not re.fullmatch(pattern, place):
             problem = f"{place[:40]!r} is no sensor of {kind}; write {example}"
             raise document.error(join(join(where, "sensors"), name), problem)
     return SensorSource(kind, given.sensors, read_interval(document, where, given.interval))

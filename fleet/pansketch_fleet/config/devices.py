@@ -1,0 +1,215 @@
+"""Which devices send a stream, and what one device has otherwise than the others.
+
+A device may have settings of its own where the collector need not know them, and a source of its
+own for a stream. All else is the same on every device that sends the stream: its plan, and so its
+fingerprint, follow from the stream's own section alone.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pansketch import Domain
+from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.sections.sources.source import check_names, read_source
+from pansketch_fleet.sections.subject import check_key
+from pansketch_fleet.settings.profiles import OutboxRules, Profile, read_persist, read_policy
+from pansketch_fleet.settings.schema import (
+    DeviceSection,
+    DeviceStreamSection,
+    FileSection,
+    OutboxSection,
+)
+from pansketch_fleet.settings.section import nearest, section
+from pansketch_fleet.settings.settings import Source, has_wildcard, is_sent_by
+from pansketch_fleet.settings.stream_schema import StreamSection
+from pansketch_fleet.units import seconds
+from pansketch_fleet.yaml.document import Document
+
+MAX_KEEP_SECONDS = 366 * 86400
+_PATTERN = re.compile(r"[a-z0-9*?-]{1,64}")
+RawSection = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What `groups:`, `devices:` and each stream's `devices` say.
+
+    `senders`: by stream, the patterns of the devices that send it; None: all. `sources`: by stream,
+    the source sections of single devices.
+    """
+
+    own: Mapping[str, RawSection] = field(default_factory=dict)
+    groups: frozenset[str] = frozenset()
+    senders: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, RawSection]] = field(default_factory=dict)
+
+    def uses(self, device: str) -> Callable[[str], bool]:
+        """Whether this device uses the value at a path: none of other devices and their streams."""
+
+        def used(where: str) -> bool:
+            section, name, *rest = [*where.split("."), ""]
+            if section == "devices":
+                return name == device
+            if section == "streams" and rest[:1] == ["source"]:
+                overridden = device in self.sources.get(name, {})
+                return is_sent_by(self.senders.get(name), device) and not overridden
+            return True
+
+        return used
+
+
+def read_devices(document: Document, top: FileSection) -> Devices:
+    """Raises ConfigError at the key at fault."""
+    groups = {
+        name: _patterns(document, f"groups.{name}", given, {})
+        for name, given in (top.groups or {}).items()
+    }
+    senders: dict[str, tuple[str, ...] | None] = {}
+    for name, raw in top.streams.items():
+        given = section(document, f"streams.{name}", raw, StreamSection).devices
+        at = f"streams.{name}.devices"
+        senders[name] = None if given is None else _patterns(document, at, given, groups)
+    own: dict[str, RawSection] = {}
+    sources: dict[str, dict[str, RawSection]] = {}
+    for name, raw in (top.devices or {}).items():
+        where = f"devices.{name}"
+        check_device(document, where, name, groups)
+        given_streams = section(document, where, raw, DeviceSection).streams or {}
+        own[name] = {key: value for key, value in raw.items() if key != "streams"}
+        for stream, override in given_streams.items():
+            at = f"{where}.streams.{stream}"
+            source = _override(document, at, stream, override, senders, name)
+            sources.setdefault(stream, {})[name] = source
+    return Devices(own, frozenset(groups), senders, sources)
+
+
+def check_device(document: Document, where: str, name: str, groups: Mapping[str, object]) -> None:
+    """Raises ConfigError for a name that is no device's, or is a group's too."""
+    if not is_id(name):
+        raise document.error(where, f"{name[:40]!r} is no id; write {ID_RULE}")
+    if name in groups:
+        raise document.error(where, f"{name} is also the name of a group; rename one of them")
+
+
+def _patterns(
+    document: Document, where: str, given: list[str], groups: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    if not given:
+        raise document.error(where, 'is empty; name devices, such as ["pump-*"], or remove it')
+    found: list[str] = []
+    for number, text in enumerate(given):
+        if not _PATTERN.fullmatch(text):
+            problem = f"{text[:40]!r} is no pattern; write {ID_RULE}, with * and ? for the rest"
+            raise document.error(f"{where}[{number}]", problem)
+        found += groups.get(text, (text,))
+    return tuple(dict.fromkeys(found))
+
+
+def _override(
+    document: Document,
+    where: str,
+    stream: str,
+    raw: Any,
+    senders: Mapping[str, tuple[str, ...] | None],
+    device: str,
+) -> RawSection:
+    """The source section."""
+    if stream not in senders:
+        problem = f"there is no stream {stream[:64]}; {nearest(stream, tuple(senders))}"
+        raise document.error(where, problem)
+    if not is_sent_by(senders[stream], device):
+        problem = f"{device} does not send this stream"
+        fix = f"add it to streams.{stream}.devices, or remove this"
+        raise document.error(where, f"{problem}; {fix}")
+    shared = set(StreamSection.__struct_fields__) - set(DeviceStreamSection.__struct_fields__)
+    for key in raw if isinstance(raw, dict) else ():
+        if key in shared:
+            problem = "is the same on all devices of a stream, because the collector must know it"
+            fix = "give this device a stream of its own, with devices"
+            raise document.error(f"{where}.{key}", f"{problem}; {fix}")
+    return section(document, where, raw, DeviceStreamSection).source
+
+
+def known_devices(patterns: tuple[str, ...] | None) -> int | None:
+    """How many devices a stream has, where each is named; rounded up to a power of two, so that one
+    more device seldom changes the plan. None where it is not known."""
+    if patterns is None or has_wildcard(patterns):
+        return None
+    return 1 << (len(patterns) - 1).bit_length()
+
+
+def merged(
+    document: Document, device: str, agent: RawSection, own: RawSection
+) -> tuple[Document, RawSection]:
+    """The section `agent` of one device, and the document in which its keys stand there."""
+    found = dict(agent)
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(found.get(key), dict):
+            found[key] = {**found[key], **value}
+            for inner in value:
+                document = document.moved(f"devices.{device}.{key}.{inner}", f"agent.{key}.{inner}")
+        else:
+            found[key] = value
+            document = document.moved(f"devices.{device}.{key}", f"agent.{key}")
+    return document, found
+
+
+def read_sources(
+    document: Document,
+    name: str,
+    shared: RawSection,
+    overrides: Mapping[str, RawSection],
+    folder: Path,
+    device: str | None,
+) -> dict[str | None, Source]:
+    """The sources of a stream: its own by None, first, and that of each device that has another.
+
+    `device`: the one that runs here; what its source refers to must be there. Raises ConfigError.
+    """
+    here = device if device in overrides else None
+    places: dict[str | None, tuple[str, RawSection]] = {None: (f"streams.{name}.source", shared)}
+    for each, raw in overrides.items():
+        places[each] = (f"devices.{each}.streams.{name}.source", raw)
+    return {
+        each: read_source(document, where, raw, folder, device is not None and each == here)
+        for each, (where, raw) in places.items()
+    }
+
+
+def check_sources(
+    document: Document,
+    name: str,
+    sources: Mapping[str | None, Source],
+    names: tuple[str, ...],
+    subject: Domain | str,
+) -> None:
+    """Raises ConfigError for a source that does not have what its stream is about."""
+    for device, source in sources.items():
+        own = f"devices.{device}.streams.{name}.source"
+        where = f"streams.{name}.source" if device is None else own
+        check_names(document, where, source, names)
+        if isinstance(subject, str):
+            check_key(document, where, source)
+
+
+def read_outbox(document: Document, raw: RawSection, profile: Profile) -> OutboxRules:
+    """Raises ConfigError."""
+    given, where = section(document, "agent.outbox", raw, OutboxSection), "agent.outbox"
+    policy = profile.outbox_policy
+    if given.policy is not None:
+        policy = read_policy(document, f"{where}.policy", given.policy)
+    persist = read_persist(document, f"{where}.persist", given.persist)
+    return OutboxRules(policy, persist, _keep_seconds(document, f"{where}.keep", given.keep))
+
+
+def _keep_seconds(document: Document, where: str, text: str) -> int:
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise document.error(where, str(error)) from None
+    if not found <= MAX_KEEP_SECONDS:
+        raise document.error(where, f"{text[:40]!r} is longer than a year; write 7d, or less")
+    return int(found)

@@ -1,0 +1,83 @@
+"""The frozen configurations of the agent, the collector, and a reader of its database."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.settings.device_spec import DeviceSpec, variants
+from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
+from pansketch_fleet.settings.settings import HomeAssistant, Http, KeeperKeys, Mqtt, Stream
+from pansketch_fleet.yaml.document import Document
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """One device: its name in topics, the folder of its ledger and outbox, its firmware profile.
+
+    `require_locked_memory`: it runs only where no swap can hold its memory.
+    """
+
+    device: str
+    state: Path
+    profile: Profile
+    outbox: OutboxRules = DEFAULT_OUTBOX
+    require_locked_memory: bool = False
+
+
+@dataclass(frozen=True)
+class CollectorSettings:
+    """`http`: None where it answers on the command line alone; `home_assistant`: None where it
+    announces nothing; `audit`: the file with the record of the last audit."""
+
+    database: Path
+    http: Http | None = None
+    home_assistant: HomeAssistant | None = None
+    audit: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The part of a configuration that every program sees: a reader of the database sees no more.
+
+    `profile`: of the device; for the collector the default one, where it cannot know it.
+    `collector`: for the agent, which uses none of it, defaults if a reference is in the section.
+    """
+
+    fleet: str
+    streams: tuple[Stream, ...]
+    collector: CollectorSettings
+    profile: Profile
+    keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
+    document: Document = field(repr=False, compare=False)
+
+    def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:
+        """What devices of any profile may have for a stream, by fingerprint; its own first."""
+        return variants(stream.spec, stream.plan, every())
+
+    def parts(self, stream: Stream) -> tuple[Stream, ...]:
+        """The streams of one section: of all its sketches, in the order of the section."""
+        return tuple(each for each in self.streams if each.section == stream.section)
+
+    def at(self, where: str) -> tuple[str, int]:
+        """File and line of a dotted path such as `streams.air.attributes.temp`."""
+        return self.document.at(where)
+
+    def error(self, where: str, problem: str) -> ConfigError:
+        """The ConfigError of a fault that only a program sees; `problem` reads `problem; fix`."""
+        return self.document.error(where, problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig(Config):
+    """A configuration as the agent reads it, on the device of its `agent:` section."""
+
+    mqtt: Mqtt
+    agent: AgentSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorConfig(Config):
+    """A configuration as the collector's `serve` reads it: with the broker."""
+
+    mqtt: Mqtt
