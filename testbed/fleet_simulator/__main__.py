@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         run = _run(options)
     except (WrongInput, ConfigError, CannotStart, CommandError, TlsFilesError, OSError) as error:
-        print(f"fleet_simulator: {error}", file=sys.stderr)
+        print(f"fleet_simulator: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fleet_simulator: interrupted before its start", file=sys.stderr)
@@ -115,12 +115,12 @@ def _number(
 def _run(options: argparse.Namespace) -> report.Run:
     if not is_id(f"{options.prefix}-{options.devices}"):
         raise WrongInput(f"--prefix {options.prefix[:64]!r} is no id; use a-z, 0-9 and -")
+    config = load_collector(options.config, {"BROKER": "localhost:1883", **os.environ})
+    _streams(config, options.stream)
     processes = {f"{usage.name_of(pid)} {pid}": pid for pid in options.pid}
     if options.database is not None:
-        config = load_collector(options.config, os.environ)
         return _measured(options, config, None, processes, options.database.resolve())
     if options.url is not None:
-        config = load_collector(options.config, {"BROKER": "localhost:1883", **os.environ})
         return _measured(options, config, _mqtt(config.mqtt, options.url), processes, None)
     with _folder(options.out) as folder, own_server(folder, options.config.resolve()) as server:
         processes |= server.processes

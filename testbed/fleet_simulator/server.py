@@ -45,15 +45,14 @@ def own_server(folder: Path, path: Path) -> Iterator[Server]:
                 found = {"broker": broker, "collector": collector.process.pid}
                 yield Server(config, {name: pid for name, pid in found.items() if pid})
     except (FileNotFoundError, ProgramEnded, NotSaid) as error:
-        raise CannotStart(" ".join(str(error).split())) from error
+        raise CannotStart(str(error)) from error
 
 
 def _check(config: CollectorConfig, path: Path, port: int, folder: Path) -> None:
     """Simulated releases must not reach the broker or the database of a real fleet."""
     if (config.mqtt.host, config.mqtt.port) != ("127.0.0.1", port):
-        raise CannotStart(
-            f'{path} names a broker: write mqtt.url "mqtt://${{BROKER}}", or use --url'
-        )
+        text = 'write mqtt.url "mqtt://${BROKER}", or use --url'
+        raise CannotStart(f"{path} names a broker of its own: {text}")
     if not config.collector.database.is_relative_to(folder):
         text = 'write collector.database "${VAR}/collector.sqlite", or use --url'
         raise CannotStart(f"{path} names a database of its own: {text}")
