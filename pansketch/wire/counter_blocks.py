@@ -33,7 +33,7 @@ def entries_of(counters: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> list[
 def _entries_of(blocks: npt.NDArray[np.int64]) -> list[list[Any]]:
     """The entry of each row."""
     # Never longer than the Rice code, whose unary part alone has a bit for each counter.
-    packed = ~(blocks >> 1).any(axis=1)
+    packed: npt.NDArray[np.bool_] = (blocks >> 1 == 0).all(axis=1)
     bits = iter(np.packbits(blocks[packed].astype(np.uint8), axis=1))
     codes = iter(rice_encode_all(blocks[~packed]))
     return [[next(bits).tobytes()] if one else list(next(codes)) for one in packed]

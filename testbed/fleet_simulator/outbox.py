@@ -74,7 +74,7 @@ class FleetOutbox:
 
     def due(self, most: int, now: float) -> list[Message]:
         """At most so many messages to publish now: what is due again comes first."""
-        found = []
+        found: list[Message] = []
         while self._again and len(found) < most:
             name = self._again.popleft()
             if name in self._waiting:
