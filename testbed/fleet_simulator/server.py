@@ -41,9 +41,9 @@ def own_server(folder: Path, path: Path) -> Iterator[Server]:
             words = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(path)]
             with Program(words, folder / "collector.log", environment=known) as collector:
                 collector.connects()
-                broker = usage.child("mosquitto")
-                found = {"broker": broker, "collector": collector.process.pid}
-                yield Server(config, {name: pid for name, pid in found.items() if pid})
+                own = {usage.name_of(pid): pid for pid in usage.children(os.getpid())}
+                found = {"broker": own["mosquitto"], "collector": collector.process.pid}
+                yield Server(config, found)
     except (FileNotFoundError, ProgramEnded, NotSaid) as error:
         raise CannotStart(str(error)) from error
 

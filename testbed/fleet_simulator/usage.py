@@ -1,6 +1,7 @@
 """CPU time and memory of processes of this machine, from /proc."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +30,15 @@ def name_of(pid: int) -> str:
     return _stat(pid)[NAME]
 
 
-def child(name: str) -> int | None:
-    """A program of this name that this process has started."""
+def children(parent: int) -> list[int]:
+    """The processes that this one has started, and that run."""
+    found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            try:
-                fields = _stat(int(folder.name))
-            except OSError:  # It has ended meanwhile.
-                continue
-            if fields[NAME] == name and int(fields[PARENT]) == os.getpid():
-                return int(folder.name)
-    return None
+            with suppress(OSError):  # It has ended meanwhile.
+                if int(_stat(int(folder.name))[PARENT]) == parent:
+                    found.append(int(folder.name))
+    return found
 
 
 def _stat(pid: int) -> list[str]:
