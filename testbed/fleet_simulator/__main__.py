@@ -23,7 +23,7 @@ from pansketch_fleet.config.loader import Config, ConfigError, Stream, load_coll
 from pansketch_fleet.mqtt.tls import TlsFilesError
 from pansketch_fleet.protocol.topics import is_id
 from pansketch_fleet.settings.settings import Mqtt
-from testbed.fleet_simulator import report, usage
+from testbed.fleet_simulator import arithmetic, report, usage
 from testbed.fleet_simulator.delivery import GaveUp, Pace, into_database, through_broker
 from testbed.fleet_simulator.outbox import FleetOutbox
 from testbed.fleet_simulator.releases import Load, SimulatedFleet
@@ -44,6 +44,9 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     end_in_order()
     try:
+        if options.arithmetic:
+            print(_arithmetic(options))
+            return 0
         run = _run(options)
     except (WrongInput, ConfigError, CannotStart, CommandError, TlsFilesError, OSError) as error:
         print(f"fleet_simulator: {' '.join(str(error).split())}", file=sys.stderr)
@@ -95,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     says = "a process of this machine whose CPU time is reported"
     add("--pid", type=whole, action="append", default=[], metavar="PID", help=says)
     add("--out", type=Path, metavar="FOLDER", help="keeps database and logs (nowhere)")
+    says = "only print what such a fleet publishes, by its configuration"
+    add("--arithmetic", action="store_true", help=says)
     add("--json", action="store_true", help="report as JSON")
     return parser
 
@@ -126,6 +131,26 @@ def _run(options: argparse.Namespace) -> report.Run:
         processes |= server.processes
         database = server.config.collector.database
         return _measured(options, server.config, server.config.mqtt, processes, database)
+
+
+def _arithmetic(options: argparse.Namespace) -> str:
+    config = load_collector(options.config, {"BROKER": "localhost:1883", **os.environ})
+    given = config, _streams(config, options.stream), _load(options), os_entropy()
+    if options.json:
+        return json.dumps(arithmetic.loads(*given), indent=1)
+    return arithmetic.text(*given)
+
+
+def _load(options: argparse.Namespace) -> Load:
+    return Load(
+        options.devices,
+        options.windows,
+        options.readings,
+        options.outages,
+        options.health,
+        options.prefix,
+        options.seed,
+    )
 
 
 def _mqtt(given: Mqtt, text: str) -> Mqtt:
@@ -160,15 +185,7 @@ def _measured(
     database: Path | None,
 ) -> report.Run:
     """Runs it and measures. An interruption ends the run, not the report."""
-    load = Load(
-        options.devices,
-        options.windows,
-        options.readings,
-        options.outages,
-        options.health,
-        options.prefix,
-        options.seed,
-    )
+    load = _load(options)
     streams = _streams(config, options.stream)
     fleet = SimulatedFleet(config, streams, load, os_entropy())
     chance = np.random.default_rng(options.seed + 1)

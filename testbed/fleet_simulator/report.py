@@ -93,6 +93,9 @@ def text(run: Run) -> str:
         rows.append(
             (name, f"{used['cpu_seconds']:,.1f}", f"s CPU, {each}, {used['peak_mib']:,.0f} MiB")
         )
+    if collector := found["processes"].get("collector"):
+        each = 1e6 / max(1e-9, collector["cpu_microseconds_per_release"])
+        rows.append(("one core", f"{each:,.0f}", "releases/s, by the CPU time of the collector"))
     if run.database_bytes:
         each = f"{found['database_bytes_per_release']:,.0f} a release"
         rows.append(("database", f"{run.database_bytes:,}", f"bytes, {each}"))

@@ -95,6 +95,18 @@ def test_a_broker_that_restarts_costs_a_resend_and_no_release(tmp_path):
     assert stored(tmp_path / "collector.sqlite") == 20
 
 
+def test_arithmetic_is_that_of_the_configuration(capsys):
+    assert main(["--devices", "36000", "--arithmetic", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (temp,) = found["streams"]
+    assert (found["devices"], found["health_per_second"]) == (36_000, 600)
+    assert (temp["releases_per_second"], temp["peak_per_second"]) == (10, 100)
+    assert temp["releases_per_year"] == 36_000 * 8_760
+    assert temp["bytes_per_day"] == pytest.approx(36_000 * 24 * temp["release_bytes"])
+    assert main(["--devices", "36000", "--arithmetic"]) == 0
+    assert "600.0/s" in capsys.readouterr().out
+
+
 @pytest.mark.needs("mosquitto")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interruption_reports_what_was_done(tmp_path, number):
