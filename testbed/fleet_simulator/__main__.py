@@ -88,10 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--duplicates", type=share, default=0.0, help=says)
     says = "health messages of each device and window; agents send one a minute (0)"
     add("--health", type=_number(int, 0), default=0, help=says)
-    says = "publish again what is not acknowledged after so long (60)"
-    add("--resend-after", type=_number(float, 0.1), default=60.0, metavar="SECONDS", help=says)
-    says = "end when the collector is silent for so long (300)"
-    add("--give-up", type=_number(float, 0.1), default=300.0, metavar="SECONDS", help=says)
+    says = "publish again what is not acknowledged after so long, as agents do (300)"
+    add("--resend-after", type=_number(float, 0.1), default=300.0, metavar="SECONDS", help=says)
+    says = "end when the collector is silent for so long (900)"
+    add("--give-up", type=_number(float, 0.1), default=900.0, metavar="SECONDS", help=says)
     says = "of the devices' names (simulated); a second run on one database needs another"
     add("--prefix", default="simulated", help=says)
     add("--seed", type=int, default=1, help="of readings and outages, not of noise (1)")
