@@ -26,7 +26,7 @@ from pansketch.sketches.release_model import (
 from pansketch.sketches.slot_occupancy import NoEstimate
 from pansketch.sketches.views import View, ViewsSpec
 from pansketch.version import __version__
-from pansketch.wire.codec import Header, WireError, decode, decode_all, encode, peek
+from pansketch.wire.codec import Header, WireError, decode, decode_all, encode, encode_all, peek
 
 __all__ = [
     "Attribute",
@@ -56,6 +56,7 @@ __all__ = [
     "decode_all",
     "distinct_keys",
     "encode",
+    "encode_all",
     "frozen",
     "key_words",
     "merge",

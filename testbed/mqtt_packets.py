@@ -4,11 +4,34 @@ Protocol levels 4 (3.1.1) and 5.
 """
 
 import struct
+from collections.abc import Iterator
 
-CONNECT, CONNACK, PUBLISH = 1, 2, 3
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 1, 2, 3, 4, 8, 9, 12
 MAX_LENGTH_BYTES = 4
 MAX_PACKET_BYTES = 2**23
 CONNACK_BYTES = 4  # its header, its length of one byte, flags, and the reason code
+
+
+class PacketReader:
+    """Cuts what one side sends into packets."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, content: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Kind, flags and body of each packet that is complete by now. Raises ValueError for one
+        that is too long."""
+        self._held += content
+        at = 0
+        try:
+            while len(self._held) - at >= 2:
+                length, begin = _length(self._held, at + 1)
+                if begin == 0 or len(self._held) < begin + length:
+                    break
+                first, at = self._held[at], begin + length
+                yield first >> 4, first & 15, bytes(self._held[begin:at])
+        finally:
+            del self._held[:at]
 
 
 class PublishReader:
@@ -18,37 +41,24 @@ class PublishReader:
     """
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._packets = PacketReader()
         self._level = 4
         self._lost = False
 
     def feed(self, content: bytes) -> list[tuple[str, bytes]]:
         """Topics and payloads of the messages that are complete by now."""
-        found = []
-        if not self._lost:
-            self._held += content
+        found: list[tuple[str, bytes]] = []
+        if self._lost:
+            return found
         try:
-            while (packet := self._next()) is not None:
-                kind, flags, body = packet
+            for kind, flags, body in self._packets.feed(content):
                 if kind == CONNECT:
                     self._level = body[6]
                 elif kind == PUBLISH:
-                    found.append(_published(flags, body, self._level))
+                    found.append(published(flags, body, self._level))
         except (ValueError, IndexError, struct.error, UnicodeDecodeError):
             self._lost = True
-            self._held.clear()
         return found
-
-    def _next(self) -> tuple[int, int, bytes] | None:
-        """Kind, flags and body of the next packet, taken out; None when it is not all here."""
-        if len(self._held) < 2:
-            return None
-        length, begin = _length(self._held, 1)
-        if begin == 0 or len(self._held) < begin + length:
-            return None
-        first, body = self._held[0], bytes(self._held[begin : begin + length])
-        del self._held[: begin + length]
-        return first >> 4, first & 15, body
 
 
 class AnswerReader:
@@ -66,18 +76,32 @@ class AnswerReader:
         return self._begun[0] >> 4 == CONNACK and self._begun[-1] == 0
 
 
-def connect(client: str, user: str, password: str) -> bytes:
-    """A client's first packet, 3.1.1, with a clean session."""
-    text = b"".join(_text(word.encode()) for word in (client, user, password))
-    return _packet(CONNECT << 4, _text(b"MQTT") + b"\x04\xc2\x00\x1e" + text)
+def connect(client: str, user: str | None, password: str | None, keepalive: int = 30) -> bytes:
+    """A client's first packet, 3.1.1, with a clean session. `keepalive`: seconds."""
+    flags = 2 | (user is not None) << 7 | (password is not None) << 6
+    words = [client, *(word for word in (user, password) if word is not None)]
+    text = b"".join(_text(word.encode()) for word in words)
+    return _packet(CONNECT << 4, _text(b"MQTT") + struct.pack(">BBH", 4, flags, keepalive) + text)
 
 
-def publish(topic: str, payload: bytes, retain: bool = False) -> bytes:
-    """A message with QoS 0."""
-    return _packet(PUBLISH << 4 | retain, _text(topic.encode()) + payload)
+def publish(topic: str, payload: bytes, retain: bool = False, number: int = 0) -> bytes:
+    """A message: with QoS 1 where it has a number, else with QoS 0."""
+    head = _text(topic.encode()) + (struct.pack(">H", number) if number else b"")
+    return _packet(PUBLISH << 4 | bool(number) << 1 | retain, head + payload)
 
 
-def _published(flags: int, body: bytes, level: int) -> tuple[str, bytes]:
+def subscribe(topic: str, number: int) -> bytes:
+    """A subscription with QoS 0."""
+    return _packet(SUBSCRIBE << 4 | 2, struct.pack(">H", number) + _text(topic.encode()) + b"\0")
+
+
+def ping() -> bytes:
+    """What keeps a connection alive."""
+    return _packet(PINGREQ << 4, b"")
+
+
+def published(flags: int, body: bytes, level: int = 4) -> tuple[str, bytes]:
+    """Topic and payload of a PUBLISH. Raises ValueError, struct.error."""
     size = struct.unpack_from(">H", body)[0]
     topic, at = body[2 : 2 + size].decode(), 2 + size
     if flags & 6:

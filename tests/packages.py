@@ -22,6 +22,7 @@ PACKAGES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "libfaketime": [("/usr/lib/*/faketime/libfaketimeMT.so.1",)],
     "mosquitto": [("mosquitto",), ("mosquitto_passwd",)],
     "openssl": [("openssl",)],
+    "postgresql": [("/usr/lib/postgresql/*/bin/initdb",), ("/usr/lib/postgresql/*/bin/postgres",)],
     "prometheus": [("prometheus",), ("promtool",)],
     "systemd": [("systemd-analyze",)],
 }

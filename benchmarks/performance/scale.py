@@ -2,7 +2,7 @@
 
 The devices are one client that speaks for all of them with the bytes that they would send, through
 a mosquitto: a birth each, then a window of each in turn. The collector and the commands that read
-its database are the programs that users run.
+its database are the programs that users run. Stores of up to a million releases follow.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.harness import report
 from benchmarks.harness.result import MeasurementFailed, Row, at_most
+from benchmarks.performance import large_stores
 from benchmarks.performance.ingest import Messages, broker, publish, releases
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.reader import Reader, Selection, reading
@@ -52,7 +53,7 @@ def run(quick: bool, watch: report.Watch = iter) -> list[Row]:
         with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as port:
             measured[size] = Fleet(Path(folder), port, size, windows).measured()
     rows = [row for size in sizes for row in _rows(size, windows, measured[size])]
-    return rows + _growth(sizes[-2], sizes[-1], measured)
+    return rows + _growth(sizes[-2], sizes[-1], measured) + large_stores.run(quick)
 
 
 def _rows(devices: int, windows: int, found: dict[str, float]) -> list[Row]:

@@ -11,13 +11,7 @@ from pansketch.blinding.sodium import KEY_BYTES
 from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
 from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.release_model import WindowId
-from pansketch.wire.codec import (
-    Header,
-    WireError,
-    label_entry,
-    label_of,
-    peek,
-)
+from pansketch.wire.codec import Header, WireError, peek
 from pansketch.wire.sealed_message import (
     BLINDED,
     BLINDED_VERSION,
@@ -28,6 +22,7 @@ from pansketch.wire.sealed_message import (
     sealed,
     stored,
 )
+from pansketch.wire.window_label import label_entry, label_of
 
 
 def encode_blinded(release: BlindedRelease) -> bytes:

@@ -18,16 +18,14 @@ import numpy.typing as npt
 
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.release_model import Release, Spec, WindowId
-from pansketch.wire.counter_blocks import counters_of, entry_of
+from pansketch.wire.counter_blocks import counters_of, entries_of
+from pansketch.wire.window_label import MAX_TEXT, label_entry, label_of
 
 MAGIC = b"PANS"
 VERSION = 3
-CLOCKS = (None, True, False)  # a window's clock_synchronised, by its number on the wire
 CHECKSUM_BYTES = 8
-INCARNATION_BYTES = 8
 HEADER_BYTES = len(MAGIC) + 1 + CHECKSUM_BYTES
 MAX_BYTES = 64 << 20
-MAX_TEXT = 256
 MAX_DRAWS = 1 << 40
 # Nothing is made that a release cannot hold: no maps, no extensions, no endless texts.
 LIMITS: dict[str, Any] = {
@@ -98,22 +96,36 @@ def encode(release: Release) -> bytes:
         ValueError: the incarnation of a window has another length than 0 or 8, or the release is
             an unblinded sum, which no device sends.
     """
-    if release.spec.guarantee.answer_micro:
+    return encode_all([release])[0]
+
+
+def encode_all(releases: Sequence[Release]) -> list[bytes]:
+    """Encode many releases of one spec, several times as fast as `encode`.
+
+    Args:
+        releases: of one spec, at least one.
+
+    Returns:
+        One item for each release, in their order, as `encode` returns it.
+
+    Raises:
+        ValueError: as of `encode`, for any of them; or they are of several specs.
+    """
+    spec = releases[0].spec
+    if any(release.spec.fingerprint != spec.fingerprint for release in releases):
+        raise ValueError("these releases are of several specs; encode those of each one together")
+    if spec.guarantee.answer_micro:
         raise ValueError("an unblinded release has no wire format: keep what it was computed from")
+    entries = entries_of(np.stack([release.counters for release in releases]), spec.blocks)
+    return list(map(_encoded, releases, entries))
+
+
+def _encoded(release: Release, blocks: list[Any]) -> bytes:
     windows = [label_entry(window) for window in release.windows]
-    blocks = [entry_of(block) for block in release.split()]
     body: bytes = msgpack.packb(
         [release.spec.family, release.spec.fingerprint, windows, release.draws, blocks]
     )
     return MAGIC + bytes([VERSION]) + digest(body, CHECKSUM_BYTES) + body
-
-
-def label_entry(w: WindowId) -> list[Any]:
-    """A window's label as a list of values."""
-    if len(w.incarnation) not in (0, INCARNATION_BYTES):
-        raise ValueError(f"an incarnation has {INCARNATION_BYTES} bytes, or none")
-    clock = CLOCKS.index(w.clock_synchronised)
-    return [w.device, w.stream, w.sequence, w.start, w.end, clock, w.incarnation]
 
 
 def decode(data: bytes, spec: Spec) -> Release:
@@ -279,19 +291,3 @@ def _length(unpacker: Any) -> int:
     if not head or head[0] >> 4 != 9:
         raise ValueError("a list is missing")
     return int(head[0]) & 15
-
-
-def label_of(entry: Any) -> WindowId:
-    """The label of such a list. Raises ValueError or TypeError for any other value."""
-    device, stream, sequence, start, end, clock, incarnation = entry
-    for text in (device, stream):
-        if not isinstance(text, str) or len(text) > MAX_TEXT:
-            raise ValueError("device or stream")
-    for number in (sequence, start, end, clock):
-        if type(number) is not int or not -(1 << 62) < number < 1 << 63:
-            raise ValueError("sequence, time or clock")
-    if not 0 <= clock < len(CLOCKS):
-        raise ValueError("clock")
-    if type(incarnation) is not bytes or len(incarnation) not in (0, INCARNATION_BYTES):
-        raise ValueError("incarnation")
-    return WindowId(device, stream, sequence, start, end, CLOCKS[clock], incarnation)

@@ -15,16 +15,32 @@ import numpy as np
 import numpy.typing as npt
 
 
-def entry_of(block: npt.NDArray[np.int64]) -> list[Any]:
-    """The entry of a block, int64[n]."""
+def entries_of(counters: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> list[list[Any]]:
+    """The entries of releases, int64[releases, counters], whose blocks have these sizes: blocks of
+    one size are encoded together."""
+    starts = np.cumsum((0, *sizes))[:-1]
+    entries: list[list[Any]] = [[None] * len(sizes) for _ in counters]
+    for size in set(sizes):
+        places = [place for place, each in enumerate(sizes) if each == size]
+        blocks = np.concatenate([counters[:, starts[p] : starts[p] + size] for p in places])
+        made = iter(_entries_of(blocks))
+        for place in places:
+            for entry in entries:
+                entry[place] = next(made)
+    return entries
+
+
+def _entries_of(blocks: npt.NDArray[np.int64]) -> list[list[Any]]:
+    """The entry of each row."""
     # Never longer than the Rice code, whose unary part alone has a bit for each counter.
-    if not (block >> 1).any():
-        return [np.packbits(block.astype(np.uint8)).tobytes()]
-    return list(rice_encode(block))
+    packed: npt.NDArray[np.bool_] = (blocks >> 1 == 0).all(axis=1)
+    bits = iter(np.packbits(blocks[packed].astype(np.uint8), axis=1))
+    codes = iter(rice_encode_all(blocks[~packed]))
+    return [[next(bits).tobytes()] if one else list(next(codes)) for one in packed]
 
 
 def counters_of(entries: list[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The counters of all blocks, each in the one form that `entry_of` gives it."""
+    """The counters of all blocks, each in the one form that `entries_of` gives it."""
     if 1 not in map(len, entries):
         return _coded(entries, sizes)
     counters, start = np.empty(sum(sizes), np.int64), 0
@@ -98,15 +114,40 @@ Code = tuple[int, bytes, bytes]  # low_bits, remainders, quotients
 
 def rice_encode(values: IntArray) -> Code:
     """(low_bits, remainders, quotients) of int64[n]; the shortest over all choices of low_bits."""
+    return rice_encode_all(values[None])[0]
+
+
+def rice_encode_all(values: IntArray) -> list[Code]:
+    """The encoding of each row of int64[rows, n]."""
     folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    low_bits = _best_low_bits(folded)
-    quotients = (folded >> np.uint64(low_bits)).astype(np.int64)
-    ends = np.cumsum(quotients + 1) - 1
-    unary = np.zeros(int(ends[-1]) + 1 if len(ends) else 0, np.uint8)
-    unary[ends] = 1
-    shifts = np.arange(low_bits, dtype=np.uint64)
-    remainders = (folded[:, None] >> shifts & np.uint64(1)).astype(np.uint8)
-    return low_bits, np.packbits(remainders).tobytes(), np.packbits(unary).tobytes()
+    chosen = _best_low_bits(folded)
+    codes: list[Code] = [(0, b"", b"")] * len(values)
+    for low_bits in set(chosen.tolist()):
+        rows = np.flatnonzero(chosen == low_bits)
+        remainders = _packed_remainders(folded[rows], low_bits)
+        quotients = _packed_quotients(folded[rows] >> np.uint64(low_bits))
+        for row, *code in zip(rows.tolist(), remainders, quotients, strict=True):
+            codes[row] = low_bits, code[0], code[1]
+    return codes
+
+
+def _packed_remainders(folded: Words, low_bits: int) -> list[bytes]:
+    """The lowest bits of each number, the lowest one first, row by row."""
+    each_byte = folded.astype("<u8", copy=False).view(np.uint8).reshape(*folded.shape, 8)
+    needed = each_byte[:, :, : (low_bits + 7) >> 3]
+    bits = np.unpackbits(needed, axis=2, count=low_bits, bitorder="little")
+    return [row.tobytes() for row in np.packbits(bits.reshape(len(folded), -1), axis=1)]
+
+
+def _packed_quotients(quotients: Words) -> list[bytes]:
+    """So many zeros and a one for each number, row by row."""
+    ends = np.cumsum(quotients.astype(np.int64) + 1, axis=1) - 1
+    lengths = ends[:, -1] + 1 if ends.shape[1] else np.zeros(len(ends), np.int64)
+    width = int(lengths.max())
+    unary = np.zeros((len(ends), width), np.uint8)
+    unary.reshape(-1)[ends + np.arange(0, unary.size or 1, width or 1)[:, None]] = 1
+    packed = np.packbits(unary, axis=1)
+    return [r[: (n + 7) >> 3].tobytes() for r, n in zip(packed, lengths.tolist(), strict=True)]
 
 
 def rice_decode(codes: Sequence[Code], counts: Sequence[int]) -> IntArray:
@@ -226,13 +267,17 @@ def _expect_shortest(more: IntArray, last: IntArray, low_bits: IntArray, sizes: 
         raise ValueError("another choice of low_bits is the shortest")
 
 
-def _best_low_bits(folded: npt.NDArray[np.uint64]) -> int:
-    """The length is convex in the number of low bits: the first one that is not beaten is best."""
-    low_bits, quotients = 0, folded
-    while low_bits < MAX_LOW_BITS:
+def _best_low_bits(folded: Words) -> IntArray:
+    """Of each row. The length is convex in the number of low bits: the first one that is not beaten
+    is best."""
+    low_bits, quotients = np.zeros(len(folded), np.int64), folded
+    for bits in range(MAX_LOW_BITS):
         # One bit more costs a bit for each counter and saves what the halved quotients lose.
         halved = quotients >> np.uint64(1)
-        if len(folded) >= int(quotients.sum()) - int(halved.sum()):
+        better = (quotients - halved).sum(axis=1) > folded.shape[1]
+        better &= low_bits == bits
+        if not better.any():
             break
-        low_bits, quotients = low_bits + 1, halved
+        low_bits += better
+        quotients = halved
     return low_bits

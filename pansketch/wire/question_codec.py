@@ -9,11 +9,7 @@ from pansketch.blinding.masks import MAX_EPOCHS
 from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow
 from pansketch.blinding.sodium import KEY_BYTES
 from pansketch.sketches.linear_counters import LinearSpec
-from pansketch.wire.codec import (
-    LIMITS,
-    label_entry,
-    label_of,
-)
+from pansketch.wire.codec import LIMITS
 from pansketch.wire.sealed_message import (
     ANSWER,
     QUESTION,
@@ -24,6 +20,7 @@ from pansketch.wire.sealed_message import (
     sealed,
     stored,
 )
+from pansketch.wire.window_label import label_entry, label_of
 
 
 def encode_question(question: KeeperQuestion) -> bytes:

@@ -13,11 +13,12 @@ from pansketch import (
     decode,
     decode_all,
     encode,
+    encode_all,
     os_entropy,
 )
 from pansketch.randomness.keyed_hash import digest
 from pansketch.wire import codec
-from pansketch.wire.counter_blocks import MAX_LOW_BITS, rice_decode, rice_encode
+from pansketch.wire.counter_blocks import MAX_LOW_BITS, entries_of, rice_decode, rice_encode
 
 INTEGERS = st.integers(-40, 40) | st.integers(-(2**20), 2**20)
 # Blocks of any sizes, and of eights: remainders of those are taken eight at a time.
@@ -31,10 +32,14 @@ BLOCKS = st.lists(st.lists(INTEGERS, min_size=1, max_size=30), min_size=1, max_s
 
 def written_by_hand(values, low_bits):
     """The encoding with this choice of low_bits, bit by bit; it need not be the shortest."""
-    folded = [2 * v if v >= 0 else -2 * v - 1 for v in values]
-    low = "".join(f"{f % (1 << low_bits):0{low_bits}b}"[::-1] if low_bits else "" for f in folded)
-    unary = "".join("0" * (f >> low_bits) + "1" for f in folded)
+    numbers = folded(values)
+    low = "".join(f"{f % (1 << low_bits):0{low_bits}b}"[::-1] if low_bits else "" for f in numbers)
+    unary = "".join("0" * (f >> low_bits) + "1" for f in numbers)
     return low_bits, packed(low), packed(unary)
+
+
+def folded(values):
+    return [2 * v if v >= 0 else -2 * v - 1 for v in values]
 
 
 def packed(bits):
@@ -118,6 +123,38 @@ def test_the_largest_integers_come_back(value):
 def test_what_encode_never_writes_is_refused(codes, counts):
     with pytest.raises(ValueError, match=r"\w"):
         rice_decode(codes, counts)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 5), st.data())
+def test_releases_encoded_together_have_the_shortest_form_of_each_block(sizes, many, data):
+    """Against the code written bit by bit, with every choice of low bits."""
+    rows = st.lists(
+        INTEGERS | st.integers(0, 1), min_size=sum(sizes) * many, max_size=sum(sizes) * many
+    )
+    counters = np.array(data.draw(rows), np.int64).reshape(many, -1)
+    stops = np.cumsum(sizes)
+    for row, entries in zip(counters, entries_of(counters, tuple(sizes)), strict=True):
+        for size, stop, entry in zip(sizes, stops, entries, strict=True):
+            values = row[stop - size : stop].tolist()
+            codes = [written_by_hand(values, bits) for bits in range(5, 24)]
+            if max(map(abs, values)) < 500:
+                codes += [written_by_hand(values, bits) for bits in range(5)]
+            shortest = min(
+                codes, key=lambda c: (sum(v >> c[0] for v in folded(values)) + size * c[0], c[0])
+            )
+            bitmap = [packed("".join(map(str, values)))] if set(values) <= {0, 1} else None
+            assert tuple(entry) == tuple(bitmap or shortest)
+
+
+def test_releases_of_two_specs_are_not_encoded_together():
+    rng = os_entropy()
+    specs = [
+        DistinctSpec(Privacy(epsilon=e, unit="key"), universe=90, memory=100) for e in (1.0, 2.0)
+    ]
+    found = [spec.start(rng).release(rng) for spec in specs]
+    with pytest.raises(ValueError, match="several specs"):
+        encode_all(found)
+    assert encode_all(found[:1]) == [encode(found[0])]
 
 
 def test_one_bad_release_among_many_is_noticed():

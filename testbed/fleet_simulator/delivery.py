@@ -1,0 +1,122 @@
+"""Two ways of a simulated release: through a broker to a collector, or straight into a database.
+
+The second one is the collector's own ingest loop, which takes messages and tells acknowledgements
+as `serve` does, without MQTT between.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from pansketch_collector.ingest import ingest_loop
+from pansketch_collector.mqtt.connection import Incoming
+from pansketch_collector.storage import writer as store
+from pansketch_collector.validation.validation import Rules
+from pansketch_fleet.config.loader import Config
+from pansketch_fleet.protocol.messages import Ack, digest
+from pansketch_fleet.settings.settings import Mqtt
+from testbed.fleet_simulator.broker_client import BrokerClient
+from testbed.fleet_simulator.outbox import FleetOutbox
+
+BATCH = 256
+IDLE_SECONDS = 0.02
+RECONNECT_SECONDS = 1.0
+
+Show = Callable[[], object]
+
+
+class GaveUp(Exception):
+    """No acknowledgement came for too long, or no connection; the text says which."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast messages are published.
+
+    Attributes:
+        rate: the most messages a second; None: as fast as releases are acknowledged.
+        give_up_seconds: how long there may be neither an acknowledgement nor a connection.
+    """
+
+    rate: float | None
+    give_up_seconds: float
+
+
+def through_broker(mqtt: Mqtt, config: Config, outbox: FleetOutbox, pace: Pace, show: Show) -> None:
+    """Publishes all, and returns when all is acknowledged. Raises OSError when the first connection
+    fails, GaveUp."""
+    started = heard_at = time.monotonic()
+    name = f"pansketch-{config.fleet}-simulator"
+    client = BrokerClient(mqtt, config.fleet, name)
+    while True:
+        try:
+            with client:
+                while not (outbox.done and client.finished):
+                    now = time.monotonic()
+                    most = BATCH if client.has_room else 0
+                    if pace.rate is not None:
+                        sent = outbox.counts.messages
+                        most = max(0, min(most, int(pace.rate * (now - started)) - sent))
+                    messages = outbox.due(most, now)
+                    client.publish(messages)
+                    heard = client.exchange(0.0 if messages else IDLE_SECONDS)
+                    for topic, payload in heard:
+                        outbox.acknowledged(topic.split("/")[-2], Ack.decode(payload))
+                    if heard or not outbox.waiting:
+                        heard_at = now
+                    elif now - heard_at > pace.give_up_seconds:
+                        raise GaveUp(f"no acknowledgement for {pace.give_up_seconds:g} s")
+                    show()
+                return
+        except OSError as error:
+            client = _again(mqtt, config.fleet, name, pace.give_up_seconds, error)
+            outbox.reconnected()
+            heard_at = time.monotonic()
+
+
+def _again(mqtt: Mqtt, fleet: str, name: str, seconds: float, why: OSError) -> BrokerClient:
+    """The next connection. Raises GaveUp."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            return BrokerClient(mqtt, fleet, name)
+        except OSError as error:
+            why = error
+        time.sleep(RECONNECT_SECONDS)
+    raise GaveUp(f"no connection for {seconds:g} s: {why}")
+
+
+def into_database(path: Path, config: Config, outbox: FleetOutbox, show: Show) -> None:
+    """Stores all in a database that no collector serves. Raises CommandError."""
+    stop = Event()
+    watch = ingest_loop.IngestClock(lambda: int(time.time()), time.monotonic)
+    with store.opened(path) as opened:
+        rules = Rules.of(config, opened.serve_settings(config, watch.now()))
+        ingest_loop.serve(_Ingest(outbox, stop), opened, rules, watch, stop, show)
+
+
+class _Ingest:
+    """A `MessageTransport` of the outbox, which stops the loop when all is acknowledged."""
+
+    def __init__(self, outbox: FleetOutbox, stop: Event) -> None:
+        self._outbox, self._stop = outbox, stop
+
+    def take(self, most: int, timeout_seconds: float) -> list[Incoming]:
+        found = self._outbox.due(most, time.monotonic())
+        if not found and self._outbox.done:
+            self._stop.set()
+        return [
+            Incoming(m.topic, m.payload, len(m.payload), m.digest or digest(m.payload), 0, 0, 0)
+            for m in found
+        ]
+
+    def done(self, message: Incoming) -> None:
+        """No broker waits for a PUBACK."""
+
+    def answer(self, device: str, ack: Ack) -> None:
+        self._outbox.acknowledged(device, ack)
+
+    def flush(self) -> None:
+        """Each acknowledgement is heard at once."""

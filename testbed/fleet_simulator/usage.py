@@ -1,0 +1,49 @@
+"""CPU time and memory of processes of this machine, from /proc."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+NAME, PARENT, TIMES = 1, 3, slice(13, 15)  # fields of /proc/PID/stat, see proc(5)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one process: CPU seconds, and the most MiB that it had in memory."""
+
+    cpu_seconds: float
+    peak_mib: float
+
+
+def usage(pid: int) -> Usage:
+    """Of a process that runs. Raises OSError."""
+    times = _stat(pid)[TIMES]
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    return Usage(sum(map(int, times)) / TICKS, peak / 1024)
+
+
+def name_of(pid: int) -> str:
+    """The name of a process. Raises OSError."""
+    return _stat(pid)[NAME]
+
+
+def children(parent: int) -> list[int]:
+    """The processes that this one has started, and that run."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):  # It has ended meanwhile.
+                if int(_stat(int(folder.name))[PARENT]) == parent:
+                    found.append(int(folder.name))
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of its stat file; the name may hold spaces and parentheses."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    number, _, rest = text.partition(" (")
+    name, _, fields = rest.rpartition(") ")
+    return [number, name, *fields.split()]

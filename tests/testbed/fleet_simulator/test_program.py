@@ -1,0 +1,168 @@
+"""`python -m testbed.fleet_simulator`, as operators start it."""
+
+import json
+import signal
+import sys
+from contextlib import suppress
+
+import pytest
+
+from pansketch_collector.errors import CommandError
+from pansketch_collector.storage.reader import Selection, reading
+from pansketch_fleet.child_process import run_child
+from testbed.embedded_broker import free_port
+from testbed.fleet_simulator.__main__ import CONFIG, main
+from testbed.mosquitto import mosquitto
+from testbed.program import ROOT, Program
+from tests import waiting
+
+WORDS = [sys.executable, "-m", "testbed.fleet_simulator"]
+
+
+def simulate(*words):
+    return run_child([*WORDS, *map(str, words)], cwd=ROOT, text=True, timeout=waiting.SECONDS)
+
+
+def stored(database):
+    selection = Selection("temp")
+    with suppress(CommandError), reading(database) as reader:
+        return sum(reader.count(selection, each) for each in reader.fingerprints(selection))
+    return 0  # There is none yet.
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_fleet_is_stored_once_through_a_broker(tmp_path):
+    load = ["--devices", 40, "--windows", 3, "--outages", 0.2, "--duplicates", 0.2, "--health", 1]
+    done = simulate(*load, "--out", tmp_path / "run", "--json")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found = json.loads(done.stdout)
+    assert found["releases"] == found["acknowledged"]["stored"] == 120
+    assert found["repeated"] == found["acknowledged"]["duplicate"] > 0
+    assert found["offline"] > 0
+    assert found["messages"] == 120 + 40 + found["repeated"] + 120 - found["offline"]
+    assert (found["unacknowledged"], found["unknown_acknowledgements"]) == (0, 0)
+    assert {"simulator", "broker", "collector"} == set(found["processes"])
+    assert all(each["cpu_seconds"] >= 0 for each in found["processes"].values())
+    assert found["database_bytes"] > 120 * 150
+    assert stored(tmp_path / "run/collector.sqlite") == 120
+
+
+def test_a_fleet_is_stored_straight_into_a_database(tmp_path, capsys):
+    database = tmp_path / "collector.sqlite"
+    words = [
+        "--devices",
+        "30",
+        "--windows",
+        "4",
+        "--duplicates",
+        "0.5",
+        "--database",
+        str(database),
+    ]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["acknowledged"]["stored"] == 120
+    assert found["repeated"] == found["acknowledged"]["duplicate"] > 0
+    assert stored(database) == 120
+    assert main([*words]) == 1, "the same windows, by ledgers of another run"
+    assert "refused" in capsys.readouterr().out
+    assert main([*words, "--prefix", "second"]) == 0
+    assert stored(database) == 240
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_broker_that_restarts_costs_a_resend_and_no_release(tmp_path):
+    """Without a session at first: nobody acknowledges what the first broker has."""
+    port = free_port()
+    words = [*WORDS, "--devices", "10", "--windows", "2", "--url", f"mqtt://127.0.0.1:{port}"]
+    known = {"BROKER": f"127.0.0.1:{port}", "VAR": str(tmp_path)}
+    serve = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(CONFIG)]
+    log = tmp_path / "simulator.log"
+    with mosquitto(tmp_path, port):
+        simulator = Program([*words, "--json", "--resend-after", "5"], log)
+        broker_log = tmp_path / f"mosquitto-{port}.log"
+        waiting.until(lambda: "simulator" in broker_log.read_text(), "its connection")
+    with (
+        mosquitto(tmp_path, port),
+        Program(serve, tmp_path / "log", environment=known) as collector,
+    ):
+        collector.connects()
+        assert simulator.ends(waiting.SECONDS) == 0, simulator.said
+    simulator.close()
+    found = json.loads(simulator.said)
+    assert found["resent"] > 0
+    assert found["unacknowledged"] == 0
+    assert stored(tmp_path / "collector.sqlite") == 20
+
+
+def test_arithmetic_is_that_of_the_configuration(capsys):
+    assert main(["--devices", "36000", "--arithmetic", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (temp,) = found["streams"]
+    assert (found["devices"], found["health_per_second"]) == (36_000, 600)
+    assert (temp["releases_per_second"], temp["peak_per_second"]) == (10, 100)
+    assert temp["releases_per_year"] == 36_000 * 8_760
+    assert temp["bytes_per_day"] == pytest.approx(36_000 * 24 * temp["release_bytes"])
+    assert main(["--devices", "36000", "--arithmetic"]) == 0
+    assert "600.0/s" in capsys.readouterr().out
+
+
+@pytest.mark.needs("mosquitto")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interruption_reports_what_was_done(tmp_path, number):
+    out = tmp_path / "run"
+    words = [*WORDS, "--devices", "50", "--windows", "9", "--rate", "40", "--out", str(out)]
+    with Program(words, tmp_path / "log") as simulator:
+        database = out / "collector.sqlite"
+        simulator.until(lambda: stored(database), "a release")
+        assert simulator.stop(number) == 1
+    assert simulator.said.rstrip().endswith("interrupted")
+    assert "acknowledged: stored" in simulator.said
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_collector_that_is_silent_ends_the_run(tmp_path):
+    with mosquitto(tmp_path) as port:
+        url = f"mqtt://127.0.0.1:{port}"
+        done = simulate("--devices", 3, "--windows", 1, "--url", url, "--give-up", 0.5)
+    assert done.returncode == 1
+    assert "no acknowledgement for 0.5 s" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--devices", "0"], "0 is not from 1"),
+        (["--devices", "many"], "invalid whole number"),
+        (["--outages", "1.5"], "1.5 is not from 0 to 1"),
+        (["--stream", "none"], "there is temp"),
+        (["--prefix", "Big"], "is no id"),
+        (["--url", "tcp://host"], "write mqtt://host:1883"),
+        (["--url", "mqtt://127.0.0.1:1"], "refused"),
+        (["--config", "none.yaml"], "none.yaml"),
+        (["--pid", "999999999"], "No such file"),
+        (["--url", "mqtt://host", "--database", "x"], "not allowed with"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(words, text, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # Where there is no mosquitto, nothing is started either.
+    try:
+        code = main(words)
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert text in said.err.splitlines()[-1]
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_real_fleets_broker_is_not_loaded_by_mistake(tmp_path, capsys):
+    """Its configuration names a broker and a database, so the simulator's own would be idle."""
+    text = CONFIG.read_text()
+    real = tmp_path / "real.yaml"
+    real.write_text(text.replace("${BROKER:-localhost:1883}", "broker.example.org"))
+    assert main(["--config", str(real), "--devices", "1"]) == 2
+    assert "names a broker of its own" in capsys.readouterr().err
+    real.write_text(text.replace("${VAR:-var}", "/var/lib/pansketch"))
+    assert main(["--config", str(real), "--devices", "1"]) == 2
+    assert "names a database of its own" in capsys.readouterr().err
