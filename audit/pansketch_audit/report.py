@@ -33,7 +33,7 @@ from pansketch_audit.mechanisms.mechanism import PRODUCTION, View, claim, views_
 from pansketch_audit.mechanisms.subjects import Subject, subjects
 from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_audit.seizure.seizure import seize
-from pansketch_fleet.settings.settings import AgentConfig
+from pansketch_fleet.config.programs import AgentConfig
 
 WORKERS = 2
 QUICK_RUNS, FULL_RUNS = 1_500, 40_000

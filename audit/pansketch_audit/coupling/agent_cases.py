@@ -17,9 +17,9 @@ from pansketch_audit.coupling.coupled_agents import AgentCase
 from pansketch_audit.coupling.hostile import hostile_readings, ordinary_readings
 from pansketch_audit.coupling.sketch_runs import SIZES
 from pansketch_fleet.config.loader import load_agent
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.settings.device_spec import schedule_offset
 from pansketch_fleet.settings.settings import (
-    AgentConfig,
     KeyStream,
     ReadingStream,
     StdinSource,

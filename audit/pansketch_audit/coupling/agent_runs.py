@@ -42,8 +42,9 @@ from pansketch_audit.coupling.coupled_runs import (
 from pansketch_audit.coupling.reachable import memory_of_objects, memory_of_program
 from pansketch_audit.coupling.scripted_noise import Integers
 from pansketch_audit.coupling.sketch_runs import counts_of
+from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.settings.device_spec import window_index
-from pansketch_fleet.settings.settings import AgentConfig, Stream
+from pansketch_fleet.settings.settings import Stream
 
 BEGIN, UP = 1_767_225_600.0, 1000.0  # Wall clock and monotonic clock at the first step.
 MEMORY = "memory of "

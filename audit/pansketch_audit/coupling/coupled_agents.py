@@ -9,7 +9,8 @@ from pansketch.privacy import MICRO
 from pansketch_audit.coupling.agent_runs import MEMORY, Step, play
 from pansketch_audit.coupling.coupled_runs import Coupling, Exposure, Noises, Shifts, couple
 from pansketch_audit.coupling.scripted_noise import Integers, ScriptedNoise
-from pansketch_fleet.settings.settings import AgentConfig, KeyStream
+from pansketch_fleet.config.programs import AgentConfig
+from pansketch_fleet.settings.settings import KeyStream
 
 
 def noises_for(config: AgentConfig, seed: int, shifts: Shifts) -> Noises:
