@@ -28,6 +28,7 @@ PROJECTED = 1.2  # of the noise of a running sum, where growth keeps counts from
 RISING = 0.4  # of the variance of a running sum, left where one attribute's may only rise
 UNSHRUNK = 0.25  # total variation that noise adds at most
 SMOOTH = 0.25  # of the noise of a correlation, likewise
+CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes
 BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of an undivided one
 BLURRED_ALONE = 1.5  # of one attribute, likewise
 
@@ -79,7 +80,7 @@ def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int 
         noise = sqrt(_in_a_bin(exact, a, b)) / total
         bins = bins_of(exact[-1].within[a] * exact[-1].within[b])
         hidden = inside(a, of_two, hidden_in) + inside(b, of_two, hidden_in)
-        margins = (alone[a] + alone[b]) / 2
+        margins = CARRIED * (alone[a] + alone[b]) / 2
         pairs.append(pair_error(noise, bins, hidden, margins, DRAWN, UNSHRUNK))
         if numbers[a] and numbers[b]:
             cells = 1 << exact[-1].bits[a] + exact[-1].bits[b]

@@ -47,9 +47,12 @@ def likeliest_angle(table: Table, margins: Mapping[int, Margin]) -> float:
     best = int(np.clip(np.argmin(misfits), 1, len(misfits) - 2))
     before, least, after = misfits[best - 1 : best + 2]
     bend = before - 2 * least + after
-    if bend <= TINY:
-        return 0.0
     step = np.pi / 2 / STEPS
+    if bend < 1:  # The error is above a step, so the angles that are tried tell how likely each is.
+        angles = step * np.arange(1 - STEPS, STEPS)
+        likely = np.exp(misfits.min() - misfits)
+        slab = likely * np.cos(angles) * step / 2  # any correlation is as likely as another
+        return float(slab @ angles / (slab.sum() + likely[STEPS - 1]))
     inside = float(np.clip((before - after) / (2 * bend), -1, 1))
     angle, squared_error = (best - (STEPS - 1) + inside) * step, step**2 / bend
     return float(angle * max(0.0, 1 - squared_error / max(angle**2, TINY)))
