@@ -10,9 +10,13 @@ from itertools import combinations, pairwise
 from math import sqrt
 from typing import NamedTuple
 
+import numpy as np
+
 from pansketch.planning.expected_errors import (
     OCCUPIED,
+    Amount,
     Errors,
+    Truth,
     bins_of,
     correlation_error,
     hidden_alone,
@@ -64,7 +68,7 @@ def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int 
     of_two = _shares(spec, depths, total, BLURRED)
     known = [not n and b == m for n, b, m in zip(numbers, depths[-1].bits, most, strict=True)]
 
-    def inside(axis: int, shares: _Shares, hidden: Callable[[float, bool], float]) -> float:
+    def inside(axis: int, shares: _Shares, hidden: Callable[[float, Truth], Amount]) -> Amount:
         return sum(share * hidden(depth.within[axis], known[axis]) for share, depth in shares)
 
     alone = {
@@ -159,5 +163,5 @@ def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
     )
 
 
-def _mean(errors: Sequence[float]) -> float:
-    return sum(errors) / len(errors) if errors else 0.0
+def _mean(errors: Sequence[Amount]) -> float:
+    return float(np.asarray(sum(errors))) / len(errors) if errors else 0.0

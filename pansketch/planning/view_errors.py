@@ -7,12 +7,14 @@ array has an axis for each of the three.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import sqrt
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.planning.expected_errors import (
+    HIDDEN_PAIR,
     OCCUPIED,
     SHRUNK,
     UNRELATED,
@@ -22,7 +24,6 @@ from pansketch.planning.expected_errors import (
     correlation_error,
     flattened,
     hidden_alone,
-    hidden_in,
     marginal_error,
     noise_alone,
     pair_error,
@@ -35,8 +36,9 @@ RELATED = 0.35  # error of a correlation that is taken to be 0
 APART = 0.21  # total variation of a pair in no view, besides that of its margins
 
 SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
-CHAINED, LOOSE = 0.3, 0.3  # the same, where they are linked by views of other pairs
-MISSED, PARTED = 0.35, 0.8  # the same, of what noise adds at most where one view holds both
+CHAINED, LOOSE = 0.3, 0.5  # the same, where they are linked by views of other pairs
+MISSED, PARTED = 0.6, 0.9  # the same, of what noise adds at most where one view holds both
+TOLD = 2.5  # cells more, whose dependence a copula tells
 CARRIED = 1.3  # total variation of a pair that W1 of a margin makes by its noise
 
 Bits = tuple[int, ...]
@@ -112,6 +114,22 @@ class _Views:
         alike = (CHAINED, LOOSE) if self._joined else (SAME, EQUAL)
         return np.where(self._alike, alike[0], APART), np.where(self._alike, alike[1], RELATED)
 
+    def unheld(self, error: Amount) -> Amount:
+        """The error of a pair in no view, which bounds that of a pair in one: what noise hides is
+        taken to be independent. Near-duplicates are worse off then than without a view."""
+        return np.asarray(np.where(self._alike, np.inf, error))
+
+    def chained(self, numbers: Mapping[_Pair, int], errors: Mapping[_Pair, Amount]) -> Amount:
+        """Mean over all pairs. Near-duplicates in no view are no better known than those in one,
+        through which they are linked."""
+        held = {pair: number for pair, number in numbers.items() if pair.held}
+        linked = np.where(self._alike, _mean(held, errors), 0.0)
+        found = {
+            pair: error if pair.held else np.maximum(error, linked)
+            for pair, error in errors.items()
+        }
+        return _mean(numbers, found)
+
     @property
     def missed(self) -> tuple[FloatArray, FloatArray]:
         """What noise adds at most to the same two of a pair in a view."""
@@ -121,7 +139,7 @@ class _Views:
         """Cells of an attribute in the range of its readings."""
         if kind.learned:
             # All of them, where a third is assumed of a pair of others.
-            return kind.values * cells / np.sqrt(OCCUPIED)
+            return kind.values * cells / sqrt(OCCUPIED)
         if kind.categories:
             return cells + 0 * self._narrow
         return kind.values * cells / self._narrow
@@ -170,7 +188,9 @@ class Layout:
         numbers = {each: n for each, n in self._pairs.items() if _of_numbers(each)}
         related = {each: _correlation(each, views) for each in numbers}
         return Predicted(
-            _mean(self._pairs, pairs), _mean(self._attributes, alone), _mean(numbers, related)
+            views.chained(self._pairs, pairs),
+            _mean(self._attributes, alone),
+            views.chained(numbers, related),
         )
 
 
@@ -226,13 +246,14 @@ def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> A
     """Of the best view that holds both, or taken to be independent."""
     margins = (carried[pair.first] + carried[pair.second]) / 2
     found = pair_error(0.0, 1.0, views.apart[0], margins)
+    if pair.held:
+        found = views.unheld(found)
     for view, *places in sorted(pair.held):
         cells = [views.cells[view][place] for place in places]
         kinds = (pair.first.kind, pair.second.kind)
         one, other = (views.within(k, c) for k, c in zip(kinds, cells, strict=True))
-        hidden = hidden_in(one, _whole(kinds[0], cells[0])) + hidden_in(
-            other, _whole(kinds[1], cells[1])
-        )
+        hidden = _hidden(one, _whole(kinds[0], cells[0]))
+        hidden = hidden + _hidden(other, _whole(kinds[1], cells[1]))
         # The view's other attributes are summed over, and several cells fall into one bin.
         occupied, others = (
             np.maximum(1.0, one) * np.maximum(1.0, other),
@@ -246,8 +267,14 @@ def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> A
     return found
 
 
+def _hidden(cells: Amount, whole: Truth) -> Amount:
+    """Total variation of a pair that one attribute adds, from what is inside its cells. `cells`:
+    those in the range of the readings."""
+    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + TOLD))
+
+
 def _correlation(pair: _Pair, views: _Views) -> Amount:
-    found: Amount = views.apart[1]
+    found: Amount = views.unheld(views.apart[1]) if pair.held else views.apart[1]
     for view, *places in sorted(pair.held):
         left, right = (views.cells[view][place] for place in places)
         others = np.sqrt(views.size(view) / (left * right))
@@ -259,7 +286,8 @@ def _correlation(pair: _Pair, views: _Views) -> Amount:
 
 
 def _mean(numbers: Mapping[Group, int], errors: Mapping[Group, Amount]) -> Amount:
-    whole, found = sum(numbers.values()), 0.0
+    whole = sum(numbers.values())
+    found: Amount = 0.0
     for group, number in numbers.items():
         found = found + number * errors[group]
     return found / whole if whole else found

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors, score
-from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal
+from pansketch.planning.selection import NEAR, WORTH, Expected, NoPlan, cases_of, frugal
 from pansketch.planning.view_errors import Bits, Layout, Predicted, Sizes, varying
 from pansketch.planning.view_plan import (
     NOTHING_STATED,
@@ -125,30 +125,20 @@ class _Search:
         ]
         if not fitting:
             return {}
-        scores = [choice.scores[place] for choice, place in fitting]
-        least = np.maximum(np.min([each.min(axis=0) for each in scores], axis=0), 1)
+        least = np.min([choice.scores[place].min(axis=0) for choice, place in fitting], axis=0)
         found: dict[int, tuple[int, _Choice, int, int]] = {}
-        for (choice, place), each in zip(fitting, scores, strict=True):
-            regrets = (1000 * each // least).max(axis=1)
-            split = int(regrets.argmin())
+        for choice, place in fitting:
+            split, regret = _split(1000 * choice.scores[place] // np.maximum(least, 1))
             known = found.get(choice.pair_bits)
-            if known is None or regrets[split] < known[0]:
-                found[choice.pair_bits] = int(regrets[split]), choice, place, split
+            if known is None or regret < known[0]:
+                found[choice.pair_bits] = regret, choice, place, split
         return {bits: self._plan(*each) for bits, each in found.items()}
 
     def _plan(self, regret: int, choice: _Choice, place: int, split: int) -> ViewPlan:
-        errors = Errors(*(float(each[place, split, 0]) for each in choice.errors))
-        return ViewPlan(
-            self.domain,
-            self.privacy,
-            choice.sets,
-            choice.shapes[place],
-            choice.parts[split],
-            errors,
-            regret,
-            choice.single_bits[place],
-            choice.pair_bits,
-        )
+        errors = Errors(*(float(np.asarray(each)[place, split, 0]) for each in choice.errors))
+        sizes = choice.shapes[place], choice.parts[split]
+        bits = choice.single_bits[place], choice.pair_bits
+        return ViewPlan(self.domain, self.privacy, choice.sets, *sizes, errors, regret, *bits)
 
     def _of_sets(
         self, sets: tuple[ViewNames, ...], resolutions: Sequence[int]
@@ -187,15 +177,8 @@ class _Search:
         found = _layout(self.domain, sets).errors(sizes, cases)
         errors = Predicted(*(np.broadcast_to(each, wide) for each in found))
         scores = np.asarray(score(*errors)).astype(np.int64)
-        return _Choice(
-            sets,
-            pair_bits,
-            tuple(single_bits),
-            tuple(shapes),
-            tuple(map(tuple, parts)),
-            errors,
-            scores,
-        )
+        sizes_of = tuple(single_bits), tuple(shapes), tuple(map(tuple, parts))
+        return _Choice(sets, pair_bits, *sizes_of, errors, scores)
 
     def _resolutions(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
@@ -242,6 +225,15 @@ class _Search:
             f"memory of {memory_bytes} bytes is too small for {len(sets)} views: "
             f"they need {least} at least"
         )
+
+
+def _split(ratios: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Which split of epsilon, and its regret: of those whose worst case is about as good as can be,
+    the best in all cases together. `ratios`: int64[splits, cases], in thousandths."""
+    worst = ratios.max(axis=1)
+    good = np.flatnonzero(100 * worst <= WORTH * worst.min())
+    split = int(good[ratios[good].sum(axis=1).argmin()])
+    return split, int(worst[split])
 
 
 # One stream at a time is planned for all sizes of memory. More would stay with whoever plans anew
