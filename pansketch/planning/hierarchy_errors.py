@@ -10,8 +10,6 @@ from itertools import combinations, pairwise
 from math import sqrt
 from typing import NamedTuple
 
-import numpy as np
-
 from pansketch.planning.expected_errors import (
     OCCUPIED,
     Amount,
@@ -155,7 +153,7 @@ def _running(levels: Sequence[_Depth], axis: int) -> float:
 def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
     """Variance of a bin of two attributes, from the level that knows it best."""
     finest = levels[-1]
-    bins = bins_of(finest.within[a] * finest.within[b])
+    bins = float(bins_of(finest.within[a] * finest.within[b]))
     return min(
         level.variance * max(1.0, level.occupied / bins)
         for level in levels
@@ -164,4 +162,4 @@ def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
 
 
 def _mean(errors: Sequence[Amount]) -> float:
-    return float(np.asarray(sum(errors))) / len(errors) if errors else 0.0
+    return sum(float(each) for each in errors) / len(errors) if errors else 0.0

@@ -28,12 +28,12 @@ from pansketch.planning.view_plan import (
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS
 
-SHARES = range(10, 100, 10)  # of epsilon for the views of one attribute, in per cent
+SHARES = range(10, 80, 10)  # of epsilon for the views of one attribute, in per cent
 SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
 # Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
 # coarse cannot be repaired.
-PAIR_BITS = range(6, 1, -1)
-COARSE_PAIR_BITS = (1,)
+PAIR_BITS = range(6, 2, -1)
+COARSE_PAIR_BITS = range(2, 0, -1)
 
 
 def plan_views(

@@ -5,7 +5,9 @@ Dependence is kept as finely as the declared noise bears.
 What a table has beyond independent attributes is split into resolutions, coarse to fine along each
 axis, by orthonormal Haar wavelets, in which the noise stays white. Each resolution is shrunk as a
 whole by the part of its energy that the noise explains: the positive-part estimator of James and
-Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated.
+Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated. It
+believes whatever noise makes larger than usual, so no part is kept that is above the part of usual
+dependence in the sum of it and of the noise.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,9 @@ A copula has one parameter for a whole table, so all cells together tell it wher
 stands out from the noise. The margins are known already. Its angle is the arc sine of the
 correlation of the normal scores. The likeliest angle is the one of least squares, for the noise is
 the same on all cells. It is shrunk as resolutions are (denoising.py), so that attributes whose
-dependence noise explains stay independent.
+dependence noise explains stay independent. Where noise is so large that all angles are about as
+likely, the likeliest says nothing: the mean of all is taken, if they together are likelier than
+independence.
 
 A copula also tells what a table cannot: how two numbers hang together inside a cell.
 """
@@ -52,7 +54,8 @@ def likeliest_angle(table: Table, margins: Mapping[int, Margin]) -> float:
         angles = step * np.arange(1 - STEPS, STEPS)
         likely = np.exp(misfits.min() - misfits)
         slab = likely * np.cos(angles) * step / 2  # any correlation is as likely as another
-        return float(slab @ angles / (slab.sum() + likely[STEPS - 1]))
+        whole, none = float(slab.sum()), float(likely[STEPS - 1])
+        return float(slab @ angles) / (whole + none) if whole > none else 0.0
     inside = float(np.clip((before - after) / (2 * bend), -1, 1))
     angle, squared_error = (best - (STEPS - 1) + inside) * step, step**2 / bend
     return float(angle * max(0.0, 1 - squared_error / max(angle**2, TINY)))
