@@ -6,8 +6,8 @@ What a table has beyond independent attributes is split into resolutions, coarse
 axis, by orthonormal Haar wavelets, in which the noise stays white. Each resolution is shrunk as a
 whole by the part of its energy that the noise explains: the positive-part estimator of James and
 Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated. It
-believes whatever noise makes larger than usual, so no part is kept that is above the part of usual
-dependence in the sum of it and of the noise.
+keeps what noise makes larger than usual. So of every resolution no larger part is kept than usual
+dependence has of the sum of itself and the noise.
 """
 
 from collections.abc import Mapping

@@ -4,9 +4,8 @@ A copula has one parameter for a whole table, so all cells together tell it wher
 stands out from the noise. The margins are known already. Its angle is the arc sine of the
 correlation of the normal scores. The likeliest angle is the one of least squares, for the noise is
 the same on all cells. It is shrunk as resolutions are (denoising.py), so that attributes whose
-dependence noise explains stay independent. Where noise is so large that all angles are about as
-likely, the likeliest says nothing: the mean of all is taken, if they together are likelier than
-independence.
+dependence noise explains stay independent. Where noise makes many angles likely, the likeliest
+of them says little. Their mean is taken, if they together are likelier than independence.
 
 A copula also tells what a table cannot: how two numbers hang together inside a cell.
 """
