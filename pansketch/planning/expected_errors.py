@@ -6,11 +6,19 @@ common among sensors: they fill about a third of the public bounds, and attribut
 other. Readings that fill less, or lie on few values, have larger errors.
 
 The constants are measured (docs/explanation/views.md). Everything is computed with sums, products,
-quotients and square roots, which are the same on every machine, because plans follow from it.
+quotients and square roots, which are the same on every machine, because plans follow from it. Every
+amount is a number, or an array of as many cases as are looked at together.
 """
 
 from dataclasses import dataclass
-from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch.domain.domain import FloatArray
+
+Amount = float | FloatArray
+Truth = bool | npt.NDArray[np.bool_]
 
 BINS = 16  # of an attribute: its quantiles, on which errors of pairs are stated
 OCCUPIED = 1 / 3  # of the cells between the public bounds, for one attribute or two
@@ -22,11 +30,12 @@ HIDDEN_ALONE = 3.0  # W1 of normal readings from being even inside cells, times 
 COARSE = 1.7  # W1 of a cell that holds all readings, times the cells in their range
 ROUGH = 0.06  # W1 of readings that are not as smooth, times the cells
 BRIDGE = 0.26  # mean absolute error of a noisy running sum, in standard deviations of its noise
-CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes
+FLATTENED = 0.7  # total variation of an attribute that is even inside cells, times the cells
+BINNED = 24.0  # cells that are as wide as bins: what narrower ones hide, bins do not see either
 SAMPLED = 0.018  # total variation between readings and the particles that agree with views
-SHRUNK = 0.14  # total variation that noise adds at most, because tables are shrunk
+SHRUNK = 0.18  # total variation that noise adds at most, because tables are shrunk
 BLUR = 3.0  # error of a correlation, in noise per cell times the cells along an attribute
-UNRELATED = 0.2  # error of a correlation that noise adds at most
+UNRELATED = 0.3  # error of a correlation that noise adds at most
 LOST = 1.8  # of a correlation of 0.4, from independence inside cells, times the cells' square
 NEARLY = 0.001  # W1 of a sample and of what it was drawn from, in standard deviations
 EVEN = 0.5  # W1 that noise adds at most, in standard deviations
@@ -49,65 +58,81 @@ class Errors:
     @property
     def score(self) -> int:
         """What is least for the best plan: in whole millionths, so that machines agree."""
-        return round(1e6 * (self.pair + 2 * self.marginal + self.correlation / 4))
+        return int(score(self.pair, self.marginal, self.correlation))
 
 
-def marginal_error(noise: float, hidden: float, least: float = NEARLY) -> float:
+def score(pair: Amount, marginal: Amount, correlation: Amount) -> Amount:
+    """See `Errors`."""
+    return np.rint(1e6 * (pair + 2 * marginal + correlation / 4))
+
+
+def marginal_error(noise: Amount, hidden: Amount, least: float = NEARLY) -> Amount:
     """W1 of one attribute, in standard deviations. `noise`: standard deviation of a running sum of
     its cells, over the number of readings. `hidden`: what is inside its cells (`hidden_alone`).
     `least`: what is left without either."""
-    return least + _at_most(SPREAD * BRIDGE * noise, EVEN) + hidden
+    return least + noise_alone(noise) + hidden
 
 
-def hidden_alone(cells: float, whole: bool) -> float:
+def noise_alone(noise: Amount) -> Amount:
+    """The part of `marginal_error` that is of noise."""
+    return _at_most(SPREAD * BRIDGE * noise, EVEN)
+
+
+def hidden_alone(cells: Amount, whole: Truth) -> Amount:
     """W1 of one attribute from what is inside its cells, in standard deviations. `cells`: those in
     the range of the readings. `whole`: its cells are its values."""
-    if whole:
-        return 0.0
     # A cell wider than the range hides where in it the readings are: its size, not its square.
-    return min(HIDDEN_ALONE / cells, COARSE) / cells + ROUGH / cells
+    found = np.minimum(HIDDEN_ALONE / cells, COARSE) / cells + ROUGH / cells
+    return np.where(whole, 0.0, found)
 
 
-def bins_of(cells: float) -> float:
+def flattened(cells: Amount, whole: Truth) -> Amount:
+    """Total variation of one attribute from what is inside its cells. For the arguments see
+    `hidden_alone`."""
+    found = FLATTENED * np.minimum(BINNED / cells, 1.0) / cells
+    return np.where(whole, 0.0, np.minimum(found, 1.0))
+
+
+def bins_of(cells: Amount) -> Amount:
     """How many bins a pair's occupied cells can tell apart."""
-    return min(float(BINS * BINS), max(1.0, OCCUPIED * cells))
+    return np.minimum(float(BINS * BINS), np.maximum(1.0, OCCUPIED * cells))
 
 
 def pair_error(
-    noise: float,
-    bins: float,
-    hidden: float,
-    margins: float,
+    noise: Amount,
+    bins: Amount,
+    hidden: Amount,
+    margins: Amount,
     least: float = SAMPLED,
-    limit: float = SHRUNK,
-) -> float:
+    limit: Amount = SHRUNK,
+) -> Amount:
     """Total variation of a pair. `noise`: standard deviation of a bin's, over the number of
     readings. `bins`: that its cells tell apart. `hidden`: of its attributes together
-    (`hidden_in`). `margins`: mean of their W1. `least`: what is left without any of them. `limit`:
-    what noise adds at most."""
+    (`hidden_in`). `margins`: total variation that its margins have alone. `least`: what is left
+    without any of them. `limit`: what noise adds at most."""
     shrunk = _at_most(LEFT * bins * noise, limit)
-    carried = CARRIED * margins
+    squares = shrunk * shrunk + hidden * hidden + margins * margins + least * least
     # Two shares have a distance of 1 at most.
-    return _at_most(
-        sqrt(shrunk * shrunk + hidden * hidden + carried * carried + least * least), 1.0
-    )
+    return _at_most(np.sqrt(squares), 1.0)
 
 
-def hidden_in(cells: float, whole: bool) -> float:
+def hidden_in(cells: Amount, whole: Truth) -> Amount:
     """Total variation of a pair that one attribute adds, from what is inside its cells. `cells`:
     those in the range of the readings."""
-    return 0.0 if whole else HIDDEN_PAIR / cells
+    return np.where(whole, 0.0, HIDDEN_PAIR / cells)
 
 
-def correlation_error(noise: float, left: float, right: float, told: float) -> float:
+def correlation_error(
+    noise: Amount, left: Amount, right: Amount, told: Amount, limit: Amount = UNRELATED
+) -> Amount:
     """Of two attributes in so many cells each. `noise`: standard deviation of that of one joint
     cell, over the number of readings. `told`: cells in the range of the readings that are told
-    apart, of the attribute with fewer."""
-    bounded = _at_most(BLUR * noise * sqrt(left * right), UNRELATED)
+    apart, of the attribute with fewer. `limit`: what noise adds at most."""
+    bounded = _at_most(BLUR * noise * np.sqrt(left * right), limit)
     lost = _at_most(LOST / (told * told), 1.0)
-    return sqrt(bounded * bounded + lost * lost)
+    return np.asarray(np.sqrt(bounded * bounded + lost * lost))
 
 
-def _at_most(noise: float, limit: float) -> float:
+def _at_most(noise: Amount, limit: Amount) -> Amount:
     """Noise that generators shrink where it is larger than what it hides."""
-    return noise * limit / sqrt(noise * noise + limit * limit)
+    return noise * limit / np.sqrt(noise * noise + limit * limit)

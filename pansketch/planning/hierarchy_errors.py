@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from pansketch.planning.expected_errors import (
     OCCUPIED,
+    Amount,
     Errors,
+    Truth,
     bins_of,
     correlation_error,
     hidden_alone,
@@ -28,6 +30,7 @@ PROJECTED = 1.2  # of the noise of a running sum, where growth keeps counts from
 RISING = 0.4  # of the variance of a running sum, left where one attribute's may only rise
 UNSHRUNK = 0.25  # total variation that noise adds at most
 SMOOTH = 0.25  # of the noise of a correlation, likewise
+CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes
 BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of an undivided one
 BLURRED_ALONE = 1.5  # of one attribute, likewise
 
@@ -63,7 +66,7 @@ def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int 
     of_two = _shares(spec, depths, total, BLURRED)
     known = [not n and b == m for n, b, m in zip(numbers, depths[-1].bits, most, strict=True)]
 
-    def inside(axis: int, shares: _Shares, hidden: Callable[[float, bool], float]) -> float:
+    def inside(axis: int, shares: _Shares, hidden: Callable[[float, Truth], Amount]) -> Amount:
         return sum(share * hidden(depth.within[axis], known[axis]) for share, depth in shares)
 
     alone = {
@@ -79,7 +82,7 @@ def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int 
         noise = sqrt(_in_a_bin(exact, a, b)) / total
         bins = bins_of(exact[-1].within[a] * exact[-1].within[b])
         hidden = inside(a, of_two, hidden_in) + inside(b, of_two, hidden_in)
-        margins = (alone[a] + alone[b]) / 2
+        margins = CARRIED * (alone[a] + alone[b]) / 2
         pairs.append(pair_error(noise, bins, hidden, margins, DRAWN, UNSHRUNK))
         if numbers[a] and numbers[b]:
             cells = 1 << exact[-1].bits[a] + exact[-1].bits[b]
@@ -151,7 +154,7 @@ def _running(levels: Sequence[_Depth], axis: int) -> float:
 def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
     """Variance of a bin of two attributes, from the level that knows it best."""
     finest = levels[-1]
-    bins = bins_of(finest.within[a] * finest.within[b])
+    bins = float(bins_of(finest.within[a] * finest.within[b]))
     return min(
         level.variance * max(1.0, level.occupied / bins)
         for level in levels
@@ -159,5 +162,5 @@ def _in_a_bin(levels: Sequence[_Depth], a: int, b: int) -> float:
     )
 
 
-def _mean(errors: Sequence[float]) -> float:
-    return sum(errors) / len(errors) if errors else 0.0
+def _mean(errors: Sequence[Amount]) -> float:
+    return sum(float(each) for each in errors) / len(errors) if errors else 0.0

@@ -1,4 +1,8 @@
-"""What error views will have, predicted before any reading (expected_errors.py)."""
+"""What error views will have, predicted before any reading (expected_errors.py).
+
+Views of several sizes, with several parts of epsilon, in several cases, are looked at together: an
+array has an axis for each of the three.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,18 +10,25 @@ from itertools import combinations
 from math import sqrt
 from typing import NamedTuple, TypeVar
 
-from pansketch.domain.domain import Domain
+import numpy as np
+
+from pansketch.domain.domain import Domain, FloatArray
 from pansketch.planning.expected_errors import (
+    HIDDEN_PAIR,
     OCCUPIED,
-    Errors,
+    SHRUNK,
+    UNRELATED,
+    Amount,
+    Truth,
     bins_of,
     correlation_error,
+    flattened,
     hidden_alone,
-    hidden_in,
     marginal_error,
+    noise_alone,
     pair_error,
 )
-from pansketch.planning.selection import Shape
+from pansketch.planning.selection import Case
 from pansketch.sketches.views import MAX_VIEW_BITS
 
 UNSEEN = 1.0  # W1 of an attribute in no view, in standard deviations
@@ -25,7 +36,10 @@ RELATED = 0.35  # error of a correlation that is taken to be 0
 APART = 0.21  # total variation of a pair in no view, besides that of its margins
 
 SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
-CHAINED, LOOSE = 0.3, 0.3  # the same, where they are linked by views of other pairs
+CHAINED, LOOSE = 0.3, 0.5  # the same, where they are linked by views of other pairs
+MISSED, PARTED = 0.6, 0.9  # the same, of what noise adds at most where one view holds both
+TOLD = 2.5  # cells more, whose dependence a copula tells
+CARRIED = 1.3  # total variation of a pair that W1 of a margin makes by its noise
 
 Bits = tuple[int, ...]
 Holder = tuple[int, int]  # a view and the place in it
@@ -44,10 +58,11 @@ class Kind(NamedTuple):
 
 
 class _Attribute(NamedTuple):
-    """Attributes that no plan tells apart: one of them stands for all."""
+    """Attributes that no plan tells apart: one of them stands for all. How many views of each sort
+    hold them."""
 
     kind: Kind
-    held: tuple[Holder, ...]
+    held: tuple[tuple[Holder, int], ...]
 
 
 class _Pair(NamedTuple):
@@ -56,33 +71,78 @@ class _Pair(NamedTuple):
 
     first: _Attribute
     second: _Attribute
-    held: tuple[tuple[int, int, int], ...]
+    held: frozenset[tuple[int, int, int]]
 
 
-class Views(NamedTuple):
-    """See `Layout.errors`."""
+class Sizes(NamedTuple):
+    """Cells of each attribute of each view, and the deviation of the noise on one of them, all
+    releases together. Views over attributes of the same kinds have the same of both."""
 
-    shapes: Sequence[Bits]
-    deviations: Sequence[float]
-    total: int
-    readings: Shape
+    cells: Sequence[Sequence[Amount]]
+    deviations: Sequence[FloatArray]
+
+
+class Predicted(NamedTuple):
+    """See `Errors`; one figure for each case and choice."""
+
+    pair: Amount
+    marginal: Amount
+    correlation: Amount
+
+
+class _Views:
+    """Sizes, and the cases in which they are looked at, along the last axis."""
+
+    def __init__(self, sizes: Sizes, cases: Sequence[Case]) -> None:
+        self.cells, self.deviations = sizes
+        self.total = np.array([float(case.total) for case in cases])
+        self._narrow = np.array([float(1 << case.shape.narrow) for case in cases])
+        self._alike = np.array([case.shape.alike for case in cases])
+        self._joined = any(len(each) > 1 for each in self.cells)
+
+    def size(self, view: int) -> Amount:
+        """Cells of a view."""
+        found: Amount = 1.0
+        for cells in self.cells[view]:
+            found = found * cells
+        return found
 
     @property
-    def apart(self) -> tuple[float, float]:
+    def apart(self) -> tuple[FloatArray, FloatArray]:
         """Errors of a pair in no view: its total variation besides that of its margins, and that of
         its correlation. Views of other pairs lead from one near-duplicate to the next."""
-        if not self.readings.alike:
-            return APART, RELATED
-        return (CHAINED, LOOSE) if any(len(each) > 1 for each in self.shapes) else (SAME, EQUAL)
+        alike = (CHAINED, LOOSE) if self._joined else (SAME, EQUAL)
+        return np.where(self._alike, alike[0], APART), np.where(self._alike, alike[1], RELATED)
 
-    def within(self, kind: Kind, cells: int) -> float:
+    def unheld(self, error: Amount) -> Amount:
+        """The error of a pair in no view, which bounds that of a pair in one: what noise hides is
+        taken to be independent. Near-duplicates are worse off then than without a view."""
+        return np.asarray(np.where(self._alike, np.inf, error))
+
+    def chained(self, numbers: Mapping[_Pair, int], errors: Mapping[_Pair, Amount]) -> Amount:
+        """Mean over all pairs. Near-duplicates in no view are no better known than those in one,
+        through which they are linked."""
+        held = {pair: number for pair, number in numbers.items() if pair.held}
+        linked = np.where(self._alike, _mean(held, errors), 0.0)
+        found = {
+            pair: error if pair.held else np.maximum(error, linked)
+            for pair, error in errors.items()
+        }
+        return _mean(numbers, found)
+
+    @property
+    def missed(self) -> tuple[FloatArray, FloatArray]:
+        """What noise adds at most to the same two of a pair in a view."""
+        return np.where(self._alike, MISSED, SHRUNK), np.where(self._alike, PARTED, UNRELATED)
+
+    def within(self, kind: Kind, cells: Amount) -> Amount:
         """Cells of an attribute in the range of its readings."""
         if kind.learned:
             # All of them, where a third is assumed of a pair of others.
             return kind.values * cells / sqrt(OCCUPIED)
         if kind.categories:
-            return float(cells)
-        return kind.values * cells / (1 << self.readings.narrow)
+            return cells + 0 * self._narrow
+        return kind.values * cells / self._narrow
 
 
 class Layout:
@@ -94,43 +154,43 @@ class Layout:
 
     def __init__(self, domain: Domain, sets: Sequence[tuple[str, ...]]) -> None:
         kinds = {name: _kind(domain, name) for name in varying(domain)}
-        self._stands_for = _first_of_a_kind([tuple(kinds[n] for n in names) for names in sets])
-        places = {
-            name: [(view, names.index(name)) for view, names in enumerate(sets) if name in names]
+        held: dict[str, list[Holder]] = {name: [] for name in kinds}
+        both: dict[frozenset[str], set[tuple[int, int, int]]] = {}
+        first: dict[tuple[Kind, ...], int] = {}
+        for view, names in enumerate(sets):
+            # In one order, for a view over two kinds is of the same sort either way.
+            ordered = sorted(names, key=kinds.__getitem__)
+            alike = tuple(kinds[name] for name in ordered)
+            sort = first.setdefault(alike, view)
+            known = [kinds[name] for name in sets[sort]]
+            for name in names:
+                held[name].append((sort, known.index(kinds[name])))
+            for a, b in combinations(ordered, 2):
+                places = known.index(kinds[a]), known.index(kinds[b])
+                both.setdefault(frozenset((a, b)), set()).add((sort, *places))
+        alone = {
+            name: _Attribute(kinds[name], tuple(sorted(Counter(held[name]).items())))
             for name in kinds
         }
-        alike = {name: _Attribute(kinds[name], self._alike(places[name])) for name in kinds}
-        self._attributes = Counter(alike.values())
+        self._attributes = Counter(alone.values())
         self._pairs = Counter(
-            _Pair(alike[a], alike[b], self._both(places[a], places[b]))
-            for a, b in combinations(kinds, 2)
+            _Pair(alone[a], alone[b], frozenset(both.get(frozenset((a, b)), ())))
+            for a, b in combinations(sorted(kinds, key=kinds.__getitem__), 2)
         )
 
-    def _alike(self, held: list[Holder]) -> tuple[Holder, ...]:
-        return tuple(sorted((self._stands_for[view], place) for view, place in held))
-
-    def _both(self, first: list[Holder], second: list[Holder]) -> tuple[tuple[int, int, int], ...]:
-        others = dict(second)
-        held = {(self._stands_for[v], p, others[v]) for v, p in first if v in others}
-        return tuple(sorted(held))
-
-    def errors(
-        self,
-        shapes: Sequence[Bits],
-        deviations: Sequence[float],
-        total: int,
-        readings: Shape = Shape(),  # noqa: B008
-    ) -> Errors:
-        """`shapes`: bits of each view's attributes. `deviations`: of the noise on each of its
-        cells, all releases together. `total`: readings in them. Views over attributes of the same
-        kinds have the same of both."""
-        views = Views(shapes, deviations, total, readings)
-        alone = {each: _marginal(each, views) for each in self._attributes}
-        pairs = {each: _pair(each, alone, views) for each in self._pairs}
+    def errors(self, sizes: Sizes, cases: Sequence[Case]) -> Predicted:
+        """Of views of these sizes."""
+        views = _Views(sizes, cases)
+        found = {each: _marginal(each, views) for each in self._attributes}
+        alone = {each: w1 for each, (w1, _) in found.items()}
+        carried = {each: tv for each, (_, tv) in found.items()}
+        pairs = {each: _pair(each, carried, views) for each in self._pairs}
         numbers = {each: n for each, n in self._pairs.items() if _of_numbers(each)}
         related = {each: _correlation(each, views) for each in numbers}
-        return Errors(
-            _mean(self._pairs, pairs), _mean(self._attributes, alone), _mean(numbers, related)
+        return Predicted(
+            views.chained(self._pairs, pairs),
+            _mean(self._attributes, alone),
+            views.chained(numbers, related),
         )
 
 
@@ -146,76 +206,88 @@ def _kind(domain: Domain, name: str) -> Kind:
     return Kind(bits, attribute.categories is not None, bool(attribute.knots), values)
 
 
-def _first_of_a_kind(kinds: Sequence[tuple[Kind, ...]]) -> list[int]:
-    """For each view the first one over attributes of the same kinds."""
-    first: dict[tuple[Kind, ...], int] = {}
-    return [first.setdefault(kind, view) for view, kind in enumerate(kinds)]
-
-
-def _whole(kind: Kind, bits: int) -> bool:
-    return kind.categories and bits == kind.bits
+def _whole(kind: Kind, cells: Amount) -> Truth:
+    return np.equal(cells, 1 << kind.bits) & kind.categories
 
 
 def _of_numbers(pair: _Pair) -> bool:
     return not (pair.first.kind.categories or pair.second.kind.categories)
 
 
-def _marginal(attribute: _Attribute, views: Views) -> float:
-    """All views of an attribute together, weighted by their precision, then what is inside the
-    cells that its pairs know, and inside its finest cells."""
-    precision, variance, finest, known = 0.0, 0.0, 1, 1
-    for view, place in attribute.held:
-        shape, deviation = views.shapes[view], views.deviations[view]
-        size, cells = 1 << sum(shape), 1 << shape[place]
-        squared = deviation * deviation
+def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
+    """W1 and total variation. All views of an attribute together, weighted by their precision, then
+    what is inside the cells that its pairs know, and inside its finest cells."""
+    if not attribute.held:
+        return UNSEEN, 1.0
+    precision: Amount = 0.0
+    variance: Amount = 0.0
+    finest: Amount = 1.0
+    known: Amount = 1.0
+    for (view, place), number in attribute.held:
+        cells, deviation = views.cells[view][place], views.deviations[view]
         # A running sum of the view's marginal adds up noise of this many of its cells.
-        precision += 1 / (squared * size)
-        if cells > finest:
-            finest, variance = cells, squared * size / cells
-        if len(shape) > 1:
-            known = max(known, cells)
-    if not precision:
-        return UNSEEN
-    inside = variance * finest / known if 1 < known < finest else 0.0
-    whole = _whole(attribute.kind, finest.bit_length() - 1)
-    noise = sqrt(1 / precision + inside) / views.total
-    return marginal_error(noise, hidden_alone(views.within(attribute.kind, finest), whole))
+        running = deviation * deviation * views.size(view)
+        precision = precision + number / running
+        variance = np.where(cells > finest, running / cells, variance)
+        finest = np.maximum(finest, cells)
+        if len(views.cells[view]) > 1:
+            known = np.maximum(known, cells)
+    inside = np.where((known > 1) & (known < finest), variance * finest / known, 0.0)
+    whole = _whole(attribute.kind, finest)
+    noise = np.sqrt(1 / precision + inside) / views.total
+    within = views.within(attribute.kind, finest)
+    flat = flattened(within, whole)
+    carried = CARRIED * noise_alone(noise)
+    w1 = marginal_error(noise, hidden_alone(within, whole))
+    return w1, np.sqrt(flat * flat + carried * carried)
 
 
-def _pair(pair: _Pair, alone: dict[_Attribute, float], views: Views) -> float:
+def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> Amount:
     """Of the best view that holds both, or taken to be independent."""
-    margins = (alone[pair.first] + alone[pair.second]) / 2
-    found = pair_error(0.0, 1, views.apart[0], margins)
-    both = (pair.first, pair.second)
-    for view, *places in pair.held:
-        shape = views.shapes[view]
-        bits = [shape[place] for place in places]
-        within = [views.within(e.kind, 1 << own) for e, own in zip(both, bits, strict=True)]
-        hidden = sum(
-            hidden_in(cells, _whole(each.kind, own))
-            for each, own, cells in zip(both, bits, within, strict=True)
-        )
+    margins = (carried[pair.first] + carried[pair.second]) / 2
+    found = pair_error(0.0, 1.0, views.apart[0], margins)
+    if pair.held:
+        found = views.unheld(found)
+    for view, *places in sorted(pair.held):
+        cells = [views.cells[view][place] for place in places]
+        kinds = (pair.first.kind, pair.second.kind)
+        one, other = (views.within(k, c) for k, c in zip(kinds, cells, strict=True))
+        hidden = _hidden(one, _whole(kinds[0], cells[0]))
+        hidden = hidden + _hidden(other, _whole(kinds[1], cells[1]))
         # The view's other attributes are summed over, and several cells fall into one bin.
-        cells, others = max(1.0, within[0]) * max(1.0, within[1]), 1 << sum(shape) - sum(bits)
-        bins = bins_of(cells)
-        in_a_bin = sqrt(others * max(1.0, OCCUPIED * cells / bins))
+        occupied, others = (
+            np.maximum(1.0, one) * np.maximum(1.0, other),
+            views.size(view) / (cells[0] * cells[1]),
+        )
+        bins = bins_of(occupied)
+        in_a_bin = np.sqrt(others * np.maximum(1.0, OCCUPIED * occupied / bins))
         noise = views.deviations[view] * in_a_bin / views.total
-        found = min(found, pair_error(noise, bins, hidden, margins))
+        missed = views.missed[0]
+        found = np.minimum(found, pair_error(noise, bins, hidden, margins, limit=missed))
     return found
 
 
-def _correlation(pair: _Pair, views: Views) -> float:
-    found = views.apart[1]
-    for view, *places in pair.held:
-        shape = views.shapes[view]
-        left, right = (shape[place] for place in places)
-        noise = views.deviations[view] * sqrt(1 << sum(shape) - left - right) / views.total
-        both = zip((pair.first, pair.second), (left, right), strict=True)
-        told = min(views.within(each.kind, 1 << own) for each, own in both)
-        found = min(found, correlation_error(noise, 1 << left, 1 << right, told))
+def _hidden(cells: Amount, whole: Truth) -> Amount:
+    """Total variation of a pair that one attribute adds, from what is inside its cells. `cells`:
+    those in the range of the readings."""
+    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + TOLD))
+
+
+def _correlation(pair: _Pair, views: _Views) -> Amount:
+    found: Amount = views.unheld(views.apart[1]) if pair.held else views.apart[1]
+    for view, *places in sorted(pair.held):
+        left, right = (views.cells[view][place] for place in places)
+        others = np.sqrt(views.size(view) / (left * right))
+        noise = views.deviations[view] * others / views.total
+        one, other = views.within(pair.first.kind, left), views.within(pair.second.kind, right)
+        told = np.minimum(one, other)
+        found = np.minimum(found, correlation_error(noise, left, right, told, views.missed[1]))
     return found
 
 
-def _mean(numbers: Mapping[Group, int], errors: Mapping[Group, float]) -> float:
+def _mean(numbers: Mapping[Group, int], errors: Mapping[Group, Amount]) -> Amount:
     whole = sum(numbers.values())
-    return sum(n * errors[group] for group, n in numbers.items()) / whole if whole else 0.0
+    found: Amount = 0.0
+    for group, number in numbers.items():
+        found = found + number * errors[group]
+    return found / whole if whole else found

@@ -8,14 +8,16 @@ are compared in whole millionths.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
-from math import sqrt
+from itertools import chain, combinations
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pansketch.domain.domain import Domain
-from pansketch.planning.expected_errors import Errors
-from pansketch.planning.selection import NEAR, Expected, NoPlan, cases_of, frugal, regrets
-from pansketch.planning.view_errors import Bits, Layout, varying
+from pansketch.planning.expected_errors import Errors, score
+from pansketch.planning.selection import NEAR, WORTH, Expected, NoPlan, cases_of, frugal
+from pansketch.planning.view_errors import Bits, Layout, Predicted, Sizes, varying
 from pansketch.planning.view_plan import (
     NOTHING_STATED,
     StatedViews,
@@ -26,7 +28,7 @@ from pansketch.planning.view_plan import (
 from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS
 
-SHARES = range(10, 70, 10)  # of epsilon for the views of one attribute, in per cent
+SHARES = range(10, 80, 10)  # of epsilon for the views of one attribute, in per cent
 SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
 # Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
 # coarse cannot be repaired.
@@ -80,16 +82,18 @@ def view_plans(
     raise NoPlan(search.nothing_fits(min(choices, key=len), memory_bytes))
 
 
-class _Candidate(NamedTuple):
-    """See `ViewPlan`; `scores` of its errors, by case."""
+class _Choice(NamedTuple):
+    """Views of a few attribute sets with pairs of so many bits, in each resolution of attributes
+    alone and with each split of epsilon. `shapes` by the first, `parts` by the second; `errors` and
+    `scores` have an axis for each, and one for the cases."""
 
     sets: tuple[ViewNames, ...]
-    shapes: tuple[Bits, ...]
-    parts: tuple[int, ...]
-    errors: Errors
-    scores: tuple[int, ...]
-    single_bits: int
     pair_bits: int
+    single_bits: tuple[int, ...]
+    shapes: tuple[tuple[Bits, ...], ...]
+    parts: tuple[tuple[int, ...], ...]
+    errors: Predicted
+    scores: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -112,55 +116,69 @@ class _Search:
         memory_bytes: int,
     ) -> dict[int, ViewPlan]:
         """The plan with the least regret of each pair resolution that fits."""
-        candidates = [
-            each
+        fitting = [
+            (choice, place)
             for sets in choices
-            for each in self._candidates(tuple(sets), resolutions, memory_bytes)
+            for choice in self._of_sets(tuple(sets), resolutions)
+            for place, shapes in enumerate(choice.shapes)
+            if state_nbytes(shapes) <= memory_bytes
         ]
-        scores = regrets([each.scores for each in candidates])
-        found: dict[int, tuple[int, _Candidate]] = {}
-        for score, candidate in zip(scores, candidates, strict=True):
-            known = found.get(candidate.pair_bits)
-            if known is None or score < known[0]:
-                found[candidate.pair_bits] = score, candidate
+        if not fitting:
+            return {}
+        least = np.min([choice.scores[place].min(axis=0) for choice, place in fitting], axis=0)
+        found: dict[int, tuple[int, _Choice, int, int]] = {}
+        for choice, place in fitting:
+            split, regret = _split(1000 * choice.scores[place] // np.maximum(least, 1))
+            known = found.get(choice.pair_bits)
+            if known is None or regret < known[0]:
+                found[choice.pair_bits] = regret, choice, place, split
         return {bits: self._plan(*each) for bits, each in found.items()}
 
-    def _plan(self, score: int, candidate: "_Candidate") -> ViewPlan:
-        sets, shapes, parts, errors, _, *bits = candidate
-        return ViewPlan(self.domain, self.privacy, sets, shapes, parts, errors, score, *bits)
+    def _plan(self, regret: int, choice: _Choice, place: int, split: int) -> ViewPlan:
+        errors = Errors(*(float(np.asarray(each)[place, split, 0]) for each in choice.errors))
+        sizes = choice.shapes[place], choice.parts[split]
+        bits = choice.single_bits[place], choice.pair_bits
+        return ViewPlan(self.domain, self.privacy, choice.sets, *sizes, errors, regret, *bits)
 
-    def _candidates(
-        self, sets: tuple[ViewNames, ...], resolutions: Sequence[int], memory_bytes: int
-    ) -> Iterator["_Candidate"]:
-        """What fits; it is predicted once, for all sizes of memory."""
+    def _of_sets(
+        self, sets: tuple[ViewNames, ...], resolutions: Sequence[int]
+    ) -> Iterator[_Choice]:
+        """What can be chosen; it is predicted once, for all sizes of memory."""
         known = _predicted(self)
-        for bits in self._resolutions(sets, resolutions):
-            shapes = self._shapes(sets, *bits)
-            if state_nbytes(shapes) <= memory_bytes:
-                if (sets, bits) not in known:
-                    known[sets, bits] = tuple(self._splits(sets, shapes, *bits))
-                yield from known[sets, bits]
+        parts = [_parts(sets, self.micro, share) for share in self._shares(sets)]
+        parts = [each for each in parts if min(each) > 0]
+        singles: dict[int, list[int]] = {}
+        for single_bits, pair_bits in self._resolutions(sets, resolutions) if parts else ():
+            singles.setdefault(pair_bits, []).append(single_bits)
+        for pair_bits, bits in singles.items():
+            if (sets, pair_bits) not in known:
+                known[sets, pair_bits] = self._choice(sets, pair_bits, bits, parts)
+            yield known[sets, pair_bits]
 
-    def _splits(
+    def _choice(
         self,
         sets: tuple[ViewNames, ...],
-        shapes: tuple[Bits, ...],
-        single_bits: int,
         pair_bits: int,
-    ) -> Iterator["_Candidate"]:
-        """Views of these shapes, with each split of epsilon among them."""
+        single_bits: Sequence[int],
+        parts: Sequence[Sequence[int]],
+    ) -> _Choice:
         guarantee = Guarantee.of_linear_counters(self.privacy)
-        layout, cases = _layout(self.domain, sets), cases_of(self.expected, NEAR, guarantee)
-        for parts in (_parts(sets, self.micro, share) for share in self._shares(sets)):
-            if min(parts) <= 0:
-                continue
-            errors = []
-            for case in cases:
-                deviation = sqrt(2 * case.draws)
-                noise = [deviation * (MICRO / part) for part in parts]
-                errors.append(layout.errors(shapes, noise, case.total, case.shape))
-            scores = tuple(each.score for each in errors)
-            yield _Candidate(sets, shapes, tuple(parts), errors[0], scores, single_bits, pair_bits)
+        cases = cases_of(self.expected, NEAR, guarantee)
+        shapes = [self._shapes(sets, bits, pair_bits) for bits in single_bits]
+        bits = np.array([list(chain(*each)) for each in shapes])
+        columns = iter((1 << bits).astype(np.float64).T[:, :, None, None])
+        draws = np.sqrt(np.array([2.0 * case.draws for case in cases]))
+        scales = MICRO / np.array(parts, dtype=np.float64)
+        sizes = Sizes(
+            [[next(columns) for _ in names] for names in sets],
+            [scale[:, None] * draws for scale in scales.T],
+        )
+        wide = len(single_bits), len(parts), len(cases)
+        found = _layout(self.domain, sets).errors(sizes, cases)
+        errors = Predicted(*(np.broadcast_to(each, wide) for each in found))
+        scores = np.asarray(score(*errors)).astype(np.int64)
+        sizes_of = tuple(single_bits), tuple(shapes), tuple(map(tuple, parts))
+        return _Choice(sets, pair_bits, *sizes_of, errors, scores)
 
     def _resolutions(
         self, sets: Sequence[ViewNames], resolutions: Sequence[int]
@@ -209,14 +227,20 @@ class _Search:
         )
 
 
-Predicted = dict[tuple[tuple[ViewNames, ...], tuple[int, int]], tuple[_Candidate, ...]]
+def _split(ratios: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Which split of epsilon, and its regret: of those whose worst case is about as good as can be,
+    the best in all cases together. `ratios`: int64[splits, cases], in thousandths."""
+    worst = ratios.max(axis=1)
+    good = np.flatnonzero(100 * worst <= WORTH * worst.min())
+    split = int(good[ratios[good].sum(axis=1).argmin()])
+    return split, int(worst[split])
 
 
 # One stream at a time is planned for all sizes of memory. More would stay with whoever plans anew
 # for each published scale.
 @lru_cache(maxsize=1)
-def _predicted(search: _Search) -> Predicted:
-    """The candidates of a search that are known, by attribute sets and resolution."""
+def _predicted(search: _Search) -> dict[tuple[tuple[ViewNames, ...], int], _Choice]:
+    """The choices of a search that are known, by attribute sets and bits in a pair."""
     return {}
 
 

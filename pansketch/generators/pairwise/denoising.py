@@ -5,7 +5,9 @@ Dependence is kept as finely as the declared noise bears.
 What a table has beyond independent attributes is split into resolutions, coarse to fine along each
 axis, by orthonormal Haar wavelets, in which the noise stays white. Each resolution is shrunk as a
 whole by the part of its energy that the noise explains: the positive-part estimator of James and
-Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated.
+Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated. It
+keeps what noise makes larger than usual. So of every resolution no larger part is kept than usual
+dependence has of the sum of itself and the noise.
 """
 
 from collections.abc import Mapping
@@ -23,6 +25,7 @@ from pansketch.generators.pairwise.marginals import Margin
 NEAREST = 1.0  # What is kept is as near to the truth as can be, and smoother than it.
 TINY = np.finfo(float).tiny
 CLEAR = 0.5  # deviations of its noise, beyond which something may be there
+USUAL = 0.25  # of the energy of independent attributes: what a coefficient of dependence has
 ROUNDS = 100
 CLOSE = 1e-4  # of all readings, that may be where a margin does not want them
 LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
@@ -85,7 +88,8 @@ def shrunk(table: Table, expected: FloatArray, power: float = NEAREST) -> Table:
     `power`: NEAREST, or LIKELY for a table that stands for the truth in a simulation of noise.
     """
     beyond, variance = _coefficients(table, expected)
-    _shrink(beyond, table.bits, variance, power)
+    plausible = USUAL * float(np.sum(expected**2))
+    _shrink(beyond, table.bits, variance, power, plausible / (plausible + variance))
     for axis, bits in enumerate(table.bits):
         beyond = _along(_wavelets(bits).T, beyond, axis)
     kept = beyond[tuple(slice(cells) for cells in table.counts.shape)]
@@ -103,13 +107,19 @@ def _coefficients(table: Table, expected: FloatArray) -> tuple[npt.NDArray[np.fl
     return beyond, variance
 
 
-def _shrink(coefficients: FloatArray, bits: tuple[int, ...], variance: float, power: float) -> None:
-    """Shrinks each resolution in place."""
+def _shrink(
+    coefficients: FloatArray,
+    bits: tuple[int, ...],
+    variance: float,
+    power: float,
+    believed: float,
+) -> None:
+    """Shrinks each resolution in place. `believed`: the part that is kept at most."""
     for resolution in product(*(_bands(each) for each in bits)):
         band = coefficients[resolution]
         energy = float(np.sum(band**2))
         noise = band.size * variance
-        band *= (1 - noise / energy) ** power if energy > noise else 0.0
+        band *= (believed * (1 - noise / energy)) ** power if energy > noise else 0.0
 
 
 def _bands(bits: int) -> list[slice]:

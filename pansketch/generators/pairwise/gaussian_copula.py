@@ -4,7 +4,8 @@ A copula has one parameter for a whole table, so all cells together tell it wher
 stands out from the noise. The margins are known already. Its angle is the arc sine of the
 correlation of the normal scores. The likeliest angle is the one of least squares, for the noise is
 the same on all cells. It is shrunk as resolutions are (denoising.py), so that attributes whose
-dependence noise explains stay independent.
+dependence noise explains stay independent. Where noise makes many angles likely, the likeliest
+of them says little. Their mean is taken, if they together are likelier than independence.
 
 A copula also tells what a table cannot: how two numbers hang together inside a cell.
 """
@@ -47,9 +48,13 @@ def likeliest_angle(table: Table, margins: Mapping[int, Margin]) -> float:
     best = int(np.clip(np.argmin(misfits), 1, len(misfits) - 2))
     before, least, after = misfits[best - 1 : best + 2]
     bend = before - 2 * least + after
-    if bend <= TINY:
-        return 0.0
     step = np.pi / 2 / STEPS
+    if bend < 1:  # The error is above a step, so the angles that are tried tell how likely each is.
+        angles = step * np.arange(1 - STEPS, STEPS)
+        likely = np.exp(misfits.min() - misfits)
+        slab = likely * np.cos(angles) * step / 2  # any correlation is as likely as another
+        whole, none = float(slab.sum()), float(likely[STEPS - 1])
+        return float(slab @ angles) / (whole + none) if whole > none else 0.0
     inside = float(np.clip((before - after) / (2 * bend), -1, 1))
     angle, squared_error = (best - (STEPS - 1) + inside) * step, step**2 / bend
     return float(angle * max(0.0, 1 - squared_error / max(angle**2, TINY)))

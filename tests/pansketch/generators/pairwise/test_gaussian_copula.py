@@ -7,7 +7,7 @@ import pytest
 
 from pansketch import Attribute, Domain
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import independent
+from pansketch.generators.pairwise.denoising import independent, shrunk
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
 from pansketch.generators.pairwise.gaussian_copula import dependent, finer, likeliest_angle
 from pansketch.generators.pairwise.marginals import Margin
@@ -122,3 +122,22 @@ def test_categories_have_no_copula():
     tables = [table, first, alone(margins)[1]]
     assert not fit_views(KINDS, tables).angles
     assert fit_views(NUMBERS, tables).angles
+
+
+def test_noise_that_drowns_a_table_is_no_dependence():
+    """Noise of 1000 on cells of 156 readings on average, of independent numbers. Over 40 tables the
+    mean angle was 0.11, and the norm of what is kept beyond independence 0.64 of its own, with
+    deviations of a table of 0.14 and 0.24. The bounds are six deviations of a mean of 40 away, so a
+    false alarm has a probability below 1e-6. The control understates the noise tenfold."""
+    generator, found = np.random.default_rng(4), {True: [], False: []}
+    for _ in range(40):
+        table, margins, _ = table_and_margins(0.0, generator, 1000.0)
+        expected = independent(table, margins)
+        for right, figures in found.items():
+            told = table if right else replace(table, variance=table.variance / 100)
+            kept = np.linalg.norm(shrunk(told, expected).counts - expected)
+            angle = abs(likeliest_angle(told, margins))
+            figures.append((angle, kept / np.linalg.norm(expected)))
+    means = {right: np.mean(figures, axis=0) for right, figures in found.items()}
+    assert (means[True] < (0.25, 1.3)).all()
+    assert not (means[False] < (0.25, 1.3)).any()
