@@ -10,7 +10,7 @@ exactly what the encoder writes, and nothing beside it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgpack
 import numpy as np
@@ -96,10 +96,12 @@ def encode(release: Release) -> bytes:
 
     Raises:
         ValueError: the incarnation of a window has another length than 0 or 8, or the release is
-            an unblinded sum, which no device sends.
+            an unblinded sum or one without labels, which no device sends.
     """
     if release.spec.guarantee.answer_micro:
         raise ValueError("an unblinded release has no wire format: keep what it was computed from")
+    if release.merged:
+        raise ValueError("a sum without the labels of its windows has no wire format")
     windows = [label_entry(window) for window in release.windows]
     blocks = [entry_of(block) for block in release.split()]
     body: bytes = msgpack.packb(
@@ -154,12 +156,25 @@ def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
     ]
 
 
-def counters_of_all(opened: Sequence[Opened], spec: Spec) -> npt.NDArray[np.int64]:
+class _Layout(Protocol):
+    """What decoding needs of a spec."""
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def fingerprint(self) -> bytes: ...
+    @property
+    def blocks(self) -> tuple[int, ...]: ...
+    @property
+    def additive(self) -> bool: ...
+
+
+def counters_of_all(opened: Sequence[Opened], spec: _Layout) -> npt.NDArray[np.int64]:
     """The counters of opened releases of one spec.
 
     Args:
         opened: as `open_release` returns them.
-        spec: the spec that the releases were made under.
+        spec: the spec that the releases were made under, or its family, fingerprint and blocks.
 
     Returns:
         int64[releases, counters].
@@ -174,7 +189,7 @@ def counters_of_all(opened: Sequence[Opened], spec: Spec) -> npt.NDArray[np.int6
         raise WireError("malformed", "a block of counters is malformed") from None
 
 
-def _entries(opened: Sequence[Opened], spec: Spec) -> tuple[list[Any], tuple[int, ...]]:
+def _entries(opened: Sequence[Opened], spec: _Layout) -> tuple[list[Any], tuple[int, ...]]:
     """All entries one after the other, and how many counters each of them has to hold."""
     sizes, fingerprint, family = spec.blocks, spec.fingerprint, spec.family
     for one in opened:

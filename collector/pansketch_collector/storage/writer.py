@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pansketch import WindowId
 from pansketch_collector.errors import CommandError
@@ -17,16 +18,17 @@ from pansketch_collector.storage import (
     database,
     deletions,
     device_reports,
-    holdings,
+    exclusions,
     quarantine,
-    schema,
-    totals,
 )
 from pansketch_collector.storage.config_epochs import EpochStore
-from pansketch_collector.storage.corruption import Damage
 from pansketch_collector.storage.database import transaction
-from pansketch_collector.storage.holdings import HighWaterMark
-from pansketch_collector.storage.reader import Stored, portion
+from pansketch_collector.storage.reader import portion
+from pansketch_collector.storage.tables import holding_counts, holdings, schema, sums
+from pansketch_collector.storage.tables.corruption import Damage
+from pansketch_collector.storage.tables.holdings import HighWaterMark
+from pansketch_collector.storage.tables.records import Stored, stored
+from pansketch_collector.storage.tables.sum_changes import Addend, SumChanges
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.decision import Decision, DeviceState, LedgerStart, ReleaseState
 from pansketch_collector.validation.verdicts import (
@@ -62,7 +64,8 @@ class Store:
         # Of the transaction that is open, in which nobody else writes:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        self._added: list[Accepted] = []
+        self._added: list[tuple[Accepted, int]] = []
+        self._layouts: set[bytes] = set()
         self.generation = str(connection.execute("SELECT id FROM generation").fetchone()[0])
 
     def recognise(self) -> None:
@@ -93,6 +96,7 @@ class Store:
                 self._follow_up()
         except BaseException:
             self._stored.clear()
+            self._layouts.clear()
             self._highest = self._served
             raise
         finally:
@@ -177,16 +181,18 @@ class Store:
             first = self._firsts[ledger]
             if first is None or window.sequence < first.sequence:
                 self._firsts[ledger] = LedgerStart(window.sequence, window.start)
-        self._added.append(release)
+        self._added.append((release, received_at))
 
     def _follow_up(self) -> None:
-        """Notes the totals of what was added since the last call, and removes what had been refused
-        of it, or damaged on the disk: it is there now."""
+        """Notes sums and totals of what was added since the last call, and removes what had been
+        refused of it, or damaged on the disk: it is there now."""
         if not self._added:
             return
-        added = [(one.window.device, one.window.stream, one.window.start) for one in self._added]
-        digests = [(one.digest,) for one in self._added]
-        totals.note(self._db, added, [one.total for one in self._added])
+        releases = [release for release, _ in self._added]
+        added = [(one.window.device, one.window.stream, one.window.start) for one in releases]
+        digests = [(one.digest,) for one in releases]
+        holding_counts.note_totals(self._db, added, [one.total for one in releases])
+        self._add_up()
         self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
         self._db.executemany(
             "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
@@ -194,16 +200,34 @@ class Store:
         )
         self._added.clear()
 
+    def _add_up(self) -> None:
+        """Adds what was added to the sums, but for windows that are excluded."""
+        for release, _ in self._added:
+            if release.spec is not None and release.fingerprint not in self._layouts:
+                sums.note_layout(self._db, release.spec)
+                self._layouts.add(release.fingerprint)
+        excluded = exclusions.spans(self._db)
+        changes = SumChanges(self._db)
+        changes.change(
+            [
+                Addend(stored(_row(release, at)), release.draws, release.counters)
+                for release, at in self._added
+                if not exclusions.covered(excluded, release.window)
+            ],
+            1,
+        )
+        changes.flush()
+
     def without_total(self, after: int, last: int) -> set[int]:
         """Numbers of the stored releases in (after, last] that have no estimated total."""
-        return totals.lacking(self._db, after, last)
+        return holding_counts.lacking_totals(self._db, after, last)
 
     def add_totals(self, found: Sequence[tuple[Stored, EstimatedTotal]]) -> None:
         """Stores totals of stored releases."""
         if found:
             with self.batch():
                 windows = [(stored.device, stored.stream, stored.start) for stored, _ in found]
-                totals.note(self._db, windows, [total for _, total in found])
+                holding_counts.note_totals(self._db, windows, [total for _, total in found])
 
     def _first(self, window: WindowId) -> LedgerStart | None:
         """The lowest number that is stored of this window's ledger, and its window. Within a
@@ -224,7 +248,7 @@ class Store:
         if key not in self._stored:
             if len(self._stored) >= MAX_COUNTED:
                 self._stored.clear()
-            counted = "SELECT count(*) FROM releases WHERE (device, stream) = (?, ?)"
+            counted = "SELECT total(windows) FROM holdings WHERE device = ? AND stream = ?"
             self._stored[key] = int(self._db.execute(counted, key).fetchone()[0])
         return self._stored[key]
 
@@ -242,6 +266,11 @@ class Store:
         """Moves a stored release whose bytes have changed out of the releases."""
         with self.batch():
             deletions.set_aside(self._db, number, damage, at)
+
+    def rebuild(self) -> None:
+        """Makes all sums and counts anew from the stored releases."""
+        with self.batch():
+            database.rebuild(self._db)
 
     def remove(self, stream: str, seconds: int, now: int, most: int) -> int:
         """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
@@ -276,7 +305,7 @@ class Store:
         self._db.close()
 
 
-def _row(release: Accepted, received_at: int) -> tuple[object, ...]:
+def _row(release: Accepted, received_at: int) -> tuple[Any, ...]:
     """The columns `schema.RELEASE`."""
     w = release.window
     label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
