@@ -10,7 +10,7 @@ exactly what the encoder writes, and nothing beside it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -156,25 +156,12 @@ def decode_all(data: Sequence[bytes], spec: Spec) -> list[Release]:
     ]
 
 
-class _Layout(Protocol):
-    """What decoding needs of a spec."""
-
-    @property
-    def family(self) -> str: ...
-    @property
-    def fingerprint(self) -> bytes: ...
-    @property
-    def blocks(self) -> tuple[int, ...]: ...
-    @property
-    def additive(self) -> bool: ...
-
-
-def counters_of_all(opened: Sequence[Opened], spec: _Layout) -> npt.NDArray[np.int64]:
+def counters_of_all(opened: Sequence[Opened], spec: Spec) -> npt.NDArray[np.int64]:
     """The counters of opened releases of one spec.
 
     Args:
         opened: as `open_release` returns them.
-        spec: the spec that the releases were made under, or its family, fingerprint and blocks.
+        spec: the spec that the releases were made under.
 
     Returns:
         int64[releases, counters].
@@ -189,7 +176,7 @@ def counters_of_all(opened: Sequence[Opened], spec: _Layout) -> npt.NDArray[np.i
         raise WireError("malformed", "a block of counters is malformed") from None
 
 
-def _entries(opened: Sequence[Opened], spec: _Layout) -> tuple[list[Any], tuple[int, ...]]:
+def _entries(opened: Sequence[Opened], spec: Spec) -> tuple[list[Any], tuple[int, ...]]:
     """All entries one after the other, and how many counters each of them has to hold."""
     sizes, fingerprint, family = spec.blocks, spec.fingerprint, spec.family
     for one in opened:

@@ -174,10 +174,8 @@ def _devices(
 ) -> int:
     """How many devices have a release in one of the rows that were answered."""
     named = frozenset().union(*(each.named for each in found if isinstance(each, Merged)))
-    if named:
-        return len(named)
-    if by == "device" or len(found) == 1:
-        return sum(each.devices for each in found)
+    if named or by == "device" or len(found) == 1:
+        return len(named) or sum(each.devices for each in found)
     return reader.device_count(held, sum(each.windows for each in found))
 
 

@@ -6,10 +6,9 @@ again once it is undone. `reader.py` applies it where it selects releases.
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pansketch import WindowId
 from pansketch_collector.errors import wrong
 from pansketch_collector.storage.tables.sum_changes import SumChanges
 from pansketch_collector.validation.verdicts import LATEST_SECOND
@@ -76,22 +75,6 @@ def listed(db: sqlite3.Connection) -> list[Exclusion]:
         Exclusion(device, since, until, at, _stored(db, device, since, until))
         for device, since, until, at in rows.fetchall()
     ]
-
-
-Spans = Mapping[str, Sequence[tuple[int, int]]]
-
-
-def spans(db: sqlite3.Connection) -> Spans:
-    """By device, from where to where windows are excluded."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for device, since, until in db.execute("SELECT device, since, until FROM excluded"):
-        found.setdefault(device, []).append((since, until))
-    return found
-
-
-def covered(found: Spans, window: WindowId) -> bool:
-    """Whether a window is excluded."""
-    return any(since <= window.start < until for since, until in found.get(window.device, ()))
 
 
 def _stored(db: sqlite3.Connection, device: str, since: int, until: int) -> int:

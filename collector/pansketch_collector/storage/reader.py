@@ -15,10 +15,12 @@ from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
     Place,
     ReleaseSummary,
-    Selection,
     Stored,
     stored,
     where,
+)
+from pansketch_collector.storage.tables.records import (
+    Selection as Selection,
 )
 from pansketch_collector.storage.tables.sums import Sum
 from pansketch_collector.validation.accepted_specs import Epoch

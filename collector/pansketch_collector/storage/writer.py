@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pansketch import WindowId
 from pansketch_collector.errors import CommandError
@@ -18,17 +17,16 @@ from pansketch_collector.storage import (
     database,
     deletions,
     device_reports,
-    exclusions,
     quarantine,
 )
 from pansketch_collector.storage.config_epochs import EpochStore
 from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.reader import portion
-from pansketch_collector.storage.tables import holding_counts, holdings, schema, sums
+from pansketch_collector.storage.tables import holding_counts, holdings, schema
 from pansketch_collector.storage.tables.corruption import Damage
 from pansketch_collector.storage.tables.holdings import HighWaterMark
-from pansketch_collector.storage.tables.records import Stored, stored
-from pansketch_collector.storage.tables.sum_changes import Addend, SumChanges
+from pansketch_collector.storage.tables.records import Stored, columns
+from pansketch_collector.storage.tables.sum_changes import add_up
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.decision import Decision, DeviceState, LedgerStart, ReleaseState
 from pansketch_collector.validation.verdicts import (
@@ -170,7 +168,7 @@ class Store:
         """Stores a release of a window of which none is stored, within a `batch`."""
         inserted = self._db.execute(
             f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            _row(release, received_at),
+            columns(release, received_at),
         )
         self._highest = max(self._highest, inserted.lastrowid or 0)
         window = release.window
@@ -192,31 +190,13 @@ class Store:
         added = [(one.window.device, one.window.stream, one.window.start) for one in releases]
         digests = [(one.digest,) for one in releases]
         holding_counts.note_totals(self._db, added, [one.total for one in releases])
-        self._add_up()
+        add_up(self._db, self._added, self._layouts)
         self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
         self._db.executemany(
             "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
             [digest + place for digest, place in zip(digests, added, strict=True)],
         )
         self._added.clear()
-
-    def _add_up(self) -> None:
-        """Adds what was added to the sums, but for windows that are excluded."""
-        for release, _ in self._added:
-            if release.spec is not None and release.fingerprint not in self._layouts:
-                sums.note_layout(self._db, release.spec)
-                self._layouts.add(release.fingerprint)
-        excluded = exclusions.spans(self._db)
-        changes = SumChanges(self._db)
-        changes.change(
-            [
-                Addend(stored(_row(release, at)), release.draws, release.counters)
-                for release, at in self._added
-                if not exclusions.covered(excluded, release.window)
-            ],
-            1,
-        )
-        changes.flush()
 
     def without_total(self, after: int, last: int) -> set[int]:
         """Numbers of the stored releases in (after, last] that have no estimated total."""
@@ -259,7 +239,7 @@ class Store:
             f"INSERT OR IGNORE INTO disputed ({schema.RELEASE})"
             " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
             " WHERE (SELECT count(*) FROM disputed WHERE device = ?) < ?",
-            (*_row(release, received_at), release.window.device, MAX_DISPUTED),
+            (*columns(release, received_at), release.window.device, MAX_DISPUTED),
         )
 
     def set_aside(self, number: int, damage: Damage, at: int) -> None:
@@ -303,13 +283,6 @@ class Store:
 
     def close(self) -> None:
         self._db.close()
-
-
-def _row(release: Accepted, received_at: int) -> tuple[Any, ...]:
-    """The columns `schema.RELEASE`."""
-    w = release.window
-    label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
-    return *label, received_at, release.payload, w.clock_synchronised, w.incarnation
 
 
 @contextmanager

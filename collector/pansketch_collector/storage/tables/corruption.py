@@ -71,7 +71,7 @@ def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[
 
 @dataclass(frozen=True)
 class Layout:
-    """How the counters of a spec lie in its releases, which add up."""
+    """How the counters of a spec lie in its releases, which add up: what decoding needs of it."""
 
     fingerprint: bytes
     family: str
@@ -92,7 +92,8 @@ def sound_counters(
         if problem := another_label(stored, header.fingerprint, header.windows):
             raise ValueError(problem)
     draws = [one.header.draws for one in opened]
-    return list(zip(portion, draws, counters_of_all(opened, layout), strict=True))
+    counters = counters_of_all(opened, layout)  # type: ignore[arg-type]
+    return list(zip(portion, draws, counters, strict=True))
 
 
 def masked_damage(stored: Stored, spec: LinearSpec) -> Damage | None:

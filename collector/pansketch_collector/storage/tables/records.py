@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pansketch_collector.validation.verdicts import Accepted
+
 PORTION_BYTES = 32_768  # of releases that are decoded together, so that they stay in the cache
 
 
@@ -65,6 +67,13 @@ def stored(row: Sequence[Any]) -> Stored:
     """From the columns `schema.RELEASE`."""
     clock = None if row[9] is None else bool(row[9])
     return Stored(*[*row[:9], clock, row[10]])
+
+
+def columns(release: Accepted, received_at: int) -> tuple[Any, ...]:
+    """The columns `schema.RELEASE`."""
+    w = release.window
+    label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
+    return *label, received_at, release.payload, w.clock_synchronised, w.incarnation
 
 
 def portions(found: Iterable[Stored]) -> Iterator[list[Stored]]:

@@ -2,7 +2,7 @@
 that are made anew from the releases, and compared with them."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -11,7 +11,7 @@ import numpy as np
 
 from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.corruption import UNREADABLE, Layout, sound_counters
-from pansketch_collector.storage.tables.records import EXCLUDED, Stored, portions, stored
+from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
 from pansketch_collector.storage.tables.sums import (
     DAY,
     HOUR,
@@ -19,9 +19,11 @@ from pansketch_collector.storage.tables.sums import (
     Counters,
     Sum,
     layout,
+    note_layout,
     rows,
     write,
 )
+from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.units import utc_text
 
@@ -58,7 +60,9 @@ class SumChanges:
     _hours: dict[Bucket, _Change] = field(default_factory=dict)
     _stale: set[tuple[str, int]] = field(default_factory=set)
 
-    def select(self, condition: str, values: Sequence[object], sign: int) -> None:
+    def select(
+        self, condition: str, values: Sequence[object] | Mapping[str, object], sign: int
+    ) -> None:
         """Adds stored releases that are not excluded now, or takes them out with sign -1."""
         found = self.db.execute(
             f"SELECT {schema.RELEASE} FROM releases WHERE {condition} AND NOT {EXCLUDED}", values
@@ -138,6 +142,26 @@ class SumChanges:
         )
         write(self.db, bucket, after)
         return True
+
+
+def add_up(
+    db: sqlite3.Connection, added: Sequence[tuple[Accepted, int]], layouts: set[bytes]
+) -> None:
+    """Adds releases that were stored now, with the seconds when they came, but for windows that are
+    excluded. `layouts`: of the specs that are known to be noted."""
+    excluded = db.execute("SELECT device, since, until FROM excluded").fetchall()
+    addends = []
+    for release, at in added:
+        window = release.window
+        if release.spec is not None and release.fingerprint not in layouts:
+            note_layout(db, release.spec)
+            layouts.add(release.fingerprint)
+        if not any(d == window.device and a <= window.start < b for d, a, b in excluded):
+            one = stored(columns(release, at))
+            addends.append(Addend(one, release.draws, release.counters))
+    changes = SumChanges(db)
+    changes.change(addends, 1)
+    changes.flush()
 
 
 def _hour(one: Stored) -> Bucket:
