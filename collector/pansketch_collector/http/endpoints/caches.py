@@ -27,7 +27,7 @@ SHARE = 5.0  # times as long as its fit and its slowest answer took, a model ans
 
 Answered = Mapping[str, Any]
 Asked = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
-Mark = tuple[tuple[int, int, int, int], ...]
+Mark = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(eq=False)
