@@ -21,7 +21,8 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.distinct import count_keys
 from pansketch_collector.reports.devices import as_table, overview
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.child_process import end_in_order
 from pansketch_fleet.config.loader import Config, ConfigError, load_collector
 from pansketch_fleet.config.privacy_cost import all_costs
@@ -144,7 +145,7 @@ def _report(
     predicted = fidelity(found.releases, len(sample))
     console.print(tables.fidelity(comparisons, measured, predicted, boxes.total, len(truth)))
     console.print(tables.keys(keys))
-    caption = f"{STREAM}: {len(found.windows)} releases of {len(found.devices)} devices\n" + str(
+    caption = f"{STREAM}: {found.windows} releases of {found.devices} devices\n" + str(
         found.guarantee
     ).replace(", intrusion", ",\nintrusion")
     picture.draw(png_file, comparisons, truth, sample, keys, caption)

@@ -15,7 +15,8 @@ from pansketch.generators import Partition
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.fleet_model import Model
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import Config, load_collector
 from testbed.local_fleet import POLL_SECONDS, DemoFailed, LocalFleet
@@ -113,7 +114,7 @@ def _answered(config: Config, stream: str, raw: list[Raw], deadline: float) -> M
     while time.monotonic() < deadline:
         try:
             with reading(config.collector.database) as store:
-                held = len(fleet_model.merged(store, config, Selection(stream)).windows)
+                held = fleet_model.merged(store, config, Selection(stream)).windows
                 if held == wanted:
                     return fleet_model.build(store, config, Selection(stream))
             last = f"answers hold {held} of {wanted} windows"

@@ -124,6 +124,8 @@ class Release:
         counters: int64[sum(spec.blocks)], made read-only.
         noise: variance of every counter's noise, at most so many times that of one draw of the
             declared scale; 0: `draws` times. An unblinded release has its own.
+        merged: how many merged releases have no label in `windows`: those of a stored sum, whose
+            keeper has to see to it that no window is in it twice.
 
     Raises:
         ValueError: the counters have another type or length.
@@ -134,6 +136,7 @@ class Release:
     draws: int
     counters: npt.NDArray[np.int64] = field(repr=False)
     noise: float = 0
+    merged: int = 0
 
     def __post_init__(self) -> None:
         if not self.noise:
@@ -144,6 +147,11 @@ class Release:
 
     def __add__(self, other: "Release") -> "Release":
         return merge([self, other])
+
+    @property
+    def count(self) -> int:
+        """How many windows' releases it stands for."""
+        return len(self.windows) + self.merged
 
     def split(self) -> Iterator[npt.NDArray[np.int64]]:
         """The counters block by block."""
@@ -209,7 +217,7 @@ def merge(releases: Iterable[Release]) -> Release:
             additive, or two contain one window.
     """
     spec: Spec | None = None
-    total, draws, noise = np.zeros(0, np.int64), 0, 0.0
+    total, draws, noise, merged = np.zeros(0, np.int64), 0, 0.0, 0
     windows: dict[tuple[str, str, bytes, int, int], WindowId] = {}
     for release in releases:
         if spec is None:
@@ -218,7 +226,7 @@ def merge(releases: Iterable[Release]) -> Release:
             raise MergeError(
                 "releases of different specs do not merge; add their estimates instead"
             )
-        if windows and not spec.additive:
+        if (windows or merged) and not spec.additive:
             raise MergeError(
                 "counts of hashed keys are not linear in the keys: add their estimates, "
                 "distinct_keys(releases, 'disjoint')"
@@ -232,6 +240,7 @@ def merge(releases: Iterable[Release]) -> Release:
         total += release.counters
         draws += release.draws
         noise += release.noise
+        merged += release.merged
     if spec is None:
         raise MergeError("nothing to merge: no release was given")
-    return Release(spec, tuple(sorted(windows.values())), draws, total, noise)
+    return Release(spec, tuple(sorted(windows.values())), draws, total, noise, merged)

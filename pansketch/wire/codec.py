@@ -94,7 +94,7 @@ def encode(release: Release) -> bytes:
 
     Raises:
         ValueError: the incarnation of a window has another length than 0 or 8, or the release is
-            an unblinded sum, which no device sends.
+            an unblinded sum or one without labels, which no device sends.
     """
     return encode_all([release])[0]
 
@@ -116,6 +116,8 @@ def encode_all(releases: Sequence[Release]) -> list[bytes]:
         raise ValueError("these releases are of several specs; encode those of each one together")
     if spec.guarantee.answer_micro:
         raise ValueError("an unblinded release has no wire format: keep what it was computed from")
+    if any(release.merged for release in releases):
+        raise ValueError("a sum without the labels of its windows has no wire format")
     entries = entries_of(np.stack([release.counters for release in releases]), spec.blocks)
     return list(map(_encoded, releases, entries))
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from pansketch import HierarchySpec, WindowId, encode, os_entropy
 from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config, load_collector
 from pansketch_fleet.protocol import topics

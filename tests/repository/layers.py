@@ -66,6 +66,7 @@ ORDER = {
     "pansketch_collector": [
         ".",
         "mqtt|validation",
+        "storage.tables",
         "storage",
         "asking|home_assistant|ingest|queries",
         "periods|scales",

@@ -14,7 +14,7 @@ from pansketch.blinding import KeeperQuestion
 from pansketch.wire import decode_question, encode_question
 from pansketch_collector.asking.waiting_releases import KEY, SAME, Group, WindowKey
 from pansketch_collector.storage.database import transaction
-from pansketch_collector.storage.reader import EXCLUDED
+from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_collector.validation.verdicts import MAX_TEXT
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.keeper_messages import Reply

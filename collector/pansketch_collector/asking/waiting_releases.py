@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pansketch.blinding import MaskedWindow
 from pansketch.wire import BLINDED, peek_blinded
 from pansketch_collector.asking.due_questions import WaitingPeriod
-from pansketch_collector.storage.corruption import UNREADABLE
 from pansketch_collector.storage.database import transaction
-from pansketch_collector.storage.reader import EXCLUDED
+from pansketch_collector.storage.tables.corruption import UNREADABLE
+from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_fleet.protocol.keeper_messages import KEY_ID_BYTES
 from pansketch_fleet.settings.settings import AnswerLevel
 

@@ -169,12 +169,12 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
         commands,
         "verify",
         "check every stored release and the file of the database",
-        "Damaged releases are named: checksum, form, label or digest. The exit code is 1 if there "
-        "is one.",
+        "Damaged releases are named, and sums that are not theirs. The exit code is 1 then.",
     )
     looked.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="a backup (default: the database)"
     )
+    looked.add_argument("--rebuild", action="store_true", help="add up anew; no serve may run")
     _json(looked)
     aged = _add(
         commands,

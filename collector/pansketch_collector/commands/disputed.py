@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
-from pansketch_collector.storage import schema
 from pansketch_collector.storage.database import changing, transaction
+from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.tables.sum_changes import SumChanges
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
@@ -61,7 +62,9 @@ def keep(database: sqlite3.Connection, numbers: Iterable[int]) -> None:
     columns = schema.RELEASE
     place = "(device, stream, window_start) = (SELECT device, stream, window_start FROM disputed"
     with transaction(database):
+        sums = SumChanges(database)
         for number in _known(database, numbers):
+            sums.select(f"{place} WHERE id = ?)", (number,), -1)
             database.execute(
                 f"INSERT INTO disputed ({columns}) SELECT {columns} FROM releases"
                 f" WHERE {place} WHERE id = ?)",
@@ -72,7 +75,9 @@ def keep(database: sqlite3.Connection, numbers: Iterable[int]) -> None:
                 f"INSERT INTO releases ({columns}) SELECT {columns} FROM disputed WHERE id = ?",
                 (number,),
             )
+            sums.select(f"{place} WHERE id = ?)", (number,), 1)
             database.execute("DELETE FROM disputed WHERE id = ?", (number,))
+        sums.flush()
 
 
 def drop(database: sqlite3.Connection, numbers: Iterable[int]) -> None:

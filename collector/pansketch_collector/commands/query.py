@@ -24,7 +24,8 @@ from pansketch_collector.queries.generator_registry import (
 )
 from pansketch_collector.queries.selection import select, select_periods, stream_named
 from pansketch_collector.scales import learning
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.units import utc_text
 
@@ -148,7 +149,7 @@ def run_scales(config: Config, options: argparse.Namespace) -> int:
     selection = _selection(config, options, SAMPLE)
     model = _model(config, selection, _choice(options))
     with model.refusing():
-        learned = learning.learned(model)
+        learned = learning.learned(model, selection.stream)
     with writing(options.out) as out:
         out.write(learning.as_yaml(learned, answers.source(model)))
     for name in learned.kept:

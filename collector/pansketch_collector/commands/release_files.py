@@ -24,8 +24,9 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.queries.basis import set_aside
 from pansketch_collector.queries.selection import check_devices, nothing_selected, select
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.corruption import Damage, changed
-from pansketch_collector.storage.reader import Reader, Selection, Stored, reading
+from pansketch_collector.storage.reader import Reader, reading
+from pansketch_collector.storage.tables.corruption import Damage, changed
+from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.storage.writer import Store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict

@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pansketch.sketches import LinearSpec
+from pansketch.wire import counters_of_all, open_release
 from pansketch_collector.commands.atomic_output import writing
-from pansketch_collector.storage.corruption import Damage, changed, masked_damage, sound
-from pansketch_collector.storage.reader import Reader, Stored, reading
-from pansketch_collector.storage.totals import total_of
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.reader import Reader, reading
+from pansketch_collector.storage.tables import holding_counts, sum_changes
+from pansketch_collector.storage.tables.corruption import Damage, changed, masked_damage, sound
+from pansketch_collector.storage.tables.records import Stored
 from pansketch_collector.storage.writer import Store
 from pansketch_collector.validation.validation import Rules
+from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleError
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol.messages import digest
 
@@ -45,22 +49,42 @@ def problem_of(stored: Stored, rules: Rules) -> Damage | None:
     return found
 
 
+def total_of(stored: Stored, rules: Rules) -> EstimatedTotal | None:
+    """What one sound stored release says was counted; None under settings that nobody knows, of
+    masked counters, and for a number of draws that no window has. Raises WireError for damaged
+    bytes."""
+    specs = rules.specs.get(stored.stream)
+    spec = None if specs is None else specs.at(stored.start).get(stored.fingerprint)
+    if specs is None or spec is None or spec.guarantee.answer_micro:
+        return None
+    release = open_release(stored.payload)
+    try:
+        bounds = specs.bounds(spec, release.header.draws)
+    except ImplausibleError:
+        return None
+    _, (value,) = bounds.examine(counters_of_all([release], spec))
+    return EstimatedTotal(float(value), bounds.total.variance)
+
+
 @dataclass(frozen=True)
 class VerificationResult:
-    """How many releases were looked at, which of them are damaged, and what SQLite says of the
-    file, a line each; nothing where it is well."""
+    """How many releases were looked at, which of them are damaged, which stored sums and counts are
+    not those of the releases, and what SQLite says of the file, a line each; nothing where it is
+    well."""
 
     releases: int
     damaged: tuple[Damage, ...]
     file: tuple[str, ...]
+    figures: tuple[str, ...] = ()
 
     @property
     def well(self) -> bool:
-        return not (self.damaged or self.file)
+        return not (self.damaged or self.file or self.figures)
 
 
 def verify(reader: Reader, rules: Rules) -> VerificationResult:
-    """Looks at every release, those that do not count as well. Raises sqlite3.Error."""
+    """Looks at every release, those that do not count as well, and compares all sums and counts
+    with them. Raises sqlite3.Error."""
     releases, damaged = 0, list[Damage]()
     for stored in everything(reader):
         releases += 1
@@ -68,7 +92,13 @@ def verify(reader: Reader, rules: Rules) -> VerificationResult:
             damaged.append(found)
     said = [str(row[0]) for row in reader.connection.execute("PRAGMA integrity_check(20)")]
     return VerificationResult(
-        releases, tuple(damaged), tuple(line for line in said if line != "ok")
+        releases,
+        tuple(damaged),
+        tuple(line for line in said if line != "ok"),
+        (
+            *(f"sums of {name}" for name in sum_changes.wrong(reader.connection)),
+            *(f"counts of {name}" for name in holding_counts.wrong(reader.connection)),
+        ),
     )
 
 
@@ -76,12 +106,13 @@ def as_lines(found: VerificationResult, path: Path) -> list[str]:
     """A line for each fault, and one that counts."""
     lines = [f"damaged: {each}" for each in found.damaged]
     lines += [f"{path}: {line}" for line in found.file]
+    lines += [f"other than the releases: {each}; run `verify --rebuild`" for each in found.figures]
     count = f"{found.releases} release{'s' * (found.releases != 1)}"
     return [*lines, f"{path}: {count} verified, damaged: {len(found.damaged) or 'none'}"]
 
 
 def as_json(found: VerificationResult) -> str:
-    """One object: `releases`, `damaged` with the name and problem of each, `file`."""
+    """One object: `releases`, `damaged` with the name and problem of each, `file`, `figures`."""
     damaged = [
         {
             "device": each.device,
@@ -92,7 +123,14 @@ def as_json(found: VerificationResult) -> str:
         }
         for each in found.damaged
     ]
-    return json.dumps({"releases": found.releases, "damaged": damaged, "file": list(found.file)})
+    return json.dumps(
+        {
+            "releases": found.releases,
+            "damaged": damaged,
+            "file": list(found.file),
+            "figures": list(found.figures),
+        }
+    )
 
 
 def everything(reader: Reader) -> Iterator[Stored]:
@@ -143,6 +181,9 @@ class BackgroundVerification:
 def run_verify(config: Config, options: argparse.Namespace) -> int:
     """Prints what is damaged; 1 when something is."""
     path = options.file or config.collector.database
+    if options.rebuild:
+        with store.opened(path) as opened:
+            opened.rebuild()
     found = verified(config, path)
     with writing("-") as out:
         if options.json:

@@ -48,7 +48,7 @@ from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, answering
 from pansketch_collector.queries.selection import select_periods
-from pansketch_collector.storage.reader import Selection
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
 

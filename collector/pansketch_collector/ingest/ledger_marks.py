@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pansketch import WindowId
 from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.storage.holdings import HighWaterMark
+from pansketch_collector.storage.tables.holdings import HighWaterMark
 from pansketch_collector.validation.verdicts import Accepted, Presence, Verdict
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import MAX_STREAMS, Mark, StreamMark

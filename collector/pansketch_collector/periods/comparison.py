@@ -17,7 +17,8 @@ from pansketch_collector.queries import answers, questions
 from pansketch_collector.queries.fleet_model import Merged, NotYet, merged, model_of, not_yet
 from pansketch_collector.queries.generator_registry import CHANGE, GeneratorChoice
 from pansketch_collector.queries.selection import check_devices
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
 from pansketch_fleet.text_table import aligned
@@ -128,7 +129,7 @@ def _change(
 
 def _drift(attribute: Attribute, first: Merged, second: Merged) -> AttributeChange:
     unit = attribute.unit if attribute.categories is None else OF_CATEGORIES
-    devices = min(len(first.devices), len(second.devices))
+    devices = min(first.devices, second.devices)
     try:
         found = margin_drift(first.releases, second.releases, attribute.name)
     except TooFewReadings as error:

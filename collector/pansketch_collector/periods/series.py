@@ -24,6 +24,7 @@ from pansketch_collector.queries.basis import (
     answered_of,
     joined_left,
     joined_parts,
+    joined_span,
 )
 from pansketch_collector.queries.fleet_model import Merged, NotYet, merged, model_of, promise
 from pansketch_collector.queries.generator_registry import (
@@ -38,7 +39,8 @@ from pansketch_collector.queries.selection import (
     check_devices,
     nothing_selected,
 )
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
 
@@ -123,6 +125,7 @@ def series(
     epochs = reader.epochs(stream.name)
     rows: list[Row] = []
     found: list[Basis] = []
+    held: list[Selection] = []
     left: list[LeftOut] = []
 
     def ask(row: Row, group: Selection) -> tuple[Row, Basis]:
@@ -140,6 +143,7 @@ def series(
             rows.append(replace(row, refusal=str(error), more_windows=more))
             continue
         found.append(basis)
+        held.append(group)
         rows.append(answered)
     if not found:
         raise CommandError(rows[0].refusal)
@@ -150,7 +154,9 @@ def series(
     parts = tuple(joined_parts(part for each in found for part in each.parts))
     return Series(
         generator=found[0].generator,
-        windows=tuple(sorted(window for each in found for window in each.windows)),
+        windows=sum(each.windows for each in found),
+        devices=_devices(reader, selection, asked.by, found, held),
+        span=joined_span(found),
         guarantee=promise(stream, parts),
         shared=found[0].shared,
         left=tuple(joined_left([*(e for each in found for e in each.left), *left])),
@@ -161,6 +167,16 @@ def series(
         rows=tuple(rows),
         step=step,
     )
+
+
+def _devices(
+    reader: Reader, selection: Selection, by: By, found: Sequence[Basis], held: Sequence[Selection]
+) -> int:
+    """How many devices have a release in one of the rows that were answered."""
+    named = frozenset().union(*(each.named for each in found if isinstance(each, Merged)))
+    if named or by == "device" or len(found) == 1:
+        return len(named) or sum(each.devices for each in found)
+    return reader.device_count(held, sum(each.windows for each in found))
 
 
 def _check(stream: ReadingStream, choice: GeneratorChoice, asked: SeriesQuestion) -> None:
@@ -225,8 +241,8 @@ def _answered(
         row,
         start=start,
         end=end,
-        releases=len(found.windows),
-        devices=len(found.devices),
+        releases=found.windows,
+        devices=found.devices,
         readings=model.fitted.readings,
     )
     try:
@@ -247,8 +263,8 @@ def _of_groups(row: Row, groups: Groups, asked: SeriesQuestion) -> tuple[Row, Ba
         row,
         start=start,
         end=end,
-        releases=len(answered.windows),
-        devices=len(answered.devices),
+        releases=answered.windows,
+        devices=answered.devices,
         readings=Estimate(
             sum(each.value for each in readings),
             float(np.hypot.reduce([each.standard_error for each in readings])),

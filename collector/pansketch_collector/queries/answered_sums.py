@@ -18,7 +18,8 @@ from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_question
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.basis import Answered, LeftOut, answered_of
-from pansketch_collector.storage.reader import EXCLUDED, Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import EXCLUDED, Selection
 from pansketch_fleet.protocol.messages import digest
 
 WAITING = "waiting for the answers of keepers: see `pansketch-collector keepers`"

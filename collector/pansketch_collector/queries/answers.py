@@ -56,7 +56,7 @@ def as_line(answer: Answer | Matrix, model: Basis) -> str:
 
 def source(model: Basis) -> str:
     """What an answer rests on, and what was promised to every unit in it."""
-    releases, devices = len(model.windows), len(model.devices)
+    releases, devices = model.windows, model.devices
     left = f", left_out: {model.left_out}" if model.left_out else ""
     return (
         f"{_groups(model)}{releases} release{'s' * (releases != 1)} of "
@@ -121,8 +121,8 @@ def basis(model: Basis) -> dict[str, object]:
     return {
         "generator": model.generator,
         **_robust(model),
-        "releases": len(model.windows),
-        "devices": len(model.devices),
+        "releases": model.windows,
+        "devices": model.devices,
         **_answered(model),
         "windows": {"from": utc_text(start), "to": utc_text(end)},
         "guarantee": str(model.guarantee),

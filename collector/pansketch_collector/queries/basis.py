@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
-from pansketch import Guarantee, WindowId
+from pansketch import Guarantee
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage.corruption import Damage
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.corruption import Damage
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.privacy_cost import SharedCost
 
 MAX_NAMED = 20  # damaged releases, one by one
@@ -79,15 +80,19 @@ def answered_of(found: Sequence[Answered]) -> Answered | None:
 class Basis:
     """What an answer rests on.
 
-    `generator`: the name of what read the releases. `windows` in order; `guarantee` is what each of
-    them promised under the configuration's own settings, `parts` what those of each epoch did, the
-    newest first. `left`: what is not in it. `groups`: how many groups of devices were asked apart,
-    0 where all devices were asked together. `shared`: what a record pays in all streams of its
-    source, where there are several. `answered`: of a blinded stream, the keepers' answers.
+    `generator`: the name of what read the releases. `windows`: how many releases there are, each of
+    one window, of so many `devices`. `span`: the first start and the last end of their windows, in
+    unix seconds. `guarantee` is what each of them promised under the configuration's own settings,
+    `parts` what those of each epoch did, the newest first. `left`: what is not in it. `groups`: how
+    many groups of devices were asked apart, 0 where all devices were asked together. `shared`: what
+    a record pays in all streams of its source, where there are several. `answered`: of a blinded
+    stream, the keepers' answers.
     """
 
     generator: str
-    windows: tuple[WindowId, ...]
+    windows: int
+    devices: int
+    span: tuple[int, int]
     guarantee: Guarantee
     left: tuple[LeftOut, ...] = ()
     parts: tuple[EpochShare, ...] = ()
@@ -100,14 +105,11 @@ class Basis:
         """How many releases are not in it."""
         return total(self.left)
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return tuple(sorted({window.device for window in self.windows}))
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """First start and last end, unix seconds."""
-        return min(w.start for w in self.windows), max(w.end for w in self.windows)
+def joined_span(found: Iterable[Basis]) -> tuple[int, int]:
+    """The first start and the last end of several."""
+    spans = [each.span for each in found]
+    return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def joined_parts(parts: Iterable[EpochShare]) -> Iterator[EpochShare]:

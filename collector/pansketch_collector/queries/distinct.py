@@ -32,8 +32,9 @@ from pansketch_collector.queries.basis import (
     total,
 )
 from pansketch_collector.queries.selection import check_devices, nothing_selected
-from pansketch_collector.storage.corruption import Damage, changed, sound
-from pansketch_collector.storage.reader import Reader, Selection, Stored
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.corruption import Damage, changed, sound
+from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.validation.accepted_specs import StreamSpecs
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.privacy_cost import SharedCost, shared

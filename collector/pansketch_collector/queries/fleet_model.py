@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from itertools import groupby, islice
+from itertools import groupby
 from math import ceil
 
-from pansketch import DistinctSpec, Guarantee, MergeError, MomentsSpec, Release, Spec, merge
+from pansketch import DistinctSpec, Guarantee, MomentsSpec, Release, Spec
 from pansketch.generators import FittedModel, TooFewReadings, common_domain
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.answered_sums import AnswerReader, is_masked
@@ -18,6 +18,7 @@ from pansketch_collector.queries.basis import (
     nothing_usable,
     set_aside,
 )
+from pansketch_collector.queries.fleet_sum import FleetSum, read_sum
 from pansketch_collector.queries.generator_registry import (
     GENERATORS,
     GeneratorChoice,
@@ -26,8 +27,9 @@ from pansketch_collector.queries.generator_registry import (
     trainer,
 )
 from pansketch_collector.queries.selection import check_devices, nothing_selected
-from pansketch_collector.storage.corruption import Damage, changed, sound
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.corruption import Damage, changed
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.accepted_specs import Epoch, spec_in
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.privacy_cost import shared
@@ -75,22 +77,23 @@ def not_yet(error: TooFewReadings, devices: int, expected_readings: float) -> No
 
 
 ANY_GENERATOR = GeneratorChoice()
-TOGETHER = 16  # releases that are decoded together
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged(Basis):
     """Selected releases, merged, one for each spec. `expected_readings`: of a window, as the
     configuration has it; 0 where it has none. `training`: those of another sketch of the source,
-    whose records the generator trains on."""
+    whose records the generator trains on. `named`: the devices, where answers of keepers name
+    them."""
 
     releases: tuple[Release, ...] = ()
+    named: frozenset[str] = frozenset()
     expected_readings: float = 0.0
     training: tuple[Release, ...] = ()
 
     def refusing(self) -> AbstractContextManager[None]:
         """Where questions are asked of it: what noise outweighs raises NotYet."""
-        return refusing(len(self.devices), self.expected_readings)
+        return refusing(self.devices, self.expected_readings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,27 +144,35 @@ def merged(
     stream = next(s for s in config.streams if s.name == selection.stream)
     name = choose(stream.name, stream.spec.family, choice)
     epochs = reader.epochs(stream.name) if epochs is None else epochs
-    fingerprints = reader.fingerprints(selection)
-    specs, apart = _usable(stream, config.specs(stream), epochs, fingerprints)
+    counts = reader.counts(selection)
+    specs, apart = _usable(stream, config.specs(stream), epochs, list(counts))
     bad: list[Damage] = []
     sums = AnswerReader(reader, selection)
-    found: list[Release] = []
+    found: list[FleetSum] = []
     for spec in specs.values():
-        found += sums.read(spec) if is_masked(spec) else _merged(reader, selection, spec, bad)
-    out = [*sums.left, *_unusable(reader, selection, fingerprints, specs, apart, bad)]
+        if is_masked(spec):
+            found += [FleetSum.of(release) for release in sums.read(spec)]
+        else:
+            found += read_sum(reader, selection, spec, bad)
+    out = [*sums.left, *_unusable(reader, selection, counts, specs, apart, bad)]
     out += set_aside(bad, reader, selection, sums.excluded)
     if not found:
         raise nothing_usable(out) if out else nothing_selected(reader, selection)
-    parts = tuple(_parts(found, epochs))
+    parts = tuple(_parts([each.release for each in found], epochs))
+    windows = sum(each.release.count for each in found)
+    named = frozenset[str]().union(*(each.devices for each in found))
     return Merged(
         generator=name,
-        windows=tuple(sorted(w for release in found for w in release.windows)),
+        windows=windows,
+        devices=len(named) or _devices(reader, selection, windows, specs, counts),
+        span=(min(each.first for each in found), max(each.last for each in found)),
         guarantee=promise(stream, parts),
         shared=shared(stream, config.streams),
         left=tuple(out),
         parts=parts,
         answered=sums.answered,
-        releases=tuple(found),
+        releases=tuple(each.release for each in found),
+        named=named,
         expected_readings=(
             float(stream.expected.readings) if isinstance(stream, ReadingStream) else 0.0
         ),
@@ -229,7 +240,7 @@ def _apart(own: Spec, other: Spec) -> str:
 def _unusable(
     reader: Reader,
     selection: Selection,
-    fingerprints: Sequence[bytes],
+    held: Mapping[bytes, int],
     specs: Mapping[bytes, Spec],
     why: Mapping[bytes, str],
     bad: list[Damage],
@@ -237,8 +248,8 @@ def _unusable(
     """What is left out for its settings. Of settings that nobody knows each release is looked at:
     their name may be what has changed on the disk, and then it is damage."""
     counts: dict[str, int] = {}
-    for fingerprint in sorted(set(fingerprints) - specs.keys()):
-        reason, releases = why.get(fingerprint, ""), reader.count(selection, fingerprint)
+    for fingerprint in sorted(held.keys() - specs.keys()):
+        reason, releases = why.get(fingerprint, ""), held[fingerprint]
         if not reason:
             found = [changed(each) for each in reader.releases(selection, fingerprint)]
             hurt = [damage for damage in found if damage is not None]
@@ -258,25 +269,16 @@ def _fitted(found: Merged, choice: GeneratorChoice, attribute: str | None) -> Fi
         raise wrong(f"{found.generator}: {error}") from error
 
 
-def _merged(
-    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage]
-) -> Iterator[Release]:
-    """The sum of the selected releases of one spec; nothing where all of them are damaged."""
-    before = len(bad)
-    try:
-        yield merge(_decoded(reader, selection, spec, bad))
-    except MergeError as error:
-        if len(bad) == before:
-            raise CommandError(f"stored releases of {selection.stream}: {error}") from error
-
-
-def _decoded(
-    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage]
-) -> Iterator[Release]:
-    # A few at a time: a fleet's releases together need not fit in memory.
-    found = reader.releases(selection, spec.fingerprint)
-    while portion := list(islice(found, TOGETHER)):
-        yield from sound(portion, spec, bad)
+def _devices(
+    reader: Reader,
+    selection: Selection,
+    releases: int,
+    used: Mapping[bytes, Spec],
+    counts: Mapping[bytes, int],
+) -> int:
+    """How many devices have so many selected releases that are used."""
+    specs = [] if used.keys() >= counts.keys() else list(used)
+    return reader.device_count([selection], releases, specs)
 
 
 def _parts(merged: Sequence[Release], epochs: Sequence[Epoch]) -> Iterator[EpochShare]:
@@ -290,4 +292,4 @@ def _parts(merged: Sequence[Release], epochs: Sequence[Epoch]) -> Iterator[Epoch
     for at, releases in groupby(sorted(merged, key=place), place):
         found = list(releases)
         since = None if at < 0 else epochs[at].first_served
-        yield EpochShare(sum(len(r.windows) for r in found), found[0].spec.guarantee, since)
+        yield EpochShare(sum(r.count for r in found), found[0].spec.guarantee, since)

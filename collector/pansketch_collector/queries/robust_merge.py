@@ -19,12 +19,13 @@ from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries import questions as query
 from pansketch_collector.queries.answered_sums import PER_DEVICE, is_masked
 from pansketch_collector.queries.answers import Answer, Matrix
-from pansketch_collector.queries.basis import EXCLUDED, Basis, LeftOut, joined_parts
+from pansketch_collector.queries.basis import EXCLUDED, Basis, LeftOut, joined_parts, joined_span
 from pansketch_collector.queries.fleet_model import ANY_GENERATOR, Model, NotYet, build, promise
 from pansketch_collector.queries.generator_registry import GeneratorChoice
 from pansketch_collector.queries.selection import check_devices
-from pansketch_collector.storage.corruption import Damage
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.corruption import Damage
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import Stream
 
@@ -55,7 +56,9 @@ def _groups(
     parts = tuple(joined_parts(part for model in models for part in model.parts))
     return Groups(
         generator=models[0].generator,
-        windows=tuple(sorted(window for model in models for window in model.windows)),
+        windows=sum(model.windows for model in models),
+        devices=sum(model.devices for model in models),
+        span=joined_span(models),
         guarantee=promise(stream, parts),
         shared=models[0].shared,
         left=tuple(left),
@@ -131,14 +134,14 @@ def answer(groups: Groups, name: str, words: Sequence[str]) -> tuple[Answer | Ma
     found, silent = _asked(
         groups.models,
         lambda model: (model, query.answer(model, name, words)),
-        lambda model: len(model.windows),
+        lambda model: model.windows,
         groups.formed,
     )
     models = [model for model, _ in found]
     answered = _groups(models, groups.stream, groups.formed, [*groups.left, *silent])
     # A group's count stands for as many devices as there are in all: a device cannot report more
     # devices than one, but windows of years.
-    devices = [len(model.devices) for model in models]
+    devices = [model.devices for model in models]
     return _together([each for _, each in found], sum(devices) / np.array(devices)), answered
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pansketch_collector.errors import CommandError, wrong
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.device_spec import window_index
@@ -108,9 +109,9 @@ def check_devices(reader: Reader, selection: Selection) -> None:
     """Raises CommandError for a device of the selection that has released nothing of the stream."""
     if selection.devices is None:
         return
-    there = [h.device for h in reader.holdings() if h.stream == selection.stream]
-    absent = sorted(selection.devices.difference(there))
-    if there and absent:
+    absent = [d for d in sorted(selection.devices) if not reader.holds(selection.stream, d)]
+    there = reader.holders(selection.stream, MAX_LISTED + 1) if absent else []
+    if there:
         listed = ", ".join(there[:MAX_LISTED]) + (", ..." if len(there) > MAX_LISTED else "")
         raise wrong(
             f"no release of {selection.stream} from device {absent[0]!r}; there are {listed}"
@@ -119,13 +120,13 @@ def check_devices(reader: Reader, selection: Selection) -> None:
 
 def nothing_selected(reader: Reader, selection: Selection) -> CommandError:
     """The failure to raise for an empty selection: what there is instead."""
-    held = [h for h in reader.holdings() if h.stream == selection.stream]
-    if not held:
+    held = reader.held_span(selection.stream)
+    if held is None:
         return CommandError(
             f"nothing stored yet of stream {selection.stream}: start `pansketch-collector serve` "
             "and the devices' agents, and wait until a window has ended"
         )
-    first, last = min(h.first_start for h in held), max(h.last_end for h in held)
+    first, last = held
     return wrong(
         f"no window of {selection.stream} starts in that range; "
         f"there are windows from {utc_text(first)} to {utc_text(last)}"

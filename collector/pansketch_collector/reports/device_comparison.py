@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 
-from pansketch_collector.storage.holdings import Holding
+from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_fleet.units import lag_text, utc_text
 
 MIN_DEVICES = 7  # of a stream: fewer have no middle to be compared with

@@ -22,8 +22,8 @@ from pansketch_collector.reports.scales_in_use import ScalesInUse
 from pansketch_collector.reports.stream_settings import ServedEpoch, differing, running
 from pansketch_collector.storage import exclusions
 from pansketch_collector.storage.exclusions import Exclusion
-from pansketch_collector.storage.holdings import Holding
 from pansketch_collector.storage.reader import Device, QuarantineCount, Reader, ReceivedHealth
+from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import lag_text, utc_text

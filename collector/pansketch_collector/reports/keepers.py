@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from pansketch_collector.storage.reader import EXCLUDED, Reader
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text

@@ -15,7 +15,8 @@ from pansketch.generators import Partition, Spike, found_atoms, learned_domain
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.fleet_model import Model, build
 from pansketch_collector.storage.config_epochs import RescaledStream
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.published_scales import domain_name, rescaled, with_knots
 from pansketch_fleet.protocol.scale_message import Scales
@@ -39,8 +40,9 @@ class Learned:
     atoms: Mapping[str, tuple[Atom, ...]]
 
 
-def learned(model: Model) -> Learned:
-    """Raises CommandError where no attribute gets a new scale, and for a model without cells."""
+def learned(model: Model, stream: str) -> Learned:
+    """From the model of a stream. Raises CommandError where no attribute gets a new scale, and for
+    a model without cells."""
     if not isinstance(model.fitted, Partition):
         raise wrong(f"{model.generator} has no cells to learn a scale from: choose another one")
     found, kept = [], {}
@@ -55,7 +57,7 @@ def learned(model: Model) -> Learned:
         why = "; ".join(f"{name}: {reason}" for name, reason in kept.items())
         raise CommandError(f"no scale to learn yet: {why}")
     atoms = dict(_atoms(model.fitted.domain, spikes))
-    return Learned(model.windows[0].stream, tuple(found), kept, spikes, atoms)
+    return Learned(stream, tuple(found), kept, spikes, atoms)
 
 
 def _atoms(domain: Domain, spikes: Sequence[Spike]) -> Iterator[tuple[str, tuple[Atom, ...]]]:
@@ -77,8 +79,8 @@ def proposal(
     """
     assert stream.scales is not None
     with reading(config.collector.database) as reader:
-        ends = [each.last_end for each in reader.holdings() if each.stream == stream.name]
-        since = min(max(ends, default=now), now) - max(
+        held = reader.held_span(stream.name)
+        since = min(now if held is None else held[1], now) - max(
             stream.scales.every_seconds, stream.window_seconds
         )
         model = build(reader, config, Selection(stream.name, max(since, 0)))

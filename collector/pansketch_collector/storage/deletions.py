@@ -5,8 +5,10 @@ The functions run within a transaction of their caller and raise sqlite3.Error.
 
 import sqlite3
 
-from pansketch_collector.storage import schema
-from pansketch_collector.storage.corruption import Damage
+from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.tables.corruption import Damage
+from pansketch_collector.storage.tables.holding_counts import rebuild
+from pansketch_collector.storage.tables.sum_changes import SumChanges
 
 _OPEN = "state IN ('prepare', 'answer')"
 _IN_QUESTION = (
@@ -50,7 +52,10 @@ def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most
         " last_end = max(last_end, excluded.last_end)",
         values,
     )
+    sums = SumChanges(db)
+    sums.select(f"id IN ({old})", values, -1)
     gone = db.execute(f"DELETE FROM releases WHERE id IN ({old})", values).rowcount
+    sums.flush()
     db.execute(
         f"DELETE FROM questions WHERE stream = :stream AND period_end <= :until AND NOT {_OPEN}",
         values,
@@ -60,8 +65,13 @@ def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most
 
 
 def set_aside(db: sqlite3.Connection, number: int, damage: Damage, at: int) -> None:
-    """Moves a stored release whose bytes have changed out of the releases."""
+    """Moves a stored release whose bytes have changed out of the releases. What it had added to the
+    sums is not known any more, so its hour is added up anew; so is the one that it says itself."""
     columns = schema.RELEASE
+    place = "SELECT device, stream, window_start FROM releases WHERE id = ?"
+    places = set(db.execute(place, (number,)).fetchall())
+    if damage.inside is not None:
+        places.add((damage.inside.device, damage.inside.stream, damage.inside.start))
     db.execute(
         f"INSERT INTO damaged ({columns}, problem, found_at)"
         f" SELECT {columns}, ?, ? FROM releases WHERE id = ?",
@@ -74,3 +84,8 @@ def set_aside(db: sqlite3.Connection, number: int, damage: Damage, at: int) -> N
             (number,),
         )
     db.execute("DELETE FROM releases WHERE id = ?", (number,))
+    sums = SumChanges(db)
+    for device, stream, start in sorted(places):
+        sums.stale(stream, start)
+        rebuild(db, device, stream)
+    sums.flush()

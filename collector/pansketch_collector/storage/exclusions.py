@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch_collector.errors import wrong
+from pansketch_collector.storage.tables.sum_changes import SumChanges
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
@@ -36,7 +37,10 @@ def exclude(
     """Excludes windows of a device, also those that are still to come; returns how many releases
     are stored of them."""
     span = (since or 0, ALWAYS if until is None else until)
+    sums = SumChanges(db)
+    sums.select(_OF_SPAN, (device, *span), -1)
     db.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?, ?, ?)", (device, *span, at))
+    sums.flush()
     return _stored(db, device, *span)
 
 
@@ -51,7 +55,17 @@ def undo(db: sqlite3.Connection, device: str, since: int | None, until: int | No
         where, values = f"{where} AND (since, until) = (?, ?)", [device, *map(str, span)]
     if not found:
         raise wrong(f"no such exclusion of {device}; see `pansketch-collector exclude --list`")
-    return db.execute(f"DELETE FROM excluded WHERE {where}", values).rowcount
+    undone = db.execute(f"DELETE FROM excluded WHERE {where}", values).rowcount
+    sums, reached = SumChanges(db), 0
+    for start, end in sorted(found):
+        if max(start, reached) < end:
+            sums.select(_OF_SPAN, (device, max(start, reached), end), 1)
+            reached = end
+    sums.flush()
+    return undone
+
+
+_OF_SPAN = "device = ? AND window_start >= ? AND window_start < ?"
 
 
 def listed(db: sqlite3.Connection) -> list[Exclusion]:
@@ -120,11 +134,17 @@ def forget(db: sqlite3.Connection, device: str, releases: bool) -> DeletionRepor
     stored = int(db.execute(counted, (device,)).fetchone()[0])
     tables = ["devices", "healths", "duplicates"]
     if releases:
+        # The holdings first, so that no trigger counts down to nothing.
+        tables += ["holdings", "tallies"]
         tables += ["releases", "disputed", "damaged", "quarantine", "removed", "excluded"]
+    sums = SumChanges(db)
+    if releases:
+        sums.select("device = ?", (device,), -1)
     gone = {
         table: db.execute(f"DELETE FROM {table} WHERE device = ?", (device,)).rowcount
         for table in tables
     }
+    sums.flush()
     if not any(gone.values()) and not stored:
         raise wrong(f"nothing is known of a device {device!r}; see `pansketch-collector devices`")
     deleted = gone.get("releases", 0)

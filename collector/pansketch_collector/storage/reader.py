@@ -8,65 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage import config_epochs, holdings, schema
+from pansketch_collector.storage import config_epochs
 from pansketch_collector.storage.database import open_reading
-from pansketch_collector.storage.holdings import Holding
+from pansketch_collector.storage.tables import holdings, schema, sum_reader
+from pansketch_collector.storage.tables.holdings import Holding
+from pansketch_collector.storage.tables.records import (
+    Place,
+    ReleaseSummary,
+    Stored,
+    stored,
+    where,
+)
+from pansketch_collector.storage.tables.records import (
+    Selection as Selection,
+)
+from pansketch_collector.storage.tables.sums import Sum
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.protocol.messages import Health
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which releases: of one stream, whose windows start in [since, until), of these devices.
-
-    None stands for no limit. Neighbouring ranges never share a window.
-    """
-
-    stream: str
-    since: int | None = None
-    until: int | None = None
-    devices: frozenset[str] | None = None
-
-
-@dataclass(frozen=True)
-class Stored:
-    """One release as received; times are unix seconds."""
-
-    device: str
-    stream: str
-    sequence: int
-    start: int
-    end: int
-    fingerprint: bytes
-    digest: str
-    received_at: int
-    payload: bytes
-    clock_synchronised: bool | None = None
-    incarnation: bytes = b""
-
-
-Place = tuple[int, str, int]  # of a release among those of its stream: start, device, sequence
-
-
-@dataclass(frozen=True)
-class ReleaseSummary:
-    """One release without its payload, which has so many bytes; times are unix seconds."""
-
-    device: str
-    stream: str
-    sequence: int
-    start: int
-    end: int
-    fingerprint: bytes
-    digest: str
-    received_at: int
-    clock_synchronised: bool | None
-    incarnation: bytes
-    payload_bytes: int
-
-    @property
-    def place(self) -> Place:
-        return self.start, self.device, self.sequence
 
 
 @dataclass(frozen=True)
@@ -104,44 +62,67 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
+    def counts(self, selection: Selection) -> dict[bytes, int]:
+        """How many of the selected releases have each fingerprint, in order."""
+        return sum_reader.counts(self._db, selection)
+
     def fingerprints(self, selection: Selection) -> list[bytes]:
         """The different fingerprints among the selected releases, in order."""
-        where, values = _where(selection)
-        rows = self._db.execute(
-            f"SELECT DISTINCT fingerprint FROM releases WHERE {where} ORDER BY fingerprint", values
-        )
-        return [bytes(row[0]) for row in rows]
+        return list(self.counts(selection))
 
     def count(self, selection: Selection, fingerprint: bytes | None = None) -> int:
         """How many of the selected releases there are, or have this fingerprint."""
-        where, values = _where(selection)
-        if fingerprint is not None:
-            where, values = f"{where} AND fingerprint = ?", [*values, fingerprint]
-        rows = self._db.execute(f"SELECT count(*) FROM releases WHERE {where}", values)
-        return int(rows.fetchone()[0])
+        found = self.counts(selection)
+        return sum(found.values()) if fingerprint is None else found.get(fingerprint, 0)
+
+    def parts(self, selection: Selection, fingerprint: bytes) -> Iterator[Sum | Selection]:
+        """The selected releases of one spec: sums of many, and selections of those that are in no
+        sum, at the edges or because it has changed on the disk."""
+        return sum_reader.parts(self._db, selection, fingerprint)
+
+    def device_count(
+        self, periods: Sequence[Selection], releases: int, fingerprints: Sequence[bytes] = ()
+    ) -> int:
+        """How many devices have some of so many selected releases; `periods` are in order of time.
+        Of some specs alone, if they are named."""
+        return sum_reader.device_count(self._db, periods, releases, fingerprints)
 
     def releasing(self, selection: Selection) -> list[str]:
         """The devices of the selected releases, by name."""
-        where, values = _where(selection)
-        query = f"SELECT DISTINCT device FROM releases WHERE {where} ORDER BY device"
+        condition, values = where(selection)
+        query = f"SELECT DISTINCT device FROM releases WHERE {condition} ORDER BY device"
         return [row[0] for row in self._db.execute(query, values)]
+
+    def holds(self, stream: str, device: str) -> bool:
+        """Whether a release of this stream of this device is stored."""
+        query = "SELECT 1 FROM holdings WHERE device = ? AND stream = ? LIMIT 1"
+        return self._db.execute(query, (device, stream)).fetchone() is not None
+
+    def holders(self, stream: str, most: int) -> list[str]:
+        """At most so many devices with a stored release of a stream, by name."""
+        query = "SELECT DISTINCT device FROM holdings WHERE stream = ? ORDER BY device LIMIT ?"
+        return [row[0] for row in self._db.execute(query, (stream, most))]
+
+    def held_span(self, stream: str) -> tuple[int, int] | None:
+        """From when to when windows of a stream are stored; None without any."""
+        query = "SELECT min(first_start), max(last_end) FROM holdings WHERE stream = ?"
+        first, last = self._db.execute(query, (stream,)).fetchone()
+        return None if first is None else (first, last)
 
     def spans(self, selection: Selection, seconds: int) -> list[int]:
         """In which spans of so many seconds, counted from 1970, selected releases start."""
-        where, values = _where(selection)
-        query = f"SELECT DISTINCT window_start / {seconds:d} FROM releases WHERE {where} ORDER BY 1"
-        return [int(row[0]) for row in self._db.execute(query, values)]
+        return sum_reader.spans(self._db, selection, seconds)
 
     def releases(self, selection: Selection, fingerprint: bytes | None = None) -> Iterator[Stored]:
         """The selected releases, one at a time, by window, device and sequence."""
-        where, values = _where(selection)
+        condition, values = where(selection)
         if fingerprint is not None:
-            where, values = f"{where} AND fingerprint = ?", [*values, fingerprint]
+            condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
         order = "window_start, device, sequence"
         for row in self._db.execute(
-            f"SELECT {schema.RELEASE} FROM releases WHERE {where} ORDER BY {order}", values
+            f"SELECT {schema.RELEASE} FROM releases WHERE {condition} ORDER BY {order}", values
         ):
-            yield _stored(row)
+            yield stored(row)
 
     def portion(self, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
         """At most so many rows of `releases` or `disputed` after one, with their numbers."""
@@ -149,40 +130,33 @@ class Reader:
 
     def excluded(self, selection: Selection) -> int:
         """How many releases would be selected if the operator had not excluded them."""
-        where, values = _where(selection, excluded=True)
-        query = f"SELECT count(*) FROM releases WHERE {where}"
-        return int(self._db.execute(query, values).fetchone()[0])
+        return sum_reader.excluded(self._db, selection)
 
     def totals(self) -> list[tuple[str, str, int, float, float]]:
         """By device and stream: how many releases count, and what they say was counted together,
         with its variance. Excluded ones are left out."""
-        return self._db.execute(
-            "SELECT device, stream, count(*), sum(value), sum(variance) FROM totals"
-            f" WHERE NOT {EXCLUDED} GROUP BY device, stream"
-        ).fetchall()
+        query = "SELECT device, stream, releases, value, variance FROM tallies"
+        return self._db.execute(f"{query} ORDER BY device, stream").fetchall()
 
-    def mark(self, selection: Selection) -> tuple[int, int, int, int]:
-        """What differs as soon as other releases are selected: the newest row, how many there are,
-        how many others there are of their windows, and what is excluded or answered."""
-        where, values = _where(selection)
-        rows = f"SELECT coalesce(max(id), 0), count(*) FROM releases WHERE {where}"
-        newest, count = self._db.execute(rows, values).fetchone()
-        others = self._db.execute(f"SELECT count(*) FROM disputed WHERE {where}", values).fetchone()
+    def mark(self, selection: Selection) -> tuple[int, int, int]:
+        """What differs as soon as other releases are selected, or other ones are excluded or
+        answered. It may differ for others of the same days."""
         rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
-        rest += self._db.execute("SELECT '', id, settled_at FROM questions").fetchall()
-        return int(newest), int(count), int(others[0]), hash(tuple(rest))
+        query = "SELECT '', id, settled_at FROM questions WHERE stream = ?"
+        rest += self._db.execute(query, (selection.stream,)).fetchall()
+        return *sum_reader.mark(self._db, selection), hash(tuple(rest))
 
     def listed(self, selection: Selection, after: Place | None, most: int) -> list[ReleaseSummary]:
         """At most so many of the selected releases, by window, device and sequence, after a place
         in that order (None: from the first), without their payloads."""
-        where, values = _where(selection)
+        condition, values = where(selection)
         if after is not None:
-            where = f"{where} AND (window_start, device, sequence) > (?, ?, ?)"
+            condition = f"{condition} AND (window_start, device, sequence) > (?, ?, ?)"
             values = [*values, *after]
         rows = self._db.execute(
             "SELECT device, stream, sequence, window_start, window_end, fingerprint, digest,"
             " received_at, clock_synchronised, incarnation, length(payload)"
-            f" FROM releases WHERE {where}"
+            f" FROM releases WHERE {condition}"
             " ORDER BY window_start, device, sequence LIMIT ?",
             [*values, most],
         )
@@ -199,10 +173,10 @@ class Reader:
     def damaged(self, selection: Selection) -> list[tuple[str, str, int, int, int, str]]:
         """Of the selected releases those that were set aside because their bytes have changed:
         device, stream, start, end, sequence and what is wrong."""
-        where, values = _where(selection)
+        condition, values = where(selection)
         rows = self._db.execute(
             "SELECT device, stream, window_start, window_end, sequence, problem"
-            f" FROM damaged WHERE {where} ORDER BY window_start, device, sequence",
+            f" FROM damaged WHERE {condition} ORDER BY window_start, device, sequence",
             values,
         )
         return rows.fetchall()
@@ -254,12 +228,7 @@ def portion(db: sqlite3.Connection, table: str, after: int, most: int) -> list[t
     rows = db.execute(
         f"SELECT id, {schema.RELEASE} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, most)
     )
-    return [(row[0], _stored(row[1:])) for row in rows]
-
-
-def _stored(row: Sequence[Any]) -> Stored:
-    clock = None if row[9] is None else bool(row[9])
-    return Stored(*[*row[:9], clock, row[10]])
+    return [(row[0], stored(row[1:])) for row in rows]
 
 
 def _listed(*row: Any) -> ReleaseSummary:
@@ -276,24 +245,3 @@ def reading(path: Path) -> Iterator[Reader]:
             yield Reader(connection)
         except sqlite3.Error as error:
             raise CommandError(f"database {path}: {error}: check the disk and try again") from error
-
-
-# The names of the row's own table, whichever it is, must not be those of this one.
-EXCLUDED = (
-    "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded)"
-    " WHERE whose = device AND since <= window_start AND window_start < until)"
-)
-
-
-def _where(selection: Selection, excluded: bool = False) -> tuple[str, list[str | int | bytes]]:
-    """The condition of a selection with its values, without what is excluded or of that alone."""
-    parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
-    if selection.since is not None:
-        parts.append(("window_start >= ?", [selection.since]))
-    if selection.until is not None:
-        parts.append(("window_start < ?", [selection.until]))
-    if selection.devices is not None:
-        places = ", ".join("?" * len(selection.devices))
-        parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
-    parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
-    return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

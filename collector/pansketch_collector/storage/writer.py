@@ -17,16 +17,16 @@ from pansketch_collector.storage import (
     database,
     deletions,
     device_reports,
-    holdings,
     quarantine,
-    schema,
-    totals,
 )
 from pansketch_collector.storage.config_epochs import EpochStore
-from pansketch_collector.storage.corruption import Damage
 from pansketch_collector.storage.database import transaction
-from pansketch_collector.storage.holdings import HighWaterMark
-from pansketch_collector.storage.reader import Stored, portion
+from pansketch_collector.storage.reader import portion
+from pansketch_collector.storage.tables import holding_counts, holdings, schema
+from pansketch_collector.storage.tables.corruption import Damage
+from pansketch_collector.storage.tables.holdings import HighWaterMark
+from pansketch_collector.storage.tables.records import Stored, columns
+from pansketch_collector.storage.tables.sum_changes import add_up
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.decision import Decision, DeviceState, LedgerStart, ReleaseState
 from pansketch_collector.validation.verdicts import (
@@ -62,7 +62,8 @@ class Store:
         # Of the transaction that is open, in which nobody else writes:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        self._added: list[Accepted] = []
+        self._added: list[tuple[Accepted, int]] = []
+        self._layouts: set[bytes] = set()
         self.generation = str(connection.execute("SELECT id FROM generation").fetchone()[0])
 
     def recognise(self) -> None:
@@ -93,6 +94,7 @@ class Store:
                 self._follow_up()
         except BaseException:
             self._stored.clear()
+            self._layouts.clear()
             self._highest = self._served
             raise
         finally:
@@ -166,7 +168,7 @@ class Store:
         """Stores a release of a window of which none is stored, within a `batch`."""
         inserted = self._db.execute(
             f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            _row(release, received_at),
+            columns(release, received_at),
         )
         self._highest = max(self._highest, inserted.lastrowid or 0)
         window = release.window
@@ -177,16 +179,18 @@ class Store:
             first = self._firsts[ledger]
             if first is None or window.sequence < first.sequence:
                 self._firsts[ledger] = LedgerStart(window.sequence, window.start)
-        self._added.append(release)
+        self._added.append((release, received_at))
 
     def _follow_up(self) -> None:
-        """Notes the totals of what was added since the last call, and removes what had been refused
-        of it, or damaged on the disk: it is there now."""
+        """Notes sums and totals of what was added since the last call, and removes what had been
+        refused of it, or damaged on the disk: it is there now."""
         if not self._added:
             return
-        added = [(one.window.device, one.window.stream, one.window.start) for one in self._added]
-        digests = [(one.digest,) for one in self._added]
-        totals.note(self._db, added, [one.total for one in self._added])
+        releases = [release for release, _ in self._added]
+        added = [(one.window.device, one.window.stream, one.window.start) for one in releases]
+        digests = [(one.digest,) for one in releases]
+        holding_counts.note_totals(self._db, added, [one.total for one in releases])
+        add_up(self._db, self._added, self._layouts)
         self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
         self._db.executemany(
             "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
@@ -196,14 +200,14 @@ class Store:
 
     def without_total(self, after: int, last: int) -> set[int]:
         """Numbers of the stored releases in (after, last] that have no estimated total."""
-        return totals.lacking(self._db, after, last)
+        return holding_counts.lacking_totals(self._db, after, last)
 
     def add_totals(self, found: Sequence[tuple[Stored, EstimatedTotal]]) -> None:
         """Stores totals of stored releases."""
         if found:
             with self.batch():
                 windows = [(stored.device, stored.stream, stored.start) for stored, _ in found]
-                totals.note(self._db, windows, [total for _, total in found])
+                holding_counts.note_totals(self._db, windows, [total for _, total in found])
 
     def _first(self, window: WindowId) -> LedgerStart | None:
         """The lowest number that is stored of this window's ledger, and its window. Within a
@@ -224,7 +228,7 @@ class Store:
         if key not in self._stored:
             if len(self._stored) >= MAX_COUNTED:
                 self._stored.clear()
-            counted = "SELECT count(*) FROM releases WHERE (device, stream) = (?, ?)"
+            counted = "SELECT total(windows) FROM holdings WHERE device = ? AND stream = ?"
             self._stored[key] = int(self._db.execute(counted, key).fetchone()[0])
         return self._stored[key]
 
@@ -235,13 +239,18 @@ class Store:
             f"INSERT OR IGNORE INTO disputed ({schema.RELEASE})"
             " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
             " WHERE (SELECT count(*) FROM disputed WHERE device = ?) < ?",
-            (*_row(release, received_at), release.window.device, MAX_DISPUTED),
+            (*columns(release, received_at), release.window.device, MAX_DISPUTED),
         )
 
     def set_aside(self, number: int, damage: Damage, at: int) -> None:
         """Moves a stored release whose bytes have changed out of the releases."""
         with self.batch():
             deletions.set_aside(self._db, number, damage, at)
+
+    def rebuild(self) -> None:
+        """Makes all sums and counts anew from the stored releases."""
+        with self.batch():
+            database.rebuild(self._db)
 
     def remove(self, stream: str, seconds: int, now: int, most: int) -> int:
         """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
@@ -274,13 +283,6 @@ class Store:
 
     def close(self) -> None:
         self._db.close()
-
-
-def _row(release: Accepted, received_at: int) -> tuple[object, ...]:
-    """The columns `schema.RELEASE`."""
-    w = release.window
-    label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
-    return *label, received_at, release.payload, w.clock_synchronised, w.incarnation
 
 
 @contextmanager

@@ -45,6 +45,7 @@ from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
 PORTION_BYTES = 49_152
+KEPT_BYTES = 8 << 20  # of counters that are decoded once for the checks and for the sums
 COLLECTORS = ("ack", "mark", "ask")  # topics that it writes alone
 
 
@@ -95,8 +96,10 @@ def validate(messages: Sequence[Message], rules: Rules) -> list[Judged]:
     judged: dict[int, Judged] = {
         place: found for place, found in enumerate(opened) if not isinstance(found, _Opened)
     }
+    kept = 0
     for portion in _portions(opened):
-        verdicts = _check_all([one for _, one in portion])
+        kept += len(portion) * sum(portion[0][1].spec.blocks) * 8
+        verdicts = _check_all([one for _, one in portion], keep=kept <= KEPT_BYTES)
         judged.update(zip((place for place, _ in portion), verdicts, strict=True))
     return [judged[place] for place in range(len(opened))]
 
@@ -178,7 +181,7 @@ def _portions(opened: Sequence[object]) -> Iterator[list[tuple[int, _Opened]]]:
     yield from portions.values()
 
 
-def _check_all(opened: Sequence[_Opened]) -> list[Accepted | Refused]:
+def _check_all(opened: Sequence[_Opened], keep: bool) -> list[Accepted | Refused]:
     """Verdicts on a portion. A malformed one among them costs a second look at each."""
     first = opened[0]
     try:
@@ -186,14 +189,14 @@ def _check_all(opened: Sequence[_Opened]) -> list[Accepted | Refused]:
     except Exception as error:  # as in _open_release
         if len(opened) == 1:
             return [_refusal(error, first.window)]
-        return [verdict for one in opened for verdict in _check_all([one])]
+        return [verdict for one in opened for verdict in _check_all([one], keep)]
     try:
         bounds = first.specs.bounds(first.spec, first.release.header.draws)
     except ImplausibleError as error:
         return [refuse(one.window, error.reason, str(error)) for one in opened]
     held, totals = bounds.examine(counters)
     return [
-        _accepted(one, EstimatedTotal(total, bounds.total.variance))
+        _accepted(one, EstimatedTotal(total, bounds.total.variance), row if keep else None)
         if within
         else _beyond(one, row)
         for one, within, total, row in zip(
@@ -202,9 +205,15 @@ def _check_all(opened: Sequence[_Opened]) -> list[Accepted | Refused]:
     ]
 
 
-def _accepted(opened: _Opened, total: EstimatedTotal) -> Accepted:
-    message = opened.message
-    return Accepted(opened.window, opened.spec.fingerprint, message.digest, message.payload, total)
+def _accepted(
+    opened: _Opened, total: EstimatedTotal, counters: npt.NDArray[np.int64] | None
+) -> Accepted:
+    message, spec = opened.message, opened.spec
+    draws = opened.release.header.draws
+    return Accepted(
+        *(opened.window, spec.fingerprint, message.digest, message.payload, total),
+        *(spec, draws, counters),
+    )
 
 
 def _beyond(opened: _Opened, counters: npt.NDArray[np.int64]) -> Refused:

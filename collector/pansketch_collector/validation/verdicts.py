@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from pansketch import WindowId
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import Spec, WindowId
 from pansketch_fleet.protocol.keeper_messages import Reply
 from pansketch_fleet.protocol.messages import Health, Status
 
@@ -28,13 +31,17 @@ class EstimatedTotal:
 @dataclass(frozen=True)
 class Accepted:
     """A release that decodes and is what its topic says, within the bounds of an honest one.
-    `payload` are the bytes as received. Masked counters have no `total`."""
+    `payload` are the bytes as received. Masked counters have no `total`. `spec`, `draws` and
+    `counters`: what was decoded for the checks, if that is kept."""
 
     window: WindowId
     fingerprint: bytes
     digest: str
     payload: bytes
     total: EstimatedTotal | None = field(default=EstimatedTotal(0.0, 0.0), compare=False)
+    spec: Spec | None = field(default=None, compare=False, repr=False)
+    draws: int = field(default=0, compare=False, repr=False)
+    counters: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

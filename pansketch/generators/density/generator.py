@@ -83,7 +83,7 @@ def density(
         float(release.counters[0]), sqrt(release.noise * laplace_variance(spec.count_scale))
     )
     find = partial(heaviest, tables, spec.domain, recovery=recovery)
-    noise = Noise(len(release.windows), readings.standard_error)
+    noise = Noise(release.count, readings.standard_error)
     if as_published:
         paths, counts = find(cells)
         if spec.depth <= ENUMERABLE_BITS:

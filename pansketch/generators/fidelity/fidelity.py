@@ -161,7 +161,7 @@ def _fitted(releases: Sequence[Release]) -> tuple[Domain, list[Release], list[Vi
     if any(domain_of(release) != domain for release in releases):
         raise ValueError("releases over different domains have no fidelity together")
     fits = [fit_views(domain, tables_of(release)) for release in releases]
-    noise = reduce(add, (noise_of(tables_of(each), len(each.windows)) for each in releases))
+    noise = reduce(add, (noise_of(tables_of(each), each.count) for each in releases))
     noise.check(sum(fit.total for fit in fits), noise.below)
     held = [place for place, fit in enumerate(fits) if fit.total > 0]
     return domain, [releases[place] for place in held], [fits[place] for place in held]

@@ -144,7 +144,7 @@ def noise_of(release: Release) -> Noise:
             for bits in sorted(precisions)
         ]
         variances[position] = nested_fit(resolutions).variances
-    return noise_of_sums(len(release.windows), variances)
+    return noise_of_sums(release.count, variances)
 
 
 def with_noise(

@@ -103,7 +103,7 @@ def _sums(spec: MomentsSpec, release: Release) -> Sums:
     count, feature = (release.noise * _variance(float(scale)) for scale in spec.scales)
     readings = Estimate(float(number[0]), sqrt(count))
     one = spec.map.one
-    return Sums(features / one, feature / one**2, readings, len(release.windows))
+    return Sums(features / one, feature / one**2, readings, release.count)
 
 
 def _variance(scale: float) -> float:

@@ -75,5 +75,5 @@ def pairwise(release: Release, *, particles: int | None = None) -> Partition:
         replicate=replicate,
         unresolved=dependence.doubt,
         hidden=dependence.hidden,
-        noise=noise_of(tables, len(release.windows)),
+        noise=noise_of(tables, release.count),
     )

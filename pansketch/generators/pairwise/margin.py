@@ -58,7 +58,7 @@ def margin(release: Release, name: str) -> Partition:
 
     made = _partition(attribute, resolutions[-1].bits, fitted)
     variances = {0: nested_fit(resolutions).variances}
-    return replace(made, replicate=replicate, noise=noise_of_sums(len(release.windows), variances))
+    return replace(made, replicate=replicate, noise=noise_of_sums(release.count, variances))
 
 
 def _noisier(released: Resolution, generator: np.random.Generator) -> Resolution:

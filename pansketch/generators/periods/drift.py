@@ -172,7 +172,7 @@ def margin_drift(one: Sequence[Release], other: Sequence[Release], name: str) ->
     """
     periods = [running_sums(releases, name) for releases in (one, other)]
     for sums, releases in zip(periods, (one, other), strict=True):
-        _check(sums, sum(len(each.windows) for each in releases))
+        _check(sums, sum(each.count for each in releases))
     bits = min(each.bits for each in periods)
     first, second = (each.at(bits) for each in periods)
     if first.attribute != second.attribute:

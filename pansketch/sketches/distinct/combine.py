@@ -60,7 +60,7 @@ def frozen(release: Release) -> bool:
         ValueError: the release counts readings.
     """
     guarantee = _spec(release).guarantee
-    return release.draws > len(release.windows) * guarantee.draws
+    return release.draws > release.count * guarantee.draws
 
 
 def _spec(release: Release) -> DistinctSpec:
@@ -94,7 +94,7 @@ def _parts(group: list[Release]) -> list[Estimate]:
     spec = _spec(group[0])
     if spec.universe is None or len(group) == 1:
         return [release.distinct() for release in group]
-    devices = [len(release.windows) for release in group]
+    devices = [release.count for release in group]
     found = [
         spec.estimator.occupancy(release.counters, count)
         for release, count in zip(group, devices, strict=True)

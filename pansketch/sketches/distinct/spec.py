@@ -211,7 +211,7 @@ class DistinctSpec:
 
     def distinct(self, release: Release) -> Estimate:
         """See `Release.distinct`."""
-        devices = len(release.windows)
+        devices = release.count
         if self.levels:
             return self.level_estimator.keys(release.counters, devices)
         found = self.estimator.occupancy(release.counters, devices)

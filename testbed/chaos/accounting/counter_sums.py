@@ -8,7 +8,8 @@ from typing import cast
 import numpy as np
 
 from pansketch import MergeError, Release, Spec, WireError, decode, merge, peek
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config, load_collector
 from testbed.chaos.accounting.evidence import Evidence
 

@@ -67,7 +67,9 @@ def _model() -> Model:
     boxes = Partition(PLAIN, low, low + 0.5, np.arange(1.0, 5.0))
     fitted = replace(boxes, replicate=lambda: [boxes, boxes])
     promise = release.spec.guarantee
-    return Model(generator="privhp", windows=release.windows, guarantee=promise, fitted=fitted)
+    return Model(
+        generator="privhp", windows=1, devices=1, span=(0, 1), guarantee=promise, fitted=fitted
+    )
 
 
 def _open_question(_folder: Path) -> Run:

@@ -12,7 +12,7 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
 from pansketch_agent.outbox.records import cost
 from pansketch_collector.commands.release_files import as_object
-from pansketch_collector.storage.reader import Stored
+from pansketch_collector.storage.tables.records import Stored
 from pansketch_fleet.protocol.messages import digest
 
 

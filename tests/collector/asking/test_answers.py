@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pansketch_collector.queries.fleet_model import merged
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from tests.collector.asking.blinded_fleet import BEGIN, HOUR, Collector, sums
 from tests.collector.asking.test_asking import THREE, TWO_LEVELS, all_of, take
 
@@ -124,8 +125,8 @@ def test_levels_of_the_same_windows_are_combined(make_fleet):
         collector.turns(24)
     coarse = next(each for each in sums(fleet) if each[0] == "4h")
     found = total(fleet)
-    assert set(found.windows) == {w for w in found.windows if w.device in THREE}
-    assert len(found.windows) == 12
+    assert found.named == set(THREE)
+    assert found.windows == 12
     assert found.answered.levels == ("1h", "4h")
     assert found.releases[0].noise < coarse[3]
 
@@ -137,7 +138,7 @@ def test_where_levels_hold_other_windows_the_one_with_most_is_read(make_fleet):
         collector.turns(4)  # Three hours are answered, and four hours are not over.
         found = total(fleet)
         assert found.answered.levels == ("1h",)
-        assert len(found.windows) == 9
+        assert found.windows == 9
         take(collector, all_of([3]))
         fleet.keepers["well"].broken = True
         collector.turns(24)
@@ -152,7 +153,7 @@ def test_a_sum_that_has_changed_on_the_disk_is_left_out(answered):
             "UPDATE questions SET counters = zeroblob(length(counters)) WHERE id = 1"
         )
     found = total(answered)
-    assert len(found.windows) == 9
+    assert found.windows == 9
     assert [each.releases for each in found.left if "have changed on the disk" in each.reason] == [
         3
     ]

@@ -7,7 +7,8 @@ import pytest
 from pansketch import Privacy, WindowId, encode, os_entropy
 from pansketch.blinding import PrivateKey
 from pansketch.wire import decode_blinded, encode_blinded
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.protocol import topics
 from tests.collector.asking.blinded_fleet import BEGIN, FLEET, HOUR, Collector

@@ -7,7 +7,8 @@ import pytest
 
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, digest
 

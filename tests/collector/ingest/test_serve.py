@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from pansketch_collector.__main__ import main
-from pansketch_collector.storage.reader import Selection
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Status, digest
 from testbed.embedded_broker import EmbeddedBroker, free_port

@@ -12,7 +12,8 @@ import yaml
 from pansketch_collector.http.endpoints.histogram import histogram
 from pansketch_collector.http.endpoints.row_formats import SHAPES, pieces
 from pansketch_collector.queries.fleet_model import build
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import Accepted
 
 STREAM = """

@@ -14,7 +14,8 @@ from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.generator_registry import GENERATORS, GeneratorChoice
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import Accepted
 
 READS = {

@@ -17,7 +17,8 @@ from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.questions import answer
 from pansketch_collector.queries.sample import decimals
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Reader, Selection, reading
+from pansketch_collector.storage.reader import Reader, reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.settings.device_spec import schedule_offset
 
@@ -101,8 +102,8 @@ def test_mixed_sketch_sizes_add_up_to_what_each_class_holds(small_fleet, load, m
         },
     )
     both = model()
-    assert both.devices == ("one", "two")
-    assert len(both.windows) == 3
+    assert both.devices == 2
+    assert both.windows == 3
     apart = [model(replace(FINE, devices=frozenset([d]))).fitted.total for d in ("one", "two")]
     assert both.fitted.total == pytest.approx(sum(apart), rel=1e-12)
     # The root's noise bounds that of the total: least squares only lowers it.
@@ -122,7 +123,8 @@ def test_a_selection_takes_windows_by_their_start(small_fleet, load, model):
         (None, 2 * DAY + OFFSET, [1]),
     ]:
         found = model(Selection("fine", since, until))
-        assert [w.sequence for w in found.windows] == expected
+        first, last = expected[0] * DAY + OFFSET, (expected[-1] + 1) * DAY + OFFSET
+        assert (found.windows, found.span) == (len(expected), (first, last))
 
 
 def test_an_empty_range_says_what_there_is(small_fleet, load, model):
@@ -147,7 +149,7 @@ def test_releases_of_settings_that_are_gone_are_left_out_and_counted(small_fleet
     assert caught.value.code == 1
     load({"stream": "air", "device": "three", "readings": many})
     found = model(Selection("air"))
-    assert (found.devices, found.left_out) == (("three",), 2)
+    assert (found.devices, found.left_out) == (1, 2)
 
 
 def test_stored_bytes_that_are_damaged_are_said_in_one_line(small_fleet, load, model):
@@ -155,7 +157,7 @@ def test_stored_bytes_that_are_damaged_are_said_in_one_line(small_fleet, load, m
     with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute("UPDATE releases SET payload = substr(payload, 1, 60)")
     with pytest.raises(CommandError, match="damaged"):
-        model(Selection("air"))
+        model(Selection("air", devices=frozenset(["one"])))
 
 
 def test_the_line_shows_two_digits_of_the_error_and_what_it_rests_on(small_fleet, load, model):

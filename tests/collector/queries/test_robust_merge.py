@@ -12,7 +12,8 @@ from pansketch_collector.queries import questions as query
 from pansketch_collector.queries import robust_merge
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.settings.device_spec import schedule_offset

@@ -10,7 +10,8 @@ from pansketch_collector.__main__ import main
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.config.loader import load_collector

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from pansketch import Guarantee, Privacy, Span, WindowId
+from pansketch import Guarantee, Privacy, Span
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
@@ -48,9 +48,9 @@ def replace_problem(problem: str) -> StreamBirth:
 
 def test_a_span_reads_well_beside_an_answer():
     privacy = Privacy(0.6, Span(600, 60))
-    windows = (WindowId("one", "air", 1),)
     promise = Guarantee.of_linear_counters(privacy)
-    model = Model(generator="privhp", windows=windows, guarantee=promise, fitted=None)
+    rests_on = {"windows": 1, "devices": 1, "span": (0, 1)}
+    model = Model(generator="privhp", guarantee=promise, fitted=None, **rests_on)
     wanted = "epsilon 0.6 per span of 600 s with at most 60 readings (silent)"
     assert source(model) == f"1 release of 1 device, {wanted}"
     assert "per reading" in source(

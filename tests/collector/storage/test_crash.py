@@ -16,7 +16,8 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.ingest import ingest_loop
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_writing
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from tests.waiting import SECONDS
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -6,7 +6,8 @@ import json
 from pansketch import WindowId
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.settings.device_spec import schedule_offset
 from tests.collector.small_fleet import rows

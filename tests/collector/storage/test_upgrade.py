@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage import schema
 from pansketch_collector.storage.database import open_reading, open_writing
+from pansketch_collector.storage.tables import schema
 from tests.collector.small_fleet import rows
 
 VECTORS = Path(__file__).parents[2] / "vectors"
+HELD = (
+    f"SELECT id, {schema.RELEASE} FROM releases",
+    "SELECT * FROM specs",
+    "SELECT * FROM excluded",
+)
 MADE = (
     "INSERT INTO releases VALUES (7, 'one', 'air', 1, 0, 60, x'01', 'd', 99, x'02', 1, x'03');"
     "INSERT INTO epochs VALUES (1, 'air', 's', 60, 1, 2);"
@@ -35,12 +40,10 @@ def tables(path):
 
 
 def test_it_is_upgraded_by_what_serves_and_holds_what_it_held(earlier, tmp_path):
-    held = [rows(earlier, f"SELECT * FROM {name}") for name in ("releases", "specs", "excluded")]
+    held = [rows(earlier, query) for query in HELD]
     generation = rows(earlier, "SELECT id FROM generation")
     open_writing(earlier).close()
-    assert [
-        rows(earlier, f"SELECT * FROM {name}") for name in ("releases", "specs", "excluded")
-    ] == held
+    assert [rows(earlier, query) for query in HELD] == held
     assert rows(earlier, "SELECT id FROM generation") == generation
     assert rows(earlier, "PRAGMA user_version") == [(schema.VERSION,)]
     new = tmp_path / "new.sqlite"
@@ -56,7 +59,7 @@ def test_what_only_reads_says_how_it_is_upgraded(earlier):
 
 def test_an_upgrade_that_is_interrupted_leaves_the_earlier_schema(earlier, monkeypatch):
     before = tables(earlier)
-    broken = schema.UPGRADES | {5: schema.UPGRADES[5] + "CREATE TABLE questions (x);"}
+    broken = schema.UPGRADES | {6: schema.UPGRADES[6] + "CREATE TABLE sums (x);"}
     monkeypatch.setattr(schema, "UPGRADES", broken)
     with pytest.raises(CommandError):
         open_writing(earlier)

@@ -7,7 +7,8 @@ import pytest
 from pansketch import Release, WindowId, encode, os_entropy
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation import decision
 from pansketch_collector.validation.verdicts import Accepted, Refused
 from pansketch_fleet.settings.device_spec import schedule_offset

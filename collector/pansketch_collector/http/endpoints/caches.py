@@ -17,7 +17,8 @@ from pansketch_collector.queries.fleet_model import Model, build
 from pansketch_collector.queries.generator_registry import GeneratorChoice, choose
 from pansketch_collector.queries.robust_merge import Groups, build_groups
 from pansketch_collector.reports.devices import Overview, overview
-from pansketch_collector.storage.reader import Reader, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 
 MAX_MODELS = 8
@@ -26,7 +27,7 @@ SHARE = 5.0  # times as long as its fit and its slowest answer took, a model ans
 
 Answered = Mapping[str, Any]
 Asked = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
-Mark = tuple[tuple[int, int, int, int], ...]
+Mark = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(eq=False)

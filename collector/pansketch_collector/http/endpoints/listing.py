@@ -11,8 +11,9 @@ from pansketch_collector.http.endpoints.caches import Count
 from pansketch_collector.queries.generator_registry import DISTINCT, GENERATORS
 from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.reports import devices
-from pansketch_collector.storage.holdings import Holding
-from pansketch_collector.storage.reader import Place, Reader, ReleaseSummary, Selection
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.holdings import Holding
+from pansketch_collector.storage.tables.records import Place, ReleaseSummary, Selection
 from pansketch_fleet.config.privacy_cost import all_costs, day_micro, shared, times_a_day
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.audit_record import LIMIT_BYTES, AuditRecord

@@ -12,7 +12,7 @@ from statistics import median
 from pansketch import __version__
 from pansketch_collector.http.endpoints.caches import Count
 from pansketch_collector.reports.devices import Overview
-from pansketch_collector.storage.holdings import Holding
+from pansketch_collector.storage.tables.holdings import Holding
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # What a message may be refused for (docs/reference/mqtt.md); a counter that begins above 0 has not

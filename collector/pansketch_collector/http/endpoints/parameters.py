@@ -25,7 +25,7 @@ from pansketch_collector.queries.generator_registry import (
 from pansketch_collector.queries.questions import QUESTIONS, answer, attribute_of
 from pansketch_collector.queries.robust_merge import Groups
 from pansketch_collector.queries.selection import select
-from pansketch_collector.storage.reader import Selection
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
 

@@ -12,7 +12,8 @@ import pytest
 
 from pansketch_collector.__main__ import main
 from pansketch_collector.queries.fleet_model import build
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 
 TEMP = {"attribute": "temp"}
 

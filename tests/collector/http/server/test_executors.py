@@ -10,7 +10,8 @@ import httpx
 import pyarrow.parquet
 import pytest
 
-from pansketch_collector.storage.reader import Selection, reading
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
 from testbed.embedded_broker import EmbeddedBroker
 from tests.waiting import SECONDS

@@ -80,23 +80,10 @@ class _Numbered:
         return self.last - first + 1 - self.numbers
 
 
-# Every release and every other one of a stored window, and whether an earlier one came later.
-_COLUMNS = (
-    "device, stream, incarnation, sequence, window_start, window_end, received_at,"
-    " clock_synchronised IS 0 AS unsynchronised"
-)
-_ORDERED = (
-    f"SELECT {_COLUMNS}, 0 AS disputed, received_at > coalesce(min(received_at) OVER"
-    " (PARTITION BY device, stream, incarnation ORDER BY sequence"
-    " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), received_at) AS late"
-    f" FROM releases UNION ALL SELECT {_COLUMNS}, 1, 0 FROM disputed"
-)
 _NUMBERED = (
-    "SELECT device, stream, sum(NOT disputed), count(DISTINCT sequence), min(sequence),"
-    " max(sequence), min(window_start), max(window_end), max(received_at), sum(late),"
-    " sum(disputed), sum(unsynchronised AND NOT disputed),"
-    " sum(NOT disputed) - count(DISTINCT iif(disputed, NULL, sequence)), incarnation"
-    f" FROM ({_ORDERED}) GROUP BY device, stream, incarnation ORDER BY device, stream"
+    "SELECT device, stream, windows, numbers, first, last, first_start, last_end, received_at,"
+    " late, disputed, unsynchronised, windows - used, incarnation FROM holdings"
+    " ORDER BY device, stream"
 )
 # Numbers of releases that were stored, and are not: removed by retention, or damaged.
 _ABSENT = (

@@ -7,10 +7,13 @@ payload by the checksum, in the columns beside it by a label that is another one
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from pansketch import Release, Spec, WindowId, WireError, decode_all, peek
 from pansketch.sketches import LinearSpec
-from pansketch.wire import BLINDED, decode_blinded, peek_blinded
-from pansketch_collector.storage.reader import Stored
+from pansketch.wire import BLINDED, counters_of_all, decode_blinded, open_release, peek_blinded
+from pansketch_collector.storage.tables.records import Stored
 from pansketch_collector.validation.verdicts import LATEST_SECOND, MAX_TEXT
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.units import utc_text
@@ -29,11 +32,16 @@ class Damage:
     sequence: int
     problem: str
     mislabelled: bool = False  # the payload is whole, and another one's than its columns say
+    inside: WindowId | None = None  # then its own label, if it has one
 
     @classmethod
-    def of(cls, stored: Stored, problem: str, mislabelled: bool = False) -> "Damage":
+    def of(
+        cls, stored: Stored, problem: str, windows: Sequence[WindowId] | None = None
+    ) -> "Damage":
+        """`windows`: the labels inside, where they are not those beside it."""
         label = stored.device, stored.stream, stored.start, stored.end, stored.sequence
-        return cls(*label, problem, mislabelled)
+        inside = windows[0] if windows else None
+        return cls(*label, problem, windows is not None, inside)
 
     def __str__(self) -> str:
         """`one/air, window 2016-01-31 to 2016-02-01, sequence 7: the checksum does not match`."""
@@ -55,10 +63,37 @@ def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[
     found = []
     for stored, release in zip(portion, releases, strict=True):
         if problem := another_label(stored, release.spec.fingerprint, release.windows):
-            damaged.append(Damage.of(stored, problem, mislabelled=True))
+            damaged.append(Damage.of(stored, problem, release.windows))
         else:
             found.append(release)
     return found
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the counters of a spec lie in its releases, which add up: what decoding needs of it."""
+
+    fingerprint: bytes
+    family: str
+    blocks: tuple[int, ...]
+    additive: bool = True
+
+
+def sound_counters(
+    portion: Sequence[Stored], layout: Layout
+) -> list[tuple[Stored, int, npt.NDArray[np.int64]]]:
+    """The rows with the draws and the counters of their releases. Raises UNREADABLE where one of
+    them is damaged."""
+    if not portion:
+        return []
+    opened = [open_release(stored.payload) for stored in portion]
+    for stored, one in zip(portion, opened, strict=True):
+        header = one.header
+        if problem := another_label(stored, header.fingerprint, header.windows):
+            raise ValueError(problem)
+    draws = [one.header.draws for one in opened]
+    counters = counters_of_all(opened, layout)  # type: ignore[arg-type]
+    return list(zip(portion, draws, counters, strict=True))
 
 
 def masked_damage(stored: Stored, spec: LinearSpec) -> Damage | None:
@@ -68,7 +103,7 @@ def masked_damage(stored: Stored, spec: LinearSpec) -> Damage | None:
     except UNREADABLE as error:
         return Damage.of(stored, _line(error))
     problem = another_label(stored, spec.fingerprint, (release.window,))
-    return Damage.of(stored, problem, mislabelled=True) if problem else None
+    return Damage.of(stored, problem, (release.window,)) if problem else None
 
 
 def changed(stored: Stored) -> Damage | None:
@@ -78,7 +113,7 @@ def changed(stored: Stored) -> Damage | None:
     except UNREADABLE as error:
         return Damage.of(stored, _line(error))
     problem = another_label(stored, fingerprint, windows)
-    return Damage.of(stored, problem, mislabelled=True) if problem else None
+    return Damage.of(stored, problem, windows) if problem else None
 
 
 def _named(payload: bytes) -> tuple[bytes, Sequence[WindowId]]:

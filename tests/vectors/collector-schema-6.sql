@@ -1,14 +1,5 @@
-"""The tables of the collector's database."""
-
-from typing import Final
-
-# The columns that a release has wherever it is stored, in the order of `Store.apply`.
-RELEASE: Final = (
-    "device, stream, sequence, window_start, window_end,"
-    " fingerprint, digest, received_at, payload, clock_synchronised, incarnation"
-)
-
-_COLUMNS: Final = """
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY,
     device TEXT NOT NULL,
     stream TEXT NOT NULL,
     sequence INTEGER NOT NULL,
@@ -19,15 +10,7 @@ _COLUMNS: Final = """
     received_at INTEGER NOT NULL,
     payload BLOB NOT NULL,
     clock_synchronised INTEGER,
-    incarnation BLOB NOT NULL"""
-# A release is identified by device, stream and window_start: another one of the same window stays
-# out of `releases` and lies whole in `disputed`. Those whose bytes have changed on the disk
-# (corruption.py) lie in `damaged`, with whatever their columns hold now. Of each release
-# `clock_synchronised` says whether the device's clock was when the window closed: 1, 0, or NULL
-# where nobody knows. `totals` is the estimated total of each release.
-_RELEASES: Final = f"""
-CREATE TABLE releases (
-    id INTEGER PRIMARY KEY,{_COLUMNS},
+    incarnation BLOB NOT NULL,
     UNIQUE (device, stream, window_start),
     CHECK (window_start < window_end)
 ) STRICT;
@@ -35,11 +18,33 @@ CREATE INDEX releases_by_window ON releases (stream, window_start, device, seque
 CREATE INDEX releases_by_sequence
     ON releases (device, stream, incarnation, sequence, window_end);
 CREATE TABLE disputed (
-    id INTEGER PRIMARY KEY,{_COLUMNS},
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    clock_synchronised INTEGER,
+    incarnation BLOB NOT NULL,
     UNIQUE (device, stream, window_start, digest)
 ) STRICT;
 CREATE TABLE damaged (
-    id INTEGER PRIMARY KEY,{_COLUMNS},
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    window_start INTEGER NOT NULL,
+    window_end INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    clock_synchronised INTEGER,
+    incarnation BLOB NOT NULL,
     problem TEXT NOT NULL,
     found_at INTEGER NOT NULL
 ) STRICT;
@@ -55,12 +60,7 @@ CREATE TRIGGER totals_follow AFTER DELETE ON releases BEGIN
     DELETE FROM totals
     WHERE (device, stream, window_start) = (OLD.device, OLD.stream, OLD.window_start);
 END;
-"""
-# `releases.id` only grows while no row is deleted, `generation.deleted_id` remembers the largest
-# that was, and `high_water` how far a device's deleted releases went: a device is told
-# (fleet/pansketch_fleet/protocol/messages.py, Mark) of windows that were stored once, whether they
-# are stored still or not.
-_GENERATION: Final = """
+
 CREATE TABLE generation (id TEXT NOT NULL, deleted_id INTEGER NOT NULL) STRICT;
 INSERT INTO generation VALUES (lower(hex(randomblob(8))), 0);
 CREATE TABLE high_water (
@@ -78,9 +78,7 @@ CREATE TRIGGER high_water_remains AFTER DELETE ON releases BEGIN
         window_end = max(window_end, excluded.window_end);
     UPDATE generation SET deleted_id = max(deleted_id, OLD.id);
 END;
-"""
-# What each device says of itself: its newest status, and its newest health as JSON.
-_DEVICES: Final = """
+
 CREATE TABLE devices (
     device TEXT PRIMARY KEY,
     state TEXT NOT NULL,
@@ -94,9 +92,7 @@ CREATE TABLE healths (
     health TEXT NOT NULL
 ) STRICT;
 CREATE TABLE duplicates (device TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
-"""
-# What was refused, whose it is, and whether it is there as a whole.
-_QUARANTINE: Final = """
+
 CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY,
     first_received_at INTEGER NOT NULL,
@@ -124,11 +120,7 @@ CREATE TRIGGER quarantine_shrinks AFTER DELETE ON quarantine BEGIN
     UPDATE quarantined SET rows = rows - 1, bytes = bytes - length(OLD.payload);
 END;
 CREATE TABLE refusals (reason TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
-"""
-# All settings that were ever served (config_epochs.py); what retention has removed
-# (deletions.py): how many windows of a device and stream, and from where to where; what the
-# operator excludes from every answer.
-_HISTORY: Final = """
+
 CREATE TABLE epochs (
     id INTEGER PRIMARY KEY,
     stream TEXT NOT NULL,
@@ -162,9 +154,7 @@ CREATE TABLE excluded (
     excluded_at INTEGER NOT NULL,
     PRIMARY KEY (device, since, until)
 ) STRICT, WITHOUT ROWID;
-"""
-# All scales that were ever served (config_epochs.py).
-_SCALES: Final = """
+
 CREATE TABLE scales (
     stream TEXT NOT NULL,
     begins INTEGER NOT NULL,
@@ -174,13 +164,7 @@ CREATE TABLE scales (
     noted_at INTEGER NOT NULL,
     PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
-"""
-# Of blinded streams: pansketch_collector/asking/question_store.py. `window_levels`: for
-# each release and level the question that lists it; without one it waits, or is lost at that level
-# for a `problem`. A question's list does not change once its state is `answer`. `counters`: the
-# unblinded sum, when all keepers have answered, and `seal` is its digest. `keepers`: how each says
-# that it is.
-_BLINDED: Final = """
+
 CREATE TABLE questions (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
@@ -244,8 +228,4 @@ CREATE TABLE keepers (
     session TEXT NOT NULL,
     since INTEGER NOT NULL
 ) STRICT;
-"""
-TABLES: Final = _RELEASES + _GENERATION + _DEVICES + _QUARANTINE + _HISTORY + _SCALES + _BLINDED
-VERSION: Final = 6
-# What makes a database of an earlier schema one of the next: new tables, and nothing else.
-UPGRADES: Final = {4: _SCALES, 5: _BLINDED}
+PRAGMA user_version = 6;

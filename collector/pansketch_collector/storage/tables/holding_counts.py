@@ -1,0 +1,235 @@
+"""The tables `holdings` and `tallies`: counts of stored releases that triggers keep true.
+
+A census reads a row for each stream and ledger of a device, and looks at no release. The triggers
+run in the transaction of the change, whichever statement makes it.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from pansketch_collector.validation.verdicts import EstimatedTotal
+from pansketch_fleet.errors import one_line
+
+_LEDGER = "device = {row}.device AND stream = {row}.stream AND incarnation = {row}.incarnation"
+
+
+def _seen(table: str, row: str, times: int) -> str:
+    """Whether a row's number is in so many rows of its ledger or more."""
+    return (
+        f"(SELECT count(*) >= {times} FROM {table} WHERE {_LEDGER.format(row=row)}"
+        f" AND sequence = {row}.sequence)"
+    )
+
+
+def _extreme(of: str, column: str) -> str:
+    """The least or largest value in what is left of a ledger."""
+    parts = (
+        f"SELECT {of}({column}) AS x FROM {table} WHERE {_LEDGER.format(row='OLD')}"
+        for table in ("releases", "disputed")
+    )
+    return f"(SELECT {of}(x) FROM ({' UNION ALL '.join(parts)}))"
+
+
+# The first window is at the front of the index by windows, and the last arrival often shares its
+# second with others: neither takes a look at the whole ledger.
+_FIRST_START = (
+    "(SELECT min(x) FROM (SELECT * FROM (SELECT window_start AS x FROM releases"
+    " WHERE device = OLD.device AND stream = OLD.stream AND +incarnation = OLD.incarnation"
+    " ORDER BY window_start LIMIT 1) UNION ALL SELECT min(window_start) FROM disputed"
+    f" WHERE {_LEDGER.format(row='OLD')}))"
+)
+_RECEIVED_AT = (
+    f"coalesce((SELECT received_at FROM releases WHERE {_LEDGER.format(row='OLD')}"
+    f" AND received_at = OLD.received_at LIMIT 1), {_extreme('max', 'received_at')})"
+)
+_LATE = (
+    f"EXISTS (SELECT 1 FROM releases WHERE {_LEDGER.format(row='NEW')}"
+    " AND sequence > NEW.sequence AND received_at < NEW.received_at)"
+)
+
+
+def _grows(table: str) -> str:
+    """Keeps `holdings` true when a row is added."""
+    release = table == "releases"
+    seen = _seen("releases", "NEW", 2 if release else 1)
+    other = _seen("disputed", "NEW", 1 if release else 2)
+    mark = f"UPDATE releases SET late = 1 WHERE id = NEW.id AND {_LATE};" if release else ""
+    return f"""
+CREATE TRIGGER {table}_held AFTER INSERT ON {table} BEGIN
+    {mark}
+    INSERT INTO holdings VALUES (
+        NEW.device, NEW.stream, NEW.incarnation, {int(release)}, NOT ({seen} OR {other}),
+        {f"NOT {seen}" if release else 0}, NEW.sequence, NEW.sequence, NEW.window_start,
+        NEW.window_end, NEW.received_at, {_LATE if release else 0}, {int(not release)},
+        {"NEW.clock_synchronised IS 0" if release else 0}
+    ) ON CONFLICT (device, stream, incarnation) DO UPDATE SET
+        windows = windows + excluded.windows, numbers = numbers + excluded.numbers,
+        used = used + excluded.used, first = min(first, excluded.first),
+        last = max(last, excluded.last), first_start = min(first_start, excluded.first_start),
+        last_end = max(last_end, excluded.last_end),
+        received_at = max(received_at, excluded.received_at), late = late + excluded.late,
+        disputed = disputed + excluded.disputed,
+        unsynchronised = unsynchronised + excluded.unsynchronised;
+END;"""
+
+
+def _shrinks(table: str) -> str:
+    """Keeps `holdings` true when a row is deleted."""
+    release = table == "releases"
+    seen, other = _seen("releases", "OLD", 1), _seen("disputed", "OLD", 1)
+    ledger, count = _LEDGER.format(row="OLD"), "windows" if release else "disputed"
+    of_release = (
+        f"used = used - NOT {seen}, late = late - OLD.late,"
+        " unsynchronised = unsynchronised - (OLD.clock_synchronised IS 0),"
+    )
+    return f"""
+CREATE TRIGGER {table}_gone AFTER DELETE ON {table} BEGIN
+    DELETE FROM holdings WHERE {ledger} AND windows + disputed = 1;
+    UPDATE holdings SET
+        {count} = {count} - 1, {of_release if release else ""}
+        numbers = numbers - NOT ({seen} OR {other}),
+        first = CASE WHEN OLD.sequence > first THEN first ELSE {_extreme("min", "sequence")} END,
+        last = CASE WHEN OLD.sequence < last THEN last ELSE {_extreme("max", "sequence")} END,
+        first_start = CASE WHEN OLD.window_start > first_start THEN first_start
+            ELSE {_FIRST_START} END,
+        last_end = CASE WHEN OLD.window_end < last_end THEN last_end
+            ELSE {_extreme("max", "window_end")} END,
+        received_at = CASE WHEN OLD.received_at < received_at THEN received_at
+            ELSE {_RECEIVED_AT} END
+    WHERE {ledger};
+END;"""
+
+
+_INCLUDED = (
+    "NOT EXISTS (SELECT 1 FROM excluded WHERE device = {row}.device"
+    " AND since <= {row}.window_start AND {row}.window_start < until)"
+)
+_ADDED_TOTALS = (
+    "INSERT INTO tallies SELECT device, stream, count(*), sum(value), sum(variance)"
+    f" FROM totals AS t WHERE {_INCLUDED.format(row='t')}"
+)
+
+
+def _retallies(event: str, row: str) -> str:
+    """Adds the totals of a device anew when its exclusions change."""
+    return f"""
+CREATE TRIGGER excluded_{event.lower()} AFTER {event} ON excluded BEGIN
+    DELETE FROM tallies WHERE device = {row}.device;
+    {_ADDED_TOTALS} AND device = {row}.device GROUP BY device, stream;
+END;"""
+
+
+# The estimated totals of the releases that count, by device and stream.
+_TALLIES = f"""
+CREATE TABLE tallies (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    releases INTEGER NOT NULL,
+    value REAL NOT NULL,
+    variance REAL NOT NULL,
+    PRIMARY KEY (device, stream)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER totals_added AFTER INSERT ON totals WHEN {_INCLUDED.format(row="NEW")} BEGIN
+    INSERT INTO tallies VALUES (NEW.device, NEW.stream, 1, NEW.value, NEW.variance)
+    ON CONFLICT (device, stream) DO UPDATE SET releases = releases + 1,
+        value = value + excluded.value, variance = variance + excluded.variance;
+END;
+CREATE TRIGGER totals_gone AFTER DELETE ON totals WHEN {_INCLUDED.format(row="OLD")} BEGIN
+    DELETE FROM tallies WHERE device = OLD.device AND stream = OLD.stream AND releases = 1;
+    UPDATE tallies SET releases = releases - 1, value = value - OLD.value,
+        variance = variance - OLD.variance WHERE device = OLD.device AND stream = OLD.stream;
+END;{_retallies("INSERT", "NEW")}{_retallies("DELETE", "OLD")}
+"""
+# `numbers`: different ones of stored and disputed releases, `used`: of stored ones.
+TABLES = f"""
+CREATE TABLE holdings (
+    device TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    incarnation BLOB NOT NULL,
+    windows INTEGER NOT NULL,
+    numbers INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    first_start INTEGER NOT NULL,
+    last_end INTEGER NOT NULL,
+    received_at INTEGER NOT NULL,
+    late INTEGER NOT NULL,
+    disputed INTEGER NOT NULL,
+    unsynchronised INTEGER NOT NULL,
+    PRIMARY KEY (device, stream, incarnation)
+) STRICT, WITHOUT ROWID;
+{_grows("releases")}{_shrinks("releases")}{_grows("disputed")}{_shrinks("disputed")}{_TALLIES}"""
+_COLUMNS = (
+    "device, stream, incarnation, sequence, window_start, window_end, received_at,"
+    " clock_synchronised IS 0 AS unsynchronised"
+)
+
+
+def _counted(condition: str) -> str:
+    """`holdings` as releases and disputed ones have it."""
+    return (
+        "SELECT device, stream, incarnation, sum(NOT disputed), count(DISTINCT sequence),"
+        " count(DISTINCT iif(disputed, NULL, sequence)), min(sequence), max(sequence),"
+        " min(window_start), max(window_end), max(received_at), sum(late), sum(disputed),"
+        f" sum(unsynchronised AND NOT disputed) FROM (SELECT {_COLUMNS}, late, 0 AS disputed"
+        f" FROM releases UNION ALL SELECT {_COLUMNS}, 0, 1 FROM disputed)"
+        f" WHERE {condition}"
+        " GROUP BY device, stream, incarnation"
+    )
+
+
+# Of the earlier schemas, which did not note that a release came late.
+MARK_LATE = (
+    "UPDATE releases SET late = 1 WHERE id IN (SELECT id FROM (SELECT id, received_at > min("
+    "received_at) OVER (PARTITION BY device, stream, incarnation ORDER BY sequence"
+    " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS late FROM releases) WHERE late)"
+)
+
+
+def rebuild(db: sqlite3.Connection, device: str | None = None, stream: str | None = None) -> None:
+    """Counts anew what is stored: of one stream of a device, or of all."""
+    values = () if device is None else (device, stream)
+    condition = "device = ? AND stream = ?" if values else "TRUE"
+    db.execute(f"DELETE FROM holdings WHERE {condition}", values)
+    db.execute(f"INSERT INTO holdings {_counted(condition)}", values)
+    if not values:
+        db.execute("DELETE FROM tallies")
+        db.execute(f"{_ADDED_TOTALS} GROUP BY device, stream")
+
+
+def wrong(db: sqlite3.Connection) -> list[str]:
+    """`device/stream` of all whose row is not what is stored of them."""
+    truth = _counted("TRUE")
+    rows = db.execute(
+        f"SELECT * FROM (SELECT * FROM holdings EXCEPT {truth})"
+        f" UNION SELECT * FROM ({truth} EXCEPT SELECT * FROM holdings)"
+    )
+    return sorted({one_line(f"{row[0]}/{row[1]}") for row in rows})
+
+
+def lacking_totals(db: sqlite3.Connection, after: int, last: int) -> set[int]:
+    """Numbers of the stored releases in (after, last] that have no estimate: they were disputed
+    when they came."""
+    rows = db.execute(
+        "SELECT id FROM releases AS r WHERE id > ? AND id <= ? AND NOT EXISTS (SELECT 1 FROM"
+        " totals WHERE (device, stream, window_start) = (r.device, r.stream, r.window_start))",
+        (after, last),
+    )
+    return {number for (number,) in rows}
+
+
+def note_totals(
+    db: sqlite3.Connection,
+    windows: Sequence[tuple[str, str, int]],
+    totals: Sequence[EstimatedTotal | None],
+) -> None:
+    """Stores the total of each window that has one: device, stream and start."""
+    db.executemany(
+        "INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [
+            (*window, total.value, total.variance)
+            for window, total in zip(windows, totals, strict=True)
+            if total is not None
+        ],
+    )

@@ -1,0 +1,111 @@
+"""Stored releases as rows: which are selected, and what one of them holds."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pansketch_collector.validation.verdicts import Accepted
+
+PORTION_BYTES = 32_768  # of releases that are decoded together, so that they stay in the cache
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which releases: of one stream, whose windows start in [since, until), of these devices.
+
+    None stands for no limit. Neighbouring ranges never share a window.
+    """
+
+    stream: str
+    since: int | None = None
+    until: int | None = None
+    devices: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One release as received; times are unix seconds."""
+
+    device: str
+    stream: str
+    sequence: int
+    start: int
+    end: int
+    fingerprint: bytes
+    digest: str
+    received_at: int
+    payload: bytes
+    clock_synchronised: bool | None = None
+    incarnation: bytes = b""
+
+
+Place = tuple[int, str, int]  # of a release among those of its stream: start, device, sequence
+
+
+@dataclass(frozen=True)
+class ReleaseSummary:
+    """One release without its payload, which has so many bytes; times are unix seconds."""
+
+    device: str
+    stream: str
+    sequence: int
+    start: int
+    end: int
+    fingerprint: bytes
+    digest: str
+    received_at: int
+    clock_synchronised: bool | None
+    incarnation: bytes
+    payload_bytes: int
+
+    @property
+    def place(self) -> Place:
+        return self.start, self.device, self.sequence
+
+
+def stored(row: Sequence[Any]) -> Stored:
+    """From the columns `schema.RELEASE`."""
+    clock = None if row[9] is None else bool(row[9])
+    return Stored(*[*row[:9], clock, row[10]])
+
+
+def columns(release: Accepted, received_at: int) -> tuple[Any, ...]:
+    """The columns `schema.RELEASE`."""
+    w = release.window
+    label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
+    return *label, received_at, release.payload, w.clock_synchronised, w.incarnation
+
+
+def portions(found: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """Releases in the same order, few enough to be decoded together."""
+    portion: list[Stored] = []
+    size = 0
+    for each in found:
+        portion.append(each)
+        size += len(each.payload)
+        if size >= PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+# The names of the row's own table, whichever it is, must not be those of this one.
+EXCLUDED = (
+    "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded)"
+    " WHERE whose = device AND since <= window_start AND window_start < until)"
+)
+
+
+def where(selection: Selection, excluded: bool = False) -> tuple[str, list[str | int | bytes]]:
+    """The condition of a selection with its values, without what is excluded or of that alone."""
+    parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
+    if selection.since is not None:
+        parts.append(("window_start >= ?", [selection.since]))
+    if selection.until is not None:
+        parts.append(("window_start < ?", [selection.until]))
+    if selection.devices is not None:
+        places = ", ".join("?" * len(selection.devices))
+        parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
+    parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
+    return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

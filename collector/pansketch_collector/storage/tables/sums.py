@@ -1,0 +1,166 @@
+"""The table `sums`: what the releases of one spec add up to, by hour and by day.
+
+A row adds the counters of all releases whose windows start in its hour and that are not excluded.
+The transaction that stores, removes or excludes a release changes the rows. Sums are of integers,
+so a release that is taken out leaves no trace. Sums are made of published releases: they cost no
+epsilon. A row without counters stands for releases that are only counted: masked ones, those of
+keys, and those whose layout is not known.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from pansketch import Spec
+from pansketch.sketches import LinearSpec
+from pansketch_collector.storage.tables.corruption import Layout
+
+HOUR: Final = 3_600
+DAY: Final = 86_400
+Counters = npt.NDArray[np.int64]
+# `layouts`: of the specs whose releases add up, how long the blocks of their counters are. A row of
+# `sums` is replaced and never changed, so that its number tells whether it is another one.
+TABLES: Final = """
+CREATE TABLE layouts (
+    fingerprint BLOB PRIMARY KEY,
+    family TEXT NOT NULL,
+    blocks TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE sums (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    stream TEXT NOT NULL,
+    seconds INTEGER NOT NULL,
+    bucket INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL,
+    releases INTEGER NOT NULL,
+    draws INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
+    counters BLOB,
+    UNIQUE (stream, seconds, bucket, fingerprint)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """So many releases of one spec: their draws, the first start and the last end of their windows
+    in unix seconds, and their counters; None where these are not added up."""
+
+    releases: int
+    draws: int
+    first: int
+    last: int
+    counters: Counters | None
+
+    def agrees(self, other: "Sum") -> bool:
+        """Whether it is the same; one that adds up no counters agrees with one that does."""
+        figures = (self.releases, self.first, self.last) == (
+            other.releases,
+            other.first,
+            other.last,
+        )
+        if self.counters is None or other.counters is None:
+            return figures and self.counters is None
+        return (
+            figures and self.draws == other.draws and np.array_equal(self.counters, other.counters)
+        )
+
+    def __add__(self, other: "Sum") -> "Sum":
+        whole = self.counters is not None and other.counters is not None
+        return Sum(
+            self.releases + other.releases,
+            self.draws + other.draws,
+            min(self.first, other.first),
+            max(self.last, other.last),
+            self.counters + other.counters if whole else None,  # type: ignore[operator]
+        )
+
+
+@dataclass(frozen=True, order=True)
+class Bucket:
+    """So many seconds from `start`, of one stream and one spec."""
+
+    stream: str
+    seconds: int
+    start: int
+    fingerprint: bytes
+
+
+def note_layout(db: sqlite3.Connection, spec: Spec) -> None:
+    """Stores how the counters of a spec lie in its releases, if their sum means anything and nobody
+    masks them."""
+    if isinstance(spec, LinearSpec) and not spec.guarantee.answer_micro:
+        values = spec.fingerprint, spec.family, json.dumps(spec.blocks)
+        db.execute("INSERT INTO layouts VALUES (?, ?, ?) ON CONFLICT DO NOTHING", values)
+
+
+def layout(db: sqlite3.Connection, fingerprint: bytes) -> Layout | None:
+    """How the counters of releases of a spec lie; None where they are not added up."""
+    row = db.execute(
+        "SELECT family, blocks FROM layouts WHERE fingerprint = ?", (fingerprint,)
+    ).fetchone()
+    return None if row is None else _layout(fingerprint, *row)
+
+
+@lru_cache(maxsize=256)
+def _layout(fingerprint: bytes, family: str, blocks: str) -> Layout:
+    return Layout(fingerprint, family, tuple(json.loads(blocks)))
+
+
+def rows(
+    db: sqlite3.Connection, stream: str, seconds: int, since: int, until: int, spec: bytes | None
+) -> Iterator[tuple[Bucket, Sum | None]]:
+    """The rows of buckets of one length that start in [since, until), of one spec or of all. None
+    for a row that has changed on the disk."""
+    values = stream, seconds, since, until, spec
+    for start, fingerprint, *row in db.execute(
+        "SELECT bucket, fingerprint, releases, draws, first, last, seal, counters FROM sums"
+        " WHERE stream = ?1 AND seconds = ?2 AND bucket >= ?3 AND bucket < ?4"
+        " AND (?5 IS NULL OR fingerprint = ?5)",
+        values,
+    ):
+        bucket = Bucket(stream, seconds, start, bytes(fingerprint))
+        yield bucket, _opened(bucket, row)
+
+
+def _opened(bucket: Bucket, row: Sequence[Any]) -> Sum | None:
+    releases, draws, first, last, seal, content = row
+    if seal != _seal(bucket, (releases, draws, first, last), content):
+        return None
+    counters = None if content is None else np.frombuffer(content, "<i8")
+    return Sum(releases, draws, first, last, counters)
+
+
+def _seal(bucket: Bucket, figures: Sequence[object], content: bytes | None) -> int:
+    """The checksum of a row with its name."""
+    name = (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint, *figures)
+    return crc32(content or b"", crc32(repr((name, content is None)).encode()))
+
+
+def write(db: sqlite3.Connection, bucket: Bucket, total: Sum | None) -> None:
+    """Replaces the row of a bucket; the new one has a number that none ever had."""
+    if total is None or not total.releases:
+        db.execute(
+            "DELETE FROM sums WHERE stream = ? AND seconds = ? AND bucket = ? AND fingerprint = ?",
+            (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),
+        )
+        return
+    figures = total.releases, total.draws, total.first, total.last
+    content = None if total.counters is None else total.counters.astype("<i8").tobytes()
+    db.execute(
+        "INSERT OR REPLACE INTO sums (stream, seconds, bucket, fingerprint, releases, draws, first,"
+        " last, seal, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),
+            *(*figures, _seal(bucket, figures, content), content),
+        ),
+    )
