@@ -1,5 +1,6 @@
 """A run: start the fleet, let the faults happen, let what waits arrive, and keep what is left."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,10 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from testbed import mosquitto
-from testbed.chaos.accounting import evidence
+from testbed.chaos.accounting import answers, evidence
 from testbed.chaos.environment import host
-from testbed.chaos.environment.configuration import WINDOW_SECONDS, Device, Site, devices
+from testbed.chaos.environment.configuration import (
+    KEEPERS,
+    WINDOW_SECONDS,
+    Device,
+    Site,
+    devices,
+    readings,
+)
 from testbed.chaos.environment.fleet import COLLECTOR, Fleet, TooLate
 from testbed.chaos.environment.supervisor import Supervisor
 from testbed.chaos.faults import schedule as faults
@@ -23,6 +33,8 @@ AT_ONCE = 32  # faults that happen at the same time, at most
 LATE_SECONDS = 240.0  # after the last window was due, and after the last fault was
 SPAN_SHARE = 1.1  # of the time that all windows take: devices are away for some of it
 RELATIVE_LONGEST, MIN_LIMIT_SECONDS = 0.15, 3.0  # of the span: no fault lasts longer
+
+FEED_SECONDS = 0.5
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,6 +50,7 @@ class Size:
     devices: int
     windows: int
     faults: int
+    kinds: frozenset[str] = frozenset()  # of faults; none: all
 
     @property
     def span_seconds(self) -> float:
@@ -84,9 +97,9 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
     site, members, tally = Site(folder), devices(size.devices), Tally()
     with Supervisor() as supervisor, Network() as network:
         fleet = Fleet(site, members, supervisor, network, program, mounts, faketime)
-        targets = _targets(members, faketime is not None)
+        targets = _targets(members, faketime is not None, size.kinds)
         try:
-            with fleet.observer, fleet.ages, fleet.fed(seed):
+            with fleet.observer, fleet.ages, _fed(fleet, seed):
                 with tally.timed("start"):
                     fleet.start()
                 if tally.problems:
@@ -95,6 +108,8 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
                     _let_happen(fleet, size, seed, targets, tally, progress)
                 with tally.timed("drain"):
                     fleet.drain()
+                with tally.timed("answers"):
+                    fleet.settle()
         except BaseException:
             fleet.ended.set()  # All are killed; no fault starts any of them again.
             raise
@@ -116,11 +131,32 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         seconds=tally.seconds,
         ends=tuple(end for program in supervisor.services for end in program.ends),
         held=tuple(fleet.ages.held),
+        asked_until=fleet.asked_until,
     )
     evidence.write(folder, found, fleet.observer.made())
+    answers.write(folder, fleet.answers)
 
 
-def _targets(members: list[Device], clocked: bool) -> Targets:
+@contextmanager
+def _fed(fleet: Fleet, seed: int) -> Iterator[None]:
+    """Readings come in at every device meanwhile."""
+    stop, rng = threading.Event(), np.random.default_rng(seed)
+
+    def feed() -> None:
+        while not stop.wait(FEED_SECONDS):
+            for agent in fleet.agents.values():
+                agent.write(readings(float(rng.random())))
+
+    thread = threading.Thread(target=feed, name="readings", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _targets(members: list[Device], clocked: bool, kinds: frozenset[str]) -> Targets:
     names = [device.name for device in members]
     without = {}
     if not clocked:
@@ -133,13 +169,15 @@ def _targets(members: list[Device], clocked: bool) -> Targets:
             "capped": [device.name for device in members if device.small_outbox],
             "small": [device.name for device in members if device.small_disk],
             "clocked": names,
-            "link": [*names, COLLECTOR],
+            "link": [*names, *KEEPERS, COLLECTOR],
+            "keeper": KEEPERS,
             "collector": [COLLECTOR],
             "collector-clock": [COLLECTOR],
             "broker": ["broker"],
             "secured": ["broker"] if any(device.secured for device in members) else [],
         },
         without,
+        kinds,
     )
 
 

@@ -4,11 +4,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
-
-import numpy as np
 
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import cost
@@ -16,10 +14,12 @@ from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_collector
 from testbed.chaos.environment import configuration
 from testbed.chaos.environment.broker import Broker
+from testbed.chaos.environment.config_texts import LEVEL_SECONDS
 from testbed.chaos.environment.configuration import Device, Site, online, state_in
 from testbed.chaos.environment.host import Disk, Quota, Tmpfs, WallClock, size
 from testbed.chaos.environment.hostile_client import HostileClient, HostileDevice
 from testbed.chaos.environment.supervisor import Service, Supervisor
+from testbed.chaos.observation.answers import AnswerObserver, unsettled, waiting_until
 from testbed.chaos.observation.held_in_memory import Ages
 from testbed.chaos.observation.ledger_marks import (
     Debit,
@@ -34,11 +34,11 @@ from testbed.chaos.observation.observer import Name, Observer, waiting_of
 from testbed.tcp_proxy import Link, Network
 
 COLLECTOR = "collector"
-FEED_SECONDS = 0.5
 POLL_SECONDS = 0.1
 START_SECONDS = 120.0
 WRONG_INPUT = 2  # as an exit code
 DRAIN_SECONDS = 150
+SETTLE_SECONDS = 180.0
 MIN_RELEASE_BYTES = 256
 DEVICE_DISK_BYTES, DATABASE_DISK_BYTES = 2 * 2**20, 48 * 2**20
 
@@ -72,16 +72,23 @@ class Fleet:
         self.names = [device.name for device in devices]
         self.marks = Marks()
         self.ended = threading.Event()
+        self.asked_until = 0.0  # The periods that end before are asked about; unix seconds.
         states = {name: state_in(site.folder, name) for name in self.names}
         self.observer = Observer(
             configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
         )
         patient = {device.name for device in devices if device.patient}
-        self.ages = Ages({name: states[name] for name in patient}, self.observer.saw_on_disk)
+        self.ages = Ages(
+            {name: states[name] for name in patient},
+            self.observer.saw_on_disk,
+            lambda stream: configuration.WINDOW_SECONDS * (stream == configuration.MASKED),
+        )
+        self.answers = AnswerObserver()
         site.certify()
         self.broker = Broker(site, mosquitto, self.names)
         self.links: dict[str, Link] = {}
         self.agents: dict[str, Service] = {}
+        self.keepers: dict[str, Service] = {}
         self.clocks: dict[str, WallClock] = {}
         self.disks: dict[str, Disk] = {}
         self.lanes: dict[str, threading.RLock] = {}
@@ -92,12 +99,14 @@ class Fleet:
         self._add_collector(small_disks, faketime)
         config = load_collector(self.config, {})
         self.hostile = HostileDevice(self.broker.port, site.password(configuration.HOSTILE), config)
+        for name in configuration.KEEPERS:
+            self._add_keeper(name)
         for device in devices:
             self._add_device(device, small_disks, faketime)
 
     def _add_collector(self, small_disk: bool, faketime: Path | None) -> None:
         folder = self.site.database.parent
-        self.links[COLLECTOR] = self.network.link(self.broker.port)
+        self.links[COLLECTOR] = self.network.link(self.broker.port, self.answers.asker)
         self.config = self._configure_collector(configuration.EPSILON, "collector")
         self.other_config = self._configure_collector(
             configuration.OTHER_EPSILON, "collector-other"
@@ -114,6 +123,13 @@ class Fleet:
 
     def _configure_collector(self, epsilon: float, name: str) -> Path:
         return self.site.configure_collector(self.links[COLLECTOR].port, epsilon, name)
+
+    def _add_keeper(self, name: str) -> None:
+        self.links[name] = self.network.link(self.broker.port, self.answers.keeper)
+        config = self.site.configure_keeper(name, self.links[name].port)
+        command = configuration.keeper_command(config)
+        keeper = Service(name, command, self.site.folder, self.site.environment)
+        self.keepers[name] = self._supervisor.add(keeper)
 
     def _add_device(self, device: Device, small_disks: bool, faketime: Path | None) -> None:
         name, state = device.name, state_in(self.site.folder, device.name)
@@ -178,9 +194,11 @@ class Fleet:
         self.observer.look(device)
         self.ages.note_end(device, code)
         debits = self.note_debits(device)
-        if code and not self.ages.explain(device, code):
-            lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
-            self.marks.note(self.marks.lost_with_process, lost)
+        lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
+        if not code or self.ages.explain(device, code):
+            # A masked window is debited when it starts, so every end of a process loses one.
+            lost = {name for name in lost if name.stream == configuration.MASKED}
+        self.marks.note(self.marks.lost_with_process, lost)
 
     def note_debits(self, device: str) -> list[Debit]:
         """What the ledger of a device says now, which the run remembers from then on."""
@@ -224,9 +242,9 @@ class Fleet:
         """Broker, collector and devices; all of them are connected when this returns."""
         self.broker.start()
         self.collector.start()
-        for agent in self.agents.values():
-            agent.start()
-        everyone = set(self.names)
+        for program in (*self.keepers.values(), *self.agents.values()):
+            program.start()
+        everyone = {*self.names, *self.keepers}
         self.until(
             lambda: online(self.site.database) >= everyone,
             START_SECONDS,
@@ -243,28 +261,10 @@ class Fleet:
             self.pause(POLL_SECONDS)
 
     def _check_input(self) -> None:
-        for program in (self.collector, *self.agents.values()):
+        for program in (self.collector, *self.keepers.values(), *self.agents.values()):
             for end in program.ends:
                 if end.code == WRONG_INPUT:
                     raise WrongInput(f"{end.program}: {end.said}")
-
-    @contextmanager
-    def fed(self, seed: int) -> Iterator[None]:
-        """Readings come in at every device meanwhile."""
-        stop, rng = threading.Event(), np.random.default_rng(seed)
-
-        def feed() -> None:
-            while not stop.wait(FEED_SECONDS):
-                for agent in self.agents.values():
-                    agent.write(configuration.readings(float(rng.random())))
-
-        thread = threading.Thread(target=feed, name="readings", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
 
     def drain(self) -> None:
         """Ends all devices and starts them with nothing more to come: each ends by itself once its
@@ -281,9 +281,23 @@ class Fleet:
         seconds = DRAIN_SECONDS + START_SECONDS
         self.until(lambda: not any(agent.running for agent in ended), seconds, "empty outboxes")
 
+    def settle(self) -> None:
+        """Waits for the answers about all periods that are over, or nearly. Keepers that come back
+        are asked at once, not after the pauses that earlier faults have made."""
+        for keeper in self.keepers.values():
+            keeper.end(signal.SIGTERM)
+            keeper.start()
+        self.asked_until = time.time() + max(LEVEL_SECONDS)
+        self.until(self._settled, SETTLE_SECONDS, "the answers of keepers")
+
+    def _settled(self) -> bool:
+        ends = waiting_until(self.site.database).values()
+        return min(ends, default=inf) > self.asked_until and not unsettled(self.site.database)
+
     def stop(self) -> None:
         """Ends everything in good order, and leaves its files in the folder."""
-        for program in (*self.agents.values(), self.collector, self.broker.program):
+        programs = *self.agents.values(), *self.keepers.values(), self.collector
+        for program in (*programs, self.broker.program):
             program.end(signal.SIGTERM)
         for disk in self.disks.values():
             if isinstance(disk, Tmpfs):
