@@ -13,6 +13,7 @@ from pansketch.blinding import (
     KeeperQuestion,
     PrivateKey,
     SodiumMasks,
+    WindowKey,
     answer_once,
 )
 from pansketch.randomness import Entropy
@@ -25,7 +26,6 @@ from pansketch_fleet.protocol.keeper_messages import (
     MAX_REFUSED,
     Ask,
     Reply,
-    WindowKey,
 )
 from pansketch_fleet.protocol.strict_json import MAX_LINE
 from pansketch_keeper.ledger import KeeperLedger, StateError

@@ -19,10 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pansketch.blinding import AlreadyAnswered, KeeperAnswer, KeeperQuestion, keeper_id, refused
+from pansketch.blinding import (
+    AlreadyAnswered,
+    KeeperAnswer,
+    KeeperQuestion,
+    WindowKey,
+    keeper_id,
+    refused,
+)
 from pansketch.wire import encode_answer
 from pansketch_agent.host.durable_files import replace_file
-from pansketch_fleet.protocol.keeper_messages import WindowKey
 
 LEDGER, MARK = "ledger.sqlite", "ledger-mark"
 APPLICATION, VERSION = 0x70736B4C, 1
@@ -98,7 +104,8 @@ class KeeperLedger:
             raise StateError(f"{path}: is no ledger of a keeper ({error})") from None
         if found != [APPLICATION, VERSION]:
             connection.close()
-            raise StateError(f"{path}: is no ledger that this version knows")
+            problem = "is no ledger that this version knows"
+            raise StateError(f"{path}: {problem}; is it in the folder of this keeper?")
         ledger = cls(path, connection, 0 if readonly else _marked(path.with_name(MARK)))
         if not readonly:
             try:
@@ -256,10 +263,9 @@ class KeeperLedger:
         """The number of the last change. Raises StateError in an old copy."""
         number = int(self._one("SELECT number FROM changes")[0])
         if number < self._mark:
-            raise StateError(
-                f"{self.path}: is an old copy, which has forgotten {self._mark - number} changes and "
-                "would answer again; never restore one: make a new keeper with init"
-            )
+            forgotten = f"is an old copy, which has forgotten {self._mark - number} changes"
+            fix = "never restore one: make a new keeper with init"
+            raise StateError(f"{self.path}: {forgotten} and would answer again; {fix}")
         return number
 
     def _raise_mark(self) -> None:

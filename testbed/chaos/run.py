@@ -1,5 +1,6 @@
 """A run: start the fleet, let the faults happen, let what waits arrive, and keep what is left."""
 
+import signal
 import threading
 import time
 from collections import Counter
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from testbed import mosquitto
 from testbed.chaos.accounting import answers, evidence
 from testbed.chaos.environment import host
+from testbed.chaos.environment.config_texts import LEVEL_SECONDS
 from testbed.chaos.environment.configuration import (
     KEEPERS,
     WINDOW_SECONDS,
@@ -27,6 +30,7 @@ from testbed.chaos.environment.supervisor import Supervisor
 from testbed.chaos.faults import schedule as faults
 from testbed.chaos.faults.injector import inject
 from testbed.chaos.faults.schedule import Fault, Targets, schedule
+from testbed.chaos.observation.answers import unsettled, waiting_until
 from testbed.tcp_proxy import Network
 
 AT_ONCE = 32  # faults that happen at the same time, at most
@@ -108,8 +112,9 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
                     _let_happen(fleet, size, seed, targets, tally, progress)
                 with tally.timed("drain"):
                     fleet.drain()
+                asked_until = time.time() + max(LEVEL_SECONDS)
                 with tally.timed("answers"):
-                    fleet.settle()
+                    _settle(fleet, asked_until)
         except BaseException:
             fleet.ended.set()  # All are killed; no fault starts any of them again.
             raise
@@ -131,7 +136,7 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         seconds=tally.seconds,
         ends=tuple(end for program in supervisor.services for end in program.ends),
         held=tuple(fleet.ages.held),
-        asked_until=fleet.asked_until,
+        asked_until=asked_until,
     )
     evidence.write(folder, found, fleet.observer.made())
     answers.write(folder, fleet.answers)
@@ -154,6 +159,20 @@ def _fed(fleet: Fleet, seed: int) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def _settle(fleet: Fleet, asked_until: float) -> None:
+    """Waits for the answers about all periods that end before. Keepers that come back are asked at
+    once, not after the pauses that earlier faults have made."""
+    for keeper in fleet.keepers.values():
+        keeper.end(signal.SIGTERM)
+        keeper.start()
+
+    def settled() -> bool:
+        ends = waiting_until(fleet.site.database).values()
+        return min(ends, default=inf) > asked_until and not unsettled(fleet.site.database)
+
+    fleet.until(settled, LATE_SECONDS, "the answers of keepers")
 
 
 def _targets(members: list[Device], clocked: bool, kinds: frozenset[str]) -> Targets:

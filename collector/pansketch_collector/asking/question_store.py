@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pansketch import Release
-from pansketch.blinding import KeeperQuestion
+from pansketch.blinding import KeeperQuestion, WindowKey
 from pansketch.wire import decode_question, encode_question
-from pansketch_collector.asking.waiting_releases import KEY, SAME, Group, WindowKey
+from pansketch_collector.asking.waiting_releases import KEY, SAME, Group
 from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.reader import EXCLUDED
 from pansketch_collector.validation.verdicts import MAX_TEXT

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pansketch.blinding import MaskedWindow
+from pansketch.blinding import MaskedWindow, WindowKey
 from pansketch.wire import BLINDED, peek_blinded
 from pansketch_collector.asking.due_questions import WaitingPeriod
 from pansketch_collector.storage.corruption import UNREADABLE
@@ -18,7 +18,6 @@ from pansketch_collector.storage.reader import EXCLUDED
 from pansketch_fleet.protocol.keeper_messages import KEY_ID_BYTES
 from pansketch_fleet.settings.settings import AnswerLevel
 
-WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 PORTION = 1_000  # releases noted in one transaction
 KEY = "device, stream, incarnation, sequence"
 # Of a release `r` and a row `w` of window_levels.

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from pansketch.blinding import KeeperQuestion
+from pansketch.blinding import KeeperQuestion, WindowKey
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_question, encode_question, form_of, spec_of
 from pansketch_fleet.protocol.strict_json import LINE, decode, encode, expect
@@ -27,7 +27,6 @@ MAX_SEQUENCE = 2**63 - 1
 LENGTH_BYTES, KEY_ID_BYTES, DIGEST_BYTES = 4, 8, 32
 INCARNATION_LENGTHS = (0, 16)  # hexadecimal digits
 
-WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 ReplyKind = Literal["prepared", "answered", "refused"]
 Head = TypeVar("Head", bound=msgspec.Struct)
 

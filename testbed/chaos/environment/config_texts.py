@@ -28,7 +28,7 @@ streams:
     sketch: {{depth: 4, fanout: 4, k: 16, width: 16, rows: 1}}
 {masked_stream}collector: {{database: disk/collector.sqlite}}
 """
-# A release of it may have the masks of thousands of intrusions, for which a small outbox has no room.
+# Its release may have masks of thousands of intrusions, for which a small outbox has no room.
 MASKED_STREAM = """\
   masked:
     source: {masked}

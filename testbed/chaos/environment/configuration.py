@@ -97,6 +97,8 @@ class Site:
         self._keys = {
             name: keeper_state.create(state, os_entropy()).hex() for name, state in states.items()
         }
+        for name in KEEPERS:
+            shutil.copyfile(keeper_ledger_in(folder, name), first_ledger_in(folder, name))
         for stream, columns in COLUMNS.items():
             (folder / f"no-{stream}.csv").write_text(columns)
         self._write_profiles()
@@ -244,6 +246,11 @@ def keeper_state_in(folder: Path, name: str) -> Path:
 
 def keeper_ledger_in(folder: Path, name: str) -> Path:
     return keeper_state_in(folder, name) / LEDGER
+
+
+def first_ledger_in(folder: Path, name: str) -> Path:
+    """A keeper's ledger before the run."""
+    return folder / "backup" / f"{name}.sqlite"
 
 
 def keeper_user(name: str) -> str:

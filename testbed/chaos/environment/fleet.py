@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from pathlib import Path
 
 from pansketch_agent.commands.list_outbox import releases_in
@@ -14,12 +13,11 @@ from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_collector
 from testbed.chaos.environment import configuration
 from testbed.chaos.environment.broker import Broker
-from testbed.chaos.environment.config_texts import LEVEL_SECONDS
 from testbed.chaos.environment.configuration import Device, Site, online, state_in
 from testbed.chaos.environment.host import Disk, Quota, Tmpfs, WallClock, size
 from testbed.chaos.environment.hostile_client import HostileClient, HostileDevice
 from testbed.chaos.environment.supervisor import Service, Supervisor
-from testbed.chaos.observation.answers import AnswerObserver, unsettled, waiting_until
+from testbed.chaos.observation.answers import AnswerObserver
 from testbed.chaos.observation.held_in_memory import Ages
 from testbed.chaos.observation.ledger_marks import (
     Debit,
@@ -37,8 +35,7 @@ COLLECTOR = "collector"
 POLL_SECONDS = 0.1
 START_SECONDS = 120.0
 WRONG_INPUT = 2  # as an exit code
-DRAIN_SECONDS = 150
-SETTLE_SECONDS = 180.0
+DRAIN_SECONDS = 300
 MIN_RELEASE_BYTES = 256
 DEVICE_DISK_BYTES, DATABASE_DISK_BYTES = 2 * 2**20, 48 * 2**20
 
@@ -72,7 +69,6 @@ class Fleet:
         self.names = [device.name for device in devices]
         self.marks = Marks()
         self.ended = threading.Event()
-        self.asked_until = 0.0  # The periods that end before are asked about; unix seconds.
         states = {name: state_in(site.folder, name) for name in self.names}
         self.observer = Observer(
             configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
@@ -280,19 +276,6 @@ class Fleet:
         ended = self.agents.values()
         seconds = DRAIN_SECONDS + START_SECONDS
         self.until(lambda: not any(agent.running for agent in ended), seconds, "empty outboxes")
-
-    def settle(self) -> None:
-        """Waits for the answers about all periods that are over, or nearly. Keepers that come back
-        are asked at once, not after the pauses that earlier faults have made."""
-        for keeper in self.keepers.values():
-            keeper.end(signal.SIGTERM)
-            keeper.start()
-        self.asked_until = time.time() + max(LEVEL_SECONDS)
-        self.until(self._settled, SETTLE_SECONDS, "the answers of keepers")
-
-    def _settled(self) -> bool:
-        ends = waiting_until(self.site.database).values()
-        return min(ends, default=inf) > self.asked_until and not unsettled(self.site.database)
 
     def stop(self) -> None:
         """Ends everything in good order, and leaves its files in the folder."""

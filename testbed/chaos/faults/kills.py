@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from testbed.chaos.environment.configuration import keeper_ledger_in
+from testbed.chaos.environment.configuration import first_ledger_in, keeper_ledger_in
 from testbed.chaos.environment.fleet import Fleet
 from testbed.chaos.environment.supervisor import Service
 from testbed.chaos.faults.schedule import Fault
@@ -69,7 +69,7 @@ def keeper_killed_answering(fleet: Fleet, fault: Fault) -> None:
 
 def keeper_restored(fleet: Fleet, fault: Fault) -> None:
     """A backup of a keeper's ledger is written back: the keeper must not run. Then its own ledger
-    comes back."""
+    comes back. Where nothing was answered since the backup, the first one of the run is taken."""
     ledger, keeper = keeper_ledger_in(fleet.site.folder, fault.target), fleet.keepers[fault.target]
     aside = fleet.site.folder / "backup" / f"{fault.number}-{fault.target}"
     aside.mkdir()
@@ -84,11 +84,13 @@ def keeper_restored(fleet: Fleet, fault: Fault) -> None:
             fleet.pause(0.1)
         fleet.pause(fault.seconds)
         keeper.end(signal.SIGKILL)
-        changed = _changes(ledger) > before
+        now = _changes(ledger)
+        old = aside / "copy" if before < now else first_ledger_in(fleet.site.folder, fault.target)
+        changed = _changes(old) < now
         for ending in SIDECARS:
             if _sidecar(ledger, ending).exists():
                 shutil.move(_sidecar(ledger, ending), aside)
-        shutil.copyfile(aside / "copy", ledger)
+        shutil.copyfile(old, ledger)
         ledger.chmod(0o600)
         keeper.start()
         if not changed:
