@@ -220,9 +220,7 @@ def _read_key(path: Path, public: bytes) -> PrivateKey:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
-        raise StateError(
-            f"{path}: is missing, but in the ledger; {NEW_KEEPER}"
-        ) from None
+        raise StateError(f"{path}: is missing, but in the ledger; {NEW_KEEPER}") from None
     try:
         if os.fstat(handle).st_mode & OTHERS:
             raise StateError(f"{path}: others may read it; take it for known and rotate")

@@ -19,7 +19,13 @@ from pansketch.blinding.questions import (
     question_about,
 )
 from pansketch.blinding.sodium import BlindingUnavailable
-from pansketch.blinding.unblinding import MasksLeft, combine_levels, sum_bounds, unblind
+from pansketch.blinding.unblinding import (
+    MasksLeft,
+    combine_levels,
+    most_windows,
+    sum_bounds,
+    unblind,
+)
 
 __all__ = [
     "AlreadyAnswered",
@@ -41,6 +47,7 @@ __all__ = [
     "answer_once",
     "combine_levels",
     "keeper_id",
+    "most_windows",
     "question_about",
     "refused",
     "start",

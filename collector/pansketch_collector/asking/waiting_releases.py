@@ -89,9 +89,8 @@ class WaitingReleases:
     def waiting(self, stream: str, level: AnswerLevel) -> dict[Group, list[WaitingPeriod]]:
         """What no question of a level lists, and is not excluded."""
         found: dict[Group, list[WaitingPeriod]] = {}
-        for fingerprint, joined, period, first, last, windows in self._db.execute(
-            "SELECT fingerprint, keepers, window_start / ?, min(received_at), max(received_at),"
-            " count(*)"
+        for fingerprint, joined, period, first, last in self._db.execute(
+            "SELECT fingerprint, keepers, window_start / ?, min(received_at), max(received_at)"
             " FROM window_levels WHERE question IS NULL AND problem = ''"
             f" AND stream = ? AND level = ? AND NOT {EXCLUDED} GROUP BY 1, 2, 3",
             (level.every_seconds, stream, level.name),
@@ -100,7 +99,7 @@ class WaitingReleases:
                 joined[at : at + KEY_ID_BYTES] for at in range(0, len(joined), KEY_ID_BYTES)
             )
             group = Group(stream, level, fingerprint, keys)
-            found.setdefault(group, []).append(WaitingPeriod(period, first, last, windows))
+            found.setdefault(group, []).append(WaitingPeriod(period, first, last))
         return found
 
     def asked(self, group: Group) -> int | None:
