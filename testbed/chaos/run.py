@@ -169,7 +169,7 @@ def _settle(fleet: Fleet, asked_until: float) -> None:
         keeper.start()
 
     def settled() -> bool:
-        ends = waiting_until(fleet.site.database).values()
+        ends = [end for _, end in waiting_until(fleet.site.database).values()]
         return min(ends, default=inf) > asked_until and not unsettled(fleet.site.database)
 
     fleet.until(settled, LATE_SECONDS, "the answers of keepers")

@@ -271,9 +271,10 @@ def _explained(end: End, evidence: Evidence) -> bool:
         restored = evidence.run.faults.get("keeper-restored", 0) > 0
         return restored and end.code == 1 and OLD_LEDGER in end.said
     twice = end.program in {name.device for name in evidence.run.twins}
-    if twice and (DISPUTED in end.said or UNKNOWN_LEDGER in end.before):
-        # The second agent of its name released the window first, or its ledger is first seen when
-        # the outbox is emptied, which a replay without readings does.
+    other = UNKNOWN_LEDGER in end.before + end.said
+    if (twice and (DISPUTED in end.said or other)) or (end.program in evidence.run.reset and other):
+        # The second agent of its name released the window first, or another ledger is first seen
+        # when the outbox is emptied, which a replay without readings does.
         return end.code == 1
     if end.program == "collector":
         return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)

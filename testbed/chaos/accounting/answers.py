@@ -36,7 +36,7 @@ from testbed.chaos.observation.answers import (
 
 HEARD = "answers.jsonl"
 ANSWERED = "answered"
-NOT_OVER = "not over"
+NOT_OVER, LATE = "not over", "late"
 FORGOTTEN = "forgotten"
 RENUMBERED = "renumbered"
 LEFT_OUT = "left out"
@@ -44,12 +44,13 @@ UNANSWERED = "UNANSWERED"
 CLASSES: Mapping[str, str] = {
     ANSWERED: "in one answered question",
     NOT_OVER: "of a period that was not over when the run ended",
+    LATE: "came after its period was asked about; the next one was not over when the run ended",
     FORGOTTEN: "asked about in a question that the database had when the run rolled it back",
     RENUMBERED: "under a number that its device had used, whose ledger the run has replaced",
     LEFT_OUT: "disputed or excluded, because a second agent of the same name released it",
     UNANSWERED: "LOST",
 }
-ANSWERED_SHARE = 0.8  # at least, of the windows at their levels
+ANSWERED_SHARE = 0.8  # at least, of the windows at their levels whose period was over
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Answers:
     heard: Mapping[tuple[str, bytes], frozenset[bytes]]
     settled: tuple[Settled, ...]
     levels: Mapping[str, tuple[str, str, bool]]
-    waiting: Mapping[str, int]
+    waiting: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,9 @@ def account(folder: Path, evidence: Evidence, answers: Answers) -> AnswerAccount
     ]
     found = AnswerAccount(classes, len(answers.settled), tuple(failures))
     counted = found.totals()
-    if counted[ANSWERED] < ANSWERED_SHARE * len(classes):
-        few = f"only {counted[ANSWERED]} of {len(classes)} windows at their levels are answered"
+    over = len(classes) - counted[NOT_OVER]
+    if counted[ANSWERED] < ANSWERED_SHARE * over:
+        few = f"only {counted[ANSWERED]} of {over} windows at their levels are answered"
         failures.append(f"{few}; wanted: {ANSWERED_SHARE:.0%}")
     return AnswerAccount(classes, len(answers.settled), tuple(failures))
 
@@ -175,8 +177,9 @@ def _class(
         return ANSWERED
     if left_out:
         return LEFT_OUT
-    if not state and not problem and answers.waiting.get(name, 0) > run.asked_until:
-        return NOT_OVER
+    own, due = answers.waiting.get(name, (0, 0))
+    if not state and not problem and due > run.asked_until:
+        return NOT_OVER if own > run.asked_until else LATE
     if name in run.forgotten:
         return FORGOTTEN
     if problem == AGAIN and device in run.reset and (device, number) in twice:

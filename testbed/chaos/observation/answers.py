@@ -91,9 +91,9 @@ def fixed(database: Path) -> set[str]:
     return {name for (payload,) in rows for name in levels_of(decode_question(payload))}
 
 
-def waiting_until(database: Path) -> dict[str, int]:
-    """Windows that no question lists, at their levels, and when the period of their question ends,
-    in unix seconds."""
+def waiting_until(database: Path) -> dict[str, tuple[int, int]]:
+    """Windows that no question lists, at their levels: when their own period ends, and that of the
+    question that is to list them, which is a later one for a late release. In unix seconds."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         rows = connection.execute(
             "SELECT device, stream, incarnation, sequence, level, window_start, (SELECT"
@@ -106,7 +106,7 @@ def waiting_until(database: Path) -> dict[str, int]:
         every = int(seconds(level))
         end = (start // every + 1) * every
         late = end if asked is None else max(end, asked + every)
-        found[level_name(*key, level)] = late
+        found[level_name(*key, level)] = end, late
     return found
 
 
