@@ -128,8 +128,12 @@ def gather(folder: Path) -> Answers:
         {name: frozenset(found) for name, found in heard.items()},
         tuple(Settled(decode_question(row[0]), *row[1:]) for row in rows),
         {
-            level_name(*key, str(level)): (state, problem, bool(out))
-            for *key, level, state, problem, out in levels
+            level_name(device, stream, incarnation, sequence, str(level)): (
+                state,
+                problem,
+                bool(out),
+            )
+            for device, stream, incarnation, sequence, level, state, problem, out in levels
         },
         waiting_until(database),
     )

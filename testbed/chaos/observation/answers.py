@@ -102,11 +102,11 @@ def waiting_until(database: Path) -> dict[str, tuple[int, int]]:
             f" WHERE question IS NULL AND problem = '' AND NOT {EXCLUDED}"
         ).fetchall()
     found = {}
-    for *key, level, start, asked in rows:
+    for device, stream, incarnation, sequence, level, start, asked in rows:
         every = int(seconds(level))
         end = (start // every + 1) * every
         late = end if asked is None else max(end, asked + every)
-        found[level_name(*key, level)] = end, late
+        found[level_name(device, stream, incarnation, sequence, level)] = end, late
     return found
 
 
