@@ -287,7 +287,7 @@ def _marked(path: Path) -> int:
     try:
         return int(path.read_bytes())
     except (OSError, ValueError):
-        problem = "cannot be read, so an old copy of the ledger could not be told"
+        problem = "cannot be read, and it shows whether the ledger is an old copy"
         raise StateError(f"{path}: {problem}; make a new keeper with init") from None
 
 

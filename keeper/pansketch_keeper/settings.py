@@ -37,7 +37,12 @@ class KeeperFileSection(Section, frozen=True):
         KeyDoc("The fleet's broker.", '{url: "mqtts://broker.example"}', holds=MqttSection),
     ]
     state: Annotated[
-        str, KeyDoc("The folder of keys and ledger.", "/var/lib/pansketch-keeper", form="path")
+        str,
+        KeyDoc(
+            "The folder of keys and of the record of answers.",
+            "/var/lib/pansketch-keeper",
+            form="path",
+        ),
     ] = DEFAULT_STATE
 
 

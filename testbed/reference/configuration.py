@@ -36,8 +36,9 @@ KEEPER_HEAD = """\
 <!-- Made from keeper/pansketch_keeper/settings.py by `python -m testbed.reference`. -->
 # Keeper configuration
 
-For operators of a [keeper](glossary.md#keeper). This page lists every key of `keeper.yaml`, which
-`pansketch-keeper init` writes. [Run a keeper](../how-to/run-a-keeper.md) explains its use.
+For operators of a [keeper](glossary.md#keeper). After this page you can write `keeper.yaml`, of
+which `pansketch-keeper init` makes a first one. [Run a keeper](../how-to/run-a-keeper.md) has the
+steps.
 
 * A keeper refuses an unknown key, and names file, line and fix. `pansketch-keeper check` reads
   the file.
