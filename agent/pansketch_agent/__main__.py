@@ -29,6 +29,7 @@ from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
 from pansketch_fleet.config.privacy_cost import weakness
 from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.systemd import Notifier
+from pansketch_fleet.text_table import show
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,19 +165,12 @@ def _harden(config: AgentConfig, root: Path) -> MemoryProtection:
     locked = hardening.lock_memory(root)
     if required:
         locked.demand()
-    found = [*hardening.forbid_dumps(), locked.finding(required)]
-    refused = [each for each in found if each.state != "ok"]
-    if refused:
-        what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
-        logging.getLogger(__name__).warning("running without protection of %s", what)
+    hardening.warn_of([*hardening.forbid_dumps(), locked.finding(required)])
     return locked
 
 
 def _print(text: str) -> int:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    show(text)
     return DONE
 
 

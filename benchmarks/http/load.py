@@ -26,8 +26,8 @@ from benchmarks.http.site import (
 from benchmarks.performance.ingest import Messages
 from benchmarks.performance.scale import resident
 from pansketch_collector.http.__main__ import NICENESS
-from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.storage.reader import reading as stored
+from pansketch_collector.storage.tables.records import Selection
 
 SAMPLE = "/v1/streams/air/sample?seed=1&format=parquet&rows="
 DENSITY = "/v1/streams/air/query?question=density&attribute=temp&attribute=pm25"

@@ -1,7 +1,6 @@
 """`pansketch`: inspects releases, plans sketches and audits the privacy guarantee."""
 
 import argparse
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from pansketch import WindowId, WireError, __version__, peek
 from pansketch_cli.audit import add_audit
 from pansketch_cli.plan import add_plan
+from pansketch_fleet.text_table import discard_stdout
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return 0
     except KeyboardInterrupt:
         print("pansketch: interrupted", file=sys.stderr)

@@ -1,5 +1,7 @@
-"""Text in columns, for a terminal."""
+"""What a command prints: text in columns, to a reader that may have seen enough."""
 
+import os
+import sys
 from collections.abc import Collection, Sequence
 
 
@@ -21,3 +23,18 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def show(text: str) -> None:
+    """Prints the text; a reader that has gone, as in `| head`, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Sends what is still buffered nowhere, or the interpreter would fail on it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

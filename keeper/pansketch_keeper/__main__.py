@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,15 +21,21 @@ from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.systemd import Notifier
-from pansketch_fleet.text_table import aligned
+from pansketch_fleet.text_table import aligned, show
 from pansketch_keeper import settings, state
 from pansketch_keeper.answering import Answerer
 from pansketch_keeper.command_line import DONE, FAILED, WRONG_INPUT, parser
-from pansketch_keeper.ledger import LEDGER, AnsweredLevel, KeeperLedger, StateError
+from pansketch_keeper.ledger import (
+    LEDGER,
+    AnsweredLevel,
+    KeeperLedger,
+    StateError,
+)
 from pansketch_keeper.mqtt_client import KeeperClient
 from pansketch_keeper.settings import KeeperConfig
 
 TURN_SECONDS = 1.0
+KEY_ID = re.compile(r"[0-9a-fA-F]{16}")
 ROOT = Path("/")
 
 log = logging.getLogger("keeper")
@@ -47,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _say(str(error), WRONG_INPUT)
     except tls.TlsFilesError as error:
+        return _say(str(error), WRONG_INPUT)
+    except state.WrongPlaceError as error:
         return _say(str(error), WRONG_INPUT)
     except (StateError, BlindingUnavailable, OSError) as error:
         return _say(str(error), FAILED)
@@ -74,14 +83,17 @@ def _init(options: argparse.Namespace) -> int:
     for name in (options.fleet, options.name):
         if not is_id(name):
             return _say(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
-    text = settings.EXAMPLE.format(
-        fleet=options.fleet, name=options.name, url=options.url, state=options.state
-    )
+    # A JSON text is one of YAML too, whatever characters it has.
+    url, folder = json.dumps(options.url), json.dumps(options.state)
+    text = settings.EXAMPLE.format(fleet=options.fleet, name=options.name, url=url, state=folder)
     try:
         with open(options.config, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         return _say(f"{options.config}: is there already; name another file", WRONG_INPUT)
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror}); name a file in a folder of yours"
+        return _say(f"{options.config}: {problem}", WRONG_INPUT)
     try:
         config = settings.load(options.config, os.environ)
         state.create(config.state, os_entropy())
@@ -95,10 +107,7 @@ def _run(config: KeeperConfig) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    refused = [each for each in _harden() if each.state != "ok"]
-    if refused:
-        what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
-        log.warning("running without protection of %s", what)
+    hardening.warn_of(_harden())
     rng, clock, notifier = os_entropy(), system_clock(), Notifier(os.environ)
     with state.opened(config.state) as held:
         session = f"{rng.identifier():016x}"
@@ -142,11 +151,9 @@ def _rotate(config: KeeperConfig, erase: str | None) -> int:
         if erase is None:
             held.rotate(os_entropy())
         else:
-            try:
-                key = bytes.fromhex(erase)
-            except ValueError:
+            if KEY_ID.fullmatch(erase) is None:
                 return _say(f"{erase[:40]!r} is no id of a key; see export-public", WRONG_INPUT)
-            held.erase(key)
+            held.erase(bytes.fromhex(erase))
     return _print(_public(config))
 
 
@@ -191,10 +198,7 @@ def _harden() -> list[CheckResult]:
 
 
 def _print(text: str) -> int:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    show(text)
     return DONE
 
 

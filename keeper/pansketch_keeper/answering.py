@@ -5,9 +5,20 @@ window anything. Only then are the windows reserved.
 """
 
 import logging
+from dataclasses import dataclass
 
-from pansketch.blinding import AlreadyAnswered, KeeperQuestion, PrivateKey, SodiumMasks, answer_once
+from pansketch.blinding import (
+    AlreadyAnswered,
+    KeeperAnswer,
+    KeeperQuestion,
+    PrivateKey,
+    SodiumMasks,
+    WindowKey,
+    answer_once,
+)
 from pansketch.randomness import Entropy
+from pansketch.sketches import LinearSpec
+from pansketch.wire import decode_answer
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.keeper_messages import (
     DIGEST_BYTES,
@@ -15,7 +26,6 @@ from pansketch_fleet.protocol.keeper_messages import (
     MAX_REFUSED,
     Ask,
     Reply,
-    WindowKey,
 )
 from pansketch_fleet.protocol.strict_json import MAX_LINE
 from pansketch_keeper.ledger import KeeperLedger, StateError
@@ -25,6 +35,28 @@ LOW_ORDER = "epochs: a public key is of low order, which hides nothing"
 SPENT = "spent: these windows were answered before at this level, or have no epsilon left"
 
 log = logging.getLogger("keeper")
+
+
+@dataclass(frozen=True)
+class SpecLedger:
+    """A keeper's ledger as an `AnswerLedger`: the spec tells how an answer's bytes are read. Its
+    methods raise what those of `KeeperLedger` do."""
+
+    ledger: KeeperLedger
+    spec: LinearSpec
+
+    def stored(self, question: bytes) -> KeeperAnswer | None:
+        """See `AnswerLedger`."""
+        found = self.ledger.stored_bytes(question)
+        return None if found is None else decode_answer(found, self.spec)
+
+    def reserve(self, question: KeeperQuestion) -> None:
+        """See `AnswerLedger`."""
+        self.ledger.reserve(question)
+
+    def keep(self, answer: KeeperAnswer) -> None:
+        """See `AnswerLedger`."""
+        self.ledger.keep(answer)
 
 
 class Answerer:
@@ -88,7 +120,7 @@ class Answerer:
     def _answered(self, ask: Ask) -> Reply:
         question = ask.question
         if self._ledger.stored_bytes(question.digest) is None:
-            private, ledger = self._keys[ask.key], self._ledger.under(ask.spec)
+            private, ledger = self._keys[ask.key], SpecLedger(self._ledger, ask.spec)
             try:
                 answer_once(question, ask.spec, private, self._rng, ledger)
             except AlreadyAnswered as error:

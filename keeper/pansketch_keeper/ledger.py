@@ -2,6 +2,10 @@
 
 A change is on the disk when the call returns (WAL, synchronous FULL). Texts are stored once, so
 that a million windows take some tens of megabytes. An entry is never removed.
+
+Changes are numbered, and a file beside the ledger has the number of the last one. It is written
+after the change and before anything is sent. So a ledger with a lower number is an old copy, which
+has forgotten answers: it is refused.
 """
 
 import os
@@ -15,12 +19,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pansketch.blinding import AlreadyAnswered, KeeperAnswer, KeeperQuestion, keeper_id, refused
-from pansketch.sketches import LinearSpec
-from pansketch.wire import decode_answer, encode_answer
-from pansketch_fleet.protocol.keeper_messages import WindowKey
+from pansketch.blinding import (
+    AlreadyAnswered,
+    KeeperAnswer,
+    KeeperQuestion,
+    WindowKey,
+    keeper_id,
+    refused,
+)
+from pansketch.wire import encode_answer
+from pansketch_agent.host.durable_files import replace_file
 
-LEDGER = "ledger.sqlite"
+LEDGER, MARK = "ledger.sqlite", "ledger-mark"
 APPLICATION, VERSION = 0x70736B4C, 1
 MAX_LEVELS = 64  # of one window: sums of shares stay small numbers
 SCHEMA = """
@@ -32,6 +42,8 @@ CREATE TABLE questions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, lev
     share TEXT NOT NULL, answer BLOB);
 CREATE TABLE windows (history INTEGER NOT NULL, sequence INTEGER NOT NULL,
     question INTEGER NOT NULL, PRIMARY KEY (history, sequence, question)) WITHOUT ROWID;
+CREATE TABLE changes (number INTEGER NOT NULL);
+INSERT INTO changes VALUES (0);
 """
 Spent = dict[WindowKey, dict[str, tuple[Fraction, bytes]]]
 
@@ -55,11 +67,11 @@ class AnsweredLevel:
 
 
 class KeeperLedger:
-    """A ledger on disk. `create` and `open` make one; a context manager closes it. Under a spec it
-    is an `AnswerLedger`, because the spec tells how an answer's bytes are read."""
+    """A ledger on disk. `create` and `open` make one; a context manager closes it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, mark: int) -> None:
         self.path, self._connection = path, connection
+        self._mark = mark  # the number of the last change, as the file beside the ledger has it
 
     @classmethod
     def create(cls, path: Path) -> "KeeperLedger":
@@ -69,9 +81,10 @@ class KeeperLedger:
             connection = _connected(path, "rw")
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version = {VERSION};COMMIT;")
+            replace_file(path.with_name(MARK), b"0\n")
         except (OSError, sqlite3.Error) as error:
             raise StateError(f"{path}: cannot be made ({error})") from None
-        return cls(path, connection)
+        return cls(path, connection, 0)
 
     @classmethod
     def open(cls, path: Path, readonly: bool = False) -> "KeeperLedger":
@@ -91,8 +104,17 @@ class KeeperLedger:
             raise StateError(f"{path}: is no ledger of a keeper ({error})") from None
         if found != [APPLICATION, VERSION]:
             connection.close()
-            raise StateError(f"{path}: is no ledger that this version knows")
-        return cls(path, connection)
+            problem = "is no ledger that this version knows"
+            raise StateError(f"{path}: {problem}; is it in the folder of this keeper?")
+        ledger = cls(path, connection, 0 if readonly else _marked(path.with_name(MARK)))
+        if not readonly:
+            try:
+                with ledger._guarded():
+                    ledger._raise_mark()
+            except BaseException:
+                connection.close()
+                raise
+        return ledger
 
     def __enter__(self) -> "KeeperLedger":
         return self
@@ -105,13 +127,10 @@ class KeeperLedger:
     ) -> None:
         self._connection.close()
 
-    def under(self, spec: LinearSpec) -> "SpecLedger":
-        """The same for questions about one spec."""
-        return SpecLedger(self, spec)
-
     def stored_bytes(self, question: bytes) -> bytes | None:
         """The answer to a question, by its digest, as it was sent. Raises StateError."""
         with self._guarded():
+            self._raise_mark()
             found = self._one("SELECT answer FROM questions WHERE digest = ?", question)
         return None if found is None else found[0]
 
@@ -226,44 +245,50 @@ class KeeperLedger:
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """All of it or nothing; on the disk at the end."""
+        """All of it or nothing; on the disk at the end, with its number."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._number()
             yield self._connection.execute
+            self._connection.execute("UPDATE changes SET number = number + 1")
             self._connection.execute("COMMIT")
         except BaseException:
             # A COMMIT that failed may have ended the transaction by itself.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+        self._raise_mark()
+
+    def _number(self) -> int:
+        """The number of the last change. Raises StateError in an old copy."""
+        number = int(self._one("SELECT number FROM changes")[0])
+        if number < self._mark:
+            forgotten = f"is an old copy, which has forgotten {self._mark - number} changes"
+            fix = "never restore one: make a new keeper with init"
+            raise StateError(f"{self.path}: {forgotten} and would answer again; {fix}")
+        return number
+
+    def _raise_mark(self) -> None:
+        """Before anything that the last change allows is sent."""
+        if (number := self._number()) > self._mark:
+            replace_file(self.path.with_name(MARK), f"{number}\n".encode())
+            self._mark = number
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise StateError(f"{self.path}: cannot be used ({error})") from None
 
 
-@dataclass(frozen=True)
-class SpecLedger:
-    """An `AnswerLedger`; its methods raise what those of `KeeperLedger` do."""
-
-    ledger: KeeperLedger
-    spec: LinearSpec
-
-    def stored(self, question: bytes) -> KeeperAnswer | None:
-        """See `AnswerLedger`."""
-        found = self.ledger.stored_bytes(question)
-        return None if found is None else decode_answer(found, self.spec)
-
-    def reserve(self, question: KeeperQuestion) -> None:
-        """See `AnswerLedger`."""
-        self.ledger.reserve(question)
-
-    def keep(self, answer: KeeperAnswer) -> None:
-        """See `AnswerLedger`."""
-        self.ledger.keep(answer)
+def _marked(path: Path) -> int:
+    """The number in the file beside a ledger. Raises StateError."""
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):
+        problem = "cannot be read, and it shows whether the ledger is an old copy"
+        raise StateError(f"{path}: {problem}; make a new keeper with init") from None
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:

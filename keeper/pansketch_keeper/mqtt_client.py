@@ -121,11 +121,7 @@ class KeeperConnection:
     def _on_connect(
         self, _c: Any, _u: Any, _f: Any, code: ReasonCode, said: Properties | None
     ) -> None:
-        self.answer = Connack(
-            str(code) if code.is_failure else "",
-            getattr(said, "ReceiveMaximum", MAX_UNANSWERED),
-            getattr(said, "MaximumPacketSize", None),
-        )
+        self.answer = Connack.of(code, said)
         self.answered.set()
 
     def _on_disconnect(self, _c: Any, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:

@@ -32,9 +32,17 @@ class KeeperFileSection(Section, frozen=True):
 
     fleet: Annotated[str, KeyDoc("The name of the fleet.", "meadow", form="name")]
     name: Annotated[str, KeyDoc("The name of the keeper in `keepers:`.", "tower", form="name")]
-    mqtt: Annotated[dict[str, Any], KeyDoc("The fleet's broker.", holds=MqttSection)]
+    mqtt: Annotated[
+        dict[str, Any],
+        KeyDoc("The fleet's broker.", '{url: "mqtts://broker.example"}', holds=MqttSection),
+    ]
     state: Annotated[
-        str, KeyDoc("The folder of keys and ledger.", "/var/lib/pansketch-keeper", form="path")
+        str,
+        KeyDoc(
+            "The folder of keys and of the record of answers.",
+            "/var/lib/pansketch-keeper",
+            form="path",
+        ),
     ] = DEFAULT_STATE
 
 

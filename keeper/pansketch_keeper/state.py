@@ -6,6 +6,7 @@ before. So a key is made with its ledger entry, and a keeper refuses to run wher
 
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +21,13 @@ from pansketch_keeper.ledger import LEDGER, KeeperLedger, StateError
 
 KEY_BYTES = 32
 PREFIX, UNFINISHED = "key-", ".new"
+KEY_NAME = re.compile(rf"{PREFIX}[0-9a-f]{{16}}({re.escape(UNFINISHED)})?")
+NEW_KEEPER = "make a new keeper with init"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class WrongPlaceError(StateError):
+    """The folder or the key that was named cannot be one of this keeper: wrong input."""
 
 
 class KeeperState:
@@ -54,9 +61,11 @@ class KeeperState:
         """
         known = [keeper_id(public) for public in self.ledger.public_keys()]
         if key not in known:
-            raise StateError(f"{key.hex()}: there is no such key; export-public lists the keys")
+            raise WrongPlaceError(
+                f"{key.hex()}: there is no such key; export-public lists the keys"
+            )
         if key == known[-1]:
-            raise StateError(f"{key.hex()}: is the current key; rotate first, then erase it")
+            raise WrongPlaceError(f"{key.hex()}: is the current key; rotate first, then erase it")
         path = self._folder / f"{PREFIX}{key.hex()}"
         try:
             # First: a key whose file is gone and whose entry stays would keep the keeper from
@@ -85,11 +94,17 @@ def create(folder: Path, rng: KeyEntropy) -> bytes:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_own(folder)
         if names_in(folder):
-            raise StateError(f"{folder}: is not empty; a keeper's first key needs a new folder")
+            raise WrongPlaceError(
+                f"{folder}: is not empty; a keeper's first key needs a new folder"
+            )
+    except OSError as error:
+        problem = f"cannot be made ({error.strerror})"
+        raise WrongPlaceError(f"{folder}: {problem}; name a folder that you may make") from None
+    try:
         with _locked(folder), KeeperLedger.create(folder / LEDGER) as ledger:
             return _new_key(folder, ledger, rng)
     except OSError as error:
-        raise StateError(f"{folder}: cannot be used ({error.strerror})") from None
+        raise _unusable(folder, error) from None
 
 
 @contextmanager
@@ -115,7 +130,12 @@ def opened(folder: Path) -> Iterator[KeeperState]:
                 for key in keys.values():
                     key.erase()
     except OSError as error:
-        raise StateError(f"{folder}: cannot be used ({error.strerror})") from None
+        raise _unusable(folder, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> StateError:
+    fix = "it must belong to the keeper's user, on a disk that works"
+    return StateError(f"{error.filename or folder}: cannot be used ({error.strerror}); {fix}")
 
 
 def check_own(folder: Path) -> None:
@@ -124,15 +144,15 @@ def check_own(folder: Path) -> None:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         fix = "pansketch-keeper init makes it, and state: names it"
-        raise StateError(f"{folder}: is no folder to use ({error.strerror}); {fix}") from None
+        raise WrongPlaceError(f"{folder}: is no folder to use ({error.strerror}); {fix}") from None
     try:
         found = os.fstat(handle)
     finally:
         os.close(handle)
     if found.st_uid != os.geteuid():
-        raise StateError(f"{folder}: belongs to another user; run the keeper as its owner")
+        raise WrongPlaceError(f"{folder}: belongs to another user; run the keeper as its owner")
     if found.st_mode & OTHERS:
-        raise StateError(f"{folder}: others may enter it; chmod 700 {folder}")
+        raise WrongPlaceError(f"{folder}: others may enter it; chmod 700 {folder}")
 
 
 @contextmanager
@@ -180,6 +200,8 @@ def _read_keys(folder: Path, ledger: KeeperLedger) -> dict[bytes, PrivateKey]:
     for name in names_in(folder):
         if not name.startswith(PREFIX):
             continue
+        if KEY_NAME.fullmatch(name) is None:
+            raise StateError(f"{folder / name}: is no key of a keeper; move it away")
         key = bytes.fromhex(name.removeprefix(PREFIX).removesuffix(UNFINISHED))
         if name.endswith(UNFINISHED) and key in known:
             os.rename(folder / name, folder / name.removesuffix(UNFINISHED))
@@ -195,7 +217,10 @@ def _read_keys(folder: Path, ledger: KeeperLedger) -> dict[bytes, PrivateKey]:
 
 def _read_key(path: Path, public: bytes) -> PrivateKey:
     buffer = np.zeros(KEY_BYTES, np.uint8)
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise StateError(f"{path}: is missing, but in the ledger; {NEW_KEEPER}") from None
     try:
         if os.fstat(handle).st_mode & OTHERS:
             raise StateError(f"{path}: others may read it; take it for known and rotate")
@@ -205,7 +230,7 @@ def _read_key(path: Path, public: bytes) -> PrivateKey:
     key = PrivateKey(buffer)
     if length != KEY_BYTES or key.public != public:
         key.erase()
-        raise StateError(f"{path}: is damaged: it is not the key of the ledger")
+        raise StateError(f"{path}: is damaged: it is not the ledger's key; {NEW_KEEPER}")
     return key
 
 

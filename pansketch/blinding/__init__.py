@@ -11,9 +11,21 @@ from pansketch.blinding.answering import (
 from pansketch.blinding.blinded_sketch import BlindedRelease, BlindedSketch, start
 from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, PrivateKey, SodiumMasks, keeper_id
-from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, MaskedWindow, question_about
+from pansketch.blinding.questions import (
+    KeeperAnswer,
+    KeeperQuestion,
+    MaskedWindow,
+    WindowKey,
+    question_about,
+)
 from pansketch.blinding.sodium import BlindingUnavailable
-from pansketch.blinding.unblinding import MasksLeft, combine_levels, sum_bounds, unblind
+from pansketch.blinding.unblinding import (
+    MasksLeft,
+    combine_levels,
+    most_windows,
+    sum_bounds,
+    unblind,
+)
 
 __all__ = [
     "AlreadyAnswered",
@@ -30,10 +42,12 @@ __all__ = [
     "MasksLeft",
     "PrivateKey",
     "SodiumMasks",
+    "WindowKey",
     "answer",
     "answer_once",
     "combine_levels",
     "keeper_id",
+    "most_windows",
     "question_about",
     "refused",
     "start",

@@ -15,7 +15,7 @@ import numpy as np
 
 from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, SodiumMasks, keeper_id
-from pansketch.blinding.questions import ANSWER_KEY, KeeperAnswer, KeeperQuestion
+from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, WindowKey
 from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.linear_counters import LinearSpec, add_noise
 
@@ -27,7 +27,7 @@ class AlreadyAnswered(ValueError):
         windows: their keys: device, stream, incarnation, sequence.
     """
 
-    def __init__(self, windows: tuple[ANSWER_KEY, ...]) -> None:
+    def __init__(self, windows: tuple[WindowKey, ...]) -> None:
         super().__init__(f"{len(windows)} windows were answered before at this level or in full")
         self.windows = windows
 
@@ -54,7 +54,7 @@ class AnswersInMemory:
 
     def __init__(self) -> None:
         self._answers: dict[bytes, KeeperAnswer] = {}
-        self._spent: dict[ANSWER_KEY, dict[str, tuple[Fraction, bytes]]] = {}
+        self._spent: dict[WindowKey, dict[str, tuple[Fraction, bytes]]] = {}
 
     def stored(self, question: bytes) -> KeeperAnswer | None:
         """See `AnswerLedger`."""
@@ -79,13 +79,13 @@ class AnswersInMemory:
         """See `AnswerLedger`."""
         self._answers[answer.question] = answer
 
-    def _levels(self, key: ANSWER_KEY) -> Mapping[str, tuple[Fraction, bytes]]:
+    def _levels(self, key: WindowKey) -> Mapping[str, tuple[Fraction, bytes]]:
         return self._spent.get(key, {})
 
 
 def refused(
-    question: KeeperQuestion, spent: Mapping[ANSWER_KEY, Mapping[str, tuple[Fraction, bytes]]]
-) -> tuple[ANSWER_KEY, ...]:
+    question: KeeperQuestion, spent: Mapping[WindowKey, Mapping[str, tuple[Fraction, bytes]]]
+) -> tuple[WindowKey, ...]:
     """The windows of a question that a keeper must not answer.
 
     Args:

@@ -24,7 +24,7 @@ from pansketch.sketches.release_model import WindowId
 
 MAX_LEVEL = 64  # characters of a level's name
 MAX_TEXT = 256
-ANSWER_KEY = tuple[str, str, bytes, int]
+WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MaskedWindow:
             raise ValueError(f"the public key of an epoch has {KEY_BYTES} bytes")
 
     @property
-    def key(self) -> ANSWER_KEY:
+    def key(self) -> WindowKey:
         """What a keeper answers once per level: device, stream, incarnation and sequence."""
         label = self.window
         return label.device, label.stream, label.incarnation, label.sequence
@@ -149,7 +149,7 @@ def question_about(
     return KeeperQuestion(fleet, spec, level, share, tuple(listed))
 
 
-def _by_key(window: MaskedWindow) -> ANSWER_KEY:
+def _by_key(window: MaskedWindow) -> WindowKey:
     return window.key
 
 

@@ -115,6 +115,33 @@ def sum_bounds(
     return bounds
 
 
+def most_windows(
+    spec: LinearSpec, share: Fraction, keepers: int, max_readings: int, wanted: int
+) -> int:
+    """How many windows one question can list, so that their sum exceeds the range of no counter.
+
+    Args:
+        spec: of the windows.
+        share: the part of epsilon that the answer costs.
+        keepers: their number.
+        max_readings: maximum number of readings in one window of one device.
+        wanted: how many there are, at least one.
+
+    Returns:
+        At most `wanted`; 0 where the sum of a single one may exceed it.
+    """
+    least, most = 0, wanted
+    while least < most:
+        middle = most if most == wanted else (least + most + 1) // 2
+        try:
+            sum_bounds(spec, share, middle, keepers, max_readings)
+        except ValueError:
+            most = middle - 1
+        else:
+            least = middle
+    return least
+
+
 def _variance_ratio(spec: LinearSpec, share: Fraction) -> float:
     """The variance of a draw for this share of epsilon, over that of a draw for all of it: of the
     block where it is largest."""

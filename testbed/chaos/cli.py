@@ -12,10 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pansketch_fleet.child_process import end_in_order
 from testbed.chaos import report
+from testbed.chaos.accounting import answers
 from testbed.chaos.accounting.accounting import Account, account
 from testbed.chaos.accounting.counter_sums import wrong_sums
 from testbed.chaos.accounting.evidence import RUN, Evidence, gather
 from testbed.chaos.environment.fleet import WrongInput
+from testbed.chaos.faults.schedule import BY_NAME
 from testbed.chaos.run import CannotRun, Size, run
 
 FULL, SHORT = Size(devices=12, windows=200, faults=500), Size(devices=4, windows=20, faults=40)
@@ -56,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the schedule ({SEED})")
     for name in ("devices", "windows", "faults"):
         parser.add_argument(f"--{name}", type=_positive, help=f"({getattr(FULL, name)})")
+    says = "of faults, with commas between them (all)"
+    parser.add_argument("--kinds", type=_kinds, default=frozenset(), help=says)
     parser.add_argument("--out", type=Path, default=Path("out/chaos"), help="(out/chaos)")
     says = "account again for the finished run in --out"
     parser.add_argument("--judge", action="store_true", help=says)
@@ -67,6 +71,15 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError
     return number
+
+
+def _kinds(text: str) -> frozenset[str]:
+    found = frozenset(text.split(","))
+    if unknown := sorted(found - BY_NAME.keys()):
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r} is no kind of fault; there are {', '.join(BY_NAME)}"
+        )
+    return found
 
 
 def _fresh(folder: Path) -> None:
@@ -81,7 +94,7 @@ def _fresh(folder: Path) -> None:
 def _run(folder: Path, options: argparse.Namespace, mounts: bool, console: Console) -> None:
     size = SHORT if options.short else FULL
     said = {k: v for k in ("devices", "windows", "faults") if (v := getattr(options, k))}
-    size = replace(size, **said)
+    size = replace(size, **said, kinds=options.kinds)
     console.print(
         f"{size.devices} devices, {size.windows} windows each, {size.faults} faults; "
         f"all files are in {folder}",
@@ -108,15 +121,19 @@ def _judge(folder: Path, console: Console) -> int:
         raise CannotRun(f"{folder} holds no finished run; run it first, without --judge")
     evidence = gather(folder)
     found = account(evidence)
-    found = replace(found, failures=(*found.failures, *wrong_sums(folder, evidence)))
-    report.write(folder, evidence, found)
-    _show(evidence, found, console)
+    answered = answers.account(folder, evidence, answers.gather(folder))
+    more = *wrong_sums(folder, evidence), *answered.failures
+    found = replace(found, failures=(*found.failures, *more))
+    report.write(folder, evidence, found, answered)
+    _show(evidence, found, answered, console)
     return int(bool(found.failures))
 
 
-def _show(evidence: Evidence, found: Account, console: Console) -> None:
+def _show(
+    evidence: Evidence, found: Account, answered: answers.AnswerAccount, console: Console
+) -> None:
     console.print(report.table("faults", report.rows_of_faults(evidence)))
     rows = report.rows_of_releases(evidence, found)
     console.print(report.table("what became of every debited release", rows))
-    for line in report.lines(evidence, found):
+    for line in report.lines(evidence, found, answered):
         console.print(line, soft_wrap=True, markup=False)

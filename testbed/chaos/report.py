@@ -7,11 +7,14 @@ from pathlib import Path
 from rich.table import Table
 
 from testbed.chaos.accounting.accounting import CLASSES, MERGED, NOWHERE, RISKED, Account
+from testbed.chaos.accounting.answers import CLASSES as AT_LEVELS
+from testbed.chaos.accounting.answers import AnswerAccount
 from testbed.chaos.accounting.evidence import Evidence
 from testbed.chaos.environment.configuration import patient_among
 from testbed.chaos.faults.schedule import BY_NAME
 
 MAX_FAILURES = 20
+HELD = "every debit is reconciled; nothing was merged twice, or answered twice"
 RESULTS = ("report.json", "report.md")
 
 Rows = Sequence[tuple[str, ...]]
@@ -44,7 +47,7 @@ def rows_of_faults(evidence: Evidence) -> Rows:
     ]
 
 
-def lines(evidence: Evidence, account: Account) -> list[str]:
+def lines(evidence: Evidence, account: Account, answered: AnswerAccount) -> list[str]:
     """The rest, a line each; failures last."""
     run = evidence.run
     by_itself = [end for end in run.ends if not end.ours and end.code]
@@ -62,6 +65,8 @@ def lines(evidence: Evidence, account: Account) -> list[str]:
         f"dropped, as the devices count: {sum(evidence.counted_dropped.values())}",
         _risk(evidence, account),
         f"merged of what no fault destroyed: {account.merged_share():.2%}",
+        f"answers of keepers: {answered.questions}; masked windows at their levels: "
+        + ", ".join(f"{name} {count}" for name, count in answered.totals().items() if count),
     ]
     failures = account.failures[:MAX_FAILURES]
     more = len(account.failures) - len(failures)
@@ -69,7 +74,7 @@ def lines(evidence: Evidence, account: Account) -> list[str]:
         *said,
         *(f"FAILED: {failure}" for failure in failures),
         *([f"FAILED: and {more} more"] if more else []),
-        *([] if failures else ["every debit is reconciled; nothing was merged twice"]),
+        *([] if failures else [HELD]),
     ]
 
 
@@ -96,7 +101,7 @@ def table(title: str, rows: Rows) -> Table:
     return made
 
 
-def write(folder: Path, evidence: Evidence, account: Account) -> None:
+def write(folder: Path, evidence: Evidence, account: Account, answered: AnswerAccount) -> None:
     """Leaves both reports in the folder."""
     run = evidence.run
     content = {
@@ -119,17 +124,19 @@ def write(folder: Path, evidence: Evidence, account: Account) -> None:
         "ended_by_themselves": [
             f"{e.program}: {e.said}" for e in run.ends if not e.ours and e.code
         ],
+        "answers": answered.questions,
+        "masked_windows": answered.totals(),
         "failures": account.failures,
     }
     (folder / RESULTS[0]).write_text(json.dumps(content, indent=1) + "\n")
-    (folder / RESULTS[1]).write_text(_markdown(evidence, account))
+    (folder / RESULTS[1]).write_text(_markdown(evidence, account, answered))
 
 
-def _markdown(evidence: Evidence, account: Account) -> str:
-    explained = [f"* `{name}`: {says}" for name, says in CLASSES.items()]
+def _markdown(evidence: Evidence, account: Account, answered: AnswerAccount) -> str:
+    explained = [f"* `{name}`: {says}" for name, says in (*CLASSES.items(), *AT_LEVELS.items())]
     parts = [
         "# Faults and what became of every release",
-        "\n".join(f"* {line}" for line in lines(evidence, account)),
+        "\n".join(f"* {line}" for line in lines(evidence, account, answered)),
         _as_markdown(rows_of_releases(evidence, account)),
         "\n".join(explained),
         _as_markdown(rows_of_faults(evidence)),

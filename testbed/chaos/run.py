@@ -1,28 +1,44 @@
 """A run: start the fleet, let the faults happen, let what waits arrive, and keep what is left."""
 
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
+import numpy as np
+
 from testbed import mosquitto
-from testbed.chaos.accounting import evidence
+from testbed.chaos.accounting import answers, evidence
 from testbed.chaos.environment import host
-from testbed.chaos.environment.configuration import WINDOW_SECONDS, Device, Site, devices
+from testbed.chaos.environment.config_texts import LEVEL_SECONDS
+from testbed.chaos.environment.configuration import (
+    KEEPERS,
+    WINDOW_SECONDS,
+    Device,
+    Site,
+    devices,
+    readings,
+)
 from testbed.chaos.environment.fleet import COLLECTOR, Fleet, TooLate
 from testbed.chaos.environment.supervisor import Supervisor
 from testbed.chaos.faults import schedule as faults
 from testbed.chaos.faults.injector import inject
 from testbed.chaos.faults.schedule import Fault, Targets, schedule
+from testbed.chaos.observation.answers import unsettled, waiting_until
 from testbed.tcp_proxy import Network
 
 AT_ONCE = 32  # faults that happen at the same time, at most
 LATE_SECONDS = 240.0  # after the last window was due, and after the last fault was
 SPAN_SHARE = 1.1  # of the time that all windows take: devices are away for some of it
 RELATIVE_LONGEST, MIN_LIMIT_SECONDS = 0.15, 3.0  # of the span: no fault lasts longer
+
+FEED_SECONDS = 0.5
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,6 +54,7 @@ class Size:
     devices: int
     windows: int
     faults: int
+    kinds: frozenset[str] = frozenset()  # of faults; none: all
 
     @property
     def span_seconds(self) -> float:
@@ -84,9 +101,9 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
     site, members, tally = Site(folder), devices(size.devices), Tally()
     with Supervisor() as supervisor, Network() as network:
         fleet = Fleet(site, members, supervisor, network, program, mounts, faketime)
-        targets = _targets(members, faketime is not None)
+        targets = _targets(members, faketime is not None, size.kinds)
         try:
-            with fleet.observer, fleet.ages, fleet.fed(seed):
+            with fleet.observer, fleet.ages, _fed(fleet, seed):
                 with tally.timed("start"):
                     fleet.start()
                 if tally.problems:
@@ -95,6 +112,9 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
                     _let_happen(fleet, size, seed, targets, tally, progress)
                 with tally.timed("drain"):
                     fleet.drain()
+                asked_until = time.time() + max(LEVEL_SECONDS)
+                with tally.timed("answers"):
+                    _settle(fleet, asked_until)
         except BaseException:
             fleet.ended.set()  # All are killed; no fault starts any of them again.
             raise
@@ -116,11 +136,46 @@ def run(folder: Path, size: Size, seed: int, mounts: bool, progress: Progress) -
         seconds=tally.seconds,
         ends=tuple(end for program in supervisor.services for end in program.ends),
         held=tuple(fleet.ages.held),
+        asked_until=asked_until,
     )
     evidence.write(folder, found, fleet.observer.made())
+    answers.write(folder, fleet.answers)
 
 
-def _targets(members: list[Device], clocked: bool) -> Targets:
+@contextmanager
+def _fed(fleet: Fleet, seed: int) -> Iterator[None]:
+    """Readings come in at every device meanwhile."""
+    stop, rng = threading.Event(), np.random.default_rng(seed)
+
+    def feed() -> None:
+        while not stop.wait(FEED_SECONDS):
+            for agent in fleet.agents.values():
+                agent.write(readings(float(rng.random())))
+
+    thread = threading.Thread(target=feed, name="readings", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _settle(fleet: Fleet, asked_until: float) -> None:
+    """Waits for the answers about all periods that end before. Keepers that come back are asked at
+    once, not after the pauses that earlier faults have made."""
+    for keeper in fleet.keepers.values():
+        keeper.end(signal.SIGTERM)
+        keeper.start()
+
+    def settled() -> bool:
+        ends = [end for _, end in waiting_until(fleet.site.database).values()]
+        return min(ends, default=inf) > asked_until and not unsettled(fleet.site.database)
+
+    fleet.until(settled, LATE_SECONDS, "the answers of keepers")
+
+
+def _targets(members: list[Device], clocked: bool, kinds: frozenset[str]) -> Targets:
     names = [device.name for device in members]
     without = {}
     if not clocked:
@@ -133,13 +188,15 @@ def _targets(members: list[Device], clocked: bool) -> Targets:
             "capped": [device.name for device in members if device.small_outbox],
             "small": [device.name for device in members if device.small_disk],
             "clocked": names,
-            "link": [*names, COLLECTOR],
+            "link": [*names, *KEEPERS, COLLECTOR],
+            "keeper": KEEPERS,
             "collector": [COLLECTOR],
             "collector-clock": [COLLECTOR],
             "broker": ["broker"],
             "secured": ["broker"] if any(device.secured for device in members) else [],
         },
         without,
+        kinds,
     )
 
 

@@ -18,6 +18,8 @@ def files() -> dict[str, str]:
         "cli.md": command_line.page(),
         "configuration.md": configuration.page(),
         "config.schema.json": json.dumps(json_schema.schema(), indent=1) + "\n",
+        "keeper-configuration.md": configuration.keeper_page(),
+        "keeper.schema.json": json.dumps(json_schema.keeper_schema(), indent=1) + "\n",
     }
 
 

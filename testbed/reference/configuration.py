@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: every key of config.yaml and of a firmware profile."""
+"""docs/reference: every key of config.yaml, of a firmware profile and of keeper.yaml."""
 
 from collections.abc import Iterator
 from inspect import cleandoc
@@ -9,6 +9,7 @@ from pansketch_fleet.settings.schema import FileSection
 from pansketch_fleet.settings.section import Described, KeyDoc, Section, described
 from pansketch_fleet.settings.sketch_schema import SKETCHES, SketchTypeSection
 from pansketch_fleet.units import number_text, size_text
+from pansketch_keeper.settings import KeeperFileSection
 
 HEAD = """\
 <!-- Made from fleet/pansketch_fleet/settings by `python -m testbed.reference`: edit it there. -->
@@ -35,6 +36,20 @@ complete example, and [stream settings](streams.md) explains the choices of a st
   `# yaml-language-server: $schema=docs/reference/config.schema.json`. An installation has the
   schema below `share/pansketch`. The file that `pansketch-agent init` writes begins with its path.
 """
+KEEPER_HEAD = """\
+<!-- Made from keeper/pansketch_keeper/settings.py by `python -m testbed.reference`. -->
+# Keeper configuration
+
+For operators of a [keeper](glossary.md#keeper). After this page you can write `keeper.yaml`, of
+which `pansketch-keeper init` makes a first one. [Run a keeper](../how-to/run-a-keeper.md) has the
+steps.
+
+* A keeper refuses an unknown key, and names file, line and fix. `pansketch-keeper check` reads
+  the file.
+* **References** such as `${file:/path/to/secret}`, **paths** and **names** are those of
+  [config.yaml](configuration.md). No private key is in the file.
+* [keeper.schema.json](keeper.schema.json) is the JSON Schema of the file, for editors.
+"""
 PROFILES = """\
 ## Firmware profiles
 
@@ -51,6 +66,11 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD, *_sections(FileSection, "", "both programs", set()), _profiles()]
     return "\n".join(parts)
+
+
+def keeper_page() -> str:
+    """The page of keeper.yaml."""
+    return "\n".join([KEEPER_HEAD, *_sections(KeeperFileSection, "", "the keeper", set())])
 
 
 def _profiles() -> str:

@@ -1,4 +1,4 @@
-"""The JSON Schema of config.yaml, for editors: from the structs that the programs read it with.
+"""JSON Schemas of config.yaml and keeper.yaml, for editors: from the structs that read them.
 
 It sees the file before `${...}` is filled in and with an editor's own idea of YAML's scalars. So a
 text may look like a number, and a number may be a reference. It refuses what it cannot misjudge:
@@ -12,6 +12,7 @@ from pansketch_fleet.settings.schema import FileSection
 from pansketch_fleet.settings.section import Described, KeyDoc, Section, described
 from pansketch_fleet.settings.sketch_schema import SKETCHES, SketchTypeSection
 from pansketch_fleet.units import BYTES, NUMBER_PATTERN, SECONDS
+from pansketch_keeper.settings import KeeperFileSection
 
 Schema = dict[str, Any]
 
@@ -27,12 +28,17 @@ FORMS = {
 
 
 def schema() -> Schema:
-    """The schema of the whole file."""
-    return {
-        "$schema": DIALECT,
-        "title": "config.yaml of pansketch",
-        **section_schema(FileSection),
-    }
+    """The schema of config.yaml."""
+    return _whole("config.yaml of pansketch", FileSection)
+
+
+def keeper_schema() -> Schema:
+    """The schema of keeper.yaml."""
+    return _whole("keeper.yaml of pansketch-keeper", KeeperFileSection)
+
+
+def _whole(title: str, kind: type[Section]) -> Schema:
+    return {"$schema": DIALECT, "title": title, **section_schema(kind)}
 
 
 def section_schema(kind: type[Section], **more: Schema) -> Schema:

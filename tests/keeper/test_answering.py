@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pansketch.blinding import MaskedWindow
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_keeper import state
+from pansketch_keeper.ledger import StateError
 from tests.keeper.site import answerer, ask_of, released
 
 
@@ -110,17 +111,48 @@ def test_a_reserved_question_is_answered_after_a_restart(places):
         assert [each.open for each in held.ledger.summary()] == [0]
 
 
-def test_an_old_copy_of_the_ledger_would_answer_anew(places):
-    """Why a ledger is never restored; and the control of every test of repeated bytes."""
+@pytest.mark.parametrize("reserved", [False, True])
+def test_an_old_copy_of_the_ledger_is_refused(places, reserved):
+    """Also one whose only difference is an answer. With an old mark it would answer anew: the
+    control of every test of repeated bytes."""
     tower = places[0]
     ask = ask_of(tower, released(places, [1]))
-    path = tower.state / "ledger.sqlite"
-    copy = path.read_bytes()
+    path, mark = tower.state / "ledger.sqlite", tower.state / "ledger-mark"
+    with state.opened(tower.state) as held:
+        if reserved:
+            held.ledger.reserve(ask.question)
+    copy, old = path.read_bytes(), mark.read_bytes()
     with state.opened(tower.state) as held:
         first = asked(held, ask)
     path.write_bytes(copy)
+    with pytest.raises(StateError, match="old copy"), state.opened(tower.state):
+        pass
+    mark.write_bytes(old)
     with state.opened(tower.state) as held:
         assert asked(held, ask).answer != first.answer
+
+
+def test_a_ledger_that_is_replaced_meanwhile_answers_nothing_new(places):
+    tower = places[0]
+    asks = [ask_of(tower, released(places, [n])) for n in (1, 2)]
+    with state.opened(tower.state) as held:
+        asked(held, asks[0])
+        held.ledger._connection.execute("UPDATE changes SET number = number - 1")
+        reply = asked(held, asks[1])
+        assert (reply.kind, reply.reason.split(":")[0]) == ("refused", "ledger")
+
+
+def test_nothing_is_sent_before_the_mark_is_written(places):
+    """A disk that takes the ledger's change and not the mark's."""
+    tower = places[0]
+    ask, folder = ask_of(tower, released(places, [1])), tower.state
+    with state.opened(folder) as held:
+        (folder / "ledger-mark").unlink()
+        (folder / "ledger-mark").mkdir()
+        assert [asked(held, ask).kind for _ in range(3)] == ["refused"] * 3
+        (folder / "ledger-mark").rmdir()
+        assert asked(held, ask).kind == "answered"
+        assert int((folder / "ledger-mark").read_bytes()) == held.ledger._number()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -56,10 +56,30 @@ def test_init_overwrites_nothing(made, run, tmp_path):
     assert run(*again)[0] == 2
     (tmp_path / "keeper.yaml").unlink()
     code, _, err = run(*again)
-    assert (code, "is not empty" in err) == (1, True)
+    assert (code, "is not empty" in err) == (2, True)
     assert not (tmp_path / "keeper.yaml").exists()
     assert run("init", "--fleet", "Meadow", "--name", "tower", "--url", "mqtt://h")[0] == 2
     assert run("init", "--fleet", "meadow", "--name", "tower", "--url", "http://h")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "place"),
+    [("--config", "no/keeper.yaml", "no/keeper.yaml"), ("--state", "file/state", "file/state")],
+)
+def test_init_names_what_it_cannot_make(run, tmp_path, option, value, place):
+    (tmp_path / "file").write_text("")
+    words = ("--fleet", "meadow", "--name", "tower", "--url", "mqtt://h", option, value)
+    code, _, err = run("init", *words)
+    assert (code, len(err.splitlines()), "; " in err) == (2, 1, True)
+    assert err.startswith(f"pansketch-keeper: {place}: cannot be ")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_init_takes_any_name_of_a_folder(run, tmp_path):
+    words = ("--fleet", "meadow", "--name", "tower", "--url", "mqtt://h", "--state", "it's: #1")
+    assert run("init", *words)[0] == 0
+    assert (tmp_path / "it's: #1" / "ledger.sqlite").exists()
+    assert run("check")[0] == 0
 
 
 def test_rotate_keeps_the_old_key_until_it_is_erased(made, run, tmp_path):
@@ -78,10 +98,11 @@ def test_rotate_keeps_the_old_key_until_it_is_erased(made, run, tmp_path):
     finally:
         os.close(held)
     assert not path.exists()
-    assert run("rotate", "--erase", ids[0])[0] == 1
+    assert run("rotate", "--erase", ids[0])[0] == 2
     code, _, err = run("rotate", "--erase", ids[1])
-    assert (code, "current key" in err) == (1, True)
-    assert run("rotate", "--erase", "no-key")[0] == 2
+    assert (code, "current key" in err) == (2, True)
+    for no_id in ("no-key", ""):
+        assert "no id of a key" in run("rotate", "--erase", no_id)[2]
     assert run("check")[0] == 0
 
 
@@ -120,6 +141,12 @@ def damage(folder, what):
         case "link to a key":
             key.rename(folder / "elsewhere")
             key.symlink_to(folder / "elsewhere")
+        case "no mark":
+            (folder / "ledger-mark").unlink()
+        case "no ledger's mark":
+            (folder / "ledger-mark").write_text("soon")
+        case "another file of that name":
+            (folder / "key-of-the-door").write_text("under the mat")
         case "open folder":
             folder.chmod(0o755)
         case "link to the folder":
@@ -131,7 +158,8 @@ def damage(folder, what):
     "what",
     [
         *("no ledger", "old ledger", "no key", "another key", "short key", "readable key"),
-        *("link to a key", "open folder", "link to the folder"),
+        *("link to a key", "open folder", "link to the folder", "no mark", "no ledger's mark"),
+        "another file of that name",
     ],
 )
 def test_a_state_that_is_not_whole_is_refused(made, run, tmp_path, what):
@@ -139,8 +167,9 @@ def test_a_state_that_is_not_whole_is_refused(made, run, tmp_path, what):
     code, out, err = run("check")
     assert (code, "wrong" in out) == (1, True), err
     code, _, err = run("run")
-    assert code == 1
+    assert code == (2 if "folder" in what else 1)
     assert len(err.splitlines()) == 1, "no connection was tried"
+    assert "; " in err, "what to do"
 
 
 def test_one_process_holds_a_state(made, run, tmp_path):

@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference, and the JSON Schema of config.yaml."""
+"""The generated pages of docs/reference, and the JSON Schemas of config.yaml and keeper.yaml."""
 
 import re
 from pathlib import Path
@@ -14,9 +14,10 @@ from pansketch_fleet.settings.profiles import ProfileSection
 from pansketch_fleet.settings.schema import FileSection
 from pansketch_fleet.settings.section import described
 from pansketch_fleet.settings.sketch_schema import SKETCHES
+from pansketch_keeper.settings import EXAMPLE, KeeperFileSection
 from testbed.reference import command_line
 from testbed.reference.__main__ import FIX, FOLDER, files, main, outdated
-from testbed.reference.json_schema import key_schema, plain, schema
+from testbed.reference.json_schema import keeper_schema, key_schema, plain, schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = jsonschema.Draft202012Validator(schema())
@@ -42,7 +43,7 @@ def sections(kind, seen=None):
     return seen
 
 
-ALL = [*sections(FileSection), *sections(ProfileSection)]
+ALL = [*sections(FileSection), *sections(ProfileSection), KeeperFileSection]
 KEYS = [pytest.param(f, id=f"{kind.__name__}.{f.name}") for kind in ALL for f in described(kind)]
 
 
@@ -113,6 +114,18 @@ def test_the_schema_is_one():
 @pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES)
 def test_the_schema_accepts_every_example(text):
     assert [error.message for error in SCHEMA.iter_errors(yaml.safe_load(text))] == []
+
+
+def test_the_schema_of_a_keeper_accepts_what_init_writes_and_refuses_the_rest():
+    found = jsonschema.Draft202012Validator(keeper_schema())
+    text = EXAMPLE.format(fleet="meadow", name="tower", url='"mqtt://b"', state="here")
+    assert list(found.iter_errors(yaml.safe_load(text))) == []
+    for wrong in (
+        text + "colour: red\n",
+        text.replace("mqtt://b", "b"),
+        text.replace("name:", "nam:"),
+    ):
+        assert list(found.iter_errors(yaml.safe_load(wrong))) != []
 
 
 def places(value, path=()):

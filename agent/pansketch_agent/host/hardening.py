@@ -10,8 +10,10 @@ in that heap, and other threads must not come first.
 """
 
 import ctypes
+import logging
 import os
 import resource
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from pansketch_agent.host.check_result import CheckResult
 MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
 CAP_IPC_LOCK = 14
 PROCESS_STATUS = Path("/proc/self/status")
+log = logging.getLogger(__name__)
+
 SWAP_FIX = "set LimitMEMLOCK=infinity, forbid swap (MemorySwapMax=0), or turn it off"
 
 
@@ -168,6 +172,14 @@ def _not_dumpable(libc: ctypes.CDLL) -> CheckResult:
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 LARGE_BLOCK_BYTES = 32 * 1024
 SPARE_HEAP_BYTES = 128 * 1024  # What a heap may keep at its end for later.
+
+
+def warn_of(found: Sequence[CheckResult]) -> None:
+    """Says once what the system refuses to protect."""
+    refused = [each for each in found if each.state != "ok"]
+    if refused:
+        what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
+        log.warning("running without protection of %s", what)
 
 
 def tune_allocator() -> None:

@@ -135,11 +135,7 @@ class DeviceConnection:
     def _on_connect(
         self, _c: Client, _u: object, _f: ConnectFlags, code: ReasonCode, said: Properties | None
     ) -> None:
-        self.answer = Connack(
-            str(code) if code.is_failure else "",
-            getattr(said, "ReceiveMaximum", MAX_UNANSWERED),
-            getattr(said, "MaximumPacketSize", None),
-        )
+        self.answer = Connack.of(code, said)
         self.answered.set()
 
     def _on_disconnect(

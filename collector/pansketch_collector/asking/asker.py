@@ -5,21 +5,17 @@ a question's list is on the disk before anybody is asked to answer it, and a que
 again has the answer that it had.
 """
 
-import json
 import logging
 import sqlite3
 from dataclasses import dataclass
 from typing import Protocol
 
-from pansketch.blinding import KeeperQuestion, MaskedWindow
+from pansketch.blinding import KeeperQuestion, MaskedWindow, most_windows
 from pansketch.sketches import LinearSpec
-from pansketch.wire import form_of
 from pansketch_collector.asking.due_questions import due, parts
 from pansketch_collector.asking.masked_sums import (
     StoredReleases,
     checked_answer,
-    most_windows,
-    nbytes,
     summed,
 )
 from pansketch_collector.asking.question_store import AskedKeeper, OpenQuestion, QuestionStore
@@ -30,7 +26,7 @@ from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply,
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask
+from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask, ask_nbytes
 from pansketch_fleet.settings.settings import AnswerLevel, Stream
 from pansketch_fleet.units import utc_text
 
@@ -38,7 +34,6 @@ LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 3_600.0  # between one look at all releases and the next
 FAILED_SECONDS = 10.0  # the pause after a database that cannot be written
 MAX_AT_ONCE = 8  # questions sent in one turn
-HEAD_BYTES = 4_096  # of an ask, beside the settings and the windows
 UNKNOWN = "its settings are none that this collector served"
 
 log = logging.getLogger("collector")
@@ -181,6 +176,8 @@ class Asker:
         longest = max(each.window.end - each.window.start for each in windows)
         readings = self._rules.specs[group.stream].readings_of(longest)
         fit = most_windows(spec, group.level.share, len(group.keepers), readings, len(windows))
+        names = max(len(each.window.device + each.window.stream) for each in windows)
+        epochs = max(len(each.epochs) for each in windows)
         room = min(
             MAX_ASK_BYTES,
             *(
@@ -188,8 +185,9 @@ class Asker:
                 for key in group.keepers
             ),
         )
-        room -= HEAD_BYTES + len(json.dumps(form_of(spec)))
-        return max(1, min(fit, room // max(map(nbytes, windows))))
+        head = ask_nbytes(spec, 0, names, epochs)
+        each = ask_nbytes(spec, 1, names, epochs) - head
+        return max(1, min(fit, (room - head) // each))
 
     def _spec(self, stream: str, fingerprint: bytes) -> LinearSpec | None:
         specs = self._rules.specs.get(stream)

@@ -26,7 +26,6 @@ class WaitingPeriod:
     period: int
     first_received: int
     last_received: int
-    windows: int
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """From the answers of all keepers to the sum of the releases that a question lists."""
 
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from typing import overload
 
 from pansketch import Release
@@ -9,15 +8,10 @@ from pansketch.blinding import (
     BlindedRelease,
     KeeperAnswer,
     KeeperQuestion,
-    MaskedWindow,
-    sum_bounds,
     unblind,
 )
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer, decode_blinded
-
-WINDOW_BYTES = 96  # of a question, beside its names and the keys of its epochs, at most
-KEY_BYTES = 32
 
 
 class StoredReleases(Sequence[BlindedRelease]):
@@ -65,26 +59,3 @@ def summed(
         raise ValueError(f"{missing} releases that it lists are not stored any more")
     answers: list[KeeperAnswer] = [decode_answer(each, spec) for each in payloads]
     return unblind(question, releases, answers, max_readings)
-
-
-def most_windows(
-    spec: LinearSpec, share: Fraction, keepers: int, max_readings: int, wanted: int
-) -> int:
-    """How many of so many wanted windows one question can list, so that their sum exceeds the range
-    of no counter; at least one."""
-    least, most = 1, wanted
-    while least < most:
-        middle = most if most == wanted else (least + most + 1) // 2
-        try:
-            sum_bounds(spec, share, middle, keepers, max_readings)
-        except ValueError:
-            most = middle - 1
-        else:
-            least = middle
-    return least
-
-
-def nbytes(window: MaskedWindow) -> int:
-    """Bytes of a window in a question, at most."""
-    names = len(window.window.device.encode()) + len(window.window.stream.encode())
-    return WINDOW_BYTES + names + KEY_BYTES * len(window.epochs)

@@ -1,7 +1,9 @@
 """Questions to keepers in the database: what waits for one, what is asked, and what was answered.
 
 The set of windows that a question lists is fixed by its state `answer`, on the disk, before any
-keeper is asked for an answer. Until then keepers are only asked what they would refuse. Every
+keeper is asked for an answer. Until then keepers are only asked what they would refuse. Where a
+keeper refuses windows of a fixed list all the same, the question is given up for one without them,
+which is prepared anew: what another keeper has answered about already, it refuses then. Every
 method that changes something is one transaction; methods raise sqlite3.Error.
 """
 
@@ -10,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pansketch import Release
-from pansketch.blinding import KeeperQuestion
+from pansketch.blinding import KeeperQuestion, WindowKey
 from pansketch.wire import decode_question, encode_question
-from pansketch_collector.asking.waiting_releases import KEY, SAME, Group, WindowKey
+from pansketch_collector.asking.waiting_releases import KEY, SAME, Group
 from pansketch_collector.storage.database import transaction
 from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_collector.validation.verdicts import MAX_TEXT
@@ -126,13 +128,12 @@ class QuestionStore:
                 case "prepare", "prepared" if not reply.refused:
                     self._note(number, reply.key, "prepared")
                 case "prepare", ("prepared" | "refused") if reply.refused:
-                    text = f"keeper {keeper} has answered about it in another question, or in full"
-                    self._leave(number, dict.fromkeys(reply.refused, text))
+                    self._leave(number, dict.fromkeys(reply.refused, _refused_by(keeper)))
                 case "answer", "answered":
                     self._note(number, reply.key, "answered", reply.answer, at)
                 case "answer", "refused" if reply.refused:
-                    text = f"keeper {keeper} refuses {len(reply.refused)} windows of a fixed list"
-                    self._fail(number, text, at)
+                    if not self._leave(number, dict.fromkeys(reply.refused, _refused_by(keeper))):
+                        self._complain(number, reply.key, reply.reason)
                 case (("prepare" | "answer"), "refused"):
                     self._complain(number, reply.key, reply.reason)
 
@@ -142,11 +143,12 @@ class QuestionStore:
         with transaction(self._db):
             self._leave(number, windows)
 
-    def _leave(self, number: int, windows: Mapping[WindowKey, str]) -> None:
+    def _leave(self, number: int, windows: Mapping[WindowKey, str]) -> bool:
+        """Whether the question had any of them; it is another one then."""
         question = self.question(number)
         left = tuple(each for each in question.windows if each.key not in windows)
         if len(left) == len(question.windows):
-            return
+            return False
         self._db.executemany(
             f"UPDATE window_levels SET question = NULL, problem = ? WHERE ({KEY}) = (?, ?, ?, ?)"
             " AND question = ?",
@@ -154,15 +156,19 @@ class QuestionStore:
         )
         if not left:
             self._db.execute("DELETE FROM questions WHERE id = ?", (number,))
-            return
+            return True
         fewer = KeeperQuestion(question.fleet, question.spec, question.level, question.share, left)
         self._db.execute(
-            "UPDATE questions SET digest = ?, payload = ?, windows = ? WHERE id = ?",
+            "UPDATE questions SET digest = ?, payload = ?, windows = ?, state = 'prepare'"
+            " WHERE id = ?",
             (fewer.digest, encode_question(fewer), len(left), number),
         )
         self._db.execute(
-            "UPDATE keeper_answers SET state = 'asked', problem = '' WHERE question = ?", (number,)
+            "UPDATE keeper_answers SET state = 'asked', problem = '', payload = NULL,"
+            " answered_at = NULL WHERE question = ?",
+            (number,),
         )
+        return True
 
     def unfit(self, number: int) -> dict[WindowKey, str]:
         """Windows of a question that was not asked, which it must not list: excluded ones, which
@@ -262,3 +268,7 @@ class QuestionStore:
             "UPDATE questions SET state = 'failed', problem = ?, settled_at = ? WHERE id = ?",
             (one_line(problem)[:MAX_TEXT], at, number),
         )
+
+
+def _refused_by(keeper: str) -> str:
+    return f"keeper {keeper} has answered about it in another question, or in full"

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pansketch.blinding import MaskedWindow
+from pansketch.blinding import MaskedWindow, WindowKey
 from pansketch.wire import BLINDED, peek_blinded
 from pansketch_collector.asking.due_questions import WaitingPeriod
 from pansketch_collector.storage.database import transaction
@@ -18,7 +18,6 @@ from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_fleet.protocol.keeper_messages import KEY_ID_BYTES
 from pansketch_fleet.settings.settings import AnswerLevel
 
-WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 PORTION = 1_000  # releases noted in one transaction
 KEY = "device, stream, incarnation, sequence"
 # Of a release `r` and a row `w` of window_levels.
@@ -90,9 +89,8 @@ class WaitingReleases:
     def waiting(self, stream: str, level: AnswerLevel) -> dict[Group, list[WaitingPeriod]]:
         """What no question of a level lists, and is not excluded."""
         found: dict[Group, list[WaitingPeriod]] = {}
-        for fingerprint, joined, period, first, last, windows in self._db.execute(
-            "SELECT fingerprint, keepers, window_start / ?, min(received_at), max(received_at),"
-            " count(*)"
+        for fingerprint, joined, period, first, last in self._db.execute(
+            "SELECT fingerprint, keepers, window_start / ?, min(received_at), max(received_at)"
             " FROM window_levels WHERE question IS NULL AND problem = ''"
             f" AND stream = ? AND level = ? AND NOT {EXCLUDED} GROUP BY 1, 2, 3",
             (level.every_seconds, stream, level.name),
@@ -101,7 +99,7 @@ class WaitingReleases:
                 joined[at : at + KEY_ID_BYTES] for at in range(0, len(joined), KEY_ID_BYTES)
             )
             group = Group(stream, level, fingerprint, keys)
-            found.setdefault(group, []).append(WaitingPeriod(period, first, last, windows))
+            found.setdefault(group, []).append(WaitingPeriod(period, first, last))
         return found
 
     def asked(self, group: Group) -> int | None:

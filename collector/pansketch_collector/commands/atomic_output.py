@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pansketch_collector.errors import CommandError, wrong
+from pansketch_fleet.text_table import discard_stdout
 
 
 @contextmanager
@@ -50,13 +51,6 @@ def _to_stdout() -> Iterator[TextIO]:
     except OSError as error:
         discard_stdout()
         raise CommandError(f"cannot write to stdout: {error.strerror or error}") from error
-
-
-def discard_stdout() -> None:
-    """Sends what is still buffered nowhere, or the interpreter would fail on it at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from pansketch_collector.mqtt.paho_client import (
 from pansketch_fleet.config.loader import Mqtt
 from pansketch_fleet.mqtt.reconnect import (
     KEEPALIVE_SECONDS,
-    MAX_UNANSWERED,
     UNLIMITED_BYTES,
     Connack,
     Terms,
@@ -218,12 +217,7 @@ class CollectorConnection:
         reason: ReasonCode,
         properties: Properties | None,
     ) -> None:
-        refusal = str(reason) if reason.is_failure else ""
-        self.answer = Connack(
-            refusal,
-            getattr(properties, "ReceiveMaximum", MAX_UNANSWERED),
-            getattr(properties, "MaximumPacketSize", None),
-        )
+        self.answer = Connack.of(reason, properties)
         self.answered.set()
 
     def _on_disconnect(

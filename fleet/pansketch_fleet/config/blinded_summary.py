@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from math import sqrt
 
 from pansketch import WindowId
-from pansketch.blinding import keeper_id
+from pansketch.blinding import keeper_id, most_windows
 from pansketch.privacy import MICRO
 from pansketch.sketches import LinearSpec
 from pansketch.wire import blinded_nbytes
-from pansketch_fleet.settings.settings import BlindedSettings, Stream
+from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, ask_nbytes
+from pansketch_fleet.settings.settings import AnswerLevel, BlindedSettings, ReadingStream, Stream
 from pansketch_fleet.units import duration_text, number_text
 
 MAX_EPOCHS = 4096  # of one window: those of the schedule, and announced intrusions
@@ -97,10 +98,32 @@ def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[st
         yield (
             f"answer {level.name}",
             f"share {level.share} of epsilon: one sum over all devices, with {keepers} draws in "
-            f"each counter, a standard deviation of {deviation:.3g} at most{local}",
+            f"each counter, a standard deviation of {deviation:.3g} at most{local}"
+            f"{_parts(stream, blinded, level)}",
         )
     yield "lateness", f"{duration_text(blinded.lateness_seconds)}; a later release is in the next"
     yield "not available", NOT_AVAILABLE
+
+
+def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
+    """In how many sums an answer comes, where one cannot list all its windows."""
+    assert isinstance(stream, ReadingStream)
+    assert isinstance(stream.spec, LinearSpec)
+    devices, window = stream.expected.devices, stream.window_seconds
+    wanted = devices * (level.every_seconds // window)
+    fit = most_windows(
+        stream.spec, level.share, len(blinded.keys), stream.most_readings, max(1, wanted)
+    )
+    names = len(LONGEST_NAME) + len(stream.name)
+    head = ask_nbytes(stream.spec, 0, names, 0)
+    each = ask_nbytes(stream.spec, 1, names, epochs_of(blinded, window)) - head
+    most = max(1, min(fit, (MAX_ASK_BYTES - head) // each))
+    if most >= wanted:
+        return ""
+    return (
+        f"; {wanted} windows of {devices} devices come in {-(-wanted // most)} such sums, of "
+        f"{most} windows at most"
+    )
 
 
 def _scales(stream: Stream) -> list[float]:

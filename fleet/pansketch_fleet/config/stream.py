@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pansketch import Domain
+from pansketch import Domain, Spec
+from pansketch.blinding import most_windows
 from pansketch.planning import Answering
+from pansketch.sketches import LinearSpec
 from pansketch_fleet.config.devices import Devices, check_sources, known_devices, read_sources
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.blinded import read_blinded
@@ -117,6 +119,8 @@ def read_stream(
             plan = read_plan(document, where, stream, entry, subject, part, key, expected)
             with size_refusals(document, where, entry.place, plan):
                 spec = plan.spec(around.profile)
+            if blinded is not None:
+                _check_range(document, about, blinded, spec, most_readings)
             found.append(
                 ReadingStream(
                     name=own,
@@ -178,6 +182,18 @@ def _check_blinded(
     if retention is not None and retention < needed:
         problem = f"ends before the longest answer, {duration_text(needed)} with its lateness"
         raise document.error(join(where, "retention"), f"{problem}; lengthen it")
+
+
+def _check_range(
+    document: Document, where: str, blinded: BlindedSettings, spec: Spec, most_readings: int
+) -> None:
+    """Refuses readings of one window beyond the range of an unblinded sum. Raises ConfigError."""
+    assert isinstance(spec, LinearSpec)
+    for level in blinded.levels:
+        if not most_windows(spec, level.share, len(blinded.keys), most_readings, 1):
+            problem = f"a sum of {most_readings} may exceed counters of {spec.counter.itemsize * 8}"
+            fix = "write what a window has at most, or shorten the window"
+            raise document.error(join(where, "max_readings"), f"{problem} bits; {fix}")
 
 
 def _answering(blinded: BlindedSettings, window_seconds: int) -> Answering:

@@ -10,7 +10,7 @@ it stays until the program's next start. Nothing depends on 5.
 
 import threading
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.mqtt import tls
@@ -92,6 +92,15 @@ class Connack:
     refusal: str
     max_unanswered: int = MAX_UNANSWERED
     max_bytes: int | None = None
+
+    @classmethod
+    def of(cls, code: Any, properties: object) -> "Connack":
+        """From paho's reason code and properties, which are None with MQTT 3.1.1."""
+        return cls(
+            str(code) if code.is_failure else "",
+            getattr(properties, "ReceiveMaximum", MAX_UNANSWERED),
+            getattr(properties, "MaximumPacketSize", None),
+        )
 
     def room(self, topic: str, version: Version) -> int:
         """The largest payload that the broker is known to take under `topic`, in bytes."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from pansketch.blinding import KeeperQuestion
+from pansketch.blinding import KeeperQuestion, WindowKey
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_question, encode_question, form_of, spec_of
 from pansketch_fleet.protocol.strict_json import LINE, decode, encode, expect
@@ -24,10 +24,11 @@ MAX_HEAD_BYTES = 1 << 20
 MAX_COUNTER_BYTES = 4 << 20  # of one answer: a question about more is refused
 MAX_REFUSED = 4096  # windows in one reply; whoever asks removes them and asks again
 MAX_SEQUENCE = 2**63 - 1
+HEAD_BYTES = 4_096  # of an ask, beside the settings and the windows, at most
+WINDOW_BYTES, EPOCH_BYTES = 96, 32  # of a window, beside its names; of each of its epochs
 LENGTH_BYTES, KEY_ID_BYTES, DIGEST_BYTES = 4, 8, 32
 INCARNATION_LENGTHS = (0, 16)  # hexadecimal digits
 
-WindowKey = tuple[str, str, bytes, int]  # device, stream, incarnation, sequence
 ReplyKind = Literal["prepared", "answered", "refused"]
 Head = TypeVar("Head", bound=msgspec.Struct)
 
@@ -127,6 +128,13 @@ class Reply:
         listed = tuple((d, s, _octets(i, len(i) // 2), n) for d, s, i, n in head.refused)
         names = _octets(head.question, DIGEST_BYTES), _octets(head.key, KEY_ID_BYTES)
         return cls(head.kind, *names, listed, head.reason, tail)
+
+
+def ask_nbytes(spec: LinearSpec, windows: int, names: int, epochs: int) -> int:
+    """Bytes of an `Ask` about so many windows, at most. `names`: the bytes of the names of a device
+    and its stream; `epochs`: of a window."""
+    head = HEAD_BYTES + len(msgspec.json.encode(form_of(spec)))
+    return head + windows * (WINDOW_BYTES + names + EPOCH_BYTES * epochs)
 
 
 def _framed(head: msgspec.Struct, tail: bytes, limit_bytes: int) -> bytes:

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 
 from pansketch_fleet.protocol.messages import digest
 from testbed.chaos.accounting.evidence import Evidence, Run, count_by_device
-from testbed.chaos.environment.configuration import SMALL_OUTBOX_BYTES, devices, patient_among
+from testbed.chaos.environment.configuration import (
+    KEEPERS,
+    SMALL_OUTBOX_BYTES,
+    devices,
+    patient_among,
+)
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, MAX_SECONDS
 from testbed.chaos.observation.observer import Name
@@ -39,7 +44,7 @@ CLASSES: Mapping[str, str] = {
     ERASED: "lost in a state folder that the run itself has deleted or replaced",
     UNKEPT: "lost in a database that the run has rolled back, with no copy on the device",
     RISKED: "lost in memory by a kill, as `persist: when_unacknowledged` allows",
-    CRASHED: "debited, and not on the disk when its process ended",
+    CRASHED: "debited, and not on the disk when its process ended; a masked window is while open",
     NOWHERE: "LOST",
 }
 # Destroyed by a fault that names them. The rest could have been delivered.
@@ -57,6 +62,7 @@ LEDGER_FULL = (
 NOT_DRAINED = "not acknowledged after"
 DISPUTED = "is refused by the collector (equivocation"
 UNKNOWN_LEDGER = "does not know, and a replay would release them again"
+OLD_LEDGER = "is an old copy, which has forgotten"
 DATABASE_AWAY = ("locked", "full", "I/O", "No space left", "unable to open", "File too large")
 
 
@@ -261,10 +267,14 @@ def _explained(end: End, evidence: Evidence) -> bool:
         return True  # A broker that fails by itself is one more fault, and not ours.
     if NOT_DRAINED in end.said:
         return True  # What is left is in the outbox, and counted there.
+    if end.program in KEEPERS:
+        restored = evidence.run.faults.get("keeper-restored", 0) > 0
+        return restored and end.code == 1 and OLD_LEDGER in end.said
     twice = end.program in {name.device for name in evidence.run.twins}
-    if twice and (DISPUTED in end.said or UNKNOWN_LEDGER in end.before):
-        # The second agent of its name released the window first, or its ledger is first seen when
-        # the outbox is emptied, which a replay without readings does.
+    other = UNKNOWN_LEDGER in end.before + end.said
+    if (twice and (DISPUTED in end.said or other)) or (end.program in evidence.run.reset and other):
+        # The second agent of its name released the window first, or another ledger is first seen
+        # when the outbox is emptied, which a replay without readings does.
         return end.code == 1
     if end.program == "collector":
         return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)

@@ -68,6 +68,8 @@ class Run:
     refused: frozenset[Name] = frozenset()
     lost_with_process: frozenset[Name] = frozenset()
     reset: frozenset[str] = frozenset()  # devices whose state was deleted or replaced
+    forgotten: frozenset[str] = frozenset()  # masked windows at levels
+    asked_until: float = 0.0  # Every period that ends before was to be asked about; unix seconds.
 
     @classmethod
     def of(cls, marks: Marks, devices: tuple[str, ...], **known: Any) -> "Run":
@@ -81,6 +83,7 @@ class Run:
             full_disks=tuple(marks.full_disks),
             twin_ranges=tuple(marks.twin_ranges),
             reset=frozenset(marks.reset),
+            forgotten=frozenset(marks.forgotten),
             **known,
         )
 
@@ -181,6 +184,7 @@ def _read_run(folder: Path) -> Run:
         full_disks=tuple(Span(**one) for one in said.pop("full_disks")),
         twin_ranges=tuple(TwinRange(**one) for one in said.pop("twin_ranges")),
         reset=frozenset(said.pop("reset")),
+        forgotten=frozenset(said.pop("forgotten")),
         ends=tuple(End(**end) for end in said.pop("ends")),
         devices=tuple(said.pop("devices")),
         problems=tuple(said.pop("problems")),

@@ -15,7 +15,9 @@ from testbed.chaos.environment.configuration import (
     FLEET,
     HOSTILE,
     HOSTILE_CLIENT,
+    KEEPERS,
     Site,
+    keeper_user,
 )
 from testbed.chaos.environment.supervisor import Service
 from testbed.embedded_broker import free_port
@@ -72,7 +74,7 @@ class Broker:
 
     def __init__(self, site: Site, program: str, users: Sequence[str]) -> None:
         self._site, self._folder = site, site.folder / "broker"
-        self._users = [*users, COLLECTOR, HOSTILE, HOSTILE_CLIENT]
+        self._users = [*users, COLLECTOR, HOSTILE, HOSTILE_CLIENT, *map(keeper_user, KEEPERS)]
         self.port, self.tls_port = free_port(), free_port()
         self._config = self._folder / "mosquitto.conf"
         self.program = Service("broker", [program, "-c", str(self._config)], site.folder, {})

@@ -13,11 +13,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pansketch_fleet
+from pansketch import os_entropy
 from pansketch_fleet.child_process import run_child
+from pansketch_fleet.protocol import topics
+from pansketch_keeper import state as keeper_state
+from pansketch_keeper.ledger import LEDGER
+from testbed.chaos.environment.config_texts import (
+    COLUMNS,
+    CONFIG,
+    KEEPER_CONFIG,
+    LATENESS_SECONDS,
+    LEVEL_SECONDS,
+    LIVE,
+    MASKED_STREAM,
+    OVER,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 FLEET = "chaos"
-STREAM = "air"
+STREAM, MASKED = "air", "masked"
+KEEPERS = ("tower", "well")
 WINDOW_SECONDS = 2
 COLLECTOR, HOSTILE_CLIENT = "pansketch.collector", "hostile-client"
 HOSTILE = "hostile"  # an enrolled device that lies
@@ -26,36 +41,6 @@ SMALL = "small-outbox"
 SMALL_OUTBOX_BYTES = 6 * 2**10
 SMALL_OUTBOX, USUAL_OUTBOX = f"{SMALL_OUTBOX_BYTES}B", "1MiB"
 EPSILON, OTHER_EPSILON = 1.0, 2.0
-
-CONFIG = """\
-fleet: {fleet}
-mqtt: {{url: "{scheme}://127.0.0.1:{port}", username: {user}, password: {password}{ca}}}
-agent:
-  device: {device}
-  state: var/{state}
-  profile: {profile}
-  outbox: {{policy: {policy}, persist: {persist}}}
-streams:
-  air:
-    source: {air}
-    window: {window}s
-    privacy: {{epsilon: {epsilon}}}
-    attributes:
-      temp: {{low: -40, high: 60, unit: degC}}
-      pm25: {{low: 0, high: 1000, scale: log}}
-    sketch: {{depth: 4, fanout: 4, k: 16, width: 16, rows: 1}}
-  load:
-    source: {load}
-    window: {window}s
-    privacy: {{epsilon: {epsilon}}}
-    attributes:
-      load1: {{low: 0, high: 16, scale: log}}
-    sketch: {{depth: 4, fanout: 4, k: 16, width: 16, rows: 1}}
-collector: {{database: disk/collector.sqlite}}
-"""
-LIVE = {"air": "{type: stdin}", "load": "{type: system, interval: 1s}"}
-OVER = {name: f"{{type: replay, path: no-{name}.csv}}" for name in LIVE}
-COLUMNS = {"air": "time,temp,pm25\n", "load": "time,load1\n"}
 
 
 @dataclass(frozen=True)
@@ -106,8 +91,14 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("log", "list", "var", "disk", "clock", "broker", "backup"):
+        for name in ("log", "list", "var", "disk", "clock", "broker", "backup", "keeper"):
             (folder / name).mkdir(parents=True)
+        states = {name: keeper_state_in(folder, name) for name in KEEPERS}
+        self._keys = {
+            name: keeper_state.create(state, os_entropy()).hex() for name, state in states.items()
+        }
+        for name in KEEPERS:
+            shutil.copyfile(keeper_ledger_in(folder, name), first_ledger_in(folder, name))
         for stream, columns in COLUMNS.items():
             (folder / f"no-{stream}.csv").write_text(columns)
         self._write_profiles()
@@ -154,6 +145,21 @@ class Site:
         nobody = Device("nobody")
         return self._write(name, nobody, COLLECTOR, port, "pi-zero-w", LIVE, epsilon)
 
+    def configure_keeper(self, name: str, port: int) -> Path:
+        """A keeper's."""
+        path, user = self.folder / f"{name}.yaml", keeper_user(name)
+        path.write_text(
+            KEEPER_CONFIG.format(
+                fleet=FLEET,
+                name=name,
+                port=port,
+                user=user,
+                password=self.password(user),
+                state=keeper_state_in(self.folder, name),
+            )
+        )
+        return path
+
     def _write(
         self,
         name: str,
@@ -166,6 +172,13 @@ class Site:
         state: str | None = None,
     ) -> Path:
         path = self.folder / f"{name}.yaml"
+        masked = MASKED_STREAM.format(
+            masked=sources[MASKED],
+            window=WINDOW_SECONDS,
+            epsilon=epsilon,
+            answers=", ".join(f"{{every: {every}s, share: 1/2}}" for every in LEVEL_SECONDS),
+            lateness=LATENESS_SECONDS,
+        )
         text = CONFIG.format(
             fleet=FLEET,
             scheme="mqtts" if device.secured else "mqtt",
@@ -180,6 +193,8 @@ class Site:
             persist="when_unacknowledged" if device.patient else "always",
             epsilon=epsilon,
             window=WINDOW_SECONDS,
+            keepers=", ".join(f"{name}: {{key: '{key}'}}" for name, key in self._keys.items()),
+            masked_stream="" if device.small_outbox else masked,
             **sources,
         )
         path.write_text(text)
@@ -211,6 +226,10 @@ def collector_command(config: Path, *command: str) -> list[str]:
     return [sys.executable, "-m", "pansketch_collector", *words, "--config", str(config)]
 
 
+def keeper_command(config: Path) -> list[str]:
+    return [sys.executable, "-m", "pansketch_keeper", "run", "--config", str(config)]
+
+
 def outbox_command(config: str) -> list[str]:
     """What the agent lists of its outbox."""
     return [sys.executable, "-m", "pansketch_agent", "outbox", "list", "--config", config]
@@ -218,6 +237,25 @@ def outbox_command(config: str) -> list[str]:
 
 def database_in(folder: Path) -> Path:
     return folder / "disk" / "collector.sqlite"
+
+
+def keeper_state_in(folder: Path, name: str) -> Path:
+    """Where a keeper has its keys and its ledger."""
+    return folder / "keeper" / name
+
+
+def keeper_ledger_in(folder: Path, name: str) -> Path:
+    return keeper_state_in(folder, name) / LEDGER
+
+
+def first_ledger_in(folder: Path, name: str) -> Path:
+    """A keeper's ledger before the run."""
+    return folder / "backup" / f"{name}.sqlite"
+
+
+def keeper_user(name: str) -> str:
+    """A keeper's name at the broker."""
+    return f"{topics.KEEPER}{name}"
 
 
 def state_in(folder: Path, device: str) -> Path:
@@ -247,10 +285,14 @@ def _certificates(command: str, folder: Path, days: int, *names: str) -> None:
 
 
 def online(database: Path) -> set[str]:
-    """The devices whose birth message the collector has committed: they and it are connected."""
+    """The devices and keepers whose birth message the collector has committed: they and it are
+    connected."""
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-            rows = connection.execute("SELECT device FROM devices WHERE state = 'online'")
-            return {str(device) for (device,) in rows}
+            rows = connection.execute(
+                "SELECT device FROM devices WHERE state = 'online'"
+                " UNION SELECT keeper FROM keepers WHERE state = 'online'"
+            )
+            return {str(name) for (name,) in rows}
     except sqlite3.Error:
         return set()  # It is not made yet.

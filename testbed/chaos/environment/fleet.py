@@ -4,11 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import cost
@@ -20,6 +17,7 @@ from testbed.chaos.environment.configuration import Device, Site, online, state_
 from testbed.chaos.environment.host import Disk, Quota, Tmpfs, WallClock, size
 from testbed.chaos.environment.hostile_client import HostileClient, HostileDevice
 from testbed.chaos.environment.supervisor import Service, Supervisor
+from testbed.chaos.observation.answers import AnswerObserver
 from testbed.chaos.observation.held_in_memory import Ages
 from testbed.chaos.observation.ledger_marks import (
     Debit,
@@ -34,11 +32,10 @@ from testbed.chaos.observation.observer import Name, Observer, waiting_of
 from testbed.tcp_proxy import Link, Network
 
 COLLECTOR = "collector"
-FEED_SECONDS = 0.5
 POLL_SECONDS = 0.1
 START_SECONDS = 120.0
 WRONG_INPUT = 2  # as an exit code
-DRAIN_SECONDS = 150
+DRAIN_SECONDS = 300
 MIN_RELEASE_BYTES = 256
 DEVICE_DISK_BYTES, DATABASE_DISK_BYTES = 2 * 2**20, 48 * 2**20
 
@@ -77,11 +74,17 @@ class Fleet:
             configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
         )
         patient = {device.name for device in devices if device.patient}
-        self.ages = Ages({name: states[name] for name in patient}, self.observer.saw_on_disk)
+        self.ages = Ages(
+            {name: states[name] for name in patient},
+            self.observer.saw_on_disk,
+            lambda stream: configuration.WINDOW_SECONDS * (stream == configuration.MASKED),
+        )
+        self.answers = AnswerObserver()
         site.certify()
         self.broker = Broker(site, mosquitto, self.names)
         self.links: dict[str, Link] = {}
         self.agents: dict[str, Service] = {}
+        self.keepers: dict[str, Service] = {}
         self.clocks: dict[str, WallClock] = {}
         self.disks: dict[str, Disk] = {}
         self.lanes: dict[str, threading.RLock] = {}
@@ -92,12 +95,14 @@ class Fleet:
         self._add_collector(small_disks, faketime)
         config = load_collector(self.config, {})
         self.hostile = HostileDevice(self.broker.port, site.password(configuration.HOSTILE), config)
+        for name in configuration.KEEPERS:
+            self._add_keeper(name)
         for device in devices:
             self._add_device(device, small_disks, faketime)
 
     def _add_collector(self, small_disk: bool, faketime: Path | None) -> None:
         folder = self.site.database.parent
-        self.links[COLLECTOR] = self.network.link(self.broker.port)
+        self.links[COLLECTOR] = self.network.link(self.broker.port, self.answers.asker)
         self.config = self._configure_collector(configuration.EPSILON, "collector")
         self.other_config = self._configure_collector(
             configuration.OTHER_EPSILON, "collector-other"
@@ -114,6 +119,13 @@ class Fleet:
 
     def _configure_collector(self, epsilon: float, name: str) -> Path:
         return self.site.configure_collector(self.links[COLLECTOR].port, epsilon, name)
+
+    def _add_keeper(self, name: str) -> None:
+        self.links[name] = self.network.link(self.broker.port, self.answers.keeper)
+        config = self.site.configure_keeper(name, self.links[name].port)
+        command = configuration.keeper_command(config)
+        keeper = Service(name, command, self.site.folder, self.site.environment)
+        self.keepers[name] = self._supervisor.add(keeper)
 
     def _add_device(self, device: Device, small_disks: bool, faketime: Path | None) -> None:
         name, state = device.name, state_in(self.site.folder, device.name)
@@ -178,9 +190,11 @@ class Fleet:
         self.observer.look(device)
         self.ages.note_end(device, code)
         debits = self.note_debits(device)
-        if code and not self.ages.explain(device, code):
-            lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
-            self.marks.note(self.marks.lost_with_process, lost)
+        lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
+        if not code or self.ages.explain(device, code):
+            # A masked window is debited when it starts, so every end of a process loses one.
+            lost = {name for name in lost if name.stream == configuration.MASKED}
+        self.marks.note(self.marks.lost_with_process, lost)
 
     def note_debits(self, device: str) -> list[Debit]:
         """What the ledger of a device says now, which the run remembers from then on."""
@@ -224,9 +238,9 @@ class Fleet:
         """Broker, collector and devices; all of them are connected when this returns."""
         self.broker.start()
         self.collector.start()
-        for agent in self.agents.values():
-            agent.start()
-        everyone = set(self.names)
+        for program in (*self.keepers.values(), *self.agents.values()):
+            program.start()
+        everyone = {*self.names, *self.keepers}
         self.until(
             lambda: online(self.site.database) >= everyone,
             START_SECONDS,
@@ -243,28 +257,10 @@ class Fleet:
             self.pause(POLL_SECONDS)
 
     def _check_input(self) -> None:
-        for program in (self.collector, *self.agents.values()):
+        for program in (self.collector, *self.keepers.values(), *self.agents.values()):
             for end in program.ends:
                 if end.code == WRONG_INPUT:
                     raise WrongInput(f"{end.program}: {end.said}")
-
-    @contextmanager
-    def fed(self, seed: int) -> Iterator[None]:
-        """Readings come in at every device meanwhile."""
-        stop, rng = threading.Event(), np.random.default_rng(seed)
-
-        def feed() -> None:
-            while not stop.wait(FEED_SECONDS):
-                for agent in self.agents.values():
-                    agent.write(configuration.readings(float(rng.random())))
-
-        thread = threading.Thread(target=feed, name="readings", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
 
     def drain(self) -> None:
         """Ends all devices and starts them with nothing more to come: each ends by itself once its
@@ -283,7 +279,8 @@ class Fleet:
 
     def stop(self) -> None:
         """Ends everything in good order, and leaves its files in the folder."""
-        for program in (*self.agents.values(), self.collector, self.broker.program):
+        programs = *self.agents.values(), *self.keepers.values(), self.collector
+        for program in (*programs, self.broker.program):
             program.end(signal.SIGTERM)
         for disk in self.disks.values():
             if isinstance(disk, Tmpfs):

@@ -1,6 +1,5 @@
 """Each kind of fault as a function that does it to a fleet, and undoes it before it returns."""
 
-import os
 import signal
 import sys
 import time
@@ -13,7 +12,7 @@ from testbed.chaos.environment.broker import SMALL, TINY, Limits
 from testbed.chaos.environment.configuration import state_in
 from testbed.chaos.environment.fleet import COLLECTOR, Fleet
 from testbed.chaos.environment.supervisor import Service
-from testbed.chaos.faults import state_damage
+from testbed.chaos.faults import kills, state_damage
 from testbed.chaos.faults.schedule import Fault
 from testbed.chaos.faults.state_damage import NotNowError
 from testbed.chaos.observation.ledger_marks import Span
@@ -36,22 +35,6 @@ Act = Callable[[Fleet, Fault], None]
 def inject(fleet: Fleet, fault: Fault) -> None:
     """Does it, waits as long as it lasts, and undoes it; after other faults of the same lane."""
     ACTS[fault.kind](fleet, fault)
-
-
-def _away(fleet: Fleet, program: Service, number: int, seconds: float, group: bool = False) -> None:
-    """Ends a program, and starts it again later."""
-    with program.lane:
-        program.end(number, group)
-        fleet.pause(seconds)
-        program.start()
-
-
-def _agent_killed(fleet: Fleet, fault: Fault) -> None:
-    _away(fleet, fleet.agents[fault.target], signal.SIGKILL, fault.seconds)
-
-
-def _agent_restarted(fleet: Fleet, fault: Fault) -> None:
-    _away(fleet, fleet.agents[fault.target], signal.SIGTERM, fault.seconds)
 
 
 def _damaged(do: Callable[..., state_damage.Damage]) -> Act:
@@ -126,31 +109,6 @@ def _clock(ahead_seconds: Callable[[float], float]) -> Act:
                 clock.set(0)
 
     return act
-
-
-def _collector_killed(fleet: Fleet, fault: Fault) -> None:
-    group = fault.kind == "collector-group-killed"
-    _away(fleet, fleet.collector, signal.SIGKILL, fault.seconds, group)
-
-
-def _collector_killed_in_commit(fleet: Fleet, fault: Fault) -> None:
-    log = fleet.site.database.with_name(fleet.site.database.name + "-wal")
-    with fleet.collector.lane:
-        before, until = _written(log), time.monotonic() + COMMIT_SECONDS
-        while _written(log) == before and time.monotonic() < until:
-            fleet.pause(0.0005)
-        _away(fleet, fleet.collector, signal.SIGKILL, fault.seconds)
-
-
-def _written(path: os.PathLike[str]) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def _collector_restarted(fleet: Fleet, fault: Fault) -> None:
-    _away(fleet, fleet.collector, signal.SIGTERM, fault.seconds)
 
 
 def _collector_misconfigured(fleet: Fleet, fault: Fault) -> None:
@@ -245,8 +203,8 @@ def _cut_bytes(fault: Fault) -> int:
 
 
 ACTS: Mapping[str, Act] = {
-    "agent-killed": _agent_killed,
-    "agent-restarted": _agent_restarted,
+    "agent-killed": kills.agent_killed,
+    "agent-restarted": kills.agent_restarted,
     "segment-torn": _damaged(state_damage.tear),
     "segment-flipped": _damaged(state_damage.flip),
     "outbox-capped": _link_cut,
@@ -265,11 +223,16 @@ ACTS: Mapping[str, Act] = {
         TRUNCATED_SECONDS,
     ),
     "link-reset": _link(lambda fleet, fault: fleet.links[fault.target].reset()),
-    "collector-killed": _collector_killed,
-    "collector-group-killed": _collector_killed,
-    "collector-killed-in-commit": _collector_killed_in_commit,
-    "collector-restarted": _collector_restarted,
+    "collector-killed": kills.collector_killed,
+    "collector-group-killed": kills.collector_killed,
+    "collector-killed-in-commit": kills.collector_killed_in_commit,
+    "collector-killed-asking": kills.collector_killed_asking,
+    "collector-restarted": kills.collector_restarted,
     "collector-misconfigured": _collector_misconfigured,
+    "keeper-killed": kills.keeper_killed,
+    "keeper-killed-answering": kills.keeper_killed_answering,
+    "keeper-away": kills.keeper_away,
+    "keeper-restored": kills.keeper_restored,
     "database-locked": _database_locked,
     "collector-disk-full": _disk_full,
     "broker-killed": _broker_killed,

@@ -14,6 +14,7 @@ Where = Literal[
     "link",
     "collector",
     "collector-clock",
+    "keeper",
     "broker",
     "secured",
 ]
@@ -57,12 +58,17 @@ KINDS: Sequence[Kind] = (
     Kind("collector-killed", "collector", 14, (0.0, 4.0), "SIGKILL of the collector"),
     Kind("collector-group-killed", "collector", 8, (0.0, 4.0), "SIGKILL of its process group"),
     Kind("collector-killed-in-commit", "collector", 16, (0.0, 2.0), "SIGKILL as its log grows"),
+    Kind("collector-killed-asking", "collector", 12, (0.0, 2.0), "SIGKILL after a question left"),
     Kind("collector-restarted", "collector", 8, (0.0, 2.0), "SIGTERM of the collector"),
     Kind("collector-misconfigured", "collector", 2, (4.0, 6.0), "another epsilon for a while"),
     Kind("database-restored", "collector", 4, (3.0, 12.0), "replaced by a backup of its own"),
     Kind("collector-clock", "collector-clock", 6, (2.0, 8.0), "hours ahead or behind, and back"),
     Kind("database-locked", "collector", 10, (2.0, 9.0), "held by another process"),
     Kind("collector-disk-full", "collector", 8, (2.0, 9.0), "no space for the database"),
+    Kind("keeper-killed", "keeper", 12, (0.0, 3.0), "SIGKILL of a keeper"),
+    Kind("keeper-killed-answering", "keeper", 16, (0.0, 2.0), "SIGKILL as its ledger grows"),
+    Kind("keeper-away", "keeper", 6, (6.0, 20.0), "SIGTERM of a keeper, and a start later"),
+    Kind("keeper-restored", "keeper", 4, (0.0, 6.0), "an old ledger, which it must refuse"),
     Kind("broker-killed", "broker", 12, (0.0, 4.0), "SIGKILL, with what it had saved"),
     Kind("broker-emptied", "broker", 8, (0.0, 3.0), "SIGKILL, with nothing of it left"),
     Kind("broker-restarted", "broker", 6, (0.0, 2.0), "SIGTERM of the broker"),
@@ -99,9 +105,15 @@ class Targets:
 
     of: Mapping[str, Sequence[str]]
     without: Mapping[str, str] = field(default_factory=dict)  # kinds left out, and why
+    only: frozenset[str] = frozenset()  # kinds that were asked for; none: all
 
     def kinds(self) -> list[Kind]:
-        return [k for k in KINDS if self.of.get(k.where) and k.name not in self.without]
+        wanted = self.only or BY_NAME.keys()
+        return [
+            k
+            for k in KINDS
+            if self.of.get(k.where) and k.name in wanted and k.name not in self.without
+        ]
 
 
 def schedule(

@@ -19,6 +19,7 @@ from testbed.chaos.environment.configuration import state_in
 from testbed.chaos.environment.fleet import Fleet
 from testbed.chaos.environment.supervisor import Service
 from testbed.chaos.faults.schedule import Fault
+from testbed.chaos.observation.answers import fixed
 from testbed.chaos.observation.ledger_marks import Debit, debits_in
 from testbed.chaos.observation.observer import Name, waiting_of
 
@@ -119,11 +120,12 @@ def database_restored(fleet: Fleet, fault: Fault) -> None:
         backup.end()
         fleet.pause(fault.seconds)
         fleet.collector.end(signal.SIGTERM)
-        before = _stored(database)
+        before, asked = _stored(database), fixed(database)
         for ending in SIDECARS:
             database.with_name(database.name + ending).unlink(missing_ok=True)
         shutil.copyfile(copy, database)
         fleet.note_rolled_back(before - _stored(database))
+        fleet.marks.note(fleet.marks.forgotten, asked - fixed(database))
         fleet.collector.start()
 
 

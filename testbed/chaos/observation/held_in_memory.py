@@ -37,12 +37,18 @@ class Held:
 class Ages:
     """Watches the ledgers of the devices in `states`, which are those under the option.
 
-    `written`: whether a release was ever seen on the device's disk. `held`: each release of a
+    `written`: whether a release was ever seen on the device's disk. `open_seconds`: how long a
+    stream's window is open after its debit. `held`: each release of a
     process that has ended and that was not, once.
     """
 
-    def __init__(self, states: Mapping[str, Path], written: Callable[[Name], bool]) -> None:
-        self._states, self._written = states, written
+    def __init__(
+        self,
+        states: Mapping[str, Path],
+        written: Callable[[Name], bool],
+        open_seconds: Callable[[str], float] = lambda stream: 0.0,
+    ) -> None:
+        self._states, self._written, self._open_seconds = states, written, open_seconds
         self._mutex = threading.Lock()
         self._since: dict[Name, float] = {}
         self._full: dict[str, float] = {}
@@ -111,4 +117,4 @@ class Ages:
         with self._mutex:
             self._sizes[device] = size
             for debit in found:
-                self._since.setdefault(debit.name, now)
+                self._since.setdefault(debit.name, now + self._open_seconds(debit.name.stream))

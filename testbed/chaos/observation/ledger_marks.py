@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pansketch_agent.ledger.accounts import line
 from testbed.chaos.observation.observer import Name
@@ -19,6 +20,9 @@ _DROPPED = re.compile(
     r"|(?P<new_stream>[a-z0-9-]+): (?:window .*, )?release (?P<new>\d+) is dropped"
 )
 _REFUSED = re.compile(r"(\d{12})\.([a-z0-9-]+)\.release is (?:refused|larger)")
+
+
+Mark = TypeVar("Mark", Name, str)
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class Marks:
     name has debited. `twin_ranges`: the windows in which it lived. `overtaken`: the older ones of
     those streams that waited on the device when it began. `lost_with_process`: debited last before
     a process was killed or ended with an error, and seen nowhere by then. `reset`: devices whose
-    state was deleted or replaced.
+    state was deleted or replaced. `forgotten`: windows at levels, of questions that keepers were
+    asked to answer, and that were in a database which the run replaced by an older copy.
     """
 
     damaged: set[Name] = field(default_factory=set)
@@ -96,12 +101,13 @@ class Marks:
     refused: set[Name] = field(default_factory=set)
     full_disks: list[Span] = field(default_factory=list)
     reset: set[str] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)
     mutex: threading.Lock = field(default_factory=threading.Lock)
     _debits: dict[str, dict[tuple[Name, int], Debit]] = field(
         default_factory=lambda: defaultdict(dict)
     )
 
-    def note(self, marked: set[Name], names: Iterable[Name]) -> None:
+    def note(self, marked: set[Mark], names: Iterable[Mark]) -> None:
         """`names` have become members of one of this object's sets."""
         with self.mutex:
             marked |= set(names)

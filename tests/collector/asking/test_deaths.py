@@ -1,9 +1,14 @@
-"""A collector that dies at any statement of the database goes on where it was."""
+"""A collector that dies at any statement goes on where it was; a keeper that changes its mind."""
 
 import random
+from dataclasses import replace
 
+import pytest
+
+from pansketch.wire import decode_question
 from pansketch_collector.asking.asker import Asker
 from pansketch_fleet.backoff import Backoff
+from pansketch_fleet.protocol.keeper_messages import Ask
 from tests.collector.asking.blinded_fleet import Collector, lost
 from tests.collector.asking.test_asking import (
     TWO_LEVELS,
@@ -12,6 +17,7 @@ from tests.collector.asking.test_asking import (
     check_sums,
     take,
 )
+from tests.collector.small_fleet import rows
 
 DEATHS = 60
 
@@ -72,3 +78,25 @@ def test_deaths_at_any_statement_lose_nothing_and_ask_nothing_twice(make_fleet):
     )
     check_one_list_each(fleet)
     assert lost(fleet) == []
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_windows_that_a_keeper_refuses_of_a_fixed_list_cost_no_others(make_fleet, late):
+    """Unless the other keeper was asked already: then its answer is of no use, nor is another."""
+    fleet = make_fleet()
+    tower, well = fleet.keepers.values()
+    with Collector(fleet) as collector:
+        take(collector, all_of([0]))
+        collector.turns(24, count=1)
+        asked = decode_question(rows(fleet.database, "SELECT payload FROM questions")[0][0])
+        only = replace(asked, windows=asked.windows[:1])
+        tower.reply(Ask("answer", only, fleet.spec, tower.id).encode())
+        fleet.outlet.offline |= {"well"} if late else set()
+        collector.turns(24, count=1)
+        fleet.outlet.offline.clear()
+        collector.turns(24)
+    held = [(each.key[0], 0) for each in asked.windows[1:]]
+    check_sums(fleet, {("1h", 0): held} if late else {})
+    assert len(lost(fleet)) == (1 if late else 3)
+    assert all("has answered about it in another" in each[3] for each in lost(fleet))
+    assert [len(each.windows) for each in well.listed().values()] == [2 if late else 3]

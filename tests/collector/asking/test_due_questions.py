@@ -16,7 +16,7 @@ DAILY = AnswerLevel(24 * HOUR, Fraction(1))
 
 
 def asked(waiting, last, level, now, lateness=600):
-    held = [WaitingPeriod(period, at, at, 1) for period, at in waiting]
+    held = [WaitingPeriod(period, at, at) for period, at in waiting]
     found = due(held, last, level, HOUR, lateness, now)
     return [(each.period, each.listed) for each in found]
 
@@ -47,7 +47,7 @@ def test_a_backlog_that_still_comes_is_waited_for_but_not_for_ever():
     now = 1_000_000 * HOUR
 
     def is_due(last, at):
-        return bool(due([WaitingPeriod(10, now, last, 5)], None, HOURLY, HOUR, 600, at))
+        return bool(due([WaitingPeriod(10, now, last)], None, HOURLY, HOUR, 600, at))
 
     assert not is_due(now + 500, now + 1_099)
     assert is_due(now + 500, now + 1_100)

@@ -170,3 +170,16 @@ def test_a_local_stream_has_none_of_these_keys(assert_refusal, line):
     key = line.partition(":")[0]
     says = "goes with aggregation: blinded only; remove it"
     assert_refusal("intrusion: silent", line, 16, ROOT + key, says)
+
+
+def test_readings_of_a_window_beyond_the_range_of_a_sum_are_refused(load_text, blinded):
+    """They would leave each of its answers rejected."""
+    usual, many = (
+        blinded().replace("    window:", f"    expect: {{max_readings: {most}}}\n    window:")
+        for most in (2**30, 2**31)
+    )
+    assert load_text(usual).streams[0].most_readings == 2**30
+    with pytest.raises(ConfigError) as caught:
+        load_text(many)
+    assert caught.value.where == "streams.air.expect.max_readings"
+    assert "may exceed counters of 32 bits; write what a window has" in caught.value.problem

@@ -14,6 +14,7 @@ from pansketch_fleet.protocol.messages import digest
 from testbed.chaos.accounting.accounting import MERGED, NOWHERE, RISKED, UNKEPT, WAITING, account
 from testbed.chaos.accounting.evidence import Evidence, Row, Run
 from testbed.chaos.environment.configuration import (
+    MASKED,
     Site,
     agent_command,
     devices,
@@ -136,13 +137,18 @@ def killed(tmp_path):
             agent.end(signal.SIGKILL)
             observer.look(agent.name)
             ages.note_end(agent.name, agent.ends[-1].code)
-    debits = [debit for name, state in states.items() for debit in debits_in(state, name)]
+    found = [debit for name, state in states.items() for debit in debits_in(state, name)]
+    # A masked window is debited when it starts: the open one is lost with any process.
+    debits = [debit for debit in found if debit.name.stream != MASKED]
     waiting = {
         named(name, key.stream, payload): digest(payload)
         for name, state in states.items()
         for key, payload in releases_in(state / "outbox")
+        if key.stream != MASKED
     }
-    return left(ages.held, debits, waiting, made=observer.made())
+    made = {name: seen for name, seen in observer.made().items() if name.stream != MASKED}
+    held = [each for each in ages.held if each.name.stream != MASKED]
+    return left(held, debits, waiting, made=made)
 
 
 def until_old(states):
@@ -152,7 +158,8 @@ def until_old(states):
     def are_old():
         now = time.monotonic()
         for name, state in states.items():
-            if name not in since and debits_in(state, name):
+            found = {debit.name.stream for debit in debits_in(state, name)}
+            if name not in since and found - {MASKED}:
                 since[name] = now
         held = HOLD_SECONDS + LATE_SECONDS + 0.5
         return len(since) == len(states) and now - max(since.values()) > held

@@ -1,0 +1,118 @@
+"""What the collector asked keepers and what they answered, seen on the wire; and what waits.
+
+A keeper's word is not asked for, nor the collector's: whoever has the broker has every answer, also
+one that was lost behind it.
+"""
+
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from pansketch.blinding import KeeperQuestion
+from pansketch.wire import decode_question, encode_question
+from pansketch_collector.storage.tables.records import EXCLUDED
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.keeper_messages import Ask, Reply
+from pansketch_fleet.units import seconds
+from testbed.mqtt_packets import PublishReader
+
+# Whoever was asked for an answer may have given one.
+FIXED = "state IN ('answer', 'answered', 'failed')"
+
+
+class AnswerObserver:
+    """Notes every question and every answer. `asked`: how many questions were sent so far."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._mutex = threading.Lock()
+        self._questions: dict[bytes, bytes] = {}
+        self._answers: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
+
+    def questions(self) -> list[bytes]:
+        """Each in its wire format, once."""
+        with self._mutex:
+            return list(self._questions.values())
+
+    def answers(self) -> dict[tuple[str, bytes], set[bytes]]:
+        """The answers in their wire format, by keeper and digest of the question: one each, unless
+        a keeper has answered twice."""
+        with self._mutex:
+            return {name: set(found) for name, found in self._answers.items()}
+
+    def asker(self) -> Callable[[bytes], object]:
+        """What hears a connection of the collector."""
+        return self._tap("ask", self._heard_question)
+
+    def keeper(self) -> Callable[[bytes], object]:
+        """What hears a connection of a keeper."""
+        return self._tap("answer", self._heard_answer)
+
+    def _tap(self, kind: str, hears: Callable[[str, bytes], None]) -> Callable[[bytes], object]:
+        reader = PublishReader()
+
+        def hear(content: bytes) -> None:
+            for topic, payload in reader.feed(content):
+                place = topics.parse(topic)
+                if place is not None and place.kind == kind:
+                    hears(place.device, payload)
+
+        return hear
+
+    def _heard_question(self, keeper: str, payload: bytes) -> None:
+        question = Ask.decode(payload).question
+        with self._mutex:
+            self._questions.setdefault(question.digest, encode_question(question))
+            self.asked += 1
+
+    def _heard_answer(self, keeper: str, payload: bytes) -> None:
+        reply = Reply.decode(payload)
+        if reply.kind == "answered":
+            with self._mutex:
+                self._answers[keeper, reply.question].add(reply.answer)
+
+
+def levels_of(question: KeeperQuestion) -> set[str]:
+    """What a question is about, as names of windows at its level."""
+    return {level_name(*each.key, question.level) for each in question.windows}
+
+
+def level_name(device: str, stream: str, incarnation: bytes, sequence: int, level: str) -> str:
+    return f"{device}/{stream} {incarnation.hex()} {sequence} at level {level}"
+
+
+def fixed(database: Path) -> set[str]:
+    """The windows, at their levels, of which the database says that keepers were asked."""
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute(f"SELECT payload FROM questions WHERE {FIXED}").fetchall()
+    return {name for (payload,) in rows for name in levels_of(decode_question(payload))}
+
+
+def waiting_until(database: Path) -> dict[str, tuple[int, int]]:
+    """Windows that no question lists, at their levels: when their own period ends, and that of the
+    question that is to list them, which is a later one for a late release. In unix seconds."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(
+            "SELECT device, stream, incarnation, sequence, level, window_start, (SELECT"
+            " max(period_end) FROM questions AS q WHERE (q.stream, q.level, q.fingerprint)"
+            " = (w.stream, w.level, w.fingerprint)) FROM window_levels AS w"
+            f" WHERE question IS NULL AND problem = '' AND NOT {EXCLUDED}"
+        ).fetchall()
+    found = {}
+    for device, stream, incarnation, sequence, level, start, asked in rows:
+        every = int(seconds(level))
+        end = (start // every + 1) * every
+        late = end if asked is None else max(end, asked + every)
+        found[level_name(device, stream, incarnation, sequence, level)] = end, late
+    return found
+
+
+def unsettled(database: Path) -> int:
+    """How many questions have no answer yet."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        query = "SELECT count(*) FROM questions WHERE state IN ('prepare', 'answer')"
+        (found,) = connection.execute(query).fetchone()
+    return int(found)
