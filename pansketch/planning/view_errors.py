@@ -74,7 +74,7 @@ class _Pair(NamedTuple):
     held: frozenset[tuple[int, int, int]]
 
 
-class Sizes(NamedTuple):
+class ViewSizes(NamedTuple):
     """Cells of each attribute of each view, and the deviation of the noise on one of them, all
     releases together. Views over attributes of the same kinds have the same of both."""
 
@@ -93,7 +93,7 @@ class Predicted(NamedTuple):
 class _Views:
     """Sizes, and the cases in which they are looked at, along the last axis."""
 
-    def __init__(self, sizes: Sizes, cases: Sequence[Case]) -> None:
+    def __init__(self, sizes: ViewSizes, cases: Sequence[Case]) -> None:
         self.cells, self.deviations = sizes
         self.total = np.array([float(case.total) for case in cases])
         self._narrow = np.array([float(1 << case.shape.narrow) for case in cases])
@@ -178,7 +178,7 @@ class Layout:
             for a, b in combinations(sorted(kinds, key=kinds.__getitem__), 2)
         )
 
-    def errors(self, sizes: Sizes, cases: Sequence[Case]) -> Predicted:
+    def errors(self, sizes: ViewSizes, cases: Sequence[Case]) -> Predicted:
         """Of views of these sizes."""
         views = _Views(sizes, cases)
         found = {each: _marginal(each, views) for each in self._attributes}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors, score
 from pansketch.planning.selection import NEAR, WORTH, Expected, NoPlan, cases_of, frugal
-from pansketch.planning.view_errors import Bits, Layout, Predicted, Sizes, varying
+from pansketch.planning.view_errors import Bits, Layout, Predicted, ViewSizes, varying
 from pansketch.planning.view_plan import (
     NOTHING_STATED,
     StatedViews,
@@ -169,7 +169,7 @@ class _Search:
         columns = iter((1 << bits).astype(np.float64).T[:, :, None, None])
         draws = np.sqrt(np.array([2.0 * case.draws for case in cases]))
         scales = MICRO / np.array(parts, dtype=np.float64)
-        sizes = Sizes(
+        sizes = ViewSizes(
             [[next(columns) for _ in names] for names in sets],
             [scale[:, None] * draws for scale in scales.T],
         )

@@ -39,7 +39,7 @@ Event = Literal["announce", "look"]
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Rows that are absorbed in one call. `units`: the places of the unit's readings."""
 
     rows: Rows
@@ -49,11 +49,11 @@ class Batch:
         return self.rows.copy() if with_unit else np.delete(self.rows, self.units, axis=0)
 
 
-Case = tuple[Batch | Event, ...]
+Case = tuple[RowBatch | Event, ...]
 
 
 @dataclass(frozen=True)
-class Finding:
+class DrawResult:
     """The worst of all cases of a spec: `loss` in units of epsilon, and what was not hidden."""
 
     spec: Spec
@@ -97,7 +97,7 @@ def play(
         exposures.append(Exposure({(SOURCE, 0): counts_of(sketch)}, seen, {SOURCE: noise.calls}))
 
     for step in case:
-        if isinstance(step, Batch):
+        if isinstance(step, RowBatch):
             rows = step.given(with_unit)
             if len(rows):
                 sketch.update_many(rows)
@@ -134,7 +134,7 @@ def coupled(spec: Spec, case: Case, seed: int) -> Coupling:
     return couple(partial(play, spec, case), partial(noise_for, spec, seed))
 
 
-def audited(spec: Spec, seed: int, thorough: bool = True) -> Finding:
+def audited(spec: Spec, seed: int, thorough: bool = True) -> DrawResult:
     """Couples every case of a spec. `seed`: of the readings and the noise, all of them public."""
     rng = np.random.default_rng(seed)
     worst, cases, problems = Fraction(0), 0, dict[str, None]()
@@ -153,7 +153,7 @@ def audited(spec: Spec, seed: int, thorough: bool = True) -> Finding:
     if isinstance(spec, DistinctSpec):
         worst = key_loss(spec)
         problems |= dict.fromkeys(window_problems(spec))
-    return Finding(spec, cases, worst, (*problems,))
+    return DrawResult(spec, cases, worst, (*problems,))
 
 
 def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterator[Case]:
@@ -162,7 +162,7 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
     rng.shuffle(hostile)
     events = _histories(spec)
     for number, row in enumerate(hostile if thorough else hostile[:8]):
-        yield _case(events[number % len(events)], [Batch(row[None], (0,))], rng)
+        yield _case(events[number % len(events)], [RowBatch(row[None], (0,))], rng)
     count = readings_of(spec.guarantee.unit)
     for number, size in enumerate(SIZES):
         for kind in range(4 if thorough else 2):
@@ -174,7 +174,7 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
                 rows[list(places)] = hostile[rng.integers(len(hostile), size=len(places))]
             if kind == 3 or size == 16:
                 rows[places[0]] = np.nan
-            yield _case(events[(number + kind) % len(events)], [Batch(rows, places)], rng)
+            yield _case(events[(number + kind) % len(events)], [RowBatch(rows, places)], rng)
     if count > 1:
         yield from _straddling(spec, events, count, rng)
 
@@ -186,7 +186,9 @@ def _straddling(
     for history in events:
         rows = ordinary_readings(spec.domain, count, rng)
         before = int(rng.integers(count + 1))
-        halves = [Batch(part, tuple(range(len(part)))) for part in (rows[:before], rows[before:])]
+        halves = [
+            RowBatch(part, tuple(range(len(part)))) for part in (rows[:before], rows[before:])
+        ]
         yield (halves[0], *history, halves[1])
 
 
@@ -197,7 +199,7 @@ def _histories(spec: Any) -> list[tuple[Event, ...]]:
     return [("announce",), (), ("announce", "announce")]
 
 
-def _case(history: tuple[Event, ...], batches: list[Batch], rng: np.random.Generator) -> Case:
+def _case(history: tuple[Event, ...], batches: list[RowBatch], rng: np.random.Generator) -> Case:
     """The batches at a random place of the history."""
     place = int(rng.integers(len(history) + 1))
     return (*history[:place], *batches, *history[place:])
@@ -216,7 +218,7 @@ def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
             key = np.uint64(rng.integers(highest))
             rows[rows == key] = (key + np.uint64(1)) % np.uint64(highest)
             rows[places] = key
-            unit = Batch(rows, tuple(places.tolist()))
+            unit = RowBatch(rows, tuple(places.tolist()))
             yield _case(histories[(number + times) % 2], [unit], rng)
             if spec.guarantee.intrusion == "silent":
                 yield (

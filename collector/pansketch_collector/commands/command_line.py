@@ -174,7 +174,7 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     looked.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="a backup (default: the database)"
     )
-    looked.add_argument("--rebuild", action="store_true", help="add up anew; no serve may run")
+    looked.add_argument("--rebuild", action="store_true", help="add up again; no serve may run")
     _json(looked)
     aged = _add(
         commands,

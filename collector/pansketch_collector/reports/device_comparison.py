@@ -1,7 +1,7 @@
 """Comparison of the devices of a stream: estimated totals, and the lag of their newest windows.
 
-collector/pansketch_collector/storage/totals.py has the total of each release. Lags are kept as
-ends of windows, which change only when releases come.
+collector/pansketch_collector/storage/tables/holding_counts.py adds up the totals of releases. Lags
+are kept as ends of windows, which change only when releases come.
 """
 
 from collections.abc import Iterable, Mapping

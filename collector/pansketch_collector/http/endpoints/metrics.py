@@ -18,7 +18,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # What a message may be refused for (docs/reference/mqtt.md); a counter that begins above 0 has not
 # grown in the eyes of Prometheus, so each is there from the first.
 REASONS = (
-    *("topic", "fleet", "stream", "devices", "status", "health"),
+    *("topic", "fleet", "device", "stream", "devices", "status", "health"),
     *("size", "length", "magic", "version", "checksum", "malformed", "bounds"),
     *("identity", "fingerprint", "window", "future", "readings", "full", "equivocation"),
     *("keepers", "keeper"),

@@ -70,7 +70,7 @@ def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[
 
 
 @dataclass(frozen=True)
-class Layout:
+class StoredLayout:
     """How the counters of a spec lie in its releases, which add up: what decoding needs of it."""
 
     fingerprint: bytes
@@ -80,7 +80,7 @@ class Layout:
 
 
 def sound_counters(
-    portion: Sequence[Stored], layout: Layout
+    portion: Sequence[Stored], layout: StoredLayout
 ) -> list[tuple[Stored, int, npt.NDArray[np.int64]]]:
     """The rows with the draws and the counters of their releases. Raises UNREADABLE where one of
     them is damaged."""

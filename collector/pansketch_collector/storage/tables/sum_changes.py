@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from pansketch_collector.storage.tables import schema
-from pansketch_collector.storage.tables.corruption import UNREADABLE, Layout, sound_counters
+from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, sound_counters
 from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
 from pansketch_collector.storage.tables.sums import (
     DAY,
@@ -82,7 +82,7 @@ class SumChanges:
         """Has the hour of a window added up anew from its releases."""
         self._stale.add((stream, start - start % HOUR))
 
-    def _decoded(self, found: list[Addend], known: Layout) -> Iterator[Addend]:
+    def _decoded(self, found: list[Addend], known: StoredLayout) -> Iterator[Addend]:
         """With their counters. One that has changed on the disk was added when it was whole, so
         that its hour is added up anew without it."""
         yield from (each for each in found if each.counters is not None)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pansketch import Spec
 from pansketch.sketches import LinearSpec
-from pansketch_collector.storage.tables.corruption import Layout
+from pansketch_collector.storage.tables.corruption import StoredLayout
 
 HOUR: Final = 3_600
 DAY: Final = 86_400
@@ -103,7 +103,7 @@ def note_layout(db: sqlite3.Connection, spec: Spec) -> None:
         db.execute("INSERT INTO layouts VALUES (?, ?, ?) ON CONFLICT DO NOTHING", values)
 
 
-def layout(db: sqlite3.Connection, fingerprint: bytes) -> Layout | None:
+def layout(db: sqlite3.Connection, fingerprint: bytes) -> StoredLayout | None:
     """How the counters of releases of a spec lie; None where they are not added up."""
     row = db.execute(
         "SELECT family, blocks FROM layouts WHERE fingerprint = ?", (fingerprint,)
@@ -112,8 +112,8 @@ def layout(db: sqlite3.Connection, fingerprint: bytes) -> Layout | None:
 
 
 @lru_cache(maxsize=256)
-def _layout(fingerprint: bytes, family: str, blocks: str) -> Layout:
-    return Layout(fingerprint, family, tuple(json.loads(blocks)))
+def _layout(fingerprint: bytes, family: str, blocks: str) -> StoredLayout:
+    return StoredLayout(fingerprint, family, tuple(json.loads(blocks)))
 
 
 def rows(
