@@ -127,33 +127,27 @@ def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArra
 def _beyond_each_angle(first: FloatArray, second: FloatArray) -> FloatArray:
     """`_beyond` of every angle that is tried, in rising order: float64[angles, cells, cells]."""
     step = np.pi / 2 / STEPS
-    sides = []
-    for turn in (-step, step):
-        parts = [_turned(first, second, k * turn, (k + 1) * turn) for k in range(STEPS - 1)]
-        sides.append(np.cumsum(parts, axis=0))
+    sides = [np.cumsum(_turned(first, second, turn, STEPS - 1), axis=0) for turn in (-step, step)]
     return _cells(np.concatenate([sides[0][::-1], np.zeros_like(sides[0][:1]), sides[1]]))
 
 
 def _beyond(first: FloatArray, second: FloatArray, angle: float) -> FloatArray:
     """Shares of cells beyond those of independent numbers."""
-    below = np.zeros((1, first.size, second.size))
-    for step in range(STEPS):
-        below[0] += _turned(first, second, angle * step / STEPS, angle * (step + 1) / STEPS)
+    below = _turned(first, second, angle / STEPS, STEPS).sum(axis=0, keepdims=True)
     return np.asarray(_cells(below)[0])
 
 
-def _turned(first: FloatArray, second: FloatArray, start: float, end: float) -> FloatArray:
-    """By how much the share below both scores grows from one angle, in radians, to another.
+def _turned(first: FloatArray, second: FloatArray, step: float, count: int) -> FloatArray:
+    """By how much the share below both scores grows with each of so many steps from angle 0, in
+    radians: float64[count, cells - 1, cells - 1].
 
     The derivative of the bivariate normal distribution by the correlation is its density (Plackett,
     "A reduction formula for normal multivariate integrals", 1954).
     """
-    found = np.zeros(np.broadcast_shapes(first.shape, second.shape))
-    for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
-        angle = (start + end) / 2 + node * (end - start) / 2
-        apart = first**2 + second**2 - 2 * np.sin(angle) * first * second
-        found += weight * np.exp(-apart / (2 * np.cos(angle) ** 2))
-    return found * ((end - start) / (4 * np.pi))
+    angles = step * (np.arange(count)[:, None] + (1 + NODES) / 2)[..., None, None]
+    apart = first**2 + second**2 - 2 * np.sin(angles) * (first * second)
+    density = np.exp(apart / (-2 * np.cos(angles) ** 2))
+    return np.asarray(np.tensordot(WEIGHTS, density, (0, 1)) * (step / (4 * np.pi)))
 
 
 def _cells(below: FloatArray) -> FloatArray:

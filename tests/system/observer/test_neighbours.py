@@ -68,9 +68,14 @@ def lasting(healths):
 
 
 def said(agent, port):
-    """The agent's lines, sorted: two threads speak. How long it waits depends on the collector."""
-    lines = agent.said.replace(str(port), "PORT").splitlines()
-    return sorted(line for line in lines if not re.search("waiting for the collector", line))
+    """The agent's lines without their times, sorted: two threads speak. How long it waits depends
+    on the collector."""
+    lines = [re.sub(r"^\S+Z ", "", each) for each in agent.said.splitlines()]
+    return sorted(
+        line.replace(str(port), "PORT")
+        for line in lines
+        if not re.search("waiting for the collector", line)
+    )
 
 
 def test_one_reading_more_changes_nothing_but_counters(make_fleet, hourly, listen):

@@ -79,6 +79,8 @@ TAMPERED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "one that is stored twice": (
         (
+            # No trigger of this table is looked at.
+            "PRAGMA legacy_alter_table = ON",
             "CREATE TABLE loose AS SELECT * FROM releases",
             f"INSERT INTO loose SELECT * FROM releases WHERE {ONE}",
             "DROP TABLE releases",
@@ -210,9 +212,10 @@ def test_a_fault_excuses_the_releases_that_it_names_and_no_others(run, mark):
     found = evidence.gather(run)
     lost, other = stored_first(found), found.stored[-1].name
     rest = tuple(row for row in found.stored if row.name != lost)
-    excused = replace(found.run, **{mark: frozenset({lost})})
+    marked = getattr(found.run, mark)  # by the faults of the run itself
+    excused = replace(found.run, **{mark: marked | {lost}})
     assert changed(run, stored=rest, run=excused) == []
-    wrong = replace(found.run, **{mark: frozenset({other})})
+    wrong = replace(found.run, **{mark: marked | {other}})
     assert changed(run, stored=rest, run=wrong) == [f"{lost}: debited, and nowhere"]
 
 
