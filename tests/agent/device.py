@@ -20,6 +20,7 @@ streams:
   air:
     source: {source}
     window: {window}
+    expect: {expect}
     privacy: {privacy}
     attributes:
       temp: {{low: -40, high: 60, unit: degC}}
@@ -56,11 +57,11 @@ class Device:
         window: str = "1h",
         rows: str = HOURLY,
         privacy: str = "{epsilon: 1.0, unit: reading, intrusion: silent}",
+        expect: str = "{}",
     ) -> Config:
         (self.folder / "rows.csv").write_text(rows)
-        self.config.write_text(
-            CONFIG.format(url=url, source=source, window=window, privacy=privacy)
-        )
+        settings = {"url": url, "source": source, "window": window, "privacy": privacy}
+        self.config.write_text(CONFIG.format(**settings, expect=expect))
         return load_agent(self.config, {})
 
     def configure_blinded(

@@ -79,7 +79,8 @@ def left_behind(device, blinded, keepers, tmp_path):
     """The names of all secrets that an agent with this defect holds after some epochs."""
 
     def run(defect):
-        config = blinded(source="{type: stdin}", window="30d")
+        most = "{max_readings: 100000}"
+        config = blinded(source="{type: stdin}", window="30d", expect=most)
         privates = [np.random.default_rng().bytes(32) for _ in range(EPOCHS)]
         (tmp_path / "keys").write_bytes(b"".join(privates) + bytes(range(32)) * 8)
         program = "-c", FED.format(defect=defect), str(tmp_path / "keys")
