@@ -46,8 +46,9 @@ def seen_outside(device, collector_of, url: str, middle: str, privacy: str) -> d
 
 
 def wiped(said: str) -> list[str]:
-    """The log without the folder of the test, and without when and how the network connects."""
-    lines = re.sub(r"/\S*/d\d+/", "", said).splitlines()
+    """The log without the times of its lines and the folder of the test, and without when and how
+    the network connects."""
+    lines = re.sub(r"/\S*/d\d+/|^\S+Z ", "", said, flags=re.M).splitlines()
     of_the_network = "connected to the broker", "does not support MQTT 5"
     return [line for line in lines if not any(words in line for words in of_the_network)]
 
