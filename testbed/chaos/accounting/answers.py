@@ -249,11 +249,13 @@ def _wrong_sums(folder: Path, evidence: Evidence, answers: Answers) -> Iterator[
                 yield f"{name}: a release that it lists was never seen"
             else:
                 total += decode_blinded(payload, spec).counters
-        for keeper in KEEPERS:
-            heard = answers.heard.get((keeper, question.digest), frozenset())
-            if not heard:
+        heard = {k: answers.heard.get((k, question.digest), frozenset()) for k in KEEPERS}
+        if any(len(each) > 1 for each in heard.values()):
+            continue  # That is said already; nobody knows which of them was added.
+        for keeper, given in heard.items():
+            if not given:
                 yield f"{name}: settled without an answer of {keeper}"
-            for answer in sorted(heard)[:1]:
+            for answer in given:
                 total -= decode_answer(answer, spec).counters
         if total.astype("<i8").tobytes() != each.counters:
             yield f"{name}: its sum is not that of the releases and answers that were seen"

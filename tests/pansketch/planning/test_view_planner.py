@@ -11,7 +11,7 @@ from pansketch import Attribute, Domain, Privacy
 from pansketch.planning import Expected, NoPlan, plan_views
 from pansketch.planning.expected_errors import Errors
 from pansketch.planning.selection import Case, Shape
-from pansketch.planning.view_errors import Layout, Sizes
+from pansketch.planning.view_errors import Layout, ViewSizes
 from pansketch.planning.view_plan import StatedViews
 from pansketch.planning.view_planner import view_plans
 
@@ -185,7 +185,7 @@ def test_expectations_are_positive(name):
 def errors_of(layout, shapes, deviations, total, readings=Shape()):  # noqa: B008
     """Of views that have this noise on a cell, all the same or each its own."""
     cells = [[float(1 << bits) for bits in shape] for shape in shapes]
-    sizes = Sizes(cells, list(np.broadcast_to(deviations, len(shapes))[:, None]))
+    sizes = ViewSizes(cells, list(np.broadcast_to(deviations, len(shapes))[:, None]))
     found = layout.errors(sizes, [Case(readings, 1, total)])
     return Errors(*(float(np.broadcast_to(each, (1,))[0]) for each in found))
 

@@ -144,8 +144,9 @@ def test_a_release_says_nothing_of_its_readings_but_the_noisy_counters(family, k
     empty, full = (released(family.spec, family.draw(n), known_noise(3), window) for n in (0, 50))
     assert empty.windows == full.windows
     assert peek(encode(empty)) == peek(encode(full))
-    assert sorted(vars(full)) == ["counters", "draws", "noise", "spec", "windows"]
+    assert sorted(vars(full)) == ["counters", "draws", "merged", "noise", "spec", "windows"]
     assert empty.noise == full.noise == full.draws
+    assert empty.merged == full.merged == 0
 
 
 def test_bytes_do_not_depend_on_the_interpreters_hash_seed():

@@ -112,7 +112,7 @@ def test_arithmetic_is_that_of_the_configuration(capsys):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interruption_reports_what_was_done(tmp_path, number):
     out = tmp_path / "run"
-    words = [*WORDS, "--devices", "50", "--windows", "9", "--rate", "40", "--out", str(out)]
+    words = [*WORDS, "--devices", "50", "--windows", "200", "--rate", "40", "--out", str(out)]
     with Program(words, tmp_path / "log") as simulator:
         database = out / "collector.sqlite"
         simulator.until(lambda: stored(database), "a release")
