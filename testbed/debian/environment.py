@@ -1,0 +1,86 @@
+"""The environment below /opt: one folder of modules that several versions of Python can import.
+
+The wheels of one version of a library differ by extension modules. Their names bear the version of
+the interpreter. So the environments of all interpreters are laid over one another.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from testbed.debian.programs import Program
+
+PYTHONS = ("3.11", "3.12", "3.13")  # Debian 12 and 13, Ubuntu 24.04
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+GLIBC = ("2_28", "2_27", "2_26", "2_17", "2014")  # Debian's architectures have newer ones
+# Nobody runs these on a device: their removal saves a third of the bytes.
+UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "numpy/typing", "**/*.a")
+# They differ by build, or name files that are not shipped.
+RECORDS = ("*.dist-info/RECORD", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "bin")
+
+
+def build(program: Program, arch: str, wheel: Path, locks: Path, root: Path) -> None:
+    """Writes the environment of `program` below `root`, as it is to be on the device.
+
+    Args:
+        wheel: Our own; its modules are for every machine.
+        locks: The folder of the lists of requirements with versions and hashes.
+
+    Raises:
+        subprocess.CalledProcessError: A wheel cannot be had, or is not the one of the list.
+    """
+    home = root / program.home.lstrip("/")
+    modules = home / "lib/site-packages"
+    with tempfile.TemporaryDirectory() as folder:
+        for number, python in enumerate(PYTHONS):
+            part = Path(folder) / python
+            _install(part, arch, python, ["--require-hashes", "-r", str(locks / program.lock)])
+            if not number:
+                _install(part, arch, python, [str(wheel)])
+            _lay_over(modules, part)
+    _remove_unused(modules)
+    shutil.move(modules / "share", home / "share")
+    (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    for python in PYTHONS:
+        (home / f"lib/python{python}").mkdir()
+        (home / f"lib/python{python}/site-packages").symlink_to("../site-packages")
+    (home / "bin").mkdir()
+    (home / "bin/python3").symlink_to("/usr/bin/python3")
+    for name, module in program.commands.items():
+        script = home / "bin" / name
+        script.write_text(
+            f"#!{program.home}/bin/python3\nimport sys\n\nfrom {module}.__main__ import main\n\n"
+            "sys.exit(main())\n"
+        )
+        script.chmod(0o755)
+
+
+def _install(target: Path, arch: str, python: str, what: list[str]) -> None:
+    platforms = [f"--platform=manylinux{'_' * (g != '2014')}{g}_{MACHINES[arch]}" for g in GLIBC]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--no-compile", "--only-binary=:all:", f"--python-version={python}"]
+    command += [*platforms, f"--target={target}", "--upgrade", *what]
+    subprocess.run(command, check=True)
+
+
+def _lay_over(modules: Path, part: Path) -> None:
+    for pattern in RECORDS:
+        for found in list(part.glob(pattern)):
+            shutil.rmtree(found) if found.is_dir() else found.unlink()
+    for source in sorted(part.rglob("*")):
+        target = modules / source.relative_to(part)
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif not target.exists():
+            shutil.copyfile(source, target)
+
+
+def _remove_unused(modules: Path) -> None:
+    for pattern in UNUSED:
+        for found in sorted(modules.glob(pattern)):
+            if found.is_dir():
+                shutil.rmtree(found)
+            elif found.exists():
+                found.unlink()
