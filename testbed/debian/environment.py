@@ -66,6 +66,7 @@ def _install(target: Path, arch: str, python: str, what: list[str]) -> None:
 
 
 def _lay_over(modules: Path, part: Path) -> None:
+    modules.mkdir(parents=True, exist_ok=True)
     for pattern in RECORDS:
         for found in list(part.glob(pattern)):
             shutil.rmtree(found) if found.is_dir() else found.unlink()
