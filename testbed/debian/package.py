@@ -63,7 +63,7 @@ def write_package(release: Release, program: Program, arch: str, out: Path) -> P
         _settle(root, release.epoch)
         path = out / f"{program.package}_{release.version}_{arch}.deb"
         subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "--build", str(root), str(path)],
+            ["dpkg-deb", "--root-owner-group", "-Zzstd", "-z12", "--build", str(root), str(path)],
             stdout=subprocess.DEVNULL,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(release.epoch)},
             check=True,
