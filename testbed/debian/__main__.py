@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.debian import environment
-from testbed.debian.package import Release, write_package
-from testbed.debian.programs import PROGRAMS
+from testbed.debian.programs import LOCKS, PROGRAMS
 
 REPOSITORY = Path(__file__).parents[2]
-LOCKS = "deploy/requirements"
 EXTRAS = {"agent.txt": ["blinded"], "collector.txt": ["collector"]}
 
 
@@ -45,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if _output("git", "status", "--porcelain"):
         print("what is not committed is left out", file=sys.stderr)
     options.out.mkdir(parents=True, exist_ok=True)
+    # Only the extra `deb` has what it imports.
+    from testbed.debian.package import write_package
+
     with tempfile.TemporaryDirectory() as folder:
         release = _export(Path(folder))
         for name in options.program or PROGRAMS:
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _export(folder: Path) -> Release:
+def _export(folder: Path) -> environment.Release:
     """The last commit's files and its wheel."""
     source = folder / "source"
     source.mkdir()
@@ -66,7 +67,7 @@ def _export(folder: Path) -> Release:
     subprocess.run([*build, "--no-deps", "--wheel-dir", str(folder), str(source)], check=True)
     (wheel,) = folder.glob("*.whl")
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
-    return Release(source, wheel, wheel.name.split("-")[1], epoch)
+    return environment.Release(source, wheel, wheel.name.split("-")[1], epoch)
 
 
 def _lock() -> int:

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.debian.programs import Program
+from testbed.debian.programs import LOCKS, Program
 
 PYTHONS = ("3.11", "3.12", "3.13")  # Debian 12 and 13, Ubuntu 24.04
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -21,26 +22,33 @@ UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "numpy/ty
 RECORDS = ("*.dist-info/RECORD", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "bin")
 
 
-def build(program: Program, arch: str, wheel: Path, locks: Path, root: Path) -> None:
+@dataclass(frozen=True)
+class Release:
+    """A commit: its files, its wheel, its version, and its time in unix seconds."""
+
+    source: Path
+    wheel: Path
+    version: str
+    epoch: int
+
+
+def build(release: Release, program: Program, arch: str, root: Path) -> None:
     """Writes the environment of `program` below `root`, as it is to be on the device.
 
-    Args:
-        wheel: Our own; its modules are for every machine.
-        locks: The folder of the lists of requirements with versions and hashes.
-
     Raises:
-        subprocess.CalledProcessError: A wheel cannot be had, or is not the one of the list.
+        subprocess.CalledProcessError: A wheel cannot be had, or differs from the locked one.
     """
+    lock = str(release.source / LOCKS / program.lock)
     home = root / program.home.lstrip("/")
     modules = home / "lib/site-packages"
     with tempfile.TemporaryDirectory() as folder:
         for number, python in enumerate(PYTHONS):
             part = Path(folder) / python
-            _install(part, arch, python, ["--require-hashes", "-r", str(locks / program.lock)])
+            _install(part, arch, python, ["--require-hashes", "-r", lock])
             if not number:
-                _install(part, arch, python, [str(wheel)])
-            _lay_over(modules, part)
-    _remove_unused(modules)
+                _install(part, arch, python, [str(release.wheel)])
+            lay_over(modules, part)
+    remove_unused(modules)
     shutil.move(modules / "share", home / "share")
     (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     for python in PYTHONS:
@@ -65,7 +73,8 @@ def _install(target: Path, arch: str, python: str, what: list[str]) -> None:
     subprocess.run(command, check=True)
 
 
-def _lay_over(modules: Path, part: Path) -> None:
+def lay_over(modules: Path, part: Path) -> None:
+    """Adds what `part` has to `modules`; a file that is there already stays."""
     modules.mkdir(parents=True, exist_ok=True)
     for pattern in RECORDS:
         for found in list(part.glob(pattern)):
@@ -78,7 +87,8 @@ def _lay_over(modules: Path, part: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def _remove_unused(modules: Path) -> None:
+def remove_unused(modules: Path) -> None:
+    """Deletes what no device runs."""
     for pattern in UNUSED:
         for found in sorted(modules.glob(pattern)):
             if found.is_dir():

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +16,10 @@ import shtab
 from argparse_manpage.manpage import Manpage
 
 from testbed.debian import environment
-from testbed.debian.programs import Program
+from testbed.debian.environment import Release
+from testbed.debian.programs import LOCKS, SCRIPTS, Program
 from testbed.reference.command_line import PROGRAMS as PARSERS
 
-LOCKS = "deploy/requirements"
-SCRIPTS = ("postinst", "prerm", "postrm")
 CREDENTIALS = "etc/pansketch/credentials"
 CONTROL = """\
 Package: {package}
@@ -38,16 +36,6 @@ Description: {summary}
 """
 
 
-@dataclass(frozen=True)
-class Release:
-    """A commit: its files, its wheel, its version, and its time in unix seconds."""
-
-    source: Path
-    wheel: Path
-    version: str
-    epoch: int
-
-
 def write_package(release: Release, program: Program, arch: str, out: Path) -> Path:
     """Builds the package of a program for an architecture; the path of the .deb.
 
@@ -56,8 +44,7 @@ def write_package(release: Release, program: Program, arch: str, out: Path) -> P
     """
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
-        locks = release.source / LOCKS
-        environment.build(program, arch, release.wheel, locks, root)
+        environment.build(release, program, arch, root)
         _write_files(release, program, root)
         _write_control(release, program, arch, root)
         _settle(root, release.epoch)
@@ -86,8 +73,8 @@ def _write_files(release: Release, program: Program, root: Path) -> None:
     (own,) = (line for line in users if line.startswith(f"u {package} "))
     _write(root / f"usr/lib/sysusers.d/{package}.conf", f"{own}\n")
     if program.name != "keeper":  # `init` makes its file, with a key
-        starter = (deploy / "debian/config.yaml").read_text().replace("@HOME@", program.home)
-        _write(root / program.config.lstrip("/"), starter)
+        starter = (deploy / "debian/config.yaml").read_text()
+        _write(root / program.config.lstrip("/"), program.fill(starter))
     (root / CREDENTIALS).mkdir(parents=True)
     for command in program.commands:
         link = root / "usr/bin" / command
@@ -125,7 +112,8 @@ def _materials(release: Release, program: Program) -> bytes:
     command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible"]
     lock = release.source / LOCKS / program.lock
     command += ["--pyproject", str(release.source / "pyproject.toml"), str(lock)]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(command, stdout=subprocess.PIPE, env=quiet, check=True).stdout
 
 
 def _write_control(release: Release, program: Program, arch: str, root: Path) -> None:
@@ -153,19 +141,9 @@ def _write_control(release: Release, program: Program, arch: str, root: Path) ->
         if not path.is_symlink() and control not in path.parents
     )
     _write(control / "md5sums", "".join(sums))
-    replaced = {
-        "@PACKAGE@": program.package,
-        "@HOME@": program.home,
-        "@CONFIG@": program.config,
-        "@CHECK@": program.check,
-        "@INIT@": program.init,
-        "@STATE@": program.state,
-    }
     for name in SCRIPTS:
         text = (release.source / "deploy/debian" / name).read_text()
-        for mark, value in replaced.items():
-            text = text.replace(mark, value)
-        _write(control / name, text)
+        _write(control / name, program.fill(text))
 
 
 def _files(root: Path) -> Iterator[Path]:

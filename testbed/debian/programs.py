@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+LOCKS = "deploy/requirements"  # exact versions with hashes, by `make locks`
+SCRIPTS = ("postinst", "prerm", "postrm")  # files of deploy/debian
+
 
 @dataclass(frozen=True)
 class Program:
@@ -30,6 +33,20 @@ class Program:
     def commands(self) -> Mapping[str, str]:
         """The module of each command."""
         return {self.package: f"pansketch_{self.name}", **self.modules}
+
+    def fill(self, text: str) -> str:
+        """A file of deploy/debian with the words of this program in place of its marks."""
+        words = {
+            "@PACKAGE@": self.package,
+            "@HOME@": self.home,
+            "@CONFIG@": self.config,
+            "@CHECK@": self.check,
+            "@INIT@": self.init,
+            "@STATE@": self.state,
+        }
+        for mark, word in words.items():
+            text = text.replace(mark, word)
+        return text
 
 
 PROGRAMS = {
