@@ -67,7 +67,7 @@ def _export(folder: Path) -> environment.Release:
     subprocess.run([*build, "--no-deps", "--wheel-dir", str(folder), str(source)], check=True)
     (wheel,) = folder.glob("*.whl")
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
-    return environment.Release(source, wheel, wheel.name.split("-")[1], epoch)
+    return environment.Release(folder, source, wheel, wheel.name.split("-")[1], epoch)
 
 
 def _lock() -> int:

@@ -7,8 +7,8 @@ the interpreter. So the environments of all interpreters are laid over one anoth
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from testbed.debian.programs import LOCKS, Program
@@ -17,15 +17,17 @@ PYTHONS = ("3.11", "3.12", "3.13")  # Debian 12 and 13, Ubuntu 24.04
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 GLIBC = ("2_28", "2_27", "2_26", "2_17", "2014")  # Debian's architectures have newer ones
 # Nobody runs these on a device: their removal saves a third of the bytes.
-UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "numpy/typing", "**/*.a")
+UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "**/*.a")
 # They differ by build, or name files that are not shipped.
 RECORDS = ("*.dist-info/RECORD", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "bin")
 
 
 @dataclass(frozen=True)
 class Release:
-    """A commit: its files, its wheel, its version, and its time in unix seconds."""
+    """A commit: its files, its wheel, its version, and its time in unix seconds. `folder`: room for
+    what packages share."""
 
+    folder: Path
     source: Path
     wheel: Path
     version: str
@@ -38,17 +40,9 @@ def build(release: Release, program: Program, arch: str, root: Path) -> None:
     Raises:
         subprocess.CalledProcessError: A wheel cannot be had, or differs from the locked one.
     """
-    lock = str(release.source / LOCKS / program.lock)
     home = root / program.home.lstrip("/")
     modules = home / "lib/site-packages"
-    with tempfile.TemporaryDirectory() as folder:
-        for number, python in enumerate(PYTHONS):
-            part = Path(folder) / python
-            _install(part, arch, python, ["--require-hashes", "-r", lock])
-            if not number:
-                _install(part, arch, python, [str(release.wheel)])
-            lay_over(modules, part)
-    remove_unused(modules)
+    shutil.copytree(_modules(release, program.lock, arch), modules)
     shutil.move(modules / "share", home / "share")
     (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     for python in PYTHONS:
@@ -63,6 +57,22 @@ def build(release: Release, program: Program, arch: str, root: Path) -> None:
             "sys.exit(main())\n"
         )
         script.chmod(0o755)
+
+
+@cache
+def _modules(release: Release, lock: str, arch: str) -> Path:
+    """A folder with the modules of all interpreters; programs of one lock share it."""
+    merged = release.folder / f"{lock}-{arch}"
+    for number, python in enumerate(PYTHONS):
+        part = release.folder / f"{lock}-{arch}-{python}"
+        locked = release.source / LOCKS / lock
+        _install(part, arch, python, ["--require-hashes", "-r", str(locked)])
+        if not number:
+            _install(part, arch, python, [str(release.wheel)])
+        lay_over(merged, part)
+        shutil.rmtree(part)
+    remove_unused(merged)
+    return merged
 
 
 def _install(target: Path, arch: str, python: str, what: list[str]) -> None:
