@@ -10,7 +10,7 @@ COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit lint docs reference audit bench chaos fuzz clean environment
+.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +28,15 @@ test: $(VENV)/.test ## all tests, on all cores
 	@$(BIN)/python tests/packages.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile \
 		--no-loadscope-reorder $(TEST_OPTIONS)
+
+deb: $(VENV)/.deb ## Debian packages of the last commit into out/deb; DEB_OPTIONS="--arch arm64"
+	$(BIN)/python -m testbed.debian $(DEB_OPTIONS)
+
+locks: $(VENV)/.deb ## choose the newest versions for the packages, with hashes
+	$(BIN)/python -m testbed.debian --lock
+
+test-deb: deb ## install, run, upgrade and remove the packages in a minimal Debian, as root
+	.ci/test-deb
 
 test-32bit: ## the tests of library and agent on a 32-bit Debian, as root; needs debootstrap
 	.ci/test-32bit out/i386

@@ -81,9 +81,10 @@ ORDER = {
     "pansketch_cli": [".", "__main__"],
     "testbed": [
         ".|fuzz.harness|reference",
-        "chaos.observation|fleet_simulator|fuzz.targets",
+        "chaos.observation|debian|fleet_simulator|fuzz.targets",
         "chaos.environment|fuzz",
-        "chaos.accounting|chaos.faults|fleet_simulator.__main__|fuzz.__main__|reference.__main__",
+        "chaos.accounting|chaos.faults|debian.__main__|fleet_simulator.__main__|fuzz.__main__"
+        "|reference.__main__",
         "chaos",
         "chaos.__main__",
     ],
@@ -134,6 +135,8 @@ ONLY_IN = {
     "secrets": {"pansketch_agent.ledger"},
     "amqtt": {"testbed"},
     "websockets": {"testbed"},
+    "argparse_manpage": {"testbed.debian"},
+    "shtab": {"testbed.debian"},
 }
 LIBRARY_NEVER = {
     "asyncio", "logging", "socket", "threading", "time", "random", "secrets", "subprocess",

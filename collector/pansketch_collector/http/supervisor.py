@@ -20,7 +20,7 @@ from pansketch_collector.errors import CommandError
 from pansketch_fleet.child_process import Child
 from pansketch_fleet.settings.settings import Http
 
-NEEDS = ("fastapi", "uvicorn", "pyarrow")
+NEEDS = ("fastapi", "uvicorn")
 BACKLOG = 2048
 # A collector that was killed leaves the address to its last reader for a moment.
 BIND_ATTEMPTS, BIND_PAUSE_SECONDS = 12, 0.25

@@ -108,7 +108,16 @@ def test_arithmetic_is_that_of_the_configuration(capsys):
     assert "600.0/s" in capsys.readouterr().out
 
 
+@pytest.fixture
+def interruptible():
+    """Whoever starts tests in the background has Ctrl-C ignored, which programs inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.needs("mosquitto")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interruption_reports_what_was_done(tmp_path, number):
     out = tmp_path / "run"

@@ -6,11 +6,13 @@ All three hold the same texts of the same draws, so one seed gives the same rows
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Literal
 
 import numpy as np
 
 from pansketch import Attribute, Domain
+from pansketch_collector.errors import CommandError
 from pansketch_collector.queries.answers import basis
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.sample import (
@@ -28,15 +30,30 @@ Draw = Callable[[Named], Iterator[Sequence[Sequence[str]]]]
 
 @dataclass(frozen=True)
 class RowFormat:
-    """`write`: the pieces of a file, from the model and what draws columns of texts."""
+    """`write`: the pieces of a file, from the model and what draws columns of texts. `needs`: a
+    library that only some installations have."""
 
     media_type: str
     write: Callable[[Model, Draw], Iterator[bytes]]
+    needs: str | None = None
+
+    def check(self) -> None:
+        """Raises CommandError where its library is not installed."""
+        if self.needs is not None:
+            try:
+                import_module(self.needs)
+            except ModuleNotFoundError as error:
+                raise CommandError(
+                    f"format: this server has no {self.needs}: install pansketch[parquet] there, "
+                    "or ask csv or json",
+                    2,
+                ) from error
 
 
 def pieces(model: Model, shape: RowFormat, rows: int, seed: int) -> Iterator[bytes]:
-    """The file, drawn while it is read. Raises NotYet before the first piece where the noise
-    outweighs the readings."""
+    """The file, drawn while it is read. Raises before the first piece: NotYet where the noise
+    outweighs the readings, CommandError where a library is not installed."""
+    shape.check()
     model.check_sample()
     domain, sampler = model.fitted.domain, model.fitted.sampler()
     rng = np.random.default_rng(seed)
@@ -131,5 +148,5 @@ class Taken:
 SHAPES: dict[Format, RowFormat] = {
     "csv": RowFormat("text/csv; charset=utf-8", _csv),
     "json": RowFormat("application/json", _json),
-    "parquet": RowFormat("application/vnd.apache.parquet", _parquet),
+    "parquet": RowFormat("application/vnd.apache.parquet", _parquet, "pyarrow"),
 }

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from pansketch_collector.__main__ import main
+from pansketch_collector.errors import CommandError
+from pansketch_collector.http.endpoints.row_formats import SHAPES
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -177,6 +180,12 @@ def test_a_density_adds_up_to_its_histograms(get):
     assert [len(row) for row in found["share"]] == [8] * 8
     assert [sum(row) for row in found["share"]] == pytest.approx(alone["share"], abs=1e-6)
     assert [len(row) for row in found["standard_error"]] == [8] * 8
+
+
+def test_the_library_of_a_format_that_is_not_installed_is_named():
+    SHAPES["parquet"].check()
+    with pytest.raises(CommandError, match=r"no no_such_library: install pansketch\[parquet\]"):
+        replace(SHAPES["parquet"], needs="no_such_library").check()
 
 
 def test_one_seed_gives_the_same_rows_in_every_format(get, tmp_path, command):

@@ -45,7 +45,7 @@ def test_a_taken_port_is_one_line(make_site, serve, until):
         assert f"cannot listen on 127.0.0.1 port {site.port}" in server.program.said
 
 
-@pytest.mark.parametrize("package", ["fastapi", "pyarrow"])
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
 def test_a_missing_extra_is_one_line(make_site, package):
     site = make_site()
     done = subprocess.run(

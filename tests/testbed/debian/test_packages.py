@@ -1,0 +1,87 @@
+"""What needs no download of the Debian packages; `make test-deb` installs and runs them."""
+
+import subprocess
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from pansketch_fleet.config.loader import load_agent
+from testbed.debian.__main__ import EXTRAS, REPOSITORY
+from testbed.debian.environment import PYTHONS, lay_over, remove_unused
+from testbed.debian.programs import FILES, LOCKS, PROGRAMS, SCRIPTS
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+
+def locked(name):
+    lines = (REPOSITORY / LOCKS / name).read_text().splitlines()
+    found = (Requirement(line.rstrip("\\ ")) for line in lines if not line.startswith((" ", "#")))
+    return {each.name: Version(str(each.specifier).removeprefix("==")) for each in found}
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_a_lock_holds_what_the_project_asks_for(name):
+    """Negative control: a lock without NumPy, or with one that is too old, is noticed."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *(line for extra in EXTRAS[name] for line in extras[extra])]
+
+    def unmet(versions):
+        asked = [Requirement(line) for line in wanted]
+        return [
+            each.name
+            for each in asked
+            if each.name.lower() not in versions
+            or versions[each.name.lower()] not in each.specifier
+        ]
+
+    versions = locked(name)
+    assert unmet(versions) == []
+    assert unmet({**versions, "numpy": Version("1.20")}) == ["numpy"]
+    assert unmet({k: v for k, v in versions.items() if k != "numpy"}) == ["numpy"]
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_a_lock_names_a_hash_for_each_file_and_no_address(name):
+    text = (REPOSITORY / LOCKS / name).read_text()
+    assert "://" not in text
+    assert text.count("--hash=sha256:") > 20 * len(locked(name)) / 2
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_is_one_for_the_shell(program, script):
+    text = program.fill((REPOSITORY / FILES / script).read_text())
+    assert "@" not in text
+    done = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_starter_is_a_valid_configuration(tmp_path):
+    text = (REPOSITORY / FILES / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(PROGRAMS["agent"].fill(text))
+    config = load_agent(tmp_path / "config.yaml", {"DEVICE": "attic"})
+    assert [stream.name for stream in config.streams] == ["host"]
+
+
+def test_environments_of_several_interpreters_lie_over_one_another(tmp_path):
+    parts = [tmp_path / python for python in PYTHONS]
+    for number, part in enumerate(parts):
+        (part / "lib/tests").mkdir(parents=True)
+        (part / "lib-1.dist-info").mkdir()
+        (part / f"lib/core.cpython-{number}.so").write_text("own")
+        (part / "lib/common.py").write_text(f"built {number}")
+        (part / "lib/tests/test_it.py").write_text("unused")
+        (part / "lib-1.dist-info/RECORD").write_text("differs")
+        (part / "lib-1.dist-info/METADATA").write_text("same")
+        lay_over(tmp_path / "all", part)
+    remove_unused(tmp_path / "all")
+    found = sorted(
+        str(path.relative_to(tmp_path / "all")) for path in (tmp_path / "all").rglob("*")
+    )
+    extensions = [f"lib/core.cpython-{number}.so" for number in range(len(PYTHONS))]
+    assert found == sorted(
+        ["lib", "lib-1.dist-info", "lib-1.dist-info/METADATA", "lib/common.py", *extensions]
+    )
+    assert (tmp_path / "all/lib/common.py").read_text() == "built 0"
