@@ -31,7 +31,7 @@ def execute(*words: object, **variables: str) -> subprocess.CompletedProcess[str
         env=environment | {"PYTHONPATH": str(ROOT)} | variables,
         capture_output=True,
         text=True,
-        timeout=5 * SECONDS,
+        timeout=10 * SECONDS,
     )
 
 
