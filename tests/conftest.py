@@ -9,9 +9,10 @@ mark fails everywhere.
 No program that a test starts outlives the process that runs the test.
 """
 
+import logging
 import os
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ LONGEST = (
     "agent",
 )
 MISSING, STUBS = pytest.StashKey[list[str]](), pytest.StashKey[dict[str, Path]]()
+
+
+@pytest.fixture(autouse=True)
+def log_of_the_test() -> Iterator[None]:
+    """A program that runs inside a test sets up the log: a later test has its own stream."""
+    root = logging.root
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,5 @@
 """A device for the agent's tests: a real configuration, broker, process and peer."""
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -38,15 +37,12 @@ streams:
 
 
 @pytest.fixture(autouse=True)
-def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is started inside this process must not harden it, nor log into a closed stream."""
+def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is started inside this process must not harden it."""
     monkeypatch.setattr("pansketch_agent.host.hardening.forbid_dumps", list)
     monkeypatch.setattr(
         "pansketch_agent.host.hardening.lock_memory", lambda root: MemoryProtection("", root)
     )
-    handlers = logging.root.handlers[:]
-    yield
-    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

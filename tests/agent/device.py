@@ -50,6 +50,11 @@ class Device:
     def state(self) -> Path:
         return self.folder / "var/agent/dev-1"
 
+    def line_of(self, text: str) -> int:
+        """The line of the configuration, from 1, that has the text first."""
+        lines = self.config.read_text().splitlines()
+        return next(n for n, line in enumerate(lines, 1) if text in line)
+
     def configure(
         self,
         url: str = "mqtt://127.0.0.1:1",

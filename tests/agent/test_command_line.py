@@ -16,20 +16,20 @@ def config_of(device):
 
 
 @pytest.mark.parametrize(
-    ("change", "line", "words"),
+    ("change", "culprit", "words"),
     [
-        (("path: rows.csv", "path: gone.csv"), 6, "streams.air.source.path"),
-        (("temp:", "tmp:"), 10, "no 'tmp'; rename it to one of: temp, wind"),
-        (("type: replay, path: rows.csv", "type: system, interval: 1s"), 10, "no 'temp'"),
-        (("window: 1h", "window: soon"), 7, "streams.air.window"),
-        (("wind:", "wnd:"), 11, "no 'wnd'; rename it to one of: temp, wind"),
-        (("device: dev-1", "device: Dev 1"), 3, "agent.device"),
-        (("source:", "sauce:"), 6, "sauce"),
+        (("path: rows.csv", "path: gone.csv"), "gone.csv", "streams.air.source.path"),
+        (("temp:", "tmp:"), "tmp:", "no 'tmp'; rename it to one of: temp, wind"),
+        (("type: replay, path: rows.csv", "type: system, interval: 1s"), "temp:", "no 'temp'"),
+        (("window: 1h", "window: soon"), "soon", "streams.air.window"),
+        (("wind:", "wnd:"), "wnd:", "no 'wnd'; rename it to one of: temp, wind"),
+        (("device: dev-1", "device: Dev 1"), "Dev 1", "agent.device"),
+        (("source:", "sauce:"), "sauce:", "sauce"),
     ],
 )
 @pytest.mark.parametrize("command", ["validate", "run", "once"])
 def test_wrong_input_is_one_line_with_file_line_and_fix(
-    device, capsys, change, line, words, command
+    device, capsys, change, culprit, words, command
 ):
     device.configure()
     device.config.write_text(device.config.read_text().replace(*change))
@@ -37,7 +37,7 @@ def test_wrong_input_is_one_line_with_file_line_and_fix(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
-    assert f"config.yaml:{line}: " in err
+    assert f"config.yaml:{device.line_of(culprit)}: " in err
     assert words in err
     assert not device.state.exists()
 
@@ -47,7 +47,7 @@ def test_a_file_without_times_is_wrong_input(device, capsys, rows):
     device.configure(rows=rows)
     assert main(["validate", *config_of(device)]) == 2
     err = capsys.readouterr().err
-    assert "config.yaml:6: streams.air.source.path: " in err
+    assert f"config.yaml:{device.line_of('source:')}: streams.air.source.path: " in err
     assert "no column 'time'" in err
 
 
@@ -114,7 +114,7 @@ def test_print_config_shows_origins_and_no_secret(device, capsys):
     device.config.write_text(text)
     assert main(["print-config", *config_of(device)]) == 0
     out = capsys.readouterr().out
-    assert "config.yaml:7" in out
+    assert f"config.yaml:{device.line_of('window:')}" in out
     assert "profile pi-zero-2w" in out
     assert "***" in out
     assert "s3cret" not in out

@@ -20,12 +20,8 @@ TIME = r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
 @pytest.fixture(autouse=True)
 def own_handlers(monkeypatch):
-    """The handlers of pytest come back."""
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    level = root.level
-    yield
-    root.setLevel(level)
+    """Those of pytest stay out."""
+    monkeypatch.setattr(logging.root, "handlers", [])
 
 
 def options(*words):

@@ -128,9 +128,12 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
         seconds += 2 * stream.plan.privacy.unit.seconds
     pace = window * float(rng.choice([0.02, 0.1, 0.1]))
     steps = [Step(round(0.05 + pace * n, 6), "tick") for n in range(int(seconds / pace))]
-    steps += _others(config, stream, seconds, rng)
+    others = [*_others(config, stream, seconds, rng)]
     units, until = _unit(config, stream, slots, rng)
-    steps += units
+    if slots is not None:  # The unit is all that the stream reads in the stretch.
+        begin = units[0].at
+        others = [e for e in others if e.stream != stream.name or not begin <= e.at <= until]
+    steps += [*others, *units]
     steps.append(Step(max(seconds, until + 2 * window) + 0.5, "tick"))
     if stream.plan.privacy.intrusion == "silent":
         at = _when_to_look(config, units, rng, seconds)

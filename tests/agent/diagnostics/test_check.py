@@ -132,7 +132,8 @@ def test_a_sensor_that_no_host_has(device, broker):
     host_source(device, broker.url, first="luck")
     code, found = found_by(device)
     assert (code, found["source air"][0]) == (1, "wrong")
-    assert "config.yaml:10: streams.air.attributes.luck" in found["source air"][1]
+    line = device.line_of("luck:")
+    assert f"config.yaml:{line}: streams.air.attributes.luck" in found["source air"][1]
 
 
 def clock_at(now: float) -> Clock:
