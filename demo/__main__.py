@@ -16,7 +16,7 @@ from rich.console import Console
 from demo import blinded, picture, tables
 from demo.comparison import KeyComparison, Raw, compare, compare_keys
 from demo.replay import STREAM, replay, stored
-from pansketch.generators import Partition, fidelity
+from pansketch.generators import fidelity
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.distinct import count_keys
@@ -137,13 +137,14 @@ def _report(
     console.print(f"{STREAM}: {found.guarantee}", soft_wrap=True)
     keys = _keys(config, raw, console)
     truth = np.concatenate([device.readings for device in raw])
-    boxes = found.fitted
-    assert isinstance(boxes, Partition)
-    sample = boxes.sample(COMPARED_ROWS, np.random.default_rng())
-    comparisons = compare(boxes, sample, truth)
-    measured = distances(boxes.domain, truth, sample)
+    model = found.fitted
+    sample = model.sampler().sample(COMPARED_ROWS, np.random.default_rng())
+    comparisons = compare(model, sample, truth)
+    measured = distances(model.domain, truth, sample)
     predicted = fidelity(found.releases, len(sample))
-    console.print(tables.fidelity(comparisons, measured, predicted, boxes.total, len(truth)))
+    console.print(
+        tables.fidelity(comparisons, measured, predicted, model.readings.value, len(truth))
+    )
     console.print(tables.keys(keys))
     caption = f"{STREAM}: {found.windows} releases of {found.devices} devices\n" + str(
         found.guarantee

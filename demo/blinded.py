@@ -11,7 +11,6 @@ from rich.table import Table
 
 from demo.comparison import Raw
 from demo.replay import STREAM, replay
-from pansketch.generators import Partition
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.fleet_model import Model
@@ -64,10 +63,8 @@ def measure(
     measured = {}
     for stream, model in found.items():
         console.print(f"{stream}: {model.guarantee}", soft_wrap=True)
-        boxes = model.fitted
-        assert isinstance(boxes, Partition)
-        sample = boxes.sample(rows, np.random.default_rng())
-        measured[WAYS[stream]] = distances(boxes.domain, truth, sample)
+        sample = model.fitted.sampler().sample(rows, np.random.default_rng())
+        measured[WAYS[stream]] = distances(model.fitted.domain, truth, sample)
     return measured
 
 

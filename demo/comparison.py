@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from demo.make_door_events import Event
 from pansketch import Attribute, Estimate
-from pansketch.generators import Partition
+from pansketch.generators import FittedModel
 from pansketch_agent.windows.window import schedule_for
 from pansketch_collector.queries.distinct import DistinctAnswer, Keys
 from pansketch_fleet.settings.device_spec import window_index
@@ -50,7 +50,7 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def compare(model: Partition, sample: FloatArray, truth: FloatArray) -> list[Comparison]:
+def compare(model: FittedModel, sample: FloatArray, truth: FloatArray) -> list[Comparison]:
     """One comparison for each attribute; sample and truth are float64[n, d] in real units."""
     return [
         _compared(model, attribute, sample[:, place], truth[:, place])
@@ -59,7 +59,7 @@ def compare(model: Partition, sample: FloatArray, truth: FloatArray) -> list[Com
 
 
 def _compared(
-    model: Partition, attribute: Attribute, sample: FloatArray, truth: FloatArray
+    model: FittedModel, attribute: Attribute, sample: FloatArray, truth: FloatArray
 ) -> Comparison:
     name = attribute.name
     answers = {

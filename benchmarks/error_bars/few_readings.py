@@ -14,14 +14,13 @@ from benchmarks.error_bars.short_streams import (
     READINGS,
     SHAPES,
     Family,
-    Model,
     exact,
     noisy,
     questions,
 )
 from benchmarks.harness.result import Row, at_most
 from pansketch import Release
-from pansketch.generators import EmptyModel, Fidelity, TooFewReadings, fidelity
+from pansketch.generators import EmptyModel, Fidelity, FittedModel, TooFewReadings, fidelity
 
 WINDOWS = (14, 40, 120, 400)
 RUNS, QUICK_RUNS = 50, 2  # of each age
@@ -49,7 +48,7 @@ def asked(
     shape: str,
     windows: int,
     runs: int,
-    fit: Callable[[Release], Model] | None = None,
+    fit: Callable[[Release], FittedModel] | None = None,
     only: str = "",
 ) -> Answers:
     """By question and number: of each run, whether the truth lay within two standard errors; None

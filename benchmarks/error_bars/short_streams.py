@@ -26,8 +26,7 @@ from pansketch import (
 from pansketch.domain import FloatArray
 from pansketch.generators import (
     Estimates,
-    M2MModel,
-    Partition,
+    FittedModel,
     Training,
     density,
     kdtree,
@@ -46,9 +45,8 @@ MEMORY = 1 << 15
 PARTICLES, POINTS = 1 << 12, 10_000
 BINS = 8
 
-Model = Partition | M2MModel
 Shape = Callable[[int, int, np.random.Generator], tuple[Domain, FloatArray]]
-Question = tuple[str, float, Callable[[Model], Estimate]]
+Question = tuple[str, float, Callable[[FittedModel], Estimate]]
 
 
 def _domain(count: int, low: float = 0, high: float = 100, log: bool = False) -> Domain:
@@ -90,7 +88,7 @@ class Family:
 
     attributes: int
     spec: Callable[[Domain], Spec]
-    fit: Callable[[Release], Model]
+    fit: Callable[[Release], FittedModel]
 
 
 @cache
@@ -98,7 +96,7 @@ def _training(spec: MomentsSpec) -> Training:
     return Training(spec, even(spec.domain, POINTS, np.random.default_rng(0)))
 
 
-def _m2m(release: Release) -> M2MModel:
+def _m2m(release: Release) -> FittedModel:
     assert isinstance(release.spec, MomentsSpec)
     return m2m(release, _training(release.spec))
 
@@ -184,26 +182,21 @@ def questions(domain: Domain, rows: FloatArray, boxes: bool) -> Iterator[Questio
         yield "density", share, partial(_bin, bins=pair)
 
 
-def _cdf(model: Model, name: str, at: float) -> Estimate:
+def _cdf(model: FittedModel, name: str, at: float) -> Estimate:
     return model.cdf(name, at)
 
 
-def _quantile(model: Model, name: str, q: float) -> Estimate:
-    assert isinstance(model, Partition)
+def _quantile(model: FittedModel, name: str, q: float) -> Estimate:
     return model.quantile(name, q)
 
 
-def _covariance(model: Model, place: tuple[int, int]) -> Estimate:
-    if isinstance(model, Partition):
-        found = model.covariance(model.domain.names[:2])[place]
-    else:
-        found = model.covariance(model.spec.domain.names[:2])[place]
+def _covariance(model: FittedModel, place: tuple[int, int]) -> Estimate:
+    found = model.covariance(model.domain.names[:2])[place]
     assert not isinstance(found, Estimates)
     return found
 
 
-def _bin(model: Model, bins: list[list[str]]) -> Estimate:
-    assert isinstance(model, Partition)
+def _bin(model: FittedModel, bins: list[list[str]]) -> Estimate:
     found = model.bin_shares(bins)
     value, error = found.value, found.standard_error
     return Estimate(value.item(), error.item())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.datasets.small_streams import FloatArray, Stream
-from pansketch.generators import Partition, TooFewReadings
+from pansketch.generators import FittedModel, TooFewReadings
 
 KINDS = ("mean", "quantile", "cdf", "count", "covariance")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of readings below a quantile, or below where a cdf is asked
@@ -23,7 +23,7 @@ class Question(NamedTuple):
 
     kind: str
     truth: float
-    ask: Callable[[Partition], Answer]
+    ask: Callable[[FittedModel], Answer]
 
 
 def questions(stream: Stream, rows: FloatArray) -> list[Question]:
@@ -31,7 +31,7 @@ def questions(stream: Stream, rows: FloatArray) -> list[Question]:
     return [*_alone(stream, rows), *_together(stream, rows)]
 
 
-def held(model: Partition, asked: Sequence[Question]) -> dict[str, tuple[int, int]]:
+def held(model: FittedModel, asked: Sequence[Question]) -> dict[str, tuple[int, int]]:
     """By kind: how many answers were within two standard errors, and how many were given."""
     counts = dict.fromkeys(KINDS, (0, 0))
     for kind, truth, ask in asked:
@@ -69,26 +69,26 @@ def _together(stream: Stream, rows: FloatArray) -> Iterator[Question]:
         yield Question("covariance", truth, partial(_covariance, names=tuple(wanted)))
 
 
-def _mean(model: Partition, name: str) -> Answer:
+def _mean(model: FittedModel, name: str) -> Answer:
     found = model.mean(name)
     return found.value, found.standard_error
 
 
-def _quantile(model: Partition, name: str, share: float) -> Answer:
+def _quantile(model: FittedModel, name: str, share: float) -> Answer:
     found = model.quantile(name, share)
     return found.value, found.standard_error
 
 
-def _cdf(model: Partition, name: str, x: float) -> Answer:
+def _cdf(model: FittedModel, name: str, x: float) -> Answer:
     found = model.cdf(name, x)
     return found.value, found.standard_error
 
 
-def _count(model: Partition, wanted: dict[str, tuple[float, float]]) -> Answer:
+def _count(model: FittedModel, wanted: dict[str, tuple[float, float]]) -> Answer:
     found = model.count(wanted)
     return found.value, found.standard_error
 
 
-def _covariance(model: Partition, names: tuple[str, ...]) -> Answer:
+def _covariance(model: FittedModel, names: tuple[str, ...]) -> Answer:
     found = model.covariance(names)
     return float(found.value[0, 1]), float(found.standard_error[0, 1])

@@ -24,7 +24,7 @@ from benchmarks.streams import coverage, peers
 from benchmarks.streams.kinds import KINDS, Figures, Kind, default_plan, size_of
 from benchmarks.views.plans import RECORDS, released, sampled
 from pansketch import Domain, Release
-from pansketch.generators import Partition, fidelity, learned_domain, pairwise, privhp
+from pansketch.generators import FittedModel, fidelity, learned_domain, pairwise, privhp
 from pansketch.planning import HierarchyPlan, ViewPlan
 from testbed.metrics import distances
 
@@ -86,7 +86,7 @@ def _together(
     ]
 
 
-def model_of(release: Release) -> Partition:
+def model_of(release: Release) -> FittedModel:
     """What the collector makes of it by default."""
     return pairwise(release) if release.spec.family == "views" else privhp(release)
 
@@ -233,7 +233,7 @@ def _believed(kind: Kind, plan: Plan, measured: float, quick: bool) -> tuple[flo
     return told / measured, rows + _covered(kind, plan, QUICK_RUNS if quick else COVERAGE_RUNS)
 
 
-def _beside(kind: Kind, model: Partition, name: str, x: float, how: str = "") -> Row:
+def _beside(kind: Kind, model: FittedModel, name: str, x: float, how: str = "") -> Row:
     column = kind.stream.truth[:, kind.stream.domain.index(name)]
     found, truth = model.cdf(name, x), float((column <= x).mean())
     wrong = abs(found.value - truth)

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.datasets.small_streams import STREAMS, FloatArray, Stream
 from benchmarks.harness.result import Row
 from pansketch import Domain, Privacy, Release, Spec, ViewsSpec, WindowId, merge, os_entropy
-from pansketch.generators import Partition, pairwise, privhp
+from pansketch.generators import FittedModel, pairwise, privhp
 from pansketch.planning import (
     Expected,
     HierarchyPlan,
@@ -47,8 +47,8 @@ def planned(stream: Stream, privacy: Privacy, windows: int = 1) -> ViewsSpec:
     return plan_views(stream.domain, privacy, MEMORY, expected).spec
 
 
-def sampled(model: Partition) -> FloatArray:
-    return model.sample(RECORDS, np.random.default_rng(0))
+def sampled(model: FittedModel) -> FloatArray:
+    return model.sampler().sample(RECORDS, np.random.default_rng(0))
 
 
 @cache
@@ -138,5 +138,5 @@ def _measured(stream: Stream, plan: Plan, windows: int) -> tuple[float, float]:
     return float(found.pairs.mean()), float(found.marginals.mean())
 
 
-def _model(release: Release) -> Partition:
+def _model(release: Release) -> FittedModel:
     return pairwise(release) if release.spec.family == "views" else privhp(release)

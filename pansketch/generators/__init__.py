@@ -13,14 +13,14 @@ from pansketch.generators.moments.generator import m2m
 from pansketch.generators.moments.mmd import median_bandwidth, mmd
 from pansketch.generators.moments.model import M2MModel
 from pansketch.generators.moments.training_points import Training
-from pansketch.generators.pairwise.generator import pairwise
+from pansketch.generators.pairwise.generator import ViewsModel, pairwise
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.partition.box_overlap import overlap
 from pansketch.generators.partition.found_atoms import Spike, found_atoms
 from pansketch.generators.partition.learned_scale import learned_domain
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.partition.predicate import parse_predicate
-from pansketch.generators.partition.rebasing import combine, common_domain, rebased
+from pansketch.generators.partition.rebasing import combine, common_domain
 from pansketch.generators.periods.drift import Drift, holm, margin_drift
 from pansketch.generators.periods.local_level import Levels, smooth_levels
 from pansketch.generators.significance import EmptyModel, TooFewReadings
@@ -41,6 +41,7 @@ __all__ = [
     "Spike",
     "TooFewReadings",
     "Training",
+    "ViewsModel",
     "combine",
     "common_domain",
     "density",
@@ -60,6 +61,5 @@ __all__ = [
     "pairwise",
     "parse_predicate",
     "privhp",
-    "rebased",
     "smooth_levels",
 ]

@@ -1,6 +1,6 @@
 """What every generator makes of releases: a model that samples and answers questions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,28 @@ class Sampler(Protocol):
     def sample(self, count: int, generator: np.random.Generator, /) -> FloatArray: ...
 
 
+OfCells = Callable[[FloatArray, FloatArray], FloatArray]
+Hidden = Callable[[tuple[int, int], OfCells, OfCells], float]
+
+
+class Boxes(Protocol):
+    """Weighted boxes. See `Partition`."""
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def low(self) -> FloatArray: ...
+    @property
+    def high(self) -> FloatArray: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def hidden(self) -> Hidden | None: ...
+    @property
+    def replicates(self) -> "Sequence[Boxes]": ...
+    def box_shares(self) -> FloatArray: ...
+
+
 class FittedModel(Protocol):
     """A model of merged releases, whatever generator made it. Its answers hold standard errors.
 
@@ -30,6 +52,17 @@ class FittedModel(Protocol):
     @property
     def readings(self) -> Estimate:
         """Their estimated number, with the noise on it."""
+        ...
+
+    def alone(self, position: int) -> Boxes | None:
+        """The model of one attribute.
+
+        Args:
+            position: of the attribute in the domain.
+
+        Returns:
+            Weighted boxes over a domain of this attribute alone; None where the model has none.
+        """
         ...
 
     def mean(self, name: str) -> Estimate:

@@ -14,7 +14,7 @@ from pansketch.generators import TooFewReadings, holm, margin_drift
 from pansketch_collector.errors import wrong
 from pansketch_collector.periods.series_report import estimate_object, with_error
 from pansketch_collector.queries import answers, questions
-from pansketch_collector.queries.fleet_model import Merged, NotYet, merged, model_of, not_yet
+from pansketch_collector.queries.fleet_model import Merged, Model, NotYet, merged, model_of, not_yet
 from pansketch_collector.queries.generator_registry import CHANGE, GeneratorChoice
 from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.storage.reader import Reader
@@ -76,10 +76,11 @@ def compare(
     epochs = reader.epochs(stream.name)
     first, second = (merged(reader, config, each, choice, epochs) for each in periods)
     found, refusals = [], []
+    models = [model_of(each, choice) for each in (first, second) if question == CHANGE]
     for attribute in wanted:
         try:
             if question == CHANGE:
-                found.append(_change(attribute, first, second, choice))
+                found.append(_change(attribute, models))
             else:
                 found.append(_drift(attribute, first, second))
         except NotYet as refusal:
@@ -107,14 +108,10 @@ def _attributes(domain: Domain, question: str, names: Sequence[str]) -> list[Att
     return found
 
 
-def _change(
-    attribute: Attribute, first: Merged, second: Merged, choice: GeneratorChoice
-) -> AttributeChange:
+def _change(attribute: Attribute, models: Sequence[Model]) -> AttributeChange:
     means = []
-    for period in (first, second):
-        answer = questions.answer(
-            model_of(period, choice, attribute.name), "mean", [attribute.name]
-        )
+    for model in models:
+        answer = questions.answer(model, "mean", [attribute.name])
         assert isinstance(answer, answers.Answer), "a mean is one number"
         means.append(Estimate(answer.value, answer.standard_error))
     one, other = means

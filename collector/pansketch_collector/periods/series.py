@@ -29,7 +29,6 @@ from pansketch_collector.queries.basis import (
 from pansketch_collector.queries.fleet_model import Merged, NotYet, merged, model_of, promise
 from pansketch_collector.queries.generator_registry import (
     GENERATORS,
-    MOST_MARGINS,
     GeneratorChoice,
     choose,
 )
@@ -108,13 +107,12 @@ def series(
     assert isinstance(stream, ReadingStream), "check_answers refuses streams of keys"
     _check(stream, choice, asked)
     check_devices(reader, selection)
-    attribute = _attribute(stream.domain, asked)
+    alone = _is_of_one(stream.domain, asked)
     groups = list(_groups(reader, stream, selection, asked.by))
     if not groups:
         raise nothing_selected(reader, selection)
     generator = GENERATORS[choose(stream.name, stream.spec.family, choice)]
-    margin = attribute is not None and generator.margin is not None
-    most = MOST_MARGINS if margin else generator.most_rows
+    most = generator.most_alone if alone else generator.most_rows
     if choice.robust:
         most = max(1, most // MAX_GROUPS)
     if len(groups) > most:
@@ -130,9 +128,9 @@ def series(
 
     def ask(row: Row, group: Selection) -> tuple[Row, Basis]:
         if choice.robust:
-            return _of_groups(row, build_groups(reader, config, group, choice, attribute), asked)
+            return _of_groups(row, build_groups(reader, config, group, choice), asked)
         together = merged(reader, config, group, choice, epochs)
-        return _answered(row, together, choice, asked, attribute), together
+        return _answered(row, together, choice, asked), together
 
     for row, group in groups:
         try:
@@ -194,8 +192,8 @@ def _check(stream: ReadingStream, choice: GeneratorChoice, asked: SeriesQuestion
             raise wrong(f"{attribute.name} is cyclic, and --smooth follows a line: leave it out")
 
 
-def _attribute(domain: Domain, asked: SeriesQuestion) -> str | None:
-    """The only attribute of the question; None where there are several."""
+def _is_of_one(domain: Domain, asked: SeriesQuestion) -> bool:
+    """Whether the question is of one attribute."""
     if asked.question == "count":
         try:
             positions = parse_predicate(" ".join(asked.words), domain).positions
@@ -205,7 +203,7 @@ def _attribute(domain: Domain, asked: SeriesQuestion) -> str | None:
     else:
         names = {questions.attribute_of(domain, asked.words[0]).name}
         names |= {word for word in asked.words if word in domain.names}
-    return names.pop() if len(names) == 1 else None
+    return len(names) == 1
 
 
 def _groups(
@@ -231,11 +229,9 @@ def _groups(
         )
 
 
-def _answered(
-    row: Row, found: Merged, choice: GeneratorChoice, asked: SeriesQuestion, attribute: str | None
-) -> Row:
+def _answered(row: Row, found: Merged, choice: GeneratorChoice, asked: SeriesQuestion) -> Row:
     """The row with its answer, or with the reason why noise outweighs one."""
-    model = model_of(found, choice, attribute)
+    model = model_of(found, choice)
     start, end = (row.start, row.end) if row.end else found.span
     row = replace(
         row,

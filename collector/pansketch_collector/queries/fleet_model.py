@@ -116,17 +116,15 @@ def build(
     config: Config,
     selection: Selection,
     choice: GeneratorChoice = ANY_GENERATOR,
-    attribute: str | None = None,
 ) -> Model:
-    """Decodes, merges per device class and epoch, grows a generator of each and adds them up; of
-    one attribute alone, as `model_of` has it.
+    """Decodes, merges per device class and epoch, grows a generator of each and adds them up.
 
     Raises CommandError: for an empty selection, for one of which nothing can be used, for one whose
     number of readings the noise outweighs, and for a generator or a size that does not suit the
     sketch.
     """
     check_devices(reader, selection)
-    model = model_of(merged(reader, config, selection, choice), choice, attribute)
+    model = model_of(merged(reader, config, selection, choice), choice)
     with model.refusing():
         model.fitted.check(())
     return model
@@ -194,12 +192,10 @@ def _training(
         return ()
 
 
-def model_of(
-    found: Merged, choice: GeneratorChoice = ANY_GENERATOR, attribute: str | None = None
-) -> Model:
-    """The generator's model; of one attribute alone, if that is named and costs less. It is not
-    checked whether noise outweighs the readings. Raises CommandError as `build` does."""
-    fitted = _fitted(found, choice, attribute)
+def model_of(found: Merged, choice: GeneratorChoice = ANY_GENERATOR) -> Model:
+    """The generator's model. It is not checked whether noise outweighs the readings. Raises
+    CommandError as `build` does."""
+    fitted = _fitted(found, choice)
     return Model(**{each.name: getattr(found, each.name) for each in fields(found)}, fitted=fitted)
 
 
@@ -259,12 +255,9 @@ def _unusable(
     yield from (LeftOut(releases, reason) for reason, releases in counts.items() if releases)
 
 
-def _fitted(found: Merged, choice: GeneratorChoice, attribute: str | None) -> FittedModel:
-    generator = GENERATORS[found.generator]
+def _fitted(found: Merged, choice: GeneratorChoice) -> FittedModel:
     try:
-        if attribute is not None and generator.margin is not None:
-            return generator.margin(found.releases, attribute)
-        return generator.fit(found.releases, choice, records(found.training))
+        return GENERATORS[found.generator].fit(found.releases, choice, records(found.training))
     except ValueError as error:
         raise wrong(f"{found.generator}: {error}") from error
 

@@ -10,15 +10,13 @@ from pansketch.generators import (
     Partition,
     Sampler,
     TooFewReadings,
+    ViewsModel,
     combine,
-    common_domain,
     density,
     kdtree,
     m2m,
-    margin,
     pairwise,
     privhp,
-    rebased,
 )
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_fleet.settings.settings import KeyStream, Stream
@@ -29,7 +27,6 @@ CHANGE, DRIFT = "change", "drift"
 OF_BOXES = ("quantile", "mean", "cdf", "range", "count", "covariance", CHANGE, SAMPLE)
 OF_COUNTS = (*OF_BOXES, DRIFT)
 OF_MOMENTS = ("mean", "cdf", "count", "covariance", CHANGE, SAMPLE)
-MOST_MARGINS = 1_000  # rows of an answer of one attribute, from views
 SIZES = ("cells", "points")
 MIN_POINTS, MAX_POINTS = 1_000, 200_000
 
@@ -53,44 +50,34 @@ class Generator:
     """`fit`: from merged releases, one for each spec there is, to one model of all; raises
     CommandError for a size that cannot be, ValueError for one that the library refuses. It may use
     records like the readings, if another sketch of the source gives some: `trained`.
-    `margin`: the same for one attribute alone, where that costs less. `most_rows`: of an answer by
-    window, day or device, each of which is a fit."""
+    `most_rows`: of an answer by window, day or device, each of which is a fit; `most_alone`: where
+    the question is of one attribute."""
 
     family: str
     questions: tuple[str, ...]
     fit: Callable[[Sequence[Release], GeneratorChoice, Sampler | None], FittedModel]
     sizes: tuple[str, ...] = ()
-    margin: Callable[[Sequence[Release], str], Partition] | None = None
     most_rows: int = 400
+    most_alone: int = 400
     trained: bool = False
 
 
-def _added(models: Sequence[Partition]) -> Partition:
-    """One model of several, whose bounds may differ. Raises ValueError where more does."""
-    domain = common_domain([model.domain for model in models])
-    return combine([rebased(model, domain) for model in models])
-
-
 def _privhp(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
-    return _added([privhp(release) for release in releases])
+    return combine([privhp(release) for release in releases])
 
 
 def _kdtree(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
-    return _added([kdtree(release).partition for release in releases])
+    return combine([kdtree(release).partition for release in releases])
 
 
 def _density(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
     if choice.cells is None:
-        return _added([density(release).partition for release in releases])
-    return _added([density(release, cells=choice.cells).partition for release in releases])
+        return combine([density(release).partition for release in releases])
+    return combine([density(release, cells=choice.cells).partition for release in releases])
 
 
-def _pairwise(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> Partition:
-    return _added([pairwise(release) for release in releases])
-
-
-def _margin(releases: Sequence[Release], name: str) -> Partition:
-    return _added([margin(release, name) for release in releases])
+def _pairwise(releases: Sequence[Release], choice: GeneratorChoice, _: Unused) -> ViewsModel:
+    return pairwise(*releases)
 
 
 def _m2m(
@@ -113,7 +100,7 @@ GENERATORS: Mapping[str, Generator] = {
     "privhp": Generator("hierarchy", OF_COUNTS, _privhp),
     "kdtree": Generator("hierarchy", OF_COUNTS, _kdtree),
     "density": Generator("cells", OF_BOXES, _density, ("cells",)),
-    "pairwise": Generator("views", OF_COUNTS, _pairwise, margin=_margin, most_rows=40),
+    "pairwise": Generator("views", OF_COUNTS, _pairwise, most_rows=40, most_alone=1000),
     "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), most_rows=24, trained=True),
 }
 

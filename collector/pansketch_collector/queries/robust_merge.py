@@ -99,10 +99,9 @@ def build_groups(
     config: Config,
     selection: Selection,
     choice: GeneratorChoice = ANY_GENERATOR,
-    attribute: str | None = None,
 ) -> Groups:
-    """A model of each group of the devices whose releases are selected; of one attribute alone, as
-    `model_of` has it. Raises CommandError as `build` does, and below MIN_DEVICES devices."""
+    """A model of each group of the devices whose releases are selected. Raises CommandError as
+    `build` does, and below MIN_DEVICES devices."""
     stream = next(s for s in config.streams if s.name == selection.stream)
     if is_masked(stream.spec):
         raise wrong(PER_DEVICE)
@@ -113,7 +112,7 @@ def build_groups(
     selections = [replace(selection, devices=group) for group in grouped(devices)]
     models, silent = _asked(
         selections,
-        lambda each: build(reader, config, each, choice, attribute),
+        lambda each: build(reader, config, each, choice),
         reader.count,
         len(selections),
     )

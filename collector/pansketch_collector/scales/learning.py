@@ -11,7 +11,7 @@ from math import floor, log10
 
 from pansketch import Attribute, Domain
 from pansketch.domain import MAX_ATOMS, Atom
-from pansketch.generators import Partition, Spike, found_atoms, learned_domain
+from pansketch.generators import Spike, found_atoms, learned_domain
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.fleet_model import Model, build
 from pansketch_collector.storage.config_epochs import RescaledStream
@@ -43,20 +43,21 @@ class Learned:
 def learned(model: Model, stream: str) -> Learned:
     """From the model of a stream. Raises CommandError where no attribute gets a new scale, and for
     a model without cells."""
-    if not isinstance(model.fitted, Partition):
+    fitted = model.fitted
+    if fitted.alone(0) is None:
         raise wrong(f"{model.generator} has no cells to learn a scale from: choose another one")
     found, kept = [], {}
-    new = learned_domain(model.fitted)
-    for before, after in zip(model.fitted.domain.attributes, new.attributes, strict=True):
+    new = learned_domain(fitted)
+    for before, after in zip(fitted.domain.attributes, new.attributes, strict=True):
         if after is before:
             kept[before.name] = _reason(before)
         else:
             found.append(_printable(after))
-    spikes = found_atoms(model.fitted)
+    spikes = found_atoms(fitted)
     if not found and not spikes:
         why = "; ".join(f"{name}: {reason}" for name, reason in kept.items())
         raise CommandError(f"no scale to learn yet: {why}")
-    atoms = dict(_atoms(model.fitted.domain, spikes))
+    atoms = dict(_atoms(fitted.domain, spikes))
     return Learned(stream, tuple(found), kept, spikes, atoms)
 
 
@@ -85,9 +86,10 @@ def proposal(
         )
         model = build(reader, config, Selection(stream.name, max(since, 0)))
     used = stream.domain if present is None else present.stream.domain
-    if not isinstance(model.fitted, Partition) or model.fitted.domain.names != used.names:
+    fitted = model.fitted
+    if fitted.alone(0) is None or fitted.domain.names != used.names:
         raise CommandError(f"{model.generator} has no cells of the configured attributes")
-    new = learned_domain(model.fitted, configured=stream.domain, present=used)
+    new = learned_domain(fitted, configured=stream.domain, present=used)
     found: Knots = {}
     for before, after, own in zip(
         used.attributes, new.attributes, stream.domain.attributes, strict=True

@@ -31,9 +31,8 @@ from pansketch.sketches.moments.sketch import MomentsSpec
 class M2MModel:
     """What a release of feature sums says of its readings.
 
-    Estimates are linear in the function and not clipped, so that a share may come out slightly
-    below 0, and those of several groups add up. Their standard errors hold noise, shrinkage, and
-    what the features do not express.
+    Estimates are linear in the function and not clipped: a share may come out below 0, and those of
+    several groups add up. Errors hold noise, shrinkage, and what the features do not express.
 
     Args:
         spec: of the release.
@@ -57,6 +56,9 @@ class M2MModel:
     @property
     def domain(self) -> Domain:
         return self.spec.domain
+
+    def alone(self, position: int) -> None:
+        """None: points have no boxes."""
 
     @property
     def rows(self) -> FloatArray:
@@ -263,9 +265,9 @@ class M2MModel:
     def _edges(self, position: int, bins: int | None) -> FloatArray:
         attribute = self.domain.attributes[position]
         if attribute.categories is not None:
-            if bins is not None:
-                raise ValueError(f"{attribute.name} has categories: leave the bins out")
-            return np.arange(len(attribute.categories) + 1.0)
+            if bins is None:
+                return np.arange(len(attribute.categories) + 1.0)
+            raise ValueError(f"{attribute.name} has categories: leave the bins out")
         if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or bins < 1):
             raise ValueError("the number of bins must be a whole number of 1 or more")
         return attribute.from_unit(np.linspace(0, 1, (bins or 10) + 1))
@@ -287,12 +289,9 @@ def _single(found: Estimates) -> Estimate:
 
 def _of_column(predicate: Predicate, position: int) -> Column:
     """A predicate that speaks of one attribute as a function of its values."""
-
-    def holds(column: FloatArray) -> Values:
-        found = [each.holds(column) for each in predicate.comparisons]
-        return np.asarray(np.logical_and.reduce(found)[:, None])
-
-    return holds
+    return lambda column: np.asarray(
+        np.logical_and.reduce([each.holds(column) for each in predicate.comparisons])[:, None]
+    )
 
 
 def _square_from(centre: float) -> Column:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,10 @@ NEAREST = 1.0  # What is kept is as near to the truth as can be, and smoother th
 TINY = np.finfo(float).tiny
 CLEAR = 0.5  # deviations of its noise, beyond which something may be there
 USUAL = 0.25  # of the energy of independent attributes: what a coefficient of dependence has
-ROUNDS = 100
 CLOSE = 1e-4  # of all readings, that may be where a margin does not want them
+STEPS, SHORTENED = 50, 20  # of Newton's method; times that a step is halved
+ENOUGH = 1e-4  # of what a step promises to gain
+RIDGE = 1e-3  # cells
 LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
 
 
@@ -145,26 +148,68 @@ def _along(matrix: FloatArray, table: npt.NDArray[np.float64], axis: int) -> Flo
 def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
     """The nearest table that has these margins and no negative cell.
 
-    A projection onto the intersection of two convex sets, by Dykstra's alternating projections
-    (Boyle and Dykstra, 1986): the one onto given margins has a closed form.
+    Such a table is max(0, counts + a number for each cell of each axis). The numbers minimise a
+    convex function whose slope is by how much the margins are missed, found by Newton's method (Qi
+    and Sun, "A nonsmooth version of Newton's method", 1993).
     """
     wanted = [margins[axis].at(bits) for axis, bits in zip(table.axes, table.bits, strict=True)]
     held = np.ix_(*table.reach) if table.reach else ...
     if table.reach:
         wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
-    # Of the point that is moved, the counts are what is positive, and the correction is the rest.
-    moved = table.counts[held].copy()
-    counts, near = moved.copy(), CLOSE * wanted[0].sum()
-    lacking = _lacking(counts, wanted)
-    for _ in range(ROUNDS):
-        _spread(moved, lacking)
-        np.maximum(moved, 0.0, out=counts)
-        lacking = _lacking(counts, wanted)
-        if max(float(np.abs(each).sum()) for each in lacking) <= near:
-            break
+    released, near = table.counts[held], CLOSE * wanted[0].sum()
     found = np.zeros_like(table.counts)
-    found[held] = counts
+    found[held] = _nearest(released, wanted, near)
     return replace(table, counts=found)
+
+
+def _nearest(released: FloatArray, wanted: list[FloatArray], near: float) -> FloatArray:
+    """Counts that miss no margin by more than `near` readings, if so many STEPS find them."""
+    ends = np.cumsum([len(each) for each in wanted])[:-1]
+    target = np.concatenate(wanted)
+    # To begin with, what each margin lacks is spread evenly over its cells.
+    numbers = np.concatenate(_spread(_lacking(released, wanted), released.shape))
+    value, counts = _dual(released, numbers, target, ends)
+    for _ in range(STEPS):
+        slope = np.concatenate([-each for each in _lacking(counts, wanted)])
+        if max(float(np.abs(each).sum()) for each in np.split(slope, ends)) <= near:
+            break
+        step = np.linalg.solve(_curvature(counts > 0), -slope)
+        falls, length = float(slope @ step), 1.0
+        for _ in range(SHORTENED):
+            then, others = _dual(released, numbers + length * step, target, ends)
+            if then <= value + ENOUGH * length * falls:
+                break
+            length /= 2
+        numbers, value, counts = numbers + length * step, then, others
+    return counts
+
+
+def _dual(
+    released: FloatArray, numbers: FloatArray, target: FloatArray, ends: npt.NDArray[np.intp]
+) -> tuple[float, FloatArray]:
+    """What the numbers minimise, and the counts that they give."""
+    moved = released.copy()
+    for axis, each in enumerate(np.split(numbers, ends)):
+        moved += each.reshape(-1, *(1,) * (released.ndim - axis - 1))
+    counts = np.maximum(moved, 0.0)
+    return float(np.vdot(counts, counts)) / 2 - float(target @ numbers), counts
+
+
+def _curvature(positive: npt.NDArray[np.bool_]) -> FloatArray:
+    """How many positive cells two cells of the margins share; and a little more on the diagonal,
+    where the margins repeat each other or nothing is positive."""
+    axes = range(positive.ndim)
+    found = np.block([[_shared(positive, one, other) for other in axes] for one in axes])
+    found[np.diag_indices_from(found)] += RIDGE
+    return found
+
+
+def _shared(positive: npt.NDArray[np.bool_], first: int, second: int) -> FloatArray:
+    others = tuple(a for a in range(positive.ndim) if a not in (first, second))
+    sums = np.add.reduce(positive, axis=others, dtype=np.float64)
+    if first == second:
+        return np.diag(sums)
+    return np.asarray(sums if first < second else sums.T)
 
 
 def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
@@ -183,10 +228,11 @@ def _lacking(counts: FloatArray, wanted: list[FloatArray]) -> list[FloatArray]:
     return [margin - own for margin, own in zip(wanted, sums, strict=True)]
 
 
-def _spread(counts: FloatArray, lacking: list[FloatArray]) -> None:
-    """What each margin lacks is spread evenly over its cells, in place: of counts that lack it, the
-    nearest table of the wanted margins."""
-    twice = (counts.ndim - 1) * lacking[0].sum() / counts.size
-    for axis, lack in enumerate(lacking):
-        each = lack * (len(lack) / counts.size) - (0.0 if axis else twice)
-        counts += each.reshape(-1, *(1,) * (counts.ndim - axis - 1))
+def _spread(lacking: list[FloatArray], shape: tuple[int, ...]) -> list[FloatArray]:
+    """What each margin lacks, over all cells that it is the sum of: added to counts that lack it,
+    the nearest table of the wanted margins."""
+    size = prod(shape)
+    twice = (len(shape) - 1) * lacking[0].sum() / size
+    return [
+        lack * (len(lack) / size) - (0.0 if axis else twice) for axis, lack in enumerate(lacking)
+    ]

@@ -12,7 +12,13 @@ import numpy as np
 from pansketch.domain.domain import Domain
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import NEAREST, consistent, shrunk
-from pansketch.generators.pairwise.gaussian_copula import dependent, has_copula, likeliest_angle
+from pansketch.generators.pairwise.gaussian_copula import (
+    Turned,
+    dependent,
+    has_copula,
+    likeliest_angle,
+    turned,
+)
 from pansketch.generators.pairwise.marginals import Margin, margins_of
 
 
@@ -20,7 +26,7 @@ from pansketch.generators.pairwise.marginals import Margin, margins_of
 class ViewFit:
     """Margins by the attribute's position, and the tables of several attributes, which have them.
     `angles`: of the copulas of tables of two numbers (gaussian_copula.py), by their axes; none of
-    0.
+    0. `turned`: what each angle would add to such a table, by its axes.
 
     There are none of any when the noisy number of readings is not positive.
     """
@@ -28,6 +34,7 @@ class ViewFit:
     margins: Mapping[int, Margin]
     tables: Sequence[Table]
     angles: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+    turned: Mapping[tuple[int, ...], Turned] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -46,24 +53,24 @@ def fit_views(
     """Margins first, for all views tell of them; then every larger table by itself.
 
     `power`: how much of a larger table's dependence is taken for noise (denoising.py). `rough`: see
-    `margin_of`. `like`: a fit whose margins are as smooth as these are to be.
+    `margin_of`. `like`: a fit whose margins are as smooth as these are to be, and so near that what
+    a copula adds to a table is the same.
     """
     margins = margins_of(domain, released, rough=rough, like=like.margins if like else {})
     several = [table for table in released if len(table.axes) > 1] if margins else []
     tables, angles = [], {}
+    copulas = dict(like.turned) if like else {}
     for table in several:
-        angle = _angle(domain, table, margins)
+        angle = 0.0
+        if len(table.axes) == 2 and all(has_copula(domain.attributes[a]) for a in table.axes):
+            if table.axes not in copulas:
+                copulas[table.axes] = turned(table, margins)
+            angle = likeliest_angle(table, margins, copulas[table.axes])
         less_noise = shrunk(table, dependent(table, margins, angle), power)
         tables.append(consistent(less_noise, margins))
         if angle:
             angles[table.axes] = angle
-    return ViewFit(margins, tables, angles)
-
-
-def _angle(domain: Domain, table: Table, margins: Mapping[int, Margin]) -> float:
-    if len(table.axes) > 2 or not all(has_copula(domain.attributes[a]) for a in table.axes):
-        return 0.0
-    return likeliest_angle(table, margins)
+    return ViewFit(margins, tables, angles, copulas)
 
 
 def noisy_fits(

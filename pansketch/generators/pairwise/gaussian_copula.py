@@ -11,14 +11,18 @@ A copula also tells what a table cannot: how two numbers hang together inside a 
 """
 
 from collections.abc import Mapping
+from math import ceil
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import independent
 from pansketch.generators.pairwise.marginals import Margin
+
+Turned = npt.NDArray[np.float32]
 
 STEPS = 32  # of a quarter turn: angles that are tried
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(2)  # of a step; it is smooth
@@ -36,13 +40,24 @@ def has_copula(attribute: Attribute) -> bool:
     return attribute.categories is None and not attribute.cyclic and attribute.placed is None
 
 
-def likeliest_angle(table: Table, margins: Mapping[int, Margin]) -> float:
+def turned(table: Table, margins: Mapping[int, Margin]) -> Turned:
+    """What copulas of two numbers add to the shares of coarser cells of their table: of each angle
+    that is tried, in rising order, float32[angles, cells, cells]."""
+    first, second = _both_scores(_coarser(table), margins)
+    step = np.pi / 2 / STEPS
+    sides = [np.cumsum(_turned(first, second, turn, STEPS - 1), axis=0) for turn in (-step, step)]
+    every = [sides[0][::-1], np.zeros_like(sides[0][:1]), sides[1]]
+    return _cells(np.concatenate(every)).astype(np.float32)
+
+
+def likeliest_angle(table: Table, margins: Mapping[int, Margin], shares: Turned) -> float:
     """Of the copula of a table of two numbers, shrunk by its standard error: in radians, below a
-    quarter turn. 0 where they are independent or noise hides their dependence."""
+    quarter turn. 0 where they are independent or noise hides their dependence. `shares`: `turned`,
+    by margins like these."""
     table = _coarser(table)
     alone = independent(table, margins)
     beyond = table.counts - alone
-    found = alone.sum() * _beyond_each_angle(*_both_scores(table, margins))
+    found = alone.sum() * shares
     misfits = (found**2).sum(axis=(1, 2)) / 2 - np.tensordot(found, beyond, 2)
     misfits /= table.variance
     best = int(np.clip(np.argmin(misfits), 1, len(misfits) - 2))
@@ -124,16 +139,10 @@ def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArra
     return each[0][:, None], each[1][None, :]
 
 
-def _beyond_each_angle(first: FloatArray, second: FloatArray) -> FloatArray:
-    """`_beyond` of every angle that is tried, in rising order: float64[angles, cells, cells]."""
-    step = np.pi / 2 / STEPS
-    sides = [np.cumsum(_turned(first, second, turn, STEPS - 1), axis=0) for turn in (-step, step)]
-    return _cells(np.concatenate([sides[0][::-1], np.zeros_like(sides[0][:1]), sides[1]]))
-
-
 def _beyond(first: FloatArray, second: FloatArray, angle: float) -> FloatArray:
     """Shares of cells beyond those of independent numbers."""
-    below = _turned(first, second, angle / STEPS, STEPS).sum(axis=0, keepdims=True)
+    steps = max(1, ceil(STEPS * abs(angle) / (np.pi / 2)))
+    below = _turned(first, second, angle / steps, steps).sum(axis=0, keepdims=True)
     return np.asarray(_cells(below)[0])
 
 

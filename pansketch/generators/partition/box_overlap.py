@@ -89,3 +89,15 @@ def steepness(edges: FloatArray, below: FloatArray) -> FloatArray:
     heights = np.diff(below) / np.maximum(np.diff(edges), SCARCE)
     beside = np.maximum(np.append(heights[1:], 0.0), np.append(0.0, heights[:-1]))
     return np.asarray(np.clip(1 - STEEP * beside / np.maximum(heights, SCARCE), 0.0, 1.0))
+
+
+def distinct(
+    low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray, npt.NDArray[np.intp] | slice]:
+    """The intervals that are not the same, and which of them each is: boxes outnumber the cells of
+    one attribute. All of them where intervals begin alike and end differently."""
+    starts, first, which = np.unique(low, return_index=True, return_inverse=True)
+    ends = high[first]
+    if (ends[which] != high).any():
+        return low, high, slice(None)
+    return starts, ends, which

@@ -13,8 +13,8 @@ import numpy as np
 
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimate
+from pansketch.generators.model import Boxes, FittedModel
 from pansketch.generators.partition.box_overlap import steepness
-from pansketch.generators.partition.partition import Partition
 from pansketch.generators.partition.present import values_alone
 
 STEEP = 0.8  # ten times as dense as the cells beside it
@@ -43,7 +43,7 @@ class Spike:
     value: float | None
 
 
-def found_atoms(model: Partition) -> tuple[Spike, ...]:
+def found_atoms(model: FittedModel) -> tuple[Spike, ...]:
     """Values that may be declared as atoms of their attributes.
 
     Args:
@@ -54,28 +54,30 @@ def found_atoms(model: Partition) -> tuple[Spike, ...]:
         trace in a release where `missing` is no atom.
 
     Raises:
-        ValueError: the model holds no readings.
+        ValueError: the model holds no readings, or has no boxes.
     """
-    if model.total <= 0:
+    if model.readings.value <= 0:
         raise ValueError("nothing to find: the model holds no readings")
     return tuple(
         spike
         for place, attribute in enumerate(model.domain.attributes)
         if attribute.categories is None and attribute.varies and not attribute.cyclic
-        for spike in _spikes(model, place, attribute)
+        for spike in _spikes(model.alone(place), attribute)
     )
 
 
-def _spikes(model: Partition, place: int, attribute: Attribute) -> Iterator[Spike]:
-    told = values_alone(model, place)
+def _spikes(boxes: Boxes | None, attribute: Attribute) -> Iterator[Spike]:
+    if boxes is None:
+        raise ValueError("nothing to find: the model has no boxes")
+    told = values_alone(boxes)
     if told is None or len(told[0]) < 4:
         return
     edges, below = told
     shares, steep = np.diff(below), steepness(edges, below)
     others = [
         np.diff(np.interp(edges, *alone, 0.0, 1.0))
-        for each in model.replicates
-        if each.total > 0 and (alone := values_alone(each, place)) is not None
+        for each in boxes.replicates
+        if each.total > 0 and (alone := values_alone(each)) is not None
     ]
     errors = np.sqrt(np.mean((np.array(others) - shares) ** 2, axis=0)) if others else 0 * shares
     scale = replace(attribute, atoms=())

@@ -21,7 +21,7 @@ import numpy as np
 from pansketch.domain.attribute import MAX_BITS, MAX_KNOT_BITS, Attribute
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.erasable_arrays import Indices
-from pansketch.generators.partition.partition import Partition
+from pansketch.generators.model import Boxes, FittedModel
 from pansketch.generators.partition.present import values_alone
 
 MAX_PARTS = 128
@@ -39,7 +39,7 @@ TAILS = 1 / 500  # of the readings: spread as a Cauchy distribution, for a relea
 
 
 def learned_domain(
-    model: Partition,
+    model: FittedModel,
     parts: int = MAX_PARTS,
     configured: Domain | None = None,
     present: Domain | None = None,
@@ -60,9 +60,9 @@ def learned_domain(
         The domain of the next windows, with the same bounds.
 
     Raises:
-        ValueError: the model holds no readings, or `parts` is out of range.
+        ValueError: the model holds no readings or has no boxes, or `parts` is out of range.
     """
-    if model.total <= 0:
+    if model.readings.value <= 0:
         raise ValueError("nothing to learn from: the model holds no readings")
     if not MIN_PARTS <= parts <= 1 << MAX_KNOT_BITS or parts & (parts - 1):
         raise ValueError(f"parts must be a power of two from {MIN_PARTS} to {1 << MAX_KNOT_BITS}")
@@ -70,14 +70,19 @@ def learned_domain(
     keep = (present or model.domain).attributes
     return Domain(
         [
-            _learned(model, place, parts, follow[place], keep[place], hold=present is not None)
-            for place in range(model.domain.dimension)
+            _learned(model, place, parts, own, now, hold=present is not None)
+            for place, (own, now) in enumerate(zip(follow, keep, strict=True))
         ]
     )
 
 
 def _learned(
-    model: Partition, place: int, parts: int, configured: Attribute, present: Attribute, hold: bool
+    model: FittedModel,
+    place: int,
+    parts: int,
+    configured: Attribute,
+    present: Attribute,
+    hold: bool,
 ) -> Attribute:
     """`hold`: the present scale stays where the new one does not pay."""
     whole = model.domain.attributes[place]
@@ -88,7 +93,10 @@ def _learned(
     if attribute.lattice is not None:
         points = attribute.lattice.last - attribute.lattice.first + 1
         parts = min(parts, 1 << points.bit_length() - 1)
-    pieces = _Pieces.of(model, place, parts, attribute, configured)
+    boxes = model.alone(place)
+    if boxes is None:
+        raise ValueError("nothing to learn from: the model has no boxes")
+    pieces = _Pieces.of(boxes, parts, attribute, configured)
     while pieces is not None and parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
@@ -126,10 +134,10 @@ class _Pieces:
 
     @classmethod
     def of(
-        cls, model: Partition, axis: int, parts: int, attribute: Attribute, configured: Attribute
+        cls, boxes: Boxes, parts: int, attribute: Attribute, configured: Attribute
     ) -> "_Pieces | None":
         """None where no reading has a value but an atom."""
-        told = values_alone(model, axis)
+        told = values_alone(boxes)
         if told is None:
             return None
         edges, _ = told
@@ -139,8 +147,8 @@ class _Pieces:
         below = np.interp(places, *told, 0.0, 1.0)
         others = [
             np.interp(places, *alone, 0.0, 1.0)
-            for each in model.replicates
-            if each.total > 0 and (alone := values_alone(each, axis)) is not None
+            for each in boxes.replicates
+            if each.total > 0 and (alone := values_alone(each)) is not None
         ]
         first, middle, last = np.interp(QUARTERS, below, values)
         spread = max(last - first, np.diff(values).min())

@@ -5,35 +5,14 @@ Inside a box readings are taken to be spread evenly and independently in the att
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
 
-from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 
-from pansketch.domain.domain import Attribute, Domain, FloatArray
+from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
-
-OfCells = Callable[[FloatArray, FloatArray], FloatArray]
-Hidden = Callable[[tuple[int, int], OfCells, OfCells], float]
-
-
-class Boxes(Protocol):
-    """What a covariance is computed from. See `Partition`."""
-
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def low(self) -> FloatArray: ...
-    @property
-    def high(self) -> FloatArray: ...
-    @property
-    def total(self) -> float: ...
-    @property
-    def hidden(self) -> Hidden | None: ...
-    @property
-    def replicates(self) -> "Sequence[Boxes]": ...
-    def box_shares(self) -> FloatArray: ...
+from pansketch.generators.model import Boxes, OfCells
+from pansketch.generators.partition.box_overlap import distinct
 
 
 def covariances(partition: Boxes, places: tuple[int, ...]) -> Estimates:
@@ -87,9 +66,9 @@ def _moments(
     means, variances = np.empty((2, len(shares), len(places)))
     for column, place in enumerate(places):
         attribute = partition.domain.attributes[place]
-        low, high = partition.low[:, place], partition.high[:, place]
-        means[:, column] = attribute.cell_means(low, high)
-        variances[:, column] = attribute.cell_variances(low, high)
+        low, high, which = distinct(partition.low[:, place], partition.high[:, place])
+        means[:, column] = attribute.cell_means(low, high)[which]
+        variances[:, column] = attribute.cell_variances(low, high)[which]
     return shares, means - shares @ means, variances
 
 

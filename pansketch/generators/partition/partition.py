@@ -13,20 +13,20 @@ import numpy as np
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.domain.intervals import Interval, edge, whole
 from pansketch.estimate import Estimate, Estimates
-from pansketch.generators.model import Wanted
+from pansketch.generators.model import Hidden, Wanted
 from pansketch.generators.partition import moments
 from pansketch.generators.partition.bin_shares import bin_shares
 from pansketch.generators.partition.box_overlap import (
     cumulative,
+    distinct,
     least_point,
     overlap,
     steepness,
     systematic,
 )
 from pansketch.generators.partition.cut_boxes import doubt
-from pansketch.generators.partition.moments import Hidden
 from pansketch.generators.partition.predicate import parse_predicate
-from pansketch.generators.partition.present import covariances_of_present, present
+from pansketch.generators.partition.present import alone, covariances_of_present, present
 from pansketch.generators.significance import EmptyModel, Noise
 
 Statistic = Callable[["Partition"], float]
@@ -71,6 +71,10 @@ class Partition:
     def readings(self) -> Estimate:
         """`total`, with the noise on it where that is known."""
         return Estimate(self.total, 0.0 if self.noise is None else self.noise.total)
+
+    def alone(self, position: int) -> "Partition":
+        """See `FittedModel.alone`."""
+        return alone(self, position)
 
     def check(self, attributes: Iterable[int] | None = None) -> None:
         """See `FittedModel.check`."""
@@ -267,11 +271,11 @@ class Partition:
     def _ends(self) -> tuple[FloatArray, FloatArray]:
         """`low` and `high` as what of the boxes readings can fill: with a step, from point to
         point."""
-        columns = [
-            attribute.intervals(self.low[:, place], self.high[:, place])
-            for place, attribute in enumerate(self.domain.attributes)
-        ]
-        return np.stack([low for low, _ in columns], 1), np.stack([high for _, high in columns], 1)
+        ends = np.empty((2, *self.low.shape))
+        for place, attribute in enumerate(self.domain.attributes):
+            low, high, which = distinct(self.low[:, place], self.high[:, place])
+            ends[:, :, place] = np.stack(attribute.intervals(low, high))[:, which]
+        return ends[0], ends[1]
 
     def _filled(self, position: int) -> tuple[FloatArray, FloatArray]:
         """`_marginal` of what readings can fill."""

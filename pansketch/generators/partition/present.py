@@ -1,4 +1,4 @@
-"""The readings of a model that have a value of some attributes: what `missing` leaves.
+"""Parts of a model: one attribute, and the readings that have a value of some.
 
 A question about a number is about the readings that have it. `Partition.share` tells how many are
 without it: share({"rain": "missing"}).
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimates
+from pansketch.generators.model import Boxes
 from pansketch.generators.partition.box_overlap import cumulative
 from pansketch.generators.partition.moments import covariances
 from pansketch.generators.significance import EmptyModel
@@ -63,11 +64,27 @@ def covariances_of_present(model: "Partition", places: tuple[int, ...]) -> Estim
     return Estimates(value, errors)
 
 
-def values_alone(model: "Partition", place: int) -> tuple[FloatArray, FloatArray] | None:
+def alone(model: "Partition", position: int) -> "Partition":
+    """The same boxes of one attribute."""
+    column = slice(position, position + 1)
+    return replace(
+        model,
+        domain=Domain(model.domain.attributes[column]),
+        low=model.low[:, column],
+        high=model.high[:, column],
+        replicate=lambda: [alone(each, position) for each in model.replicates],
+        unresolved=lambda inside: np.zeros(1),
+        noise=None if model.noise is None else model.noise.at([position]),
+        hidden=None,
+    )
+
+
+def values_alone(boxes: Boxes) -> tuple[FloatArray, FloatArray] | None:
     """As `cumulative` gives it, of the values of one attribute's scale, without any of its atoms:
-    edges in the unit interval of the same attribute without atoms. None where there are none."""
-    attribute = model.domain.attributes[place]
-    low, high, shares = model.low[:, place], model.high[:, place], model.box_shares()
+    edges in the unit interval of the same attribute without atoms. None where there are none.
+    `boxes`: of this attribute alone."""
+    (attribute,) = boxes.domain.attributes
+    low, high, shares = boxes.low[:, 0], boxes.high[:, 0], boxes.box_shares()
     if attribute.placed is not None:
         held = ~attribute.placed.is_atom[attribute.placed.section_of(low)] & (shares > 0)
         low, high = attribute.placed.plain(low[held]), attribute.placed.plain(high[held])

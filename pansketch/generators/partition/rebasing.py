@@ -13,7 +13,7 @@ import numpy as np
 from pansketch.domain.atoms import Atom
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.partition.moments import OfCells
+from pansketch.generators.model import OfCells
 from pansketch.generators.partition.partition import Partition
 
 NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floats of the new one.
@@ -160,20 +160,20 @@ def combine(models: Sequence[Partition]) -> Partition:
     """One model of several groups of devices, whose sketches differ: their masses add.
 
     Args:
-        models: over one domain.
+        models: over domains that `common_domain` joins.
 
     Returns:
-        A model with the boxes of all of them; their errors are independent.
+        A model over the joined domain with the boxes of all of them; their errors are independent.
 
     Raises:
-        ValueError: there are no models, or their domains differ.
+        ValueError: there are no models, or their domains cannot be joined.
     """
     if not models:
         raise ValueError("nothing to combine: no model was given")
+    domain = common_domain([model.domain for model in models])
+    models = [rebased(model, domain) for model in models]
     if len(models) == 1:
         return models[0]
-    if any(model.domain != models[0].domain for model in models):
-        raise ValueError("models over different domains do not combine")
 
     noises = [model.noise for model in models if model.noise is not None]
 
@@ -192,7 +192,7 @@ def combine(models: Sequence[Partition]) -> Partition:
         return sum(m.hidden(pair, first, second) for m in models if m.hidden is not None)
 
     return Partition(
-        models[0].domain,
+        domain,
         np.concatenate([model.low for model in models]),
         np.concatenate([model.high for model in models]),
         np.concatenate([model.mass for model in models]),

@@ -2,8 +2,11 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
+
+from pansketch_collector.queries.generator_registry import GENERATORS
 
 ASK = ("query", "--stream", "many")
 
@@ -104,7 +107,8 @@ def test_a_question_without_rows_is_refused_in_a_line(fleet, run, words, says):
 
 
 def test_too_many_rows_are_refused(fleet, run, monkeypatch):
-    monkeypatch.setattr("pansketch_collector.periods.series.MOST_MARGINS", 4)
+    few = {name: replace(each, most_alone=4) for name, each in GENERATORS.items()}
+    monkeypatch.setattr("pansketch_collector.periods.series.GENERATORS", few)
     code, _, err = run(*ASK, "mean", "temp", "--by", "window")
     assert code == 2
     assert "5 rows by window are more than 4" in err

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pansketch import MomentsSpec, decode
-from pansketch.generators import Partition
 from pansketch_collector.errors import CommandError
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries.fleet_model import build
@@ -225,7 +224,7 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet
 
 def test_every_generator_answers_what_its_model_can():
     for name, generator in GENERATORS.items():
-        boxes = generator.fit.__annotations__["return"] is Partition
+        boxes = "quantile" in dir(generator.fit.__annotations__["return"])
         assert ("quantile" in generator.questions) == boxes, name
     assert sorted(GENERATORS) == sorted(READS)
 

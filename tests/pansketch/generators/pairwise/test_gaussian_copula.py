@@ -9,7 +9,7 @@ from pansketch import Attribute, Domain
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import independent, shrunk
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
-from pansketch.generators.pairwise.gaussian_copula import dependent, finer, likeliest_angle
+from pansketch.generators.pairwise.gaussian_copula import dependent, finer, likeliest_angle, turned
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.particles import joint_of
 
@@ -35,6 +35,10 @@ def table_and_margins(angle, generator, deviation=1.0):
     noisy = coarse + deviation * generator.normal(size=coarse.shape)
     margins = {axis: Margin(FINE, fine.sum(axis=1 - axis)) for axis in (0, 1)}
     return Table((0, 1), (BITS, BITS), noisy, deviation**2), margins, fine
+
+
+def angle_of(table, margins):
+    return likeliest_angle(table, margins, turned(table, margins))
 
 
 def apart(found, truth):
@@ -73,7 +77,7 @@ def test_an_angle_is_found_where_no_cell_stands_out(angle):
         table, margins, _ = table_and_margins(angle, generator, 100.0)
         for there, angles in found.items():
             lost = table.counts - dependent(table, margins, angle) + independent(table, margins)
-            angles.append(likeliest_angle(table if there else replace(table, counts=lost), margins))
+            angles.append(angle_of(table if there else replace(table, counts=lost), margins))
     errors = {there: np.sqrt(np.mean((np.array(a) - angle) ** 2)) for there, a in found.items()}
     assert errors[True] < 0.15
     assert not errors[False] < 0.15
@@ -136,7 +140,7 @@ def test_noise_that_drowns_a_table_is_no_dependence():
         for right, figures in found.items():
             told = table if right else replace(table, variance=table.variance / 100)
             kept = np.linalg.norm(shrunk(told, expected).counts - expected)
-            angle = abs(likeliest_angle(told, margins))
+            angle = abs(angle_of(told, margins))
             figures.append((angle, kept / np.linalg.norm(expected)))
     means = {right: np.mean(figures, axis=0) for right, figures in found.items()}
     assert (means[True] < (0.25, 1.3)).all()

@@ -86,7 +86,7 @@ def test_without_noise_every_view_is_followed(no_noise, sets):
     bits = dict.fromkeys(BITS, 3)
     spec = spec_of(sets, epsilon=60.0, bits=bits)
     release = release_of(spec, rows(20_000), no_noise)
-    model = pairwise(release)
+    model = pairwise(release).boxes
     assert model.total == pytest.approx(20_000)
     for view, block in zip(spec.views, release.split(), strict=True):
         apart = np.abs(counts_of(model, spec, view) - block).sum() / 2 / 20_000
@@ -124,7 +124,7 @@ def test_views_of_unequal_bits_and_attributes_without_any(no_noise):
 
 
 def test_codes_beyond_the_last_category_get_nothing():
-    model = pairwise(release_of(spec_of(all_pairs(), epsilon=0.3), rows(5000)))
+    model = pairwise(release_of(spec_of(all_pairs(), epsilon=0.3), rows(5000))).boxes
     assert set(model.sample(5000, np.random.default_rng(0))[:, 3]) <= set(range(5))
     assert (model.high[:, 3] <= 5 / 8 + 1e-12).all()
 
@@ -171,7 +171,7 @@ def test_merged_views_beat_independent_attributes():
 
 def test_answers_repeat_themselves_and_are_partitions():
     release = release_of(spec_of(all_pairs()), rows(3000))
-    first, second = pairwise(release), pairwise(release)
+    first, second = pairwise(release).boxes, pairwise(release).boxes
     assert isinstance(first, Partition)
     assert (first.mass == second.mass).all()
     assert (first.low == second.low).all()
@@ -247,7 +247,7 @@ def test_error_bars_know_that_cells_of_pairs_are_coarse():
         replace(view, bits=tuple((fine if len(names) == 1 else coarse)[n] for n in names))
         for view, names in zip(spec.views, sets, strict=True)
     ]
-    model = pairwise(release_of(replace(spec, views=tuple(views)), truth), particles=1 << 14)
+    model = pairwise(release_of(replace(spec, views=tuple(views)), truth), particles=1 << 14).boxes
     sure = replace(model, unresolved=lambda inside: np.zeros(1))
     generator, hits, short = np.random.default_rng(5), 0, 0
     for number in range(90):

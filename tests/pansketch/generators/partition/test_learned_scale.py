@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
-from pansketch.generators import combine, common_domain, learned_domain, privhp, rebased
+from pansketch.generators import combine, common_domain, learned_domain, privhp
+from pansketch.generators.partition.rebasing import rebased
 
 LOOSE = Domain([Attribute("x", low=0, high=1000), Attribute("y", low=-500, high=500)])
 EACH = 40_000

@@ -107,7 +107,7 @@ def test_combined_models_add_up(model):
         combine([])
     other = Domain(DOMAIN.attributes[:1])
     alien = Partition(other, model.low[:, :1], model.high[:, :1], model.mass)
-    with pytest.raises(ValueError, match="different domains"):
+    with pytest.raises(ValueError, match="other attributes"):
         combine([model, alien])
 
 

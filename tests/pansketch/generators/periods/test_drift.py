@@ -132,7 +132,7 @@ def test_holm_rejects_by_rank():
 def test_the_model_of_one_attribute_answers_as_that_of_all(name):
     """Particles follow the margins to within a thousandth of the readings."""
     release = period(SPEC, readings(np.random.default_rng(10), 3000))
-    alone, together = margin(release, name), pairwise(release)
+    alone, together = margin(release, name), pairwise(release).boxes
     assert alone.total == pytest.approx(together.total, rel=1e-3)
     if name == "wind":
         one, other = alone.share("wind = calm"), together.share("wind = calm")
