@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pansketch import MomentsSpec, decode
+from pansketch.generators import M2MModel
 from pansketch_collector.errors import CommandError
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries.fleet_model import build
