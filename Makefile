@@ -10,7 +10,7 @@ COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit bench chaos fuzz clean environment
+.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit proofs bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ reference: $(VENV)/.docs ## write the pages of docs/reference that are generated
 
 audit: $(VENV)/.demo ## test the privacy promise on this machine
 	$(BIN)/pansketch audit $(AUDIT_OPTIONS)
+
+proofs: $(VENV)/.proofs ## prove the theorems of the guarantee, and refute weaker ones
+	$(BIN)/python -m proofs
 
 bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
 	@$(BIN)/python tests/packages.py mosquitto chromium

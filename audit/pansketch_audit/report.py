@@ -27,6 +27,7 @@ from pansketch_audit.empirical.loss_lower_bound import (
 from pansketch_audit.exact.blinded import CLAIM, SCENARIOS, blinded_loss
 from pansketch_audit.exact.keys import TOLERANCE, KeyLosses
 from pansketch_audit.exact.readings import largest_loss
+from pansketch_audit.exact.sampler import sampler_findings
 from pansketch_audit.findings import Finding, Part
 from pansketch_audit.mechanisms.blinded import BlindedMechanism
 from pansketch_audit.mechanisms.mechanism import PRODUCTION, View, claim, views_of
@@ -53,7 +54,7 @@ class Task:
     """What one worker does: the part, which subject or bug, and of a subject which views or
     moments. It has a finding for each."""
 
-    part: Part | Literal["blinded"]
+    part: Part | Literal["blinded", "sampler"]
     which: int
     quick: bool
     details: tuple[str, ...] = ("",)
@@ -161,6 +162,8 @@ def perform(task: Task) -> list[Finding]:
         return [Finding("planted", f"{bug.name}: {bug.what}", "is caught", measured, caught)]
     if task.part == "blinded":
         return [_blinded(task)]
+    if task.part == "sampler":
+        return [_sampler(task)]
     if task.part == "draws":
         name, spec = next(islice(random_specs(SEED, task.which + 1), task.which, None))
         return [_drawn(name, spec, thorough=not task.quick)]
@@ -186,6 +189,8 @@ def _tasks(quick: bool, agents: int | None) -> Iterator[Task]:
         yield Task("agent", first, quick, (str(min(AGENTS_A_TASK, agents - first)),))
     for which in range(QUICK_SPECS if quick else FULL_SPECS):
         yield Task("draws", which, quick)
+    for which, _ in enumerate(sampler_findings(quick)):
+        yield Task("sampler", which, quick)
     for which, _ in enumerate(SCENARIOS):
         yield Task("blinded", which, quick)
     listed = sorted(enumerate(subjects()), key=lambda each: -each[1].draws)
@@ -203,6 +208,16 @@ def _tasks(quick: bool, agents: int | None) -> Iterator[Task]:
             for moment in moments_of(subject):
                 yield Task("statistical", which, quick, (moment,))
             yield Task("attack", which, quick)
+
+
+def _sampler(task: Task) -> Finding:
+    name, enumerated = sampler_findings(task.quick)[task.which]
+    try:
+        found = enumerated()
+    except ModuleNotFoundError as missing:
+        said = f"{missing}: install pansketch[audit]"
+        return Finding("exact", name, "the law that is claimed", said, False)
+    return Finding("exact", name, "the law that is claimed", str(found), found.holds)
 
 
 def _blinded(task: Task) -> Finding:

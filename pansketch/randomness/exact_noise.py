@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pansketch.randomness.exp_bounds import Interval, exp_bounds, settled
 from pansketch.randomness.geometric import Digit, Digits, geometric
-from pansketch.randomness.random_words import LAST_WORD, WORD_BITS, OsWords, Words, extended
+from pansketch.randomness.random_words import WORD_BITS, OsWords, Words, extended
 
 
 @dataclass(frozen=True)
@@ -98,19 +98,19 @@ Chance = LogOdds | Ratio
 
 
 @lru_cache(maxsize=512)
-def threshold(chance: Chance) -> np.uint64:
+def threshold(chance: Chance, word_bits: int = WORD_BITS) -> np.uint64:
     """A uniform whose first word is below it is below p, above it above p; equal is a tie.
 
     For p = 1 it is the last word, so that this word is a tie, decided like any other.
     """
-    return np.uint64(min(chance.first_bits(WORD_BITS), LAST_WORD))
+    return np.uint64(min(chance.first_bits(word_bits), (1 << word_bits) - 1))
 
 
-def is_below(chance: Chance, first: int, words: Words) -> bool:
+def is_below(chance: Chance, first: int, words: Words, word_bits: int = WORD_BITS) -> bool:
     """Whether the uniform that begins with the word `first`, read on while it ties, is below p."""
-    uniform, bits = first, WORD_BITS
+    uniform, bits = first, word_bits
     while uniform == chance.first_bits(bits) and not chance.ends_within(bits):
-        uniform, bits = extended(uniform, words), bits + WORD_BITS
+        uniform, bits = extended(uniform, words, word_bits), bits + word_bits
     return uniform < chance.first_bits(bits)
 
 
@@ -156,10 +156,15 @@ class KeyEntropy(Entropy, Protocol):
 
 
 class ExactNoise:
-    """`KeyEntropy` over a source of words."""
+    """`KeyEntropy` over a source of words.
 
-    def __init__(self, words: Words) -> None:
+    `word_bits`: those that a draw uses of each word, all 64 in every program. An audit enumerates
+    shorter words, all below 2**`word_bits`; keys and identifiers are not drawn from these.
+    """
+
+    def __init__(self, words: Words, word_bits: int = WORD_BITS) -> None:
         self._words = words
+        self._word_bits = word_bits
 
     def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
         """See `Entropy`. Counters, int32[n] or int64[n], wrap modulo 2**32 or 2**64, which is
@@ -169,7 +174,7 @@ class ExactNoise:
         """
         if counters.dtype not in (np.int32, np.int64):
             raise ValueError(f"noise is added to int32 or int64 counters, not to {counters.dtype}")
-        digits = geometric(scale)
+        digits = geometric(scale, self._word_bits)
         scratch = _scratch(min(DRAWS_AT_ONCE, len(counters)), counters)
         try:
             for start in range(0, len(counters), DRAWS_AT_ONCE):
@@ -207,7 +212,7 @@ class ExactNoise:
         """See `Entropy`. Raises ValueError for another array than uint8[n]."""
         if bits.dtype != np.uint8:
             raise ValueError(f"Bernoulli draws are written to uint8 elements, not to {bits.dtype}")
-        limit = threshold(chance)
+        limit = threshold(chance, self._word_bits)
         words = np.empty(min(DRAWS_AT_ONCE, len(bits)), np.uint64)
         tied = np.empty(len(words), np.bool_)
         try:
@@ -231,7 +236,7 @@ class ExactNoise:
         np.equal(words, limit, out=tied)
         if tied.any():
             for place in np.flatnonzero(tied):
-                bits[place] = is_below(chance, int(limit), self._words)
+                bits[place] = is_below(chance, int(limit), self._words, self._word_bits)
 
     def fill_words(self, words: npt.NDArray[np.uint64]) -> None:
         """See `KeyEntropy`."""

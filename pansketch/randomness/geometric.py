@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.randomness.exp_bounds import Interval, complement_bounds, settled
-from pansketch.randomness.random_words import LAST_WORD, WORD_BITS, Words, extended
+from pansketch.randomness.random_words import WORD_BITS, Words, extended
 
 MAX_SCALE = 1 << 48
 REACH = 45  # A geometric variable passes 44.4 scales with probability 2**-64.
@@ -26,16 +26,17 @@ DIGIT_BITS = 9  # Bounded digits have tables below 2**9 rows, the leading one be
 class Digit:
     """A geometric variable with P(v) proportional to exp(-decay v), below `size` or unbounded.
 
-    `table` holds the first 64 bits of its cumulative probabilities.
+    `table` holds the first `word_bits` of its cumulative probabilities.
     """
 
     decay: Fraction
     size: int | None
     table: npt.NDArray[np.uint64]
+    word_bits: int = WORD_BITS
 
     def resolve(self, first: int, words: Words) -> int:
         """The value whose uniform begins with the word `first`, read on until no tie is left."""
-        uniform, bits = first, WORD_BITS
+        uniform, bits = first, self.word_bits
         value = int(np.searchsorted(self.table, np.uint64(first), side="left"))
         while self.size is None or value < self.size - 1:
             limit = cumulative(self.decay, self.size, value, bits)
@@ -44,7 +45,8 @@ class Digit:
             if uniform > limit:
                 value += 1
                 continue
-            uniform, bits = extended(uniform, words), bits + WORD_BITS
+            uniform = extended(uniform, words, self.word_bits)
+            bits += self.word_bits
         return value
 
 
@@ -52,8 +54,10 @@ Digits = tuple[tuple[int, Digit], ...]  # (weight, digit), the leading one first
 
 
 @lru_cache(maxsize=512)
-def geometric(scale: Fraction) -> Digits:
+def geometric(scale: Fraction, word_bits: int = WORD_BITS) -> Digits:
     """The digits whose weighted sum is geometric with ratio exp(-1 / scale).
+
+    `word_bits`: of each word, 64 on a device. Of a few bits all words can be enumerated.
 
     Raises ValueError unless 0 < scale <= MAX_SCALE.
     """
@@ -61,9 +65,9 @@ def geometric(scale: Fraction) -> Digits:
         raise ValueError("the scale of discrete Laplace noise must be positive, at most 2**48")
     digits, weight = [], 1
     for size in radices(ceil(REACH * scale).bit_length()):
-        digits.append((weight, _digit(weight / scale, size)))
+        digits.append((weight, _digit(weight / scale, size, word_bits)))
         weight *= size
-    digits.append((weight, _digit(weight / scale, None)))
+    digits.append((weight, _digit(weight / scale, None, word_bits)))
     return tuple(reversed(digits))
 
 
@@ -79,13 +83,14 @@ def radices(bits: int) -> list[int]:
     return [size for size in sizes if size > 1]
 
 
-def _digit(decay: Fraction, size: int | None) -> Digit:
+def _digit(decay: Fraction, size: int | None, word_bits: int) -> Digit:
     rows: list[int] = []
-    while (size is None or len(rows) < size - 1) and (not rows or rows[-1] < LAST_WORD):
-        rows.append(cumulative(decay, size, len(rows), WORD_BITS))
+    last = (1 << word_bits) - 1
+    while (size is None or len(rows) < size - 1) and (not rows or rows[-1] < last):
+        rows.append(cumulative(decay, size, len(rows), word_bits))
     table = np.array(rows, np.uint64)
     table.flags.writeable = False
-    return Digit(decay, size, table)
+    return Digit(decay, size, table, word_bits)
 
 
 def cumulative(decay: Fraction, size: int | None, value: int, bits: int) -> int:

@@ -62,10 +62,10 @@ class OsWords:
             left = left[count:]
 
 
-def extended(uniform: int, words: Words) -> int:
+def extended(uniform: int, words: Words, word_bits: int = WORD_BITS) -> int:
     """The first bits of a uniform real, and one more word of them."""
     more = np.empty(1, np.uint64)
     words.fill(more)
-    longer = (uniform << WORD_BITS) | int(more[0])
+    longer = (uniform << word_bits) | int(more[0])
     more.fill(0)
     return longer

@@ -115,7 +115,6 @@ def test_tests_import_only_what_make_test_installs():
 @pytest.mark.parametrize(
     ("start", "extra", "package"),
     [
-        ("benchmarks.performance.inner_loops", "test", "opendp"),
         ("benchmarks.performance.peers", "test", "datasketches"),
         ("tests.collector.http.page.conftest", "demo", "httpx"),
     ],

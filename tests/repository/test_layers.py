@@ -212,6 +212,7 @@ def test_names_of_our_folders_are_no_packages():
         "demo",
         "testbed",
         "benchmarks",
+        "proofs",
     ):
         program = f"import {name}"
         done = subprocess.run(

@@ -21,6 +21,7 @@ FOLDERS = (
     "fleet",
     "keeper",
     "pansketch",
+    "proofs",
     "testbed",
 )
 SOURCES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
@@ -34,7 +35,7 @@ BUGS = {bug.name for bug in bugs()}
 BROKER_USER = "pansketch.collector"  # has the form of a module's name
 PACKAGES = (
     "pansketch|pansketch_(?:fleet|agent|collector|keeper|cli|audit)"
-    "|testbed|benchmarks|demo|tests|deploy"
+    "|testbed|benchmarks|demo|proofs|tests|deploy"
 )
 MODULE_PATH = re.compile(
     r"(?<![\w/.$:-])("

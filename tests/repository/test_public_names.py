@@ -40,10 +40,16 @@ PROGRAMS = [
     "demo",
     "testbed",
     "benchmarks",
+    "proofs",
 ]
 # Modules that are themselves what is measured, audited or fuzzed there.
 EXAMINED = {
-    "audit": {"pansketch.domain.cell_paths", "pansketch.randomness.exact_noise"},
+    "audit": {
+        "pansketch.domain.cell_paths",
+        "pansketch.randomness.exact_noise",
+        "pansketch.randomness.geometric",
+        "pansketch.randomness.random_words",
+    },
     "testbed": {"pansketch.wire.counter_blocks"},
     "benchmarks": {
         "pansketch.generators.density.cell_counts",

@@ -15,7 +15,18 @@ PAGES = [
     *sorted({*(ROOT / "docs").rglob("*.md")} - {GLOSSARY} - GENERATED),
     *sorted((ROOT / "data").rglob("*.md")),
 ]
-PACKAGES = ("agent", "audit", "cli", "collector", "demo", "fleet", "keeper", "pansketch", "testbed")
+PACKAGES = (
+    "agent",
+    "audit",
+    "cli",
+    "collector",
+    "demo",
+    "fleet",
+    "keeper",
+    "pansketch",
+    "proofs",
+    "testbed",
+)
 # Each line: the former phrases of one term.
 FORMER = re.compile(
     r"\b(?:"

@@ -1,14 +1,22 @@
-"""More bugs that the draws of a sketch show: in the sampler, in budgets, at an intrusion."""
+"""More bugs that the draws of a sketch show: in the sampler, in budgets, at an intrusion. Those of
+`sampler_bugs` no sample shows: at 64 bits most change a probability by 2**-64.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pansketch.randomness import LogOdds
-from pansketch_audit.planted_bugs.bug import Bug, draws_bugs
+from pansketch_audit.exact.sampler import SamplerFound, chances_found, laplace_found
+from pansketch_audit.planted_bugs.bug import Bug, Make, draws_bugs, replaced
 from pansketch_audit.planted_bugs.sceptic_draws import SAMPLER, SKETCH
+
+WORD_BITS, WORDS = 6, 2
+NOISE = "pansketch.randomness.exact_noise"
 
 
 def _eight_bits(add: Any) -> Any:
@@ -148,3 +156,94 @@ def further_draws() -> list[Bug]:
         ),
     }
     return draws_bugs(drawn)
+
+
+def _biased_row(geometric: Any) -> Any:
+    def biased(scale: Fraction, word_bits: int = 64) -> Any:
+        (weight, digit), *others = geometric(scale, word_bits)
+        table = digit.table.copy()
+        table[0] += np.uint64(1)
+        return ((weight, replace(digit, table=table)), *others)
+
+    return biased
+
+
+def _table_alone(resolve: Any) -> Any:
+    """What a sampler with a table of finite precision does."""
+    return lambda self, first, words: int(np.searchsorted(self.table, first, side="right"))
+
+
+def _one_above(threshold: Any) -> Any:
+    return lambda chance, word_bits=64: np.uint64(min(threshold(chance, word_bits) + 1, 63))
+
+
+class _Same:
+    """`Words` that were read before."""
+
+    def __init__(self, read: Any) -> None:
+        self._read = read
+
+    def fill(self, words: Any) -> None:
+        words[:] = self._read if len(words) == len(self._read) else 0  # a tie reads on
+
+
+def _same_words(draw: Any) -> Any:
+    def _draw_digit(self: Any, digit: Any, scratch: Any) -> None:
+        words, read = self._words, vars(self).get("_read")
+        if read is not None:
+            self._words = _Same(read)
+            draw(self, digit, scratch)
+            self._words, self._read = words, None
+            return
+        draw(self, digit, scratch)
+        self._read = scratch.words.copy()
+
+    return _draw_digit
+
+
+def _laplace() -> SamplerFound:
+    return laplace_found(Fraction(1), WORD_BITS, WORDS)
+
+
+def _bits() -> SamplerFound:
+    return chances_found(WORD_BITS, WORDS)
+
+
+def _enumerated(where: str, make: Make, found: Callable[[], SamplerFound]) -> tuple[bool, str]:
+    with replaced(where, make):
+        law = found()
+    return not law.holds, str(law)
+
+
+def sampler_bugs() -> list[Bug]:
+    """By name: what is wrong, where, what takes its place, and the law that it changes."""
+    listed: dict[str, tuple[str, str, Make, Callable[[], SamplerFound]]] = {
+        "biased-row": (
+            "one row of a table is a unit too large",
+            f"{NOISE}:geometric",
+            _biased_row,
+            _laplace,
+        ),
+        "tie-by-table": (
+            "a tie is decided without another word",
+            "pansketch.randomness.geometric:Digit.resolve",
+            _table_alone,
+            _laplace,
+        ),
+        "same-words": (
+            "two digits of one draw read the same words",
+            f"{SAMPLER}._draw_digit",
+            _same_words,
+            _laplace,
+        ),
+        "biased-bit": (
+            "a bit's threshold is a unit too large",
+            f"{NOISE}:threshold",
+            _one_above,
+            _bits,
+        ),
+    }
+    return [
+        Bug(name, what, partial(_enumerated, where, make, found))
+        for name, (what, where, make, found) in listed.items()
+    ]

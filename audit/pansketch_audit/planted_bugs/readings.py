@@ -28,7 +28,7 @@ from pansketch_audit.mechanisms.zero_noise import NoNoise
 from pansketch_audit.planted_bugs.agent_leaks import agent_leaks
 from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
-from pansketch_audit.planted_bugs.further_draws import further_draws
+from pansketch_audit.planted_bugs.further_draws import further_draws, sampler_bugs
 from pansketch_audit.planted_bugs.keys import key_bugs
 from pansketch_audit.planted_bugs.sceptic_draws import sceptic_draws
 
@@ -124,7 +124,14 @@ def bugs() -> list[Bug]:
     what = "a reading without a value counted twice"
     missing = Bug("missing-twice", what, partial(enumerated, twice, gaps))
     readings = _reading_bugs(subjects()[0])
-    enumerated_bugs = [*readings, missing, _shared_noise(), *key_bugs(), *blinded_bugs()]
+    enumerated_bugs = [
+        *readings,
+        missing,
+        _shared_noise(),
+        *key_bugs(),
+        *blinded_bugs(),
+        *sampler_bugs(),
+    ]
     return [*enumerated_bugs, *sceptic_draws(), *further_draws(), *agent_leaks()]
 
 

@@ -82,7 +82,7 @@ def test_the_comparison_would_notice_a_missing_digit(monkeypatch, missing):
     digits = geometric(LARGE[0])
     assert len(digits) == 4
     without = digits[:missing] + digits[missing + 1 :]
-    monkeypatch.setattr(exact_noise, "geometric", lambda scale: without)
+    monkeypatch.setattr(exact_noise, "geometric", lambda scale, bits: without)
     assert low_bits_p_value(draw(LARGE[0], 400_000), LARGE[0]) < ALPHA
 
 

@@ -1,0 +1,1 @@
+"""Machine-checked theorems of the guarantee. See docs/explanation/proofs.md."""
