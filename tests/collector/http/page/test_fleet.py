@@ -77,7 +77,14 @@ def test_what_is_wrong_with_a_device_is_shown(site, serve, tab, shoot, capsys):
     assert main(["devices", "--json", "--config", str(site.path)]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {name: part[name] for name in said}
-    assert said["refused"] == [{"stream": "air", "reason": "size", "messages": 1, "devices": 1}]
+    (refused,) = said["refused"]
+    assert refused == {
+        "stream": "air", "reason": "size", "messages": 1, "devices": 1, "names": ["d2"]
+    }  # fmt: skip
+    assert [(e["now"], e["devices"], e["names"]) for e in said["settings"]] == [
+        (True, 1, ["d0"]),
+        (False, 1, ["d1"]),
+    ]
     assert said["newest_windows"]["air"]["worst_device"] == "d4"
     by_name = {each["device"]: each for each in said["devices"]}
     assert by_name["d1"]["settings"] == {"air": {"since": None, "now": False}}
