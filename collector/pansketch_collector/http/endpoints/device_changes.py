@@ -6,7 +6,6 @@ Each does what the command of the same name does, in one short transaction besid
 """
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
@@ -55,7 +54,7 @@ class ForgetParameters(StrictParameters):
 def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], object]]) -> None:
     """Adds the endpoints. Each of `changed` is called after each change."""
 
-    async def change(work: Callable[[sqlite3.Connection], Result]) -> Result:
+    async def change(work: Callable[..., Result]) -> Result:
         def write() -> Result:
             with changing(desk.database) as db, transaction(db):
                 return work(db)
