@@ -1,4 +1,4 @@
-"""The endpoints. Each reads; those of endpoints/device_changes.py alone change something.
+"""The endpoints. Each reads; those that `add_changes` adds are the only ones to change something.
 
 Blocking work runs in thread pools, so that a fit delays no other request:
 collector/pansketch_collector/http/server/executors.py.
