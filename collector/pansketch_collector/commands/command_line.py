@@ -33,7 +33,8 @@ QUERIES = """questions:
   distinct                of a stream with a key: how many distinct keys each window had. The keys
                           of different windows cannot be matched, so there is no total over them
   change [ATTRIBUTE ...] --between A B
-                          how far the means of two periods differ, and whether beyond noise
+                          how far the means of two periods differ, and whether beyond noise; of two
+                          groups of devices: --devices A,B --against C,D instead of --between
   drift [ATTRIBUTE ...] --between A B
                           which attributes are distributed otherwise in two periods, beyond noise
                           (types views and hierarchy)
@@ -152,6 +153,8 @@ def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     query.add_argument(
         "--between", nargs=2, metavar=("A", "B"), help="change, drift: the two periods"
     )
+    says = "change, drift: instead of two periods, --devices with these, in the same windows"
+    query.add_argument("--against", metavar="A,B", help=says)
     questions = sorted([*QUESTIONS, CHANGE, DISTINCT, DRIFT])
     query.add_argument("question", choices=questions, help="the question, as listed below")
     query.add_argument("words", nargs="*", metavar="WORD", help="attribute, numbers, categories")
@@ -248,7 +251,8 @@ def _config(parser: argparse.ArgumentParser, default: str) -> None:
 def _selecting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stream", required=True, metavar="NAME", help="the stream")
     _range(parser)
-    parser.add_argument("--devices", metavar="A,B", help="only these devices")
+    says = "only these devices; @GROUP: those of a group of the configuration"
+    parser.add_argument("--devices", metavar="A,B", help=says)
 
 
 def _range(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,12 @@ from pansketch_collector.queries.generator_registry import (
     GeneratorChoice,
     answering,
 )
-from pansketch_collector.queries.selection import select, select_periods, stream_named
+from pansketch_collector.queries.selection import (
+    select,
+    select_groups,
+    select_periods,
+    stream_named,
+)
 from pansketch_collector.scales import learning
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -34,8 +39,9 @@ def run_query(config: Config, options: argparse.Namespace) -> int:
     """Prints one answer with its standard error."""
     if options.question in (CHANGE, DRIFT):
         return _run_comparison(config, options)
-    if options.between:
-        raise wrong(f"--between is for the questions {CHANGE} and {DRIFT}: leave it out")
+    if options.between or options.against:
+        option = "--between" if options.between else "--against"
+        raise wrong(f"{option} is for the questions {CHANGE} and {DRIFT}: leave it out")
     selection = _selection(config, options, options.question)
     if options.question == DISTINCT:
         return _run_distinct(config, options, selection)
@@ -73,13 +79,19 @@ def _run_series(config: Config, options: argparse.Namespace, selection: Selectio
 
 
 def _run_comparison(config: Config, options: argparse.Namespace) -> int:
-    """Prints a row for each attribute of two periods."""
-    if options.between is None:
-        raise wrong(f"{options.question} compares two periods: add --between A B")
-    if options.since or options.until or options.by or options.keys or options.smooth:
-        raise wrong("with --between leave out --from, --to, --by, --keys and --smooth")
-    stream = _answering(config, options, options.question)
-    periods = select_periods(config, stream, options.between, options.devices)
+    """Prints a row for each attribute of two periods, or of two groups of devices."""
+    if (options.between is None) == (options.against is None):
+        raise wrong(f"{options.question} compares: add --between A B, or --against DEVICES")
+    if options.between and (options.since or options.until):
+        raise wrong("with --between leave out --from and --to")
+    if options.by or options.keys or options.smooth:
+        raise wrong(f"{options.question} has no --by, --keys and --smooth: leave them out")
+    if options.between:
+        stream = _answering(config, options, options.question)
+        periods = select_periods(config, stream, options.between, options.devices)
+    else:
+        whole = _selection(config, options, options.question)
+        periods = select_groups(config, whole, options.against)
     with reading(config.collector.database) as reader:
         found = comparison.compare(
             reader, config, periods, _choice(options), options.question, options.words

@@ -1,7 +1,8 @@
 """The process that answers over HTTP, started by `pansketch-collector serve`.
 
-It reads the database and nothing else, on a socket that is open already. It ends when its standard
-input does, that is with the process that started it, whatever ended that one.
+It reads the database, and writes changes of devices alone, on a socket that is open already. It
+ends when its standard input does, that is with the process that started it, whatever ended that
+one.
 """
 
 import argparse

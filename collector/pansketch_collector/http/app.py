@@ -1,4 +1,4 @@
-"""The endpoints. Each reads; none changes anything.
+"""The endpoints. Each reads; those that `add_changes` adds are the only ones to change something.
 
 Blocking work runs in thread pools, so that a fit delays no other request:
 collector/pansketch_collector/http/server/executors.py.
@@ -20,6 +20,7 @@ from pansketch_collector import clock
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.http.endpoints import listing, metrics
 from pansketch_collector.http.endpoints.caches import CachedCount, Models
+from pansketch_collector.http.endpoints.device_changes import add_changes
 from pansketch_collector.http.endpoints.listing import audit_object
 from pansketch_collector.http.endpoints.parameters import (
     COMPARISONS,
@@ -30,6 +31,7 @@ from pansketch_collector.http.endpoints.parameters import (
     SampleParameters,
     check_given,
     choice_of,
+    compared_of,
     question_of,
     selection_of,
     series_of,
@@ -47,7 +49,6 @@ from pansketch_collector.queries import distinct
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, answering
-from pansketch_collector.queries.selection import select_periods
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
@@ -78,11 +79,13 @@ def application(
     )
     app.add_middleware(Revalidation)
     add_problems(app)
-    census = CachedCount(desk, config)
+    census, models = CachedCount(desk, config), Models(desk, config)
     _add_health(app, desk, broker)
     _add_fleet(app, config, census, room, broker)
+    if http is not None and http.token is not None:
+        add_changes(app, desk, (census.forget, models.forget))
     _add_lists(app, config, desk)
-    _add_answers(app, config, desk, Models(desk, config))
+    _add_answers(app, config, desk, models)
     add_page(app)
     _name_streams(app.openapi(), [stream.name for stream in config.streams])
     return app
@@ -91,9 +94,10 @@ def application(
 def _name_streams(description: dict[str, Any], names: list[str]) -> None:
     """Says in the description which streams there are; another one is not found."""
     for operations in description["paths"].values():
-        for parameter in operations["get"].get("parameters", ()):
-            if parameter["name"] == "stream":
-                parameter["schema"]["enum"] = names
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "stream":
+                    parameter["schema"]["enum"] = names
 
 
 def _add_health(app: FastAPI, desk: Executors, broker: BrokerState) -> None:
@@ -134,14 +138,17 @@ def _add_fleet(
     @app.get("/v1/streams", summary="The streams, their attributes, and what is stored of each")
     async def streams() -> dict[str, Any]:
         count = await census.count()
-        return {"streams": [listing.stream_object(stream, count) for stream in config.streams]}
+        streams = [listing.stream_object(stream, count) for stream in config.streams]
+        return {"streams": streams, "groups": {k: list(v) for k, v in config.groups.items()}}
 
     @app.get("/v1/devices", summary="The devices by name, part by part, and what was refused")
     async def devices(asked: Annotated[Paging, Query()], response: Response) -> dict[str, Any]:
         count = await census.count()
         # Not in the answer, which stays the same as long as the fleet does.
         response.headers["Age"] = str(max(clock.now() - count.at, 0))
-        return listing.device_part(count, asked.after, asked.limit)
+        part = listing.device_part(count, asked.after, asked.limit)
+        http = config.collector.http
+        return {**part, "changes": http is not None and http.token is not None}
 
     @app.get(
         "/v1/streams/{stream}/guarantee",
@@ -163,9 +170,10 @@ def _add_lists(app: FastAPI, config: Config, desk: Executors) -> None:
     @app.get("/v1/releases", summary="The stored releases of a stream, part by part")
     async def releases(asked: Annotated[ListParameters, Query()]) -> dict[str, Any]:
         _stream(config, asked.stream)
-        selection = selection_of(config, asked.stream, asked)
         return await desk.read(
-            lambda reader: listing.release_part(reader, selection, asked.after, asked.limit)
+            lambda reader: listing.release_part(
+                reader, selection_of(config, asked.stream, asked), asked.after, asked.limit
+            )
         )
 
 
@@ -177,10 +185,11 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
     async def query(stream: str, asked: Annotated[QuestionParameters, Query()]) -> dict[str, Any]:
         check_given(asked)
         found = _answering(config, stream, asked, _capability(asked.question))
-        selection = selection_of(config, found.name, asked)
         if isinstance(found, KeyStream):
+            selection = await desk.run(desk.reads, lambda: selection_of(config, found.name, asked))
             return await _count_keys(config, desk, selection, asked)
-        return {"question": asked.question, **await _answer(config, models, found, asked)}
+        answer = await _answer(config, desk, models, found, asked)
+        return {"question": asked.question, **answer}
 
     @app.get(
         "/v1/streams/{stream}/sample",
@@ -195,17 +204,22 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
     )
     async def sample(stream: str, asked: Annotated[SampleParameters, Query()]) -> Response:
         found = _answering(config, stream, asked, SAMPLE)
-        model = await models.model(selection_of(config, found.name, asked), choice_of(asked))
+        selection = await desk.run(desk.reads, lambda: selection_of(config, found.name, asked))
+        model = await models.model(selection, choice_of(asked))
         return await _file(desk, model, stream, asked)
 
 
 async def _answer(
-    config: Config, models: Models, stream: ReadingStream, asked: QuestionParameters
+    config: Config,
+    desk: Executors,
+    models: Models,
+    stream: ReadingStream,
+    asked: QuestionParameters,
 ) -> Mapping[str, Any]:
-    """One answer of all selected releases, one for each row, or a comparison of two periods."""
+    """One answer of all selected releases, one for each row, or a comparison of two selections."""
     name, choice = asked.model_dump_json(), choice_of(asked)
     if asked.question in COMPARISONS:
-        periods = select_periods(config, stream.name, asked.between, asked.devices)
+        periods = await desk.run(desk.reads, lambda: compared_of(config, stream.name, asked))
         return await models.made(
             name,
             periods,
@@ -213,7 +227,7 @@ async def _answer(
                 comparison.compare(reader, config, periods, choice, asked.question, asked.attribute)
             ),
         )
-    selection = selection_of(config, stream.name, asked)
+    selection = await desk.run(desk.reads, lambda: selection_of(config, stream.name, asked))
     if asked.by is not None:
         rows = series_of(stream, asked)
         return await models.made(

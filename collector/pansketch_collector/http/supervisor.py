@@ -131,7 +131,7 @@ class HttpSupervisor:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=(listening, broker),
-            env=_without_notify(os.environ),
+            env=_environment(os.environ),
         )
 
     @staticmethod
@@ -147,9 +147,11 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _without_notify(environment: Mapping[str, str]) -> dict[str, str]:
-    """Only the collector itself speaks to systemd."""
-    return {k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without systemd, which the collector itself alone speaks to. One thread for each equation:
+    those of a fit are small, and further threads mostly wait for each other."""
+    kept = {k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
+    return {"OPENBLAS_NUM_THREADS": "1", **kept}
 
 
 def _listening(http: Http, pause: Callable[[float], object]) -> socket.socket:

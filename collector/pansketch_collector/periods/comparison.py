@@ -1,4 +1,5 @@
-"""`query change` and `query drift`: two periods of a stream, attribute by attribute.
+"""`query change` and `query drift`: two periods of a stream, or two groups of its devices,
+attribute by attribute.
 
 Both decide with one level for all attributes together (Holm): the probability that a difference is
 reported of any attribute whose readings did not change is at most LEVEL.
@@ -31,9 +32,10 @@ OF_CATEGORIES = "of the readings"
 
 @dataclass(frozen=True)
 class AttributeChange:
-    """One attribute in two periods. `first`, `second`: its means, for `change`. `size`: their
-    difference, or how far the distribution moved; `p_value`: of no change. `from_noise`: of
-    `drift`, the size that noise alone gives on average. `refusal` says why nothing is told."""
+    """One attribute in two periods, or groups of devices. `first`, `second`: its means, for
+    `change`. `size`: their difference, or how far the distribution moved; `p_value`: of no change.
+    `from_noise`: of `drift`, the size that noise alone gives on average. `refusal` says why nothing
+    is told."""
 
     attribute: str
     unit: str
@@ -48,7 +50,7 @@ class AttributeChange:
 @dataclass(frozen=True)
 class PeriodComparison:
     """All attributes, the names of those that differ beyond noise, and the releases of the two
-    periods."""
+    periods or groups."""
 
     question: str
     differences: tuple[AttributeChange, ...]
@@ -64,15 +66,16 @@ def compare(
     question: str,
     names: Sequence[str] = (),
 ) -> PeriodComparison:
-    """Two periods of a stream; of all attributes unless told.
+    """Two selections of a stream that share no release; of all attributes unless told.
 
-    Raises CommandError: for an unknown attribute, one that has no mean, a period without releases,
-    and a period whose readings noise outweighs for all attributes.
+    Raises CommandError: for an unknown attribute, one that has no mean, one without releases,
+    and one whose readings noise outweighs for all attributes.
     """
     stream = next(s for s in config.streams if s.name == periods[0].stream)
     assert isinstance(stream, ReadingStream), "check_answers refuses streams of keys"
     wanted = _attributes(stream.domain, question, names)
-    check_devices(reader, periods[0])
+    for each in periods:
+        check_devices(reader, each)
     epochs = reader.epochs(stream.name)
     first, second = (merged(reader, config, each, choice, epochs) for each in periods)
     found, refusals = [], []

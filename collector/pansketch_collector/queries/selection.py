@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pansketch_collector.errors import CommandError, wrong
-from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.device_spec import window_index
-from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.settings.settings import Stream, is_sent_by
 from pansketch_fleet.units import utc_text
 
 MAX_LISTED = 12
@@ -52,18 +52,52 @@ def select(
 ) -> Selection:
     """A selection from the options' text. Raises CommandError that says what there is."""
     stream_named(config, stream)
-    names = None if devices is None else frozenset(filter(None, devices.split(",")))
-    if names is not None and not names:
-        raise wrong("--devices is empty: write names with commas between, as in a,b")
     selection = Selection(
         stream,
         None if since is None else when(since),
         None if until is None else when(until),
-        names,
+        None if devices is None else _named(config, stream, "--devices", devices),
     )
     if None not in (selection.since, selection.until) and not _grows(selection):
         raise wrong("--from must be before --to")
     return selection
+
+
+def _named(config: Config, stream: str, option: str, text: str) -> frozenset[str]:
+    """The devices of a list: names, and `@GROUP` for those of a configured group that have released
+    something of the stream."""
+    names: set[str] = set()
+    for name in filter(None, text.split(",")):
+        if not name.startswith("@"):
+            names.add(name)
+            continue
+        patterns = config.groups.get(name[1:])
+        if patterns is None:
+            known = ", ".join(config.groups) or "none"
+            raise wrong(f"unknown group {name[:60]!r}; the configuration has {known}")
+        with reading(config.collector.database) as reader:
+            found = [d for d in reader.holders(stream, -1) if is_sent_by(patterns, d)]
+        if not found:
+            raise CommandError(f"no device of group {name!r} has released anything of {stream} yet")
+        names.update(found)
+    if not names:
+        raise wrong(f"{option} is empty: write names with commas between, as in a,b")
+    return frozenset(names)
+
+
+def select_groups(config: Config, whole: Selection, against: str) -> tuple[Selection, Selection]:
+    """The selected devices, and those of `--against`, in the same windows; no device is in both.
+
+    Raises CommandError.
+    """
+    if whole.devices is None:
+        raise wrong("--against compares devices with others: add --devices")
+    others = _named(config, whole.stream, "--against", against)
+    if both := sorted(whole.devices & others):
+        raise wrong(
+            f"{both[0]} is in both groups: their difference would hold the same noise twice"
+        )
+    return whole, replace(whole, devices=others)
 
 
 def period(text: str, stream: Stream) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from pansketch_collector.reports.device_comparison import (
 )
 from pansketch_collector.reports.keepers import AskingReport, asking_report
 from pansketch_collector.reports.scales_in_use import ScalesInUse
-from pansketch_collector.reports.stream_settings import ServedEpoch, differing, running
+from pansketch_collector.reports.stream_settings import ServedEpoch, differing, in_use, running
 from pansketch_collector.storage import exclusions
 from pansketch_collector.storage.exclusions import Exclusion
 from pansketch_collector.storage.reader import Device, QuarantineCount, Reader, ReceivedHealth
@@ -35,7 +35,7 @@ HEADER = (
 NUMBERS = frozenset({"windows", *HEADER[6:-1]})
 COUNTED = ("device", "stream", "lag", "counted", "in a window", "settings", "")
 COUNTED_NUMBERS = frozenset({"lag", "counted", "in a window"})
-MAX_QUARANTINED = 8  # lines of one device
+MAX_LISTED = 8  # lines of one device, devices of one line
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,17 @@ class Overview:
         return ends_of(each for held in self.held.values() for each in held)
 
     @property
-    def refused(self) -> list[tuple[str, str, int, int]]:
-        """Of what lies in quarantine: stream, reason, messages, and of how many devices."""
-        messages: Counter[tuple[str, str]] = Counter()
-        devices: Counter[tuple[str, str]] = Counter()
-        for refused in self.quarantined.values():
-            messages.update({(each.stream, each.reason): each.messages for each in refused})
-            devices.update((each.stream, each.reason) for each in refused)
-        return [(*kind, n, devices[kind]) for kind, n in sorted(messages.items())]
+    def refused(self) -> list[tuple[str, str, int, int, list[str]]]:
+        """Of what lies in quarantine: stream, reason, messages, of how many devices, and the names
+        of those with most of them."""
+        found: dict[tuple[str, str], Counter[str]] = {}
+        for name, refused in self.quarantined.items():
+            for each in refused:
+                found.setdefault((each.stream, each.reason), Counter())[name] += each.messages
+        return [
+            (*kind, by.total(), len(by), [name for name, _ in by.most_common(MAX_LISTED)])
+            for kind, by in sorted(found.items())
+        ]
 
 
 def overview(reader: Reader, config: Config) -> Overview:
@@ -135,7 +138,7 @@ def as_table(found: Overview) -> str:
     lines += [
         f"in quarantine: {name} {each.stream}: {each.messages} by {each.reason} ({each.text})"
         for name, refused in found.quarantined.items()
-        for each in refused[:MAX_QUARANTINED]
+        for each in refused[:MAX_LISTED]
     ]
     lines += [
         f"excluded from every answer: {each.device}{_range(each)},"
@@ -159,12 +162,13 @@ def as_json(found: Overview) -> str:
 
 def fleet_object(found: Overview) -> dict[str, object]:
     """Of all devices: how many messages were ever refused by reason, what lies in quarantine by
-    stream and reason, when the newest windows end, the published scales, what keepers are asked,
-    and the database's generation."""
-    names = ("stream", "reason", "messages", "devices")
+    stream and reason, which settings devices run, when the newest windows end, the published
+    scales, what keepers are asked, and the database's generation."""
+    names = ("stream", "reason", "messages", "devices", "names")
     return {
         "quarantine": found.refusals,
         "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
+        "settings": in_use(found.running),
         "newest_windows": ends_object(found.ends),
         "scales": scales_in_use.as_object(found.scales),
         **keepers.as_object(found.asking),

@@ -19,6 +19,7 @@ from pansketch_fleet.units import duration_text, utc_text
 HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
 NUMBERS = frozenset({"epsilon", "releases"})
 MAX_DIFFERENCES = 4
+MAX_NAMED = 5  # devices of one line
 
 
 @dataclass(frozen=True)
@@ -212,3 +213,22 @@ def _otherwise(
 def _window(birth: Mapping[str, Any], stream: Stream) -> str:
     there = duration_text(birth["window_seconds"])
     return f"windows of {there} there, of {duration_text(stream.window_seconds)} here"
+
+
+def in_use(running: Mapping[str, Mapping[str, ServedEpoch]]) -> list[dict[str, object]]:
+    """By stream and epoch, the newest first: how many devices run it, and the first of their names.
+    `running`: by device and stream."""
+    runs: dict[tuple[str, bool, int], list[str]] = {}
+    for name, streams in sorted(running.items()):
+        for stream, epoch in streams.items():
+            runs.setdefault((stream, not epoch.now, -(epoch.since or 0)), []).append(name)
+    return [
+        {
+            "stream": stream,
+            "now": not earlier,
+            "since": utc_text(-since) if since else None,
+            "devices": len(names),
+            "names": names[:MAX_NAMED],
+        }
+        for (stream, earlier, since), names in sorted(runs.items())
+    ]

@@ -37,12 +37,12 @@ RawSection = dict[str, Any]
 class Devices:
     """What `groups:`, `devices:` and each stream's `devices` say.
 
-    `senders`: by stream, the patterns of the devices that send it; None: all. `sources`: by stream,
-    the source sections of single devices.
+    `groups`: by name, the patterns of their devices. `senders`: by stream, the patterns of the
+    devices that send it; None: all. `sources`: by stream, the source sections of single devices.
     """
 
     own: Mapping[str, RawSection] = field(default_factory=dict)
-    groups: frozenset[str] = frozenset()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     senders: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, RawSection]] = field(default_factory=dict)
 
@@ -63,6 +63,9 @@ class Devices:
 
 def read_devices(document: Document, top: FileSection) -> Devices:
     """Raises ConfigError at the key at fault."""
+    for name in top.groups or {}:
+        if not is_id(name):
+            raise document.error(f"groups.{name}", f"{name[:40]!r} is no id; write {ID_RULE}")
     groups = {
         name: _patterns(document, f"groups.{name}", given, {})
         for name, given in (top.groups or {}).items()
@@ -83,7 +86,7 @@ def read_devices(document: Document, top: FileSection) -> Devices:
             at = f"{where}.streams.{stream}"
             source = _override(document, at, stream, override, senders, name)
             sources.setdefault(stream, {})[name] = source
-    return Devices(own, frozenset(groups), senders, sources)
+    return Devices(own, groups, senders, sources)
 
 
 def check_device(document: Document, where: str, name: str, groups: Mapping[str, object]) -> None:

@@ -131,6 +131,7 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
         collector=_collector_of_agent(document, top, folder),
         profile=profile,
         keepers=keepers,
+        groups=devices.groups,
         document=document,
         agent=AgentSettings(given.device, state, profile, outbox, given.require_locked_memory),
     )
@@ -196,6 +197,7 @@ def _load_reader(
         collector=_collector(document, top, folder, has_token=program != "reader"),
         profile=profile,
         keepers=keepers,
+        groups=devices.groups,
         document=document,
     )
     return config, top, folder

@@ -41,6 +41,7 @@ class Config:
     """The part of a configuration that every program sees: a reader of the database sees no more.
 
     `profile`: of the device; for the collector the default one, where it cannot know it.
+    `groups`: by name, the patterns of their devices.
     `collector`: for the agent, which uses none of it, defaults if a reference is in the section.
     """
 
@@ -49,6 +50,7 @@ class Config:
     collector: CollectorSettings
     profile: Profile
     keepers: Mapping[str, KeeperKeys] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     document: Document = field(repr=False, compare=False)
 
     def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:

@@ -30,6 +30,7 @@ from pansketch.sketches.release_model import Release
 from pansketch.sketches.views import ViewsSpec
 
 MAX_BITS = 8  # 256 cells: their covariance is of 65,536 numbers
+MAX_RATIO = 1e8  # of precisions in one equation
 DRAWS = 3_999
 WANTED = 4.0  # readings of a period, in standard deviations of the noise on their number
 
@@ -99,10 +100,14 @@ def _sums(release: Release, name: str) -> RunningSums:
     bits = min(finest, MAX_BITS)
     cells = cells_of(attribute, bits)
     weights, weighted = np.zeros((cells, cells)), np.zeros(cells)
-    for each in (_coarser(one, bits) for one in told):
+    coarse = [_coarser(one, bits) for one in told]
+    # Beyond that the sums of the others are lost in rounding. Errors only become larger by it.
+    most = MAX_RATIO * min(each.precision[each.precision > 0].min() for each in coarse)
+    for each in coarse:
         owner = np.arange(cells) >> (bits - each.bits)
-        weights += each.precision[owner][:, None] * (owner[:, None] == owner)
-        weighted += (each.precision * each.counts)[owner]
+        precision = np.minimum(each.precision, most)
+        weights += precision[owner][:, None] * (owner[:, None] == owner)
+        weighted += (precision * each.counts)[owner]
     covariance = np.linalg.inv(weights)
     running = np.tri(cells)
     return RunningSums(

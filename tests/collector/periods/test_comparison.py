@@ -80,7 +80,7 @@ def test_a_table_has_a_verdict_for_each_attribute(fleet, run):
         (("change", "wind", "--between", BEFORE, AFTER), "wind has categories"),
         (("drift", "none", "--between", BEFORE, AFTER), "unknown attribute"),
         (("drift", "--between", BEFORE, AFTER, "--robust"), "--robust is not for drift"),
-        (("drift", "--between", BEFORE, AFTER, "--by", "day"), "leave out --from"),
+        (("drift", "--between", BEFORE, AFTER, "--by", "day"), "leave them out"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_a_line(fleet, run, words, says):

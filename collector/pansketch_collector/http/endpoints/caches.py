@@ -113,6 +113,10 @@ class Models:
         answered: Answered = await kept.fit.wait()
         return answered
 
+    def forget(self) -> None:
+        """Whoever asks next is answered from the releases as they are then."""
+        self._kept.clear()
+
     async def _find(self, selection: Selection, choice: GeneratorChoice) -> CachedModel:
         stream = next(s for s in self._config.streams if s.name == selection.stream)
         choice = replace(choice, name=choose(stream.name, stream.spec.family, choice))
@@ -176,7 +180,7 @@ class CachedCount:
         """Raises CommandError when the database cannot be read."""
         if self._last is None or clock.uptime() >= self._good_until:
             self._good_until = inf  # Until it is made.
-            self._last = self._desk.share(self._desk.reads, self._make, self._forget)
+            self._last = self._desk.share(self._desk.reads, self._make, self.forget)
         return await self._last.wait()
 
     def _make(self) -> Count:
@@ -186,5 +190,6 @@ class CachedCount:
         self._good_until = clock.uptime() + max(MIN_AGE_SECONDS, COUNT_SHARE * took)
         return Count(found, at)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """The next one who asks has it counted anew."""
         self._last = None

@@ -24,7 +24,7 @@ from pansketch_collector.queries.generator_registry import (
 )
 from pansketch_collector.queries.questions import QUESTIONS, answer, attribute_of
 from pansketch_collector.queries.robust_merge import Groups
-from pansketch_collector.queries.selection import select
+from pansketch_collector.queries.selection import select, select_groups, select_periods
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
@@ -51,6 +51,7 @@ GeneratorName = Literal["auto", "privhp", "kdtree", "density", "pairwise", "m2m"
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Moment = Annotated[str, Field(max_length=40)]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
+DeviceNames = Annotated[str, Field(max_length=20_000, pattern="^[a-z0-9,@-]*$")]
 
 
 class StrictParameters(BaseModel):
@@ -69,8 +70,8 @@ class SelectionParameters(StrictParameters):
         "seconds",
     )
     to: Moment | None = Field(None, description="windows that start before this")
-    devices: Annotated[str, Field(max_length=20_000, pattern="^[a-z0-9,-]*$")] | None = Field(
-        None, description="only these devices, with commas between"
+    devices: DeviceNames | None = Field(
+        None, description="only these devices, with commas between; `@GROUP` for a configured group"
     )
 
 
@@ -136,6 +137,9 @@ class QuestionParameters(ModelParameters):
         max_length=2,
         description="change, drift: the two periods: FROM..TO, a date, or a moment of a window",
     )
+    against: DeviceNames | None = Field(
+        None, description="change, drift: instead of two periods, `devices` with these"
+    )
     keys: Literal["shared", "disjoint"] | None = Field(
         None, description="distinct: whether devices may see the same keys"
     )
@@ -150,14 +154,10 @@ class Paging(StrictParameters):
     )
 
 
-class ListParameters(SelectionParameters):
+class ListParameters(SelectionParameters, Paging):
     """Stored releases of one stream, by window, device and sequence."""
 
     stream: Name = Field(description="of which stream")
-    limit: int = Field(100, ge=1, le=1000, description="at most so many")
-    after: Annotated[str, Field(max_length=200)] | None = Field(
-        None, description="go on behind this: `next` of the part before"
-    )
 
 
 ROWS = ("by", "smooth")
@@ -169,8 +169,8 @@ GIVEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "range": (("attribute", "low", "high", "category", *ROWS), ("attribute",)),
     "count": (("where", *ROWS), ("where",)),
     "covariance": (("attribute",), ()),
-    "change": (("attribute", "between"), ("between",)),
-    "drift": (("attribute", "between"), ("between",)),
+    "change": (("attribute", "between", "against"), ()),
+    "drift": (("attribute", "between", "against"), ()),
     "histogram": (("attribute", "bins"), ("attribute",)),
     "density": (("attribute", "bins"), ("attribute",)),
     "distinct": (("by", "keys"), ()),
@@ -182,8 +182,17 @@ PARTICULAR = sorted({name for may, _ in GIVEN.values() for name in may})
 
 
 def selection_of(config: Config, stream: str, asked: SelectionParameters) -> Selection:
-    """Raises CommandError for times that are none, and an empty list of devices."""
+    """Raises CommandError for times that are none, and an empty list of devices. Reads a file."""
     return select(config, stream, asked.since, asked.to, asked.devices)
+
+
+def compared_of(
+    config: Config, stream: str, asked: QuestionParameters
+) -> tuple[Selection, Selection]:
+    """The two periods, or groups of devices. Raises CommandError."""
+    if asked.against is None:
+        return select_periods(config, stream, asked.between, asked.devices)
+    return select_groups(config, selection_of(config, stream, asked), asked.against)
 
 
 def choice_of(asked: ModelParameters) -> GeneratorChoice:
@@ -213,10 +222,11 @@ def check_given(asked: QuestionParameters) -> None:
 
 
 def _check_rows(asked: QuestionParameters) -> None:
-    if asked.question in COMPARISONS and len(asked.between) != 2:
-        raise wrong(f"{asked.question} compares two periods: give between twice")
-    if asked.question in COMPARISONS and (asked.since is not None or asked.to is not None):
-        raise wrong("with between leave out from and to")
+    if asked.question in COMPARISONS:
+        if len(asked.between) != (2 if asked.against is None else 0):
+            raise wrong(f"{asked.question} compares: give between twice, or against and devices")
+        if asked.between and (asked.since is not None or asked.to is not None):
+            raise wrong("with between leave out from and to")
     if asked.smooth and asked.by is None:
         raise wrong("smooth follows windows or days: add by=window or by=day")
 

@@ -25,6 +25,7 @@ STALL_SECONDS = 60.0  # for a reader to take one piece of an answer
 # so little.
 SLOW_SECONDS, SLOW_BYTES_PER_SECOND = 60.0, 32 * 1024
 OPEN = frozenset({"/healthz", "/readyz"})
+READING = frozenset({"GET", "HEAD"})  # What changes something needs the token everywhere.
 KINDS = {"/metrics": "metrics"}  # Its places are no other question's.
 SECURITY = {
     "Content-Security-Policy": (
@@ -149,7 +150,9 @@ class AccessControl:
             )
         path = scope["path"]
         known = path in OPEN or is_open(path)
-        if self.http.closed and not known and not self._bears_token(headers):
+        reads = scope["method"] in READING
+        wanted = (self.http.closed and not known) or (self.http.token is not None and not reads)
+        if wanted and not self._bears_token(headers):
             return problem(
                 401,
                 "a token is needed: send the header `Authorization: Bearer TOKEN`",

@@ -68,9 +68,9 @@ def as_html(openapi: Mapping[str, Any]) -> str:
     """A plain page from an OpenAPI description."""
     title = escape(openapi["info"]["title"])
     body = "".join(
-        _operation(path, operation)
+        _operation(f"{method.upper()} {path}", operation)
         for path, operations in openapi["paths"].items()
-        for operation in operations.values()
+        for method, operation in operations.items()
     )
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
@@ -81,7 +81,7 @@ def as_html(openapi: Mapping[str, Any]) -> str:
     )
 
 
-def _operation(path: str, operation: Mapping[str, Any]) -> str:
+def _operation(name: str, operation: Mapping[str, Any]) -> str:
     rows = "".join(_row(parameter) for parameter in operation.get("parameters", ()))
     table = (
         f"<table><tr><th>parameter</th><th>type</th><th>meaning</th></tr>{rows}</table>"
@@ -89,7 +89,7 @@ def _operation(path: str, operation: Mapping[str, Any]) -> str:
         else ""
     )
     says = escape(operation.get("description") or operation.get("summary", ""))
-    return f"<h2>GET {escape(path)}</h2><p>{says}</p>{table}"
+    return f"<h2>{escape(name)}</h2><p>{says}</p>{table}"
 
 
 def _row(parameter: Mapping[str, Any]) -> str:

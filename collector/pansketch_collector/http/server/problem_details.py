@@ -19,6 +19,7 @@ from pansketch_fleet.errors import one_line
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
+NOT_HERE = "this address does not take that method: use GET, or see /docs"
 # The command line's options have the parameters' names, behind two dashes.
 _OPTION = re.compile(r"--(?=[a-z])")
 
@@ -100,7 +101,7 @@ def add_problems(app: FastAPI) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         found = cast(HTTPException, error)
-        sentence = {404: "there is nothing here: see /docs", 405: "this server only reads: use GET"}
+        sentence = {404: "there is nothing here: see /docs", 405: NOT_HERE}
         return problem(
             found.status_code, sentence.get(found.status_code, str(found.detail)), found.headers
         )

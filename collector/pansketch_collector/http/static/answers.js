@@ -52,8 +52,9 @@ function ofReadings(found, ask) {
     });
     time.element.hidden = attribute.categories !== undefined || attribute.cyclic;
     if (!time.element.hidden) {
-      await framed(time, async () => showSeries(time, await answer({ question: "mean",
-        attribute: first, by: span(found, asked), smooth: true }), first));
+      await framed(time, async () => showSeries(time, [{ name: first, answer: await answer({
+        question: "mean", attribute: first, by: span(found, selection(asked)), smooth: true }) }],
+      `Mean of ${first}`));
     }
     if (two.element.hidden) return;
     await framed(two, async () => showDensity(two,
@@ -63,16 +64,16 @@ function ofReadings(found, ask) {
 }
 
 // Windows, or days where there would be too many of them.
-function span(found, asked) {
+export function span(found, { from: since, to: until }) {
   const { first_window: first, last_window: last } = found.stored;
-  const [from, to] = [asked.get("from"), asked.get("to")].map((each) => each && `${each}Z`);
+  const [from, to] = [since, until].map((each) => each && `${each}Z`);
   const length = (Date.parse(to ?? last) - Date.parse(from ?? first)) / 1000;
   const windows = length / found.window_seconds;
   return windows > MOST_WINDOWS && found.window_seconds <= DAY_SECONDS ? "day" : "window";
 }
 
 // What the releases do not bear, or makes no sense, is said where the picture would be.
-async function framed(frame, show) {
+export async function framed(frame, show) {
   try {
     await show();
   } catch (error) {

@@ -1,5 +1,7 @@
 // Requests to the API of this server, with a token where it wants one.
 
+import { save } from "./files.js";
+
 const KEY = "pansketch-token";
 const MAX_HELD = 64;
 
@@ -40,12 +42,12 @@ export function address(path, parameters = {}) {
   return `${path.slice(1)}${text ? `?${text}` : ""}`;
 }
 
-async function answered(url, signal, known) {
+async function answered(url, signal, known, method = "GET") {
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
   if (known) headers["If-None-Match"] = known;
   let response;
   try {
-    response = await fetch(url, { headers, signal, redirect: "error", cache: "no-store" });
+    response = await fetch(url, { method, headers, signal, redirect: "error", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The collector does not answer. The page tries again.");
@@ -76,6 +78,12 @@ function hold(url, tag, answer) {
   if (held.size > MAX_HELD) held.delete(held.keys().next().value);
 }
 
+// A request that changes something. Its header makes a browser ask first where it comes from
+// another site, and this server then refuses.
+export async function change(method, path, parameters) {
+  return (await answered(address(path, parameters), undefined, undefined, method)).json();
+}
+
 export async function getText(path, signal) {
   return (await answered(address(path), signal)).text();
 }
@@ -85,12 +93,7 @@ export async function getText(path, signal) {
 export async function hand(url, name, problem) {
   problem.textContent = "";
   try {
-    const file = URL.createObjectURL(await (await answered(url)).blob());
-    const link = document.createElement("a");
-    link.href = file;
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(file), 60000);
+    save(name, await (await answered(url)).blob());
   } catch (error) {
     problem.textContent = error.message;
   }

@@ -1,13 +1,14 @@
 // Which view is open, when it is renewed, and what is asked when a token is wanted.
 
 import * as api from "./api.js";
+import { changes } from "./changes.js";
 import { fleet } from "./fleet.js";
 import { privacy } from "./privacy.js";
 import { reference } from "./reference.js";
 import { stream } from "./stream.js";
 
 const EVERY_MILLISECONDS = 5000;
-const VIEWS = { fleet, stream, privacy, api: reference };
+const VIEWS = { fleet, stream, changes, privacy, api: reference };
 const at = (id) => document.getElementById(id);
 
 let open = null; // the view: { title, content, refresh(signal) }
@@ -36,7 +37,7 @@ function decoded(text) {
 function show() {
   const { name, subject, parameters } = place();
   running?.abort();
-  open = VIEWS[name](subject, parameters, refresh);
+  open = VIEWS[name](subject, parameters, renew);
   document.title = `${open.title} – pansketch`;
   at("main").replaceChildren(open.content);
   at("main").setAttribute("aria-busy", "true");
@@ -45,6 +46,12 @@ function show() {
     else link.removeAttribute("aria-current");
   }
   refresh();
+}
+
+// Called by a view; `refused`: a change that needs a token.
+function renew(refused) {
+  if (refused instanceof api.Problem) askForToken();
+  else refresh();
 }
 
 async function refresh() {

@@ -1,7 +1,7 @@
 // Shares of pairs of bins: a field of cells, darker for more.
 
 import * as axes from "./axes.js";
-import { binName, count, named } from "./bins.js";
+import { bin, binName, count, named } from "./bins.js";
 import { max, maxIndex, range, scaleBand, scaleQuantize } from "./d3.js";
 import { s, table } from "./elements.js";
 import { percent } from "./numbers.js";
@@ -28,6 +28,8 @@ export function showDensity(frame, answer) {
         ...range(count(two)).map((at) => [binName(two, at), true])],
       share.map((row, at) => [binName(one, at),
         ...row.map((value, up) => percent(value, error[at][up]))])),
+    { answer, rows: share.flatMap((row, at) => row.map((value, up) => ({ ...bin(one, at),
+      ...bin(two, up), share: value, standard_error: error[at][up] }))) },
   );
 }
 

@@ -30,6 +30,7 @@ export function showDistinct(frame, answer) {
       [["Window from", false], ["Devices", true], ["Keys", true], ["Remark", false]],
       figures.map((each) => [moment(each.from), `${each.devices.length} of ${answer.fleet}`,
         withError(each.value, each.standard_error), remark(each)])),
+    { answer, rows: figures },
   );
 }
 

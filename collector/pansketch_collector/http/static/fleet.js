@@ -2,7 +2,9 @@
 // much it says that it counted, which settings it runs, what waits on it.
 
 import { get, getText } from "./api.js";
+import { actions } from "./device_actions.js";
 import { blocks, h, scrolling, table } from "./elements.js";
+import { files } from "./files.js";
 import { duration, minute, plain, whole, withError } from "./numbers.js";
 
 const PART = 50;
@@ -16,12 +18,16 @@ const STREAM_HEAD = [
   ["Windows", true], ["Ledgers", true], ["Rolled back", true], ["Settings", false],
 ];
 
-export function fleet(subject, parameters) {
+export function fleet(subject, parameters, renew) {
   const figures = h("dl", { class: "figures" });
   const cut = h("p", { class: "problem", hidden: true }, "The collector has no connection to its " +
     "broker now: nothing new arrives. Its log has the reason.");
-  const devices = h("div");
+  const devices = h("div", null, h("p", { class: "loading" }, "Loading…"));
   const streams = h("div");
+  const running = h("div");
+  let shown = null;
+  const saved = files("Devices", () => ({ name: "devices", answer: shown, rows: rowsOf(shown) }));
+  saved.hidden = true;
   const lags = h("div");
   const scales = h("div");
   const paging = h("nav", { "aria-label": "Parts of the list", class: "paging" });
@@ -33,10 +39,12 @@ export function fleet(subject, parameters) {
   const content = h("div", null,
     h("h1", null, "Fleet"), cut, figures,
     h("section", { "aria-labelledby": "devices-title" },
-      h("h2", { id: "devices-title" }, "Devices"), scrolling("Devices", devices), paging),
+      h("h2", { id: "devices-title" }, "Devices"), scrolling("Devices", devices), paging, saved),
     h("section", { "aria-labelledby": "streams-title" },
       h("h2", { id: "streams-title" }, "Streams of these devices"),
       scrolling("Streams of these devices", streams)),
+    h("section", { "aria-labelledby": "settings-title" },
+      h("h2", { id: "settings-title" }, "Settings that devices run"), running),
     h("section", { "aria-labelledby": "lags-title" },
       h("h2", { id: "lags-title" }, "Lag"), lags, scales), keeping,
     h("section", { "aria-labelledby": "refused-title" },
@@ -56,14 +64,19 @@ export function fleet(subject, parameters) {
     cut.hidden = total(found.pansketch_broker_connected) > 0;
     if (now === last) return;
     last = now;
+    shown = part;
+    saved.hidden = false;
+    const [head, more] = part.changes ? [[...HEAD, ["Change", false]],
+      (each) => [actions(each, renewed)]] : [HEAD, () => []];
     devices.replaceChildren(part.devices.length
-      ? blocks(caption(part), HEAD, part.devices.map((each) => row(each, clock)))
+      ? blocks(caption(part), head, part.devices.map((each) => [...row(each, clock), ...more(each)]))
       : h("p", null, "No device has reported yet."));
     const held = part.devices.flatMap((each) => streamRows(each, clock));
     streams.replaceChildren(held.length
       ? blocks("What each device says that it counted, with its standard error, made of noisy " +
         "releases. Out of line: far from what the other devices say.", STREAM_HEAD, held)
       : h("p", null, "Nothing is stored of these devices yet."));
+    running.replaceChildren(settingsTable(part.settings));
     lags.replaceChildren(lagTable(part.newest_windows, clock));
     scales.replaceChildren(...Object.entries(part.scales).map(([name, each]) =>
       h("p", null, `Scales of ${name}: ${scalesOf(each.now)}` +
@@ -73,7 +86,32 @@ export function fleet(subject, parameters) {
     paging.replaceChildren(...links(after, part.next));
     refused.replaceChildren(...refusals(part.quarantine, part.refused));
   }
+  // Also where a token is wanted: the renewal, or a click of somebody without one, asks for it.
+  function renewed(refused) {
+    last = "";
+    renew(refused);
+  }
   return { title: "Fleet", content, refresh };
+}
+
+// A row for each stream of each device, as a file.
+function rowsOf(part) {
+  return part.devices.flatMap(({ device, state, since, health, excluded, streams }) => {
+    const of = { device, state, since, excluded: excluded.length > 0, health };
+    const held = Object.entries(streams).map(([stream, each]) => ({ ...of, stream, ...each }));
+    return held.length ? held : [of];
+  });
+}
+
+function settingsTable(found) {
+  if (!found.length) return h("p", null, "No device has reported its settings yet.");
+  return blocks("By stream, the newest settings first", [["Stream", false], ["Settings", false],
+    ["Devices", true], ["Which", false]], found.map((each) => [each.stream, settings(each),
+    whole(each.devices), named(each)]));
+}
+
+function named({ names, devices }) {
+  return names.join(", ") + (devices > names.length ? ", …" : "");
 }
 
 // Samples of the Prometheus text, by name: [labels, value].
@@ -236,9 +274,10 @@ function refusals(reasons, held) {
     [["Reason", false], ["Messages", true]], rows)];
   if (held.length) {
     found.push(blocks("What lies there of devices, by stream and reason", [
-      ["Stream", false], ["Reason", false], ["Messages", true], ["Devices", true]],
+      ["Stream", false], ["Reason", false], ["Messages", true], ["Devices", true],
+      ["Which", false]],
     held.map((each) => [each.stream || "none", each.reason, whole(each.messages),
-      whole(each.devices)])));
+      whole(each.devices), named(each)])));
   }
   return found;
 }

@@ -1,7 +1,7 @@
 // Shares of an attribute's bins: bars, and whiskers of one standard error.
 
 import * as axes from "./axes.js";
-import { binName, named } from "./bins.js";
+import { bin, binName, named } from "./bins.js";
 import { max, maxIndex, range, scaleBand } from "./d3.js";
 import { s, table } from "./elements.js";
 import { percent } from "./numbers.js";
@@ -25,6 +25,8 @@ export function showHistogram(frame, answer) {
     table(`Shares of ${named(axis)}, ± one standard error`,
       [["Bin", false], ["Share", true]],
       share.map((value, i) => [binName(axis, i), percent(value, error[i])])),
+    { answer, rows: share.map((value, i) => ({ ...bin(axis, i), share: value,
+      standard_error: error[i] })) },
   );
 }
 

@@ -1,22 +1,27 @@
 // The frame of a picture: what it shows, the drawing, what it rests on, and the same as a table.
 
 import { h, s, scrolling } from "./elements.js";
+import { files } from "./files.js";
 import { minute, moment } from "./numbers.js";
 
 const NARROWEST = 280;
 const WIDEST = 1120;
 
-// Returns { element, show(draw, says, rest, table) }: `draw(width)` gives children of an SVG of
-// that width and its height, `says` the alternative text, `rest` what the figures rest on.
-export function picture(title) {
+// Returns { element, show(draw, says, rest, table, made), wait(), fail(sentence), open() }:
+// `draw(width)` gives children of an SVG of that width and its height, `says` the alternative text,
+// `rest` what the figures rest on, `made` the answer and its rows, for files (files.js).
+export function picture(title, level = "h2") {
   const drawing = h("div", { class: "drawing" });
   const below = h("figcaption");
   const numbers = h("div");
   const details = h("details", null, h("summary", null, `${title} as a table`),
     scrolling(`${title} as a table`, numbers));
-  const heading = h("h2", null, title);
+  const heading = h(level, null, title);
+  const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").toLowerCase();
+  const saved = files(title, () => ({ name, ...shown.made }));
+  saved.hidden = true;
   const element = h("section", { class: "card picture" }, heading,
-    h("figure", null, drawing, below), details);
+    h("figure", null, drawing, below), details, saved);
   let shown = null;
 
   function redraw() {
@@ -27,6 +32,12 @@ export function picture(title) {
       role: "img", "aria-label": shown.says, viewBox: `0 0 ${width} ${height}`, width, height,
     }, children));
   }
+  function emptied(instead) {
+    shown = null;
+    drawing.replaceChildren(instead);
+    below.replaceChildren();
+    details.hidden = saved.hidden = true;
+  }
   let before = 0;
   new ResizeObserver(([entry]) => {
     const now = Math.round(entry.contentRect.width);
@@ -36,18 +47,25 @@ export function picture(title) {
 
   return {
     element,
-    show(draw, says, rest, table) {
-      shown = { draw, says };
+    show(draw, says, rest, table, made) {
+      shown = { draw, says, made };
       redraw();
+      element.removeAttribute("aria-busy");
       below.replaceChildren(rest);
-      details.hidden = false;
+      details.hidden = saved.hidden = false;
       numbers.replaceChildren(table);
     },
     fail(sentence) {
-      shown = null;
-      drawing.replaceChildren(h("p", { class: "problem" }, sentence));
-      below.replaceChildren();
-      details.hidden = true;
+      emptied(h("p", { class: "problem" }, sentence));
+      element.removeAttribute("aria-busy");
+    },
+    // What was shown before stays until there is something new.
+    wait() {
+      element.setAttribute("aria-busy", "true");
+      if (shown === null) emptied(h("p", { class: "loading" }, "Being computed…"));
+    },
+    open() {
+      details.open = true;
     },
   };
 }

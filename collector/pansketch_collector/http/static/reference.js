@@ -17,26 +17,28 @@ export function reference() {
   const operations = h("div");
   const content = h("div", null, h("h1", null, "The API"),
     h("p", { class: "lead" }, "All that this page shows can be had from these addresses of this " +
-      "server. Nothing can be changed through them. The same for programs: ", link, "."),
+      "server. All of them read, except those that need a token to change something. The same for " +
+      "programs: ", link, "."),
     problem, operations);
   let shown = false;
 
   async function refresh(signal) {
     if (shown) return;
     const { paths } = await get(FILE, {}, signal);
-    operations.replaceChildren(...Object.entries(paths).map(([path, { get: about }]) =>
-      operation(path, about)));
+    operations.replaceChildren(...Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, about]) =>
+        operation(`${method.toUpperCase()} ${path}`, about))));
     shown = true;
   }
   return { title: "The API", content, refresh };
 }
 
-function operation(path, about) {
+function operation(name, about) {
   const rows = (about.parameters ?? []).map((each) => [
     h("code", null, each.name), types(each.schema).join(", "),
     [each.description ?? "", each.required ? " (needed)" : ""].join("")]);
   return h("section", { class: "card reference" },
-    h("h2", null, h("code", null, `GET ${path}`)),
+    h("h2", null, h("code", null, name)),
     h("p", null, `${about.description ?? about.summary}.`),
     rows.length ? blocks("What it may be asked with", HEAD, rows) : null);
 }

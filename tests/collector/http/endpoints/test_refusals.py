@@ -123,7 +123,7 @@ def test_what_is_not_there_is_not_found(shared, path):
 def test_nothing_can_be_changed(shared, method):
     with shared.client() as client:
         response = client.request(method, "/v1/streams")
-    check(response, 405, "only reads")
+    check(response, 405, "use GET")
     assert response.headers["allow"] == "GET"
     assert "access-control-allow-origin" not in response.headers
 

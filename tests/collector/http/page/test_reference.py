@@ -12,7 +12,13 @@ def operations(tab):
 
 
 def described(get):
-    return [f"GET {path}" for path in get("/openapi.json").json()["paths"]]
+    return named(get("/openapi.json").json())
+
+
+def named(openapi):
+    return [
+        f"{method.upper()} {path}" for path, each in openapi["paths"].items() for method in each
+    ]
 
 
 def test_the_link_below_every_view_leads_to_it(shared, tab, get):
@@ -40,7 +46,7 @@ def test_with_a_token_it_is_shown_to_who_has_given_it(make_site, serve, tab, tok
         tab.until("document.querySelector('main h2')")
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx.get(f"{server.url}/openapi.json", headers=headers, timeout=SECONDS)
-        assert operations(tab) == [f"GET {path}" for path in answer.json()["paths"]]
+        assert operations(tab) == named(answer.json())
         tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
         tab.run("document.querySelector('main a[download]').click()")
         soon((tmp_path / "openapi.json").exists)

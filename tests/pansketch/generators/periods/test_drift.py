@@ -110,6 +110,17 @@ def test_an_answer_repeats_itself():
     assert margin_drift([one], [other], "temp") == margin_drift([one], [other], "temp")
 
 
+def test_counts_of_almost_no_noise_are_compared():
+    """Precisions of resolutions that differ by many powers of ten are one regular equation."""
+    views = (View(("temp",), (7,), 10_000_000), View(("temp", "wind"), (4, 2), 90_000_000))
+    spec = ViewsSpec(Domain(DOMAIN.attributes[:2]), Privacy(epsilon=100), views)
+    before, after = (np.full((400, 2), (temp, 1.0)) for temp in (20.0, 30.0))
+    for rows, size in ((after, 10), (before, 0)):
+        found = margin_drift([period(spec, before)], [period(spec, rows, first=10)], "temp")
+        assert abs(found.distance - size) <= found.from_noise + 6 * found.standard_error
+        assert found.standard_error < 1
+
+
 def test_too_few_readings_and_other_sketches_are_refused():
     rng = np.random.default_rng(9)
     many, few = period(SPEC, readings(rng, 3000)), period(SPEC, readings(rng, 4), first=10)

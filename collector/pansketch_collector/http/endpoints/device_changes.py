@@ -1,0 +1,96 @@
+"""Requests that change something: to exclude a device, to take that back, and to forget it.
+
+They exist only where `collector.token` is set, and each must bear the token, also where reading
+needs none. A page of another site cannot send that header: this server allows no other origin.
+Each does what the command of the same name does, in one short transaction beside the ingest loop.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Path, Query
+from pydantic import Field
+
+from pansketch_collector import clock
+from pansketch_collector.errors import wrong
+from pansketch_collector.http.endpoints.parameters import Moment, StrictParameters
+from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.queries.selection import when
+from pansketch_collector.storage import exclusions
+from pansketch_collector.storage.database import changing, transaction
+
+Device = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9-]{0,63}$", description="its name")]
+Result = TypeVar("Result")
+
+log = logging.getLogger("collector")
+
+
+class RangeParameters(StrictParameters):
+    """Which windows of a device; all of them unless told, also those that are still to come."""
+
+    since: Moment | None = Field(None, alias="from", description="windows that start then or later")
+    to: Moment | None = Field(None, description="windows that start before this")
+
+    def span(self) -> tuple[int | None, int | None]:
+        """Unix seconds. Raises CommandError."""
+        since = None if self.since is None else when(self.since)
+        until = None if self.to is None else when(self.to)
+        if since is not None and until is not None and since >= until:
+            raise wrong("--from must be before --to")
+        return since, until
+
+
+class ForgetParameters(StrictParameters):
+    """What is deleted of a device."""
+
+    releases: bool = Field(False, description="its stored releases as well, for good")
+    confirm: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="with releases: the name of the device once more"
+    )
+
+
+def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], object]]) -> None:
+    """Adds the endpoints. Each of `changed` is called after each change."""
+
+    async def change(work: Callable[..., Result]) -> Result:
+        def write() -> Result:
+            with changing(desk.database) as db, transaction(db):
+                return work(db)
+
+        done = await desk.run(desk.reads, write)
+        for forget_answers in changed:
+            forget_answers()
+        return done
+
+    @app.post(
+        "/v1/devices/{device}/exclusions",
+        summary="Leave a device's releases out of every answer; nothing is deleted",
+    )
+    async def exclude(device: Device, asked: Annotated[RangeParameters, Query()]) -> dict[str, Any]:
+        since, until = asked.span()
+        count = await change(lambda db: exclusions.exclude(db, device, since, until, clock.now()))
+        log.warning("over HTTP: %s is excluded from answers, %d releases", device, count)
+        return {"device": device, "releases": count}
+
+    @app.delete(
+        "/v1/devices/{device}/exclusions",
+        summary="Count a device's releases again: those of exactly this range, or all",
+    )
+    async def undo(device: Device, asked: Annotated[RangeParameters, Query()]) -> dict[str, Any]:
+        since, until = asked.span()
+        count = await change(lambda db: exclusions.undo(db, device, since, until))
+        log.warning("over HTTP: %d exclusions of %s are undone", count, device)
+        return {"device": device, "undone": count}
+
+    @app.delete(
+        "/v1/devices/{device}",
+        summary="Delete what a device reported, and where asked for all that is stored of it",
+    )
+    async def forget(device: Device, asked: Annotated[ForgetParameters, Query()]) -> dict[str, Any]:
+        if asked.releases and asked.confirm != device:
+            raise wrong("releases are deleted for good: add confirm with the name of the device")
+        gone = await change(lambda db: exclusions.forget(db, device, asked.releases))
+        log.warning("over HTTP: %s is forgotten, %d releases deleted", device, gone.releases)
+        return {"device": device, **asdict(gone)}
