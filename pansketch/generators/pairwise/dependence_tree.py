@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
+from pansketch.generators.pairwise.common_factor import Scores, loadings
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.gaussian_copula import finer
 from pansketch.generators.pairwise.marginals import Margin
@@ -63,12 +64,14 @@ def particles(
 
     `angles`: of the copulas that tables follow inside their cells, by their axes.
     """
+    scores = Scores(loadings(_correlations(tables, angles)), count, generator)
     found: dict[int, Cells] = {}
     for link in links(tables, tuple(margins)):
         margin = margins[link.position]
+        order = np.argsort(scores.beyond(link.position, link.given))
         if link.table is None:
             nothing = np.zeros(count, np.intp)
-            found[link.position] = _drawn(nothing, margin.counts[None, :], generator)
+            found[link.position] = _drawn(nothing, margin.counts[None, :], order, generator)
             continue
         table = link.table
         if table.axes in angles:
@@ -76,9 +79,17 @@ def particles(
         bits = table.bits_of(link.position)
         rows = _rows(table, link.given, link.position)
         rows = np.where(rows.sum(axis=1, keepdims=True) > 0, rows, margin.at(bits))
-        coarse = _drawn(_cells(table, link.given, found, margins), rows, generator)
+        coarse = _drawn(_cells(table, link.given, found, margins), rows, order, generator)
         found[link.position] = _refined(coarse, margin, bits, generator)
     return found
+
+
+def _correlations(
+    tables: Sequence[Table], angles: Mapping[tuple[int, ...], float]
+) -> dict[tuple[int, int], float]:
+    """Of normal scores, by the axes of the tables of two."""
+    pairs = [table.axes for table in tables if len(table.axes) == 2]
+    return {(axes[0], axes[1]): float(np.sin(angles.get(axes, 0.0))) for axes in pairs}
 
 
 def _rows(table: Table, given: tuple[int, ...], position: int) -> FloatArray:
@@ -107,16 +118,16 @@ def _refined(coarse: Cells, margin: Margin, bits: int, generator: np.random.Gene
     rows.reshape(-1)[: len(margin.counts)] = margin.counts
     empty = rows.sum(axis=1) <= 0
     rows[empty] = 1.0
-    return coarse * ways + _drawn(coarse, rows, generator)
+    order = generator.permutation(len(coarse))
+    return coarse * ways + _drawn(coarse, rows, order, generator)
 
 
-def _drawn(rows: Cells, weights: FloatArray, generator: np.random.Generator) -> Cells:
+def _drawn(rows: Cells, weights: FloatArray, order: Cells, generator: np.random.Generator) -> Cells:
     """For each particle one column of its row of weights: intp[n], float64[rows, columns].
 
-    Particles of one row get evenly spaced places in its cumulative weights, in a random order, so
-    that their shares are as near to the weights as whole particles allow.
+    Particles of one row get evenly spaced places in its cumulative weights, in this order of
+    all particles, so that their shares are as near to the weights as whole particles allow.
     """
-    order = generator.permutation(len(rows))
     order = order[np.argsort(rows[order], kind="stable")]
     sorted_rows = rows[order]
     sizes = np.bincount(rows, minlength=len(weights))

@@ -14,6 +14,7 @@ from pansketch.domain.domain import Attribute, Domain
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
 from pansketch.generators.pairwise.marginals import Margin, margin_of, resolutions_of
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
+from pansketch.generators.pairwise.sloped_cells import ends_of, shares_inside
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import noise_of_sums
 from pansketch.sketches.release_model import Release
@@ -70,13 +71,14 @@ def _noisier(released: Resolution, generator: np.random.Generator) -> Resolution
 
 
 def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition:
-    """A box for each cell; no readings where there is no fit."""
+    """A box for each cell, or each part of one with a slope; no readings where there is no fit."""
     domain = Domain([attribute])
     if fit is None:
         return Partition(domain, np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1))
-    cells, parts = np.arange(len(fit.counts)), 1 << bits
-    low, high = cells / parts, (cells + 1) / parts
+    shares = shares_inside(attribute, bits, fit.counts)
+    counts = fit.counts[:, None] * shares
+    cells, parts = np.nonzero(counts > 0)
+    low, high = (each / (1 << bits) for each in ends_of(shares, cells, parts))
     if attribute.categories is not None:
         np.minimum(high, attribute.codes / attribute.extent, out=high)
-    held = fit.counts > 0
-    return Partition(domain, low[held, None], high[held, None], fit.counts[held])
+    return Partition(domain, low[:, None], high[:, None], counts[cells, parts])
