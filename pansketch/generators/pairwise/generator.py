@@ -10,9 +10,9 @@ weights under which they agree with all tables at once, the nearest such distrib
 2. Tables less their noise, that agree with the margins (denoising.py). Noise moves those of two
    numbers towards a Gaussian copula (gaussian_copula.py), others towards independence.
 3. Particles along the strongest dependences (dependence_tree.py), inside cells along the copula,
-   with a factor that numbers have in common (common_factor.py), weighted to follow all tables (particles.py).
+   and along a factor that numbers have in common; weighted to follow all tables (particles.py).
 4. A particle is a box: one finest cell of every attribute, or a part of it along the slope of the
-   density (sloped_cells.py).
+   density (margin.py).
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """

@@ -16,8 +16,8 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
 from pansketch.generators.pairwise.fit import ViewFit
+from pansketch.generators.pairwise.margin import ends_of, placed_inside, shares_inside
 from pansketch.generators.pairwise.marginals import Margin
-from pansketch.generators.pairwise.sloped_cells import ends_of, placed_inside, shares_inside
 from pansketch.generators.partition.partition import Partition
 
 PASSES = 30

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain
-from pansketch.generators.pairwise.common_factor import Scores, loadings
 from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.dependence_tree import Scores, loadings
 from pansketch.generators.pairwise.fit import fit_views
 from pansketch.generators.pairwise.particles import joint_of
 

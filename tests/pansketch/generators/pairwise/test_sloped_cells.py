@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pansketch import Attribute
-from pansketch.generators.pairwise.sloped_cells import ends_of, placed_inside, shares_inside
+from pansketch.generators.pairwise.margin import ends_of, placed_inside, shares_inside
 
 BITS = 5
 CELLS = 1 << BITS
