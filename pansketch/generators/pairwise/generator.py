@@ -10,8 +10,9 @@ weights under which they agree with all tables at once, the nearest such distrib
 2. Tables less their noise, that agree with the margins (denoising.py). Noise moves those of two
    numbers towards a Gaussian copula (gaussian_copula.py), others towards independence.
 3. Particles along the strongest dependences (dependence_tree.py), inside cells along the copula,
-   weighted to follow all tables (particles.py).
-4. A particle is a box: one finest cell of every attribute.
+   and along a factor that numbers have in common; weighted to follow all tables (particles.py).
+4. A particle is a box: one finest cell of every attribute, or a part of it along the slope of the
+   density (margin.py).
 
 A question of one attribute needs none of that but its margin, a hundredth of the work (margin.py).
 

@@ -16,6 +16,7 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
 from pansketch.generators.pairwise.fit import ViewFit
+from pansketch.generators.pairwise.margin import ends_of, placed_inside, shares_inside
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.partition.partition import Partition
 
@@ -79,14 +80,16 @@ class Joint:
         return Target(np.asarray(places), table.counts.reshape(-1))
 
     def partition(self, domain: Domain) -> Partition:
-        """A box for each particle: the cells of its attributes."""
+        """A box for each particle: the cells of its attributes, or their parts along a slope."""
         held = self.weights > 0
         low = np.zeros((int(held.sum()), domain.dimension))
         high = np.ones_like(low)
         for axis, cells in self.cells.items():
-            attribute, parts = domain.attributes[axis], 1 << self.margins[axis].bits
-            low[:, axis] = cells[held] / parts
-            high[:, axis] = (cells[held] + 1) / parts
+            attribute, bits = domain.attributes[axis], self.margins[axis].bits
+            shares = shares_inside(attribute, bits, self.margins[axis].counts)
+            parts = placed_inside(shares, cells[held], self.weights[held], axis)
+            ends = ends_of(shares, cells[held], parts)
+            low[:, axis], high[:, axis] = (each / (1 << bits) for each in ends)
             if attribute.categories is not None:
                 last = attribute.codes / attribute.extent
                 np.minimum(high[:, axis], last, out=high[:, axis])
