@@ -15,7 +15,7 @@ from pansketch import WindowId
 from pansketch_collector.ingest.ingest_loop import BATCH, settle
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.database import open_writing
-from pansketch_collector.storage.writer import Store
+from pansketch_collector.storage.writer import SqliteStore
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.config.loader import load_collector
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Row]:
     rules = Rules.of(load_collector(CONFIG, {"BROKER": "127.0.0.1:1"}))
     messages = releases(asked, STREAM)
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(open_writing(Path(folder) / "duplicates.sqlite"))
+        store = SqliteStore(open_writing(Path(folder) / "duplicates.sqlite"))
         _fill(store, messages[0][1], stored)
         new = _seconds(store, rules, messages, "stored")
         again = _seconds(store, rules, messages, "duplicate")
@@ -44,7 +44,7 @@ def run(quick: bool) -> list[Row]:
     return [at_most(f"a duplicate beside {stored:,} releases", again / new, "x new", BAR, note)]
 
 
-def _fill(store: Store, payload: bytes, many: int) -> None:
+def _fill(store: SqliteStore, payload: bytes, many: int) -> None:
     """Rows of another device, of windows before those that are asked about."""
     with store.batch():
         for number in range(1, many + 1):
@@ -52,7 +52,7 @@ def _fill(store: Store, payload: bytes, many: int) -> None:
             store.add(Accepted(window, b"x" * 8, digest(b"%d" % number), payload), 1)
 
 
-def _seconds(store: Store, rules: Rules, messages: Messages, wanted: str) -> float:
+def _seconds(store: SqliteStore, rules: Rules, messages: Messages, wanted: str) -> float:
     """CPU time of taking them in, of which all must be what is `wanted`."""
     batches = [_incoming(messages[at : at + BATCH]) for at in range(0, len(messages), BATCH)]
     began = process_time()

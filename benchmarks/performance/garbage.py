@@ -24,7 +24,7 @@ from pansketch_collector.ingest import ingest_loop as service
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.database import open_writing
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.storage.writer import Store
+from pansketch_collector.storage.writer import SqliteStore
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_agent, load_collector
@@ -81,7 +81,7 @@ def taken(folder: Path, many: int, seed: int, look: Callable[[], object]) -> Cou
     """
     rules, stop = Rules.of(load_collector(CONFIG, {})), threading.Event()
     database = folder / "garbage.sqlite"
-    store = Store(open_writing(database), QUARANTINE_ROWS)
+    store = SqliteStore(open_writing(database), QUARANTINE_ROWS)
     post = Made(many, seed, stop)
     service.serve(post, store, rules, service.IngestClock(lambda: 1, lambda: 0.0), stop, look)
     store.close()

@@ -6,7 +6,6 @@ again has the answer that it had.
 """
 
 import logging
-import sqlite3
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from pansketch_collector.asking.masked_sums import (
 )
 from pansketch_collector.asking.question_store import AskedKeeper, OpenQuestion, QuestionStore
 from pansketch_collector.asking.waiting_releases import Group, WaitingReleases
+from pansketch_collector.storage.tables.connection import ERRORS, Database
 from pansketch_collector.validation.decision import supersedes
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Verdict
@@ -62,7 +62,7 @@ class Asker:
     def __init__(
         self,
         config: Config,
-        db: sqlite3.Connection,
+        db: Database,
         rules: Rules,
         outlet: KeeperOutlet,
         backoff: Backoff | None = None,
@@ -92,7 +92,7 @@ class Asker:
                     self._look = 0.0
                 case _:
                     pass
-        except (sqlite3.Error, ValueError) as error:
+        except (*ERRORS, ValueError) as error:
             log.warning("a reply of keeper %s is lost (%s); asking again", verdict.keeper, error)  # type: ignore[union-attr]
 
     def step(self, uptime: float, now: int) -> None:
@@ -108,7 +108,7 @@ class Asker:
                 self._advance(each, now)
             if self._outlet.connected:
                 self._send(uptime, now)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             log.warning("keepers cannot be asked now (%s); retrying", error)
             self._look = uptime + FAILED_SECONDS
 

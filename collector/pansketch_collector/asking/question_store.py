@@ -4,10 +4,9 @@ The set of windows that a question lists is fixed by its state `answer`, on the 
 keeper is asked for an answer. Until then keepers are only asked what they would refuse. Where a
 keeper refuses windows of a fixed list all the same, the question is given up for one without them,
 which is prepared anew: what another keeper has answered about already, it refuses then. Every
-method that changes something is one transaction; methods raise sqlite3.Error.
+method that changes something is one transaction; methods raise one of ERRORS.
 """
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from pansketch import Release
 from pansketch.blinding import KeeperQuestion, WindowKey
 from pansketch.wire import decode_question, encode_question
 from pansketch_collector.asking.waiting_releases import KEY, SAME, Group
-from pansketch_collector.storage.database import transaction
+from pansketch_collector.storage.tables.connection import Database, transaction
 from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_collector.validation.verdicts import MAX_TEXT
 from pansketch_fleet.errors import one_line
@@ -48,7 +47,7 @@ class OpenQuestion:
 class QuestionStore:
     """The questions of one serving process, on the connection that writes."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def retry(self) -> None:

@@ -2,17 +2,16 @@
 
 A release waits at each level of its stream, from the moment when this process notes it, until a
 question lists it. Every method that changes something is one transaction; methods raise
-sqlite3.Error.
+one of ERRORS.
 """
 
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pansketch.blinding import MaskedWindow, WindowKey
 from pansketch.wire import BLINDED, peek_blinded
 from pansketch_collector.asking.due_questions import WaitingPeriod
-from pansketch_collector.storage.database import transaction
+from pansketch_collector.storage.tables.connection import Database, transaction
 from pansketch_collector.storage.tables.corruption import UNREADABLE
 from pansketch_collector.storage.tables.records import EXCLUDED
 from pansketch_fleet.protocol.keeper_messages import KEY_ID_BYTES
@@ -42,7 +41,7 @@ class Group:
 class WaitingReleases:
     """What waits, on the connection that writes."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def keep_levels(self, levels: Mapping[str, Collection[str]]) -> None:

@@ -8,8 +8,8 @@ from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.selection import when
 from pansketch_collector.storage import exclusions
-from pansketch_collector.storage.database import changing, transaction
 from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.writer import changing
 from pansketch_fleet.config.loader import Config
 
 
@@ -20,7 +20,7 @@ def run_exclude(config: Config, options: argparse.Namespace) -> int:
         if device or options.undo or options.since or options.until:
             raise wrong("--list lists everything: leave out the device, --from, --to and --undo")
         with reading(path) as reader:
-            found = exclusions.listed(reader.connection)
+            found = reader.exclusions()
         with writing("-") as out:
             out.write((exclusions.as_json if options.json else exclusions.as_table)(found) + "\n")
         return 0
@@ -30,12 +30,12 @@ def run_exclude(config: Config, options: argparse.Namespace) -> int:
     until = None if options.until is None else when(options.until)
     if since is not None and until is not None and since >= until:
         raise wrong("--from must be before --to")
-    with changing(path) as db, transaction(db):
+    with changing(path) as store:
         if options.undo:
-            undone = exclusions.undo(db, device, since, until)
+            undone = store.undo(device, since, until)
             said = f"{device}: {undone} exclusion{'s' * (undone != 1)} undone"
         else:
-            stored = exclusions.exclude(db, device, since, until, clock.now())
+            stored = store.exclude(device, since, until, clock.now())
             said = (
                 f"{device}: {stored} release{'s' * (stored != 1)} excluded from every answer, and "
                 "what comes of these windows; `exclude --undo` counts them again"
@@ -51,8 +51,8 @@ def run_forget(config: Config, options: argparse.Namespace) -> int:
         raise wrong("--yes is for --releases: leave it out")
     if options.releases and not options.yes and not _confirmed(options.device):
         raise wrong("nothing was deleted: answer with the device's name, or add --yes")
-    with changing(config.collector.database) as db, transaction(db):
-        gone = exclusions.forget(db, options.device, options.releases)
+    with changing(config.collector.database) as store:
+        gone = store.forget(options.device, options.releases)
     reported = "its reports are deleted" if gone.reported else "it had reported nothing"
     with writing("-") as out:
         out.write(

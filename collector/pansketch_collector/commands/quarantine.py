@@ -10,9 +10,9 @@ from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
 from pansketch_collector.ingest.ingest_loop import BATCH, settle
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.quarantine import QuarantineRow, rows
+from pansketch_collector.storage.quarantine import QuarantineRow
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.storage.writer import Store
+from pansketch_collector.storage.store import Store
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import Accepted, Refused
 from pansketch_fleet.config.loader import Config
@@ -58,7 +58,7 @@ def _object(row: QuarantineRow) -> Mapping[str, object]:
 
 def retry(store: Store, rules: Rules, at: int) -> int:
     """Ingests the whole releases that this configuration accepts, and returns how many were new.
-    The others stay. Raises sqlite3.Error."""
+    The others stay. Raises one of ERRORS."""
     new = after = 0
     while found := store.quarantined(after, BATCH):
         after = found[-1][0]
@@ -82,7 +82,7 @@ def run_quarantine(config: Config, options: argparse.Namespace) -> int:
     """Prints what lies in quarantine, or takes in what this configuration accepts."""
     if options.action == "list":
         with reading(config.collector.database) as reader:
-            found = list(rows(reader.connection, options.device, options.stream))
+            found = reader.in_quarantine(options.device, options.stream)
         with writing("-") as out:
             out.write((as_json if options.json else as_table)(found) + "\n")
         return 0

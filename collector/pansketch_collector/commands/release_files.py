@@ -7,7 +7,6 @@ believed: a release is stored, a duplicate or refused for the same reasons as on
 import argparse
 import base64
 import json
-import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -25,9 +24,10 @@ from pansketch_collector.queries.basis import set_aside
 from pansketch_collector.queries.selection import check_devices, nothing_selected, select
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
+from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.corruption import Damage, changed
 from pansketch_collector.storage.tables.records import Selection, Stored
-from pansketch_collector.storage.writer import Store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict
 from pansketch_fleet.config.loader import Config
@@ -55,7 +55,7 @@ def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Co
                 counts.update(map(_outcome, settle(store, batch, rules, now())))
     except OSError as error:
         raise wrong(f"cannot read {path}: {error.strerror or error}") from error
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise CommandError(
             f"cannot write the database ({error}): free its disk and retry"
         ) from error

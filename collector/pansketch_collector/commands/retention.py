@@ -8,16 +8,15 @@ that a clock that is wrong by years removes nothing.
 import argparse
 import json
 import logging
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch_collector import clock
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.deletions import age_limit
 from pansketch_collector.storage.reader import Reader, reading
-from pansketch_collector.storage.writer import Store
+from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
@@ -43,23 +42,11 @@ class ExpiredReleases:
 def due(reader: Reader, config: Config, now: int) -> list[ExpiredReleases]:
     """What there is to remove, of each stream that has a retention."""
     return [
-        ExpiredReleases(
-            stream.name, seconds, until, *_counts(reader.connection, stream.name, until)
-        )
+        ExpiredReleases(stream.name, seconds, until, *reader.ended(stream.name, until))
         for stream in config.streams
         if (seconds := stream.retention_seconds) is not None
-        and (until := age_limit(reader.connection, stream.name, seconds, now)) is not None
+        and (until := reader.age_limit(stream.name, seconds, now)) is not None
     ]
-
-
-def _counts(db: sqlite3.Connection, stream: str, until: int) -> tuple[int, int]:
-    return tuple(
-        db.execute(
-            "SELECT count(*) FILTER (WHERE window_end <= ?), count(*) FROM releases"
-            " WHERE stream = ?",
-            (until, stream),
-        ).fetchone()
-    )
 
 
 def as_table(found: Sequence[ExpiredReleases], dry: bool) -> str:
@@ -114,7 +101,7 @@ class RetentionTask:
             return
         try:
             removed = {name: self._store.remove(name, s, now, PORTION) for name, s in self._kept}
-        except sqlite3.Error as error:
+        except ERRORS as error:
             log.warning("old releases cannot be removed now (%s); retrying in an hour", error)
             self._due = uptime + PAUSE_SECONDS / 24
             return

@@ -47,7 +47,7 @@ def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
         discovery = discovery_of(config, link)
         marks = Marks(config.fleet, opened, link)
         scales = ScalePublication(config, opened.epochs, rules, link)
-        asker = Asker(config, opened.epochs.db, rules, link)
+        asker = Asker(config, opened.connection, rules, link)
 
         patrol = verification.BackgroundVerification(opened, rules)
         removal = retention.RetentionTask(opened, config)

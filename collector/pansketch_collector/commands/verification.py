@@ -7,7 +7,6 @@ releases; a release that comes again then takes its place.
 import argparse
 import json
 import logging
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ from pansketch.wire import counters_of_all, open_release
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
-from pansketch_collector.storage.tables import holding_counts, sum_changes
+from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.corruption import Damage, changed, masked_damage, sound
 from pansketch_collector.storage.tables.records import Stored
-from pansketch_collector.storage.writer import Store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleError
 from pansketch_fleet.config.loader import Config
@@ -84,21 +83,14 @@ class VerificationResult:
 
 def verify(reader: Reader, rules: Rules) -> VerificationResult:
     """Looks at every release, those that do not count as well, and compares all sums and counts
-    with them. Raises sqlite3.Error."""
+    with them. Raises one of ERRORS."""
     releases, damaged = 0, list[Damage]()
     for stored in everything(reader):
         releases += 1
         if found := problem_of(stored, rules):
             damaged.append(found)
-    said = [str(row[0]) for row in reader.connection.execute("PRAGMA integrity_check(20)")]
     return VerificationResult(
-        releases,
-        tuple(damaged),
-        tuple(line for line in said if line != "ok"),
-        (
-            *(f"sums of {name}" for name in sum_changes.wrong(reader.connection)),
-            *(f"counts of {name}" for name in holding_counts.wrong(reader.connection)),
-        ),
+        releases, tuple(damaged), tuple(reader.file_faults()), tuple(reader.wrong_figures())
     )
 
 
@@ -169,7 +161,7 @@ class BackgroundVerification:
                 elif number in lacking and (total := total_of(stored, self._rules)):
                     totals.append((stored, total))
             self._store.add_totals(totals)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             log.warning("stored releases cannot be verified now (%s); retrying in an hour", error)
             self._due = uptime + PAUSE_SECONDS / 24
             return

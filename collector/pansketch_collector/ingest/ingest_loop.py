@@ -6,7 +6,6 @@ costs a retransmission and never a release.
 
 import gc
 import logging
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +14,10 @@ from typing import Literal, Protocol
 
 from pansketch_collector.errors import CommandError
 from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.storage.writer import Store
-from pansketch_collector.validation.decision import decide
+from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables.connection import ERRORS, passing
 from pansketch_collector.validation.validation import Rules, validate
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Judged, Refused, Verdict
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import Ack
 
@@ -138,28 +137,22 @@ def _commit(
     while not stop.is_set():
         try:
             return settle(store, batch, rules, at)
-        except sqlite3.OperationalError as error:  # full or locked: it may pass
+        except ERRORS as error:
+            if not passing(error):
+                text = f"database: {error}: restore a copy, or move it away"
+                raise CommandError(text) from error
             if not complained:
                 log.error("cannot write the database (%s); retrying; free its disk", error)
             complained = True
             alive()
             stop.wait(RETRY_SECONDS)
-        except sqlite3.DatabaseError as error:
-            raise CommandError(f"database: {error}: restore a copy, or move it away") from error
     return []
 
 
 def settle(store: Store, batch: Sequence[Incoming], rules: Rules, at: int) -> list[Verdict]:
-    """Validates and stores a batch received at `at` in one transaction. Raises sqlite3.Error."""
+    """Validates and stores a batch received at `at` in one transaction. Raises one of ERRORS."""
     judged = validate(batch, rules)
-    with store.batch():
-        return [_record(store, m, j, at) for m, j in zip(batch, judged, strict=True)]
-
-
-def _record(store: Store, message: Incoming, judged: Judged, at: int) -> Verdict:
-    decision = decide(judged, store.state_of(judged), at)
-    store.apply(decision, message, at)
-    return decision.verdict
+    return store.settle(list(zip(batch, judged, strict=True)), at)
 
 
 def _tell(post: MessageTransport, message: Incoming, verdict: Verdict) -> None:

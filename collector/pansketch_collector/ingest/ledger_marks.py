@@ -30,7 +30,7 @@ class MarkPublisher(Protocol):
 
 
 class LedgerMarkStore(Protocol):
-    """Where marks come from: `pansketch_collector.storage.writer.Store`."""
+    """Where marks come from: `pansketch_collector.storage.store.Store`."""
 
     @property
     def generation(self) -> str: ...

@@ -57,7 +57,7 @@ class AskingReport:
 
 
 def asking_report(reader: Reader, config: Config) -> AskingReport:
-    """What the database holds of questions. Raises sqlite3.Error."""
+    """What the database holds of questions. Raises one of ERRORS."""
     db = reader.connection
     heard = {row[0]: row[1:] for row in db.execute("SELECT keeper, state, since FROM keepers")}
     asked = {

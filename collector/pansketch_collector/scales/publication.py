@@ -7,7 +7,6 @@ stored too, after a restored backup or beside another collector; any others are 
 """
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.scales.learning import Knots, proposal
 from pansketch_collector.storage.config_epochs import RescaledStream
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import ScalesHeard, Verdict
@@ -140,7 +140,7 @@ class ScalePublication:
                     self._announce(each)
                 if self._connected:
                     self._attend(each)
-            except sqlite3.Error as error:
+            except ERRORS as error:
                 each.say(logging.WARNING, f"scales cannot be stored now ({error}); retrying")
                 each.due = uptime + LAST_SECONDS / 24
 
@@ -157,7 +157,7 @@ class ScalePublication:
         elif each.newest is None or verdict.payload != each.newest.scales.encode():
             try:
                 self._judge(each, verdict.payload)
-            except sqlite3.Error as error:
+            except ERRORS as error:
                 each.say(logging.WARNING, f"scales cannot be stored ({error}); check the disk")
 
     def _judge(self, each: _Stream, payload: bytes) -> None:

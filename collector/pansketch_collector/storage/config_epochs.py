@@ -8,14 +8,13 @@ Scales that the collector publishes, or hears of, make an epoch too, and are sto
 """
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pansketch.wire import form_of
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage.database import transaction
+from pansketch_collector.storage.tables.connection import Database, transaction
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.published_scales import domain_name, rescaled
@@ -26,9 +25,9 @@ from pansketch_fleet.settings.settings import ReadingStream, Stream
 MAX_EPOCHS = 64  # of one stream are read: those that were served last
 
 
-def note(db: sqlite3.Connection, config: Config, at: int) -> None:
+def note(db: Database, config: Config, at: int) -> None:
     """Stores that the configuration's settings are served at `at`, and the newest published scales
-    with them. Raises sqlite3.Error."""
+    with them. Raises one of ERRORS."""
     for stream in config.streams:
         _note_stream(db, config, stream, at)
         newest = published(db, config, stream)
@@ -36,7 +35,7 @@ def note(db: sqlite3.Connection, config: Config, at: int) -> None:
             _note_stream(db, config, newest.stream, at)
 
 
-def _note_stream(db: sqlite3.Connection, config: Config, stream: Stream, at: int) -> str:
+def _note_stream(db: Database, config: Config, stream: Stream, at: int) -> str:
     """Names the epoch."""
     forms = _forms(config, stream)
     settings = digest(json.dumps([stream.window_seconds, sorted(forms)]).encode())
@@ -66,13 +65,11 @@ class RescaledStream:
     stream: ReadingStream
 
 
-def newest_scales(
-    db: sqlite3.Connection, stream: Stream, begun_by: int | None = None
-) -> Scales | None:
+def newest_scales(db: Database, stream: Stream, begun_by: int | None = None) -> Scales | None:
     """The newest published scales of a stream's attributes; with `begun_by`, in unix seconds, the
     newest that had begun by then. None where there are none, or the configuration wants none.
 
-    Raises sqlite3.Error.
+    Raises one of ERRORS.
     """
     if not isinstance(stream, ReadingStream) or stream.scales is None:
         return None
@@ -87,8 +84,8 @@ def newest_scales(
         return None  # Damaged on the disk: as if they had never been published.
 
 
-def published(db: sqlite3.Connection, config: Config, stream: Stream) -> RescaledStream | None:
-    """The newest published scales, and the stream on them. Raises sqlite3.Error."""
+def published(db: Database, config: Config, stream: Stream) -> RescaledStream | None:
+    """The newest published scales, and the stream on them. Raises one of ERRORS."""
     scales = newest_scales(db, stream)
     if scales is None or not isinstance(stream, ReadingStream):
         return None
@@ -98,11 +95,9 @@ def published(db: sqlite3.Connection, config: Config, stream: Stream) -> Rescale
         return None
 
 
-def published_fingerprints(
-    db: sqlite3.Connection, stream: Stream, begun_by: int | None = None
-) -> set[bytes]:
+def published_fingerprints(db: Database, stream: Stream, begun_by: int | None = None) -> set[bytes]:
     """Of the specs of all published scales of a stream's attributes; with `begun_by`, in unix
-    seconds, of the newest that had begun by then. Raises sqlite3.Error."""
+    seconds, of the newest that had begun by then. Raises one of ERRORS."""
     if not isinstance(stream, ReadingStream) or stream.scales is None:
         return set()
     until, most = (LATEST_SECOND, -1) if begun_by is None else (begun_by, 1)
@@ -117,9 +112,9 @@ def published_fingerprints(
 
 @dataclass(frozen=True)
 class EpochStore:
-    """Published scales, on the one connection that writes. Methods raise sqlite3.Error."""
+    """Published scales, on the one connection that writes. Methods raise one of ERRORS."""
 
-    db: sqlite3.Connection
+    db: Database
 
     def published(self, config: Config, stream: Stream) -> RescaledStream | None:
         """See `published`."""
@@ -142,10 +137,10 @@ def _forms(config: Config, stream: Stream) -> dict[str, str]:
     return {spec.fingerprint.hex(): json.dumps(form_of(spec), sort_keys=True) for spec in specs}
 
 
-def served(db: sqlite3.Connection, stream: str) -> list[Epoch]:
+def served(db: Database, stream: str) -> list[Epoch]:
     """The epochs of a stream, the one served last first: at most MAX_EPOCHS.
 
-    Raises CommandError for a form that is no JSON, sqlite3.Error.
+    Raises CommandError for a form that is no JSON, one of ERRORS.
     """
     rows = db.execute(
         "SELECT id, window_seconds, first_served, last_served FROM epochs"
@@ -158,9 +153,7 @@ def served(db: sqlite3.Connection, stream: str) -> list[Epoch]:
     ]
 
 
-def _stored_forms(
-    db: sqlite3.Connection, epoch: int, stream: str
-) -> Mapping[bytes, Mapping[str, Any]]:
+def _stored_forms(db: Database, epoch: int, stream: str) -> Mapping[bytes, Mapping[str, Any]]:
     rows = db.execute("SELECT fingerprint, form FROM specs WHERE epoch = ?", (epoch,))
     try:
         return {bytes(name): json.loads(form) for name, form in rows}

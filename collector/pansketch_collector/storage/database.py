@@ -13,6 +13,7 @@ from typing import Final
 from pansketch.wire import spec_of
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.tables import holding_counts, schema, sum_changes, sums
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_fleet.units import utc_text
 
 BUSY_MILLISECONDS: Final = 3_000
@@ -88,19 +89,6 @@ def changing(path: Path) -> Iterator[sqlite3.Connection]:
         raise _failed(path, error) from error
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of what is inside is on the disk after it, or none of it. Raises sqlite3.Error."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _settle(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -136,7 +124,7 @@ def _upgrade(connection: sqlite3.Connection, path: Path, found: int) -> None:
     connection.execute("COMMIT")
 
 
-def rebuild(connection: sqlite3.Connection) -> None:
+def rebuild(connection: Database) -> None:
     """Makes all figures of the stored releases anew, within a transaction. Raises sqlite3.Error."""
     for (form,) in connection.execute("SELECT form FROM specs").fetchall():
         with suppress(KeyError, ValueError):  # made by a version that knew other specs

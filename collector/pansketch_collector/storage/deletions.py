@@ -1,11 +1,10 @@
 """Deletions from the releases: by retention, and of releases whose bytes have changed.
 
-The functions run within a transaction of their caller and raise sqlite3.Error.
+The functions run within a transaction of their caller and raise one of ERRORS.
 """
 
-import sqlite3
-
 from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.corruption import Damage
 from pansketch_collector.storage.tables.holding_counts import rebuild
 from pansketch_collector.storage.tables.sum_changes import SumChanges
@@ -19,7 +18,7 @@ _IN_QUESTION = (
 )
 
 
-def age_limit(db: sqlite3.Connection, stream: str, seconds: int, now: int) -> int | None:
+def age_limit(db: Database, stream: str, seconds: int, now: int) -> int | None:
     """The end of windows older than `seconds`; None where nothing is stored. Ages
     count from the newest window of the stream, or from now where that is earlier."""
     (newest,) = db.execute(
@@ -28,7 +27,7 @@ def age_limit(db: sqlite3.Connection, stream: str, seconds: int, now: int) -> in
     return None if newest is None else min(now, int(newest)) - seconds
 
 
-def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most: int) -> int:
+def remove_old(db: Database, stream: str, seconds: int, now: int, most: int) -> int:
     """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
     is disputed of them: how many. Their windows stay known. Answers about that time go too; masked
     releases stay while a keeper is asked about them."""
@@ -64,7 +63,7 @@ def remove_old(db: sqlite3.Connection, stream: str, seconds: int, now: int, most
     return gone
 
 
-def set_aside(db: sqlite3.Connection, number: int, damage: Damage, at: int) -> None:
+def set_aside(db: Database, number: int, damage: Damage, at: int) -> None:
     """Moves a stored release whose bytes have changed out of the releases. What it had added to the
     sums is not known any more, so its hour is added up anew; so is the one that it says itself."""
     columns = schema.RELEASE

@@ -1,23 +1,23 @@
 """Reports of devices, stored: the newest status and health of each, and counts of duplicates.
 
-The functions run within a transaction of their caller and raise sqlite3.Error.
+The functions run within a transaction of their caller and raise one of ERRORS.
 """
 
 import json
-import sqlite3
 
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.validation.verdicts import HealthReport, Presence
 
 MAX_DEVICES = 100_000
 
 
-def session(db: sqlite3.Connection, device: str) -> str | None:
+def session(db: Database, device: str) -> str | None:
     """The session of a device's newest birth, or None for a device not heard of yet."""
     row = db.execute("SELECT session FROM devices WHERE device = ?", (device,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def has_room_for(db: sqlite3.Connection, said: Presence | HealthReport) -> bool:
+def has_room_for(db: Database, said: Presence | HealthReport) -> bool:
     """Whether its table takes this device: known already, or not beyond the bound."""
     table = "devices" if isinstance(said, Presence) else "healths"
     known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (said.device,))
@@ -26,7 +26,7 @@ def has_room_for(db: sqlite3.Connection, said: Presence | HealthReport) -> bool:
     return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) < MAX_DEVICES
 
 
-def note_presence(db: sqlite3.Connection, presence: Presence, at: int) -> None:
+def note_presence(db: Database, presence: Presence, at: int) -> None:
     """Stores a device's latest state; `since` stays where neither state nor session changes."""
     status = presence.status
     streams = {
@@ -55,7 +55,7 @@ def note_presence(db: sqlite3.Connection, presence: Presence, at: int) -> None:
     )
 
 
-def note_health(db: sqlite3.Connection, checkup: HealthReport, at: int) -> None:
+def note_health(db: Database, checkup: HealthReport, at: int) -> None:
     """Stores the newest health of a device, and no other one of it."""
     db.execute(
         "INSERT INTO healths VALUES (:device, :at, :health)"
@@ -64,7 +64,7 @@ def note_health(db: sqlite3.Connection, checkup: HealthReport, at: int) -> None:
     )
 
 
-def count_duplicate(db: sqlite3.Connection, device: str) -> None:
+def count_duplicate(db: Database, device: str) -> None:
     """A release that is stored already came again: a retry whose acknowledgement was lost."""
     db.execute(
         "INSERT INTO duplicates VALUES (?, 1) ON CONFLICT DO UPDATE SET total = total + 1",

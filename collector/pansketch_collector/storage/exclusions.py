@@ -5,11 +5,11 @@ again once it is undone. `reader.py` applies it where it selects releases.
 """
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch_collector.errors import wrong
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.sum_changes import SumChanges
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.text_table import aligned
@@ -31,9 +31,7 @@ class Exclusion:
     releases: int
 
 
-def exclude(
-    db: sqlite3.Connection, device: str, since: int | None, until: int | None, at: int
-) -> int:
+def exclude(db: Database, device: str, since: int | None, until: int | None, at: int) -> int:
     """Excludes windows of a device, also those that are still to come; returns how many releases
     are stored of them."""
     span = (since or 0, ALWAYS if until is None else until)
@@ -44,7 +42,7 @@ def exclude(
     return _stored(db, device, *span)
 
 
-def undo(db: sqlite3.Connection, device: str, since: int | None, until: int | None) -> int:
+def undo(db: Database, device: str, since: int | None, until: int | None) -> int:
     """Takes exclusions of a device back: that of exactly this range, or all where none is given;
     returns how many. Raises CommandError where there is none."""
     where, values = "device = ?", [device]
@@ -68,7 +66,7 @@ def undo(db: sqlite3.Connection, device: str, since: int | None, until: int | No
 _OF_SPAN = "device = ? AND window_start >= ? AND window_start < ?"
 
 
-def listed(db: sqlite3.Connection) -> list[Exclusion]:
+def listed(db: Database) -> list[Exclusion]:
     """All exclusions, by device and time."""
     rows = db.execute("SELECT device, since, until, excluded_at FROM excluded ORDER BY 1, 2, 3")
     return [
@@ -77,7 +75,7 @@ def listed(db: sqlite3.Connection) -> list[Exclusion]:
     ]
 
 
-def _stored(db: sqlite3.Connection, device: str, since: int, until: int) -> int:
+def _stored(db: Database, device: str, since: int, until: int) -> int:
     counted = (
         "SELECT count(*) FROM releases WHERE device = ? AND window_start >= ? AND window_start < ?"
     )
@@ -127,7 +125,7 @@ class DeletionReport:
     kept: int
 
 
-def forget(db: sqlite3.Connection, device: str, releases: bool) -> DeletionReport:
+def forget(db: Database, device: str, releases: bool) -> DeletionReport:
     """Deletes a device's presence, health and counts of duplicates, so that another device has
     room, and with `releases` all that is stored of it. Raises CommandError for an unknown one."""
     counted = "SELECT count(*) FROM releases WHERE device = ?"

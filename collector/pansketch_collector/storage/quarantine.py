@@ -2,14 +2,14 @@
 
 A refused release that is whole stays whole, so that a misconfiguration of the collector costs no
 release even where the device has lost it. Rows and bytes are bounded, so hostile traffic cannot
-fill the disk. The functions raise sqlite3.Error.
+fill the disk. The functions raise one of ERRORS.
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pansketch_collector.mqtt.connection import Incoming
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.validation.verdicts import Refused
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import digest
@@ -20,9 +20,7 @@ MAX_TOTAL_BYTES = 64 * 2**20
 MAX_TOPIC = 256
 
 
-def put(
-    db: sqlite3.Connection, message: Incoming, refused: Refused, at: int, max_rows: int
-) -> None:
+def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: int) -> None:
     """Stores a refused message; the same bytes again are only counted. A plausible release is
     kept whole, of other bytes the first MAX_BYTES."""
     whole = refused.plausible and len(message.payload) == message.size
@@ -54,7 +52,7 @@ def put(
     )
 
 
-def _remove_beyond(db: sqlite3.Connection, max_rows: int) -> None:
+def _remove_beyond(db: Database, max_rows: int) -> None:
     """Removes what is no release before what is one, and of those the oldest of the device that
     takes most: no device pushes out what another one sent."""
     kept, taken = db.execute("SELECT rows, bytes FROM quarantined").fetchone()
@@ -86,7 +84,7 @@ class QuarantineRow:
     whole: bool
 
 
-def rows(db: sqlite3.Connection, device: str | None, stream: str | None) -> Iterator[QuarantineRow]:
+def rows(db: Database, device: str | None, stream: str | None) -> Iterator[QuarantineRow]:
     """What lies there, by device, stream and number; of one device or stream, or of all."""
     found = db.execute(
         "SELECT device, stream, sequence, reason, text, times, first_received_at, received_at,"
@@ -97,7 +95,7 @@ def rows(db: sqlite3.Connection, device: str | None, stream: str | None) -> Iter
     return (QuarantineRow(*[*row[:9], bool(row[9])]) for row in found)
 
 
-def waiting(db: sqlite3.Connection, after: int, most: int) -> list[tuple[int, Incoming]]:
+def waiting(db: Database, after: int, most: int) -> list[tuple[int, Incoming]]:
     """At most so many whole releases after a row, with the numbers of their rows."""
     rows = db.execute(
         "SELECT id, topic, payload FROM quarantine WHERE whole AND id > ? ORDER BY id LIMIT ?",
@@ -109,6 +107,6 @@ def waiting(db: sqlite3.Connection, after: int, most: int) -> list[tuple[int, In
     ]
 
 
-def remove(db: sqlite3.Connection, numbers: Sequence[int]) -> None:
+def remove(db: Database, numbers: Sequence[int]) -> None:
     """Removes rows whose messages were ingested."""
     db.executemany("DELETE FROM quarantine WHERE id = ?", [(number,) for number in numbers])

@@ -1,6 +1,5 @@
 """The reading side of the database, beside a process that serves."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -8,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage import config_epochs
+from pansketch_collector.storage import config_epochs, deletions, disputes, exclusions, quarantine
 from pansketch_collector.storage.database import open_reading
-from pansketch_collector.storage.tables import holdings, schema, sum_reader
+from pansketch_collector.storage.disputes import Dispute
+from pansketch_collector.storage.exclusions import Exclusion
+from pansketch_collector.storage.quarantine import QuarantineRow
+from pansketch_collector.storage.tables import (
+    holding_counts,
+    holdings,
+    schema,
+    sum_changes,
+    sum_reader,
+)
+from pansketch_collector.storage.tables.connection import ERRORS, Database
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
     Place,
@@ -59,7 +68,7 @@ class QuarantineCount:
 class Reader:
     """Answers from one read-only connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def counts(self, selection: Selection) -> dict[bytes, int]:
@@ -166,6 +175,41 @@ class Reader:
         """What is stored, by device and stream."""
         return holdings.count(self._db)
 
+    def exclusions(self) -> list[Exclusion]:
+        """What the operator excludes, by device and time."""
+        return exclusions.listed(self._db)
+
+    def disputes(self) -> list[Dispute]:
+        """Other releases of stored windows, by device, stream and window."""
+        return disputes.found(self._db)
+
+    def in_quarantine(self, device: str | None, stream: str | None) -> list[QuarantineRow]:
+        """What was refused, by device, stream and number; of one of them, or of all."""
+        return list(quarantine.rows(self._db, device, stream))
+
+    def age_limit(self, stream: str, seconds: int, now: int) -> int | None:
+        """See `deletions.age_limit`."""
+        return deletions.age_limit(self._db, stream, seconds, now)
+
+    def ended(self, stream: str, until: int) -> tuple[int, int]:
+        """How many releases of a stream have windows that end until then, and how many it has."""
+        query = (
+            "SELECT count(*) FILTER (WHERE window_end <= ?), count(*) FROM releases"
+            " WHERE stream = ?"
+        )
+        old, stored = self._db.execute(query, (until, stream)).fetchone()
+        return old, stored
+
+    def wrong_figures(self) -> Iterator[str]:
+        """Names the sums and counts that are not those of the releases."""
+        yield from (f"sums of {name}" for name in sum_changes.wrong(self._db))
+        yield from (f"counts of {name}" for name in holding_counts.wrong(self._db))
+
+    def file_faults(self) -> list[str]:
+        """What SQLite says of its file, where that is damaged."""
+        said = self._db.execute("PRAGMA integrity_check(20)")
+        return [str(row[0]) for row in said if row[0] != "ok"]
+
     def epochs(self, stream: str) -> list[Epoch]:
         """The settings of a stream that were ever served, those served last first."""
         return config_epochs.served(self._db, stream)
@@ -213,7 +257,7 @@ class Reader:
         return found
 
     @property
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> Database:
         """For what reads a table of its own; read-only."""
         return self._db
 
@@ -223,7 +267,7 @@ class Reader:
         return {str(reason): int(total) for reason, total in rows}
 
 
-def portion(db: sqlite3.Connection, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
+def portion(db: Database, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
     """See `Reader.portion`."""
     rows = db.execute(
         f"SELECT id, {schema.RELEASE} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, most)
@@ -243,5 +287,5 @@ def reading(path: Path) -> Iterator[Reader]:
         try:
             connection.execute("BEGIN")  # every answer is of one moment, whatever arrives meanwhile
             yield Reader(connection)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise CommandError(f"database {path}: {error}: check the disk and try again") from error

@@ -1,52 +1,19 @@
-"""The writing side of the database: stored state that decides about a message, and its effect.
-
-One process writes, in transactions whose commit is on the disk when it returns; `reader.py` reads
-beside it.
-"""
+"""The stores: which one a configuration names, opened by the process that serves, or beside it."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
-from pansketch import WindowId
 from pansketch_collector.errors import CommandError
-from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.storage import (
-    config_epochs,
-    database,
-    deletions,
-    device_reports,
-    quarantine,
-)
-from pansketch_collector.storage.config_epochs import EpochStore
-from pansketch_collector.storage.database import transaction
-from pansketch_collector.storage.reader import portion
-from pansketch_collector.storage.tables import holding_counts, holdings, schema
-from pansketch_collector.storage.tables.corruption import Damage
-from pansketch_collector.storage.tables.holdings import HighWaterMark
-from pansketch_collector.storage.tables.records import Stored, columns
-from pansketch_collector.storage.tables.sum_changes import add_up
-from pansketch_collector.validation.accepted_specs import Epoch
-from pansketch_collector.validation.decision import Decision, DeviceState, LedgerStart, ReleaseState
-from pansketch_collector.validation.verdicts import (
-    Accepted,
-    Duplicate,
-    EstimatedTotal,
-    HealthReport,
-    Judged,
-    Presence,
-    Refused,
-    StoredWindow,
-)
-from pansketch_fleet.config.loader import Config
-
-MAX_COUNTED = 100_000  # streams of devices whose releases are counted in memory
-MAX_DISPUTED = 1_000  # of one device
+from pansketch_collector.storage import database, quarantine
+from pansketch_collector.storage.sql_store import INSERT, SqlStore
+from pansketch_collector.storage.store import Store
 
 
-class Store:
-    """The writing side, for one thread. Methods raise sqlite3.Error when the disk does."""
+class SqliteStore(SqlStore):
+    """A store in a SQLite file, which one process serves."""
 
     def __init__(
         self,
@@ -54,17 +21,9 @@ class Store:
         quarantine_rows: int = quarantine.MAX_ROWS,
         lock: int | None = None,
     ) -> None:
-        self._db = connection
-        self._quarantine_rows = quarantine_rows
-        self._lock = lock
+        super().__init__(connection, quarantine_rows)
+        self._sqlite, self._lock = connection, lock
         self._highest = self._served = 0
-        self._stored: dict[tuple[str, str], int] = {}  # counted once, then kept
-        # Of the transaction that is open, in which nobody else writes:
-        self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
-        self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        self._added: list[tuple[Accepted, int]] = []
-        self._layouts: set[bytes] = set()
-        self.generation = str(connection.execute("SELECT id FROM generation").fetchone()[0])
 
     def recognise(self) -> None:
         """Gives the database another generation where it is not the one that was served here last,
@@ -81,208 +40,25 @@ class Store:
         self._highest, self._served = highest, -1
         self._note_served()
 
-    def high_water(self, device: str) -> list[HighWaterMark]:
-        """See `holdings.high_water`."""
-        return holdings.high_water(self._db, device)
-
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """One transaction: all of what is inside is on the disk after it, or none of it."""
+        """See `SqlStore.batch`."""
         try:
-            with transaction(self._db):
+            with super().batch():
                 yield
-                self._follow_up()
         except BaseException:
-            self._stored.clear()
-            self._layouts.clear()
             self._highest = self._served
             raise
-        finally:
-            self._firsts.clear()
-            self._removed.clear()
-            self._added.clear()
         self._note_served()
+
+    def _insert(self, row: tuple[Any, ...]) -> None:
+        inserted = self._sqlite.execute(INSERT, row)
+        self._highest = max(self._highest, inserted.lastrowid or 0)
 
     def _note_served(self) -> None:
         if self._lock is not None and self._highest > self._served:
             database.note_served(self._lock, self.generation, self._highest)
             self._served = self._highest
-
-    def serve_settings(self, config: Config, at: int) -> dict[str, list[Epoch]]:
-        """Notes that the configuration's settings are served, and returns by stream all that ever
-        were."""
-        with self.batch():
-            config_epochs.note(self._db, config, at)
-        return {s.name: config_epochs.served(self._db, s.name) for s in config.streams}
-
-    @property
-    def epochs(self) -> EpochStore:
-        """Published scales, with their epochs."""
-        return EpochStore(self._db)
-
-    def state_of(self, judged: Judged) -> ReleaseState | DeviceState | None:
-        """The stored state that decides about a message, within a `batch`; None for one that is
-        refused already."""
-        match judged:
-            case Accepted(window):
-                return ReleaseState(
-                    self._held(window),
-                    self._was_removed(window),
-                    self._first(window),
-                    self._count(window.device, window.stream),
-                )
-            case Presence() | HealthReport():
-                return DeviceState(
-                    device_reports.session(self._db, judged.device),
-                    device_reports.has_room_for(self._db, judged),
-                )
-        return None
-
-    def apply(self, decision: Decision, message: Incoming, at: int) -> None:
-        """Stores the effect of a decision about a message that came at `at`, within a `batch`."""
-        match decision.verdict:
-            case Accepted() as release:
-                self.add(release, at)
-            case Duplicate(window):
-                device_reports.count_duplicate(self._db, window.device)
-            case Presence() as presence if not decision.outdated:
-                device_reports.note_presence(self._db, presence, at)
-            case HealthReport() as checkup:
-                device_reports.note_health(self._db, checkup, at)
-            case Refused() as refused:
-                self._follow_up()  # Else it would remove the row that is written now.
-                quarantine.put(self._db, message, refused, at, self._quarantine_rows)
-        if decision.disputed is not None:
-            self._dispute(decision.disputed, at)
-
-    def _held(self, window: WindowId) -> StoredWindow | None:
-        """The release that is stored of this window."""
-        row = self._db.execute(
-            "SELECT digest, sequence, incarnation FROM releases"
-            " WHERE (device, stream, window_start) = (?, ?, ?)",
-            (window.device, window.stream, window.start),
-        ).fetchone()
-        return None if row is None else StoredWindow(*row)
-
-    def add(self, release: Accepted, received_at: int) -> None:
-        """Stores a release of a window of which none is stored, within a `batch`."""
-        inserted = self._db.execute(
-            f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            columns(release, received_at),
-        )
-        self._highest = max(self._highest, inserted.lastrowid or 0)
-        window = release.window
-        if (key := (window.device, window.stream)) in self._stored:
-            self._stored[key] += 1
-        ledger = window.device, window.stream, window.incarnation
-        if ledger in self._firsts:
-            first = self._firsts[ledger]
-            if first is None or window.sequence < first.sequence:
-                self._firsts[ledger] = LedgerStart(window.sequence, window.start)
-        self._added.append((release, received_at))
-
-    def _follow_up(self) -> None:
-        """Notes sums and totals of what was added since the last call, and removes what had been
-        refused of it, or damaged on the disk: it is there now."""
-        if not self._added:
-            return
-        releases = [release for release, _ in self._added]
-        added = [(one.window.device, one.window.stream, one.window.start) for one in releases]
-        digests = [(one.digest,) for one in releases]
-        holding_counts.note_totals(self._db, added, [one.total for one in releases])
-        add_up(self._db, self._added, self._layouts)
-        self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
-        self._db.executemany(
-            "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
-            [digest + place for digest, place in zip(digests, added, strict=True)],
-        )
-        self._added.clear()
-
-    def without_total(self, after: int, last: int) -> set[int]:
-        """Numbers of the stored releases in (after, last] that have no estimated total."""
-        return holding_counts.lacking_totals(self._db, after, last)
-
-    def add_totals(self, found: Sequence[tuple[Stored, EstimatedTotal]]) -> None:
-        """Stores totals of stored releases."""
-        if found:
-            with self.batch():
-                windows = [(stored.device, stored.stream, stored.start) for stored, _ in found]
-                holding_counts.note_totals(self._db, windows, [total for _, total in found])
-
-    def _first(self, window: WindowId) -> LedgerStart | None:
-        """The lowest number that is stored of this window's ledger, and its window. Within a
-        `batch`, which looks it up once."""
-        ledger = window.device, window.stream, window.incarnation
-        if ledger not in self._firsts:
-            row = self._db.execute(
-                "SELECT sequence, window_start FROM releases"
-                " WHERE (device, stream, incarnation) = (?, ?, ?) ORDER BY sequence LIMIT 1",
-                ledger,
-            ).fetchone()
-            self._firsts[ledger] = None if row is None else LedgerStart(*row)
-        return self._firsts[ledger]
-
-    def _count(self, device: str, stream: str) -> int:
-        """How many releases are stored of a stream of a device."""
-        key = device, stream
-        if key not in self._stored:
-            if len(self._stored) >= MAX_COUNTED:
-                self._stored.clear()
-            counted = "SELECT total(windows) FROM holdings WHERE device = ? AND stream = ?"
-            self._stored[key] = int(self._db.execute(counted, key).fetchone()[0])
-        return self._stored[key]
-
-    def _dispute(self, release: Accepted, received_at: int) -> None:
-        """Keeps a release of a window of which another one is stored: whole, once, and the first
-        MAX_DISPUTED of a device only, so that no device can fill the disk or push out others."""
-        self._db.execute(
-            f"INSERT OR IGNORE INTO disputed ({schema.RELEASE})"
-            " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-            " WHERE (SELECT count(*) FROM disputed WHERE device = ?) < ?",
-            (*columns(release, received_at), release.window.device, MAX_DISPUTED),
-        )
-
-    def set_aside(self, number: int, damage: Damage, at: int) -> None:
-        """Moves a stored release whose bytes have changed out of the releases."""
-        with self.batch():
-            deletions.set_aside(self._db, number, damage, at)
-
-    def rebuild(self) -> None:
-        """Makes all sums and counts anew from the stored releases."""
-        with self.batch():
-            database.rebuild(self._db)
-
-    def remove(self, stream: str, seconds: int, now: int, most: int) -> int:
-        """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
-        is disputed of them: how many."""
-        with self.batch():
-            return deletions.remove_old(self._db, stream, seconds, now, most)
-
-    def quarantined(self, after: int, most: int) -> list[tuple[int, Incoming]]:
-        """At most so many whole releases in quarantine after a row, with the rows' numbers."""
-        return quarantine.waiting(self._db, after, most)
-
-    def leave_quarantine(self, numbers: Sequence[int]) -> None:
-        """Removes rows of the quarantine whose messages were ingested."""
-        with self.batch():
-            quarantine.remove(self._db, numbers)
-
-    def portion(self, after: int, most: int) -> list[tuple[int, Stored]]:
-        """At most so many stored releases after one, with their numbers."""
-        return portion(self._db, "releases", after, most)
-
-    def _was_removed(self, window: WindowId) -> bool:
-        """Whether this window, or one around it, was stored once and removed for its age. Within a
-        `batch`, which looks it up once for each stream of a device."""
-        key = window.device, window.stream
-        if key not in self._removed:
-            self._removed[key] = self._db.execute(
-                "SELECT first_start, last_end FROM removed WHERE (device, stream) = (?, ?)", key
-            ).fetchall()
-        return any(start <= window.start < end for start, end in self._removed[key])
-
-    def close(self) -> None:
-        self._db.close()
 
 
 @contextmanager
@@ -290,7 +66,7 @@ def opened(path: Path) -> Iterator[Store]:
     """The store of one serving process. Raises CommandError, also when another one is serving, and
     where the database fails anything that is done inside, such as for a full disk."""
     with database.serving_lock(path) as lock:
-        store = Store(database.open_writing(path), lock=lock)
+        store = SqliteStore(database.open_writing(path), lock=lock)
         try:
             store.recognise()
             yield store
@@ -298,3 +74,11 @@ def opened(path: Path) -> Iterator[Store]:
             raise CommandError(f"database {path}: {error}: check its disk") from error
         finally:
             store.close()
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[Store]:
+    """The store of a command that writes beside a serving process, or alone. Raises
+    CommandError."""
+    with database.changing(path) as connection, closing(SqliteStore(connection)) as store:
+        yield store

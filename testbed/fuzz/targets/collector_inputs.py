@@ -21,7 +21,7 @@ from pansketch_collector.queries import questions as query
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.selection import when
 from pansketch_collector.storage.database import open_writing
-from pansketch_collector.storage.writer import Store
+from pansketch_collector.storage.writer import SqliteStore
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
@@ -96,7 +96,7 @@ def _date(text: str) -> None:
 
 def _open_export(folder: Path) -> Run:
     rules = Rules.of(load_collector(EXAMPLE, {}))
-    store = Store(open_writing(folder / "collector.sqlite"), 50)
+    store = SqliteStore(open_writing(folder / "collector.sqlite"), 50)
 
     def run(data: bytes) -> None:
         _exported(data, folder / "file.jsonl", store, rules)
@@ -105,7 +105,7 @@ def _open_export(folder: Path) -> Run:
     return run
 
 
-def _exported(data: bytes, path: Path, store: Store, rules: Rules) -> None:
+def _exported(data: bytes, path: Path, store: SqliteStore, rules: Rules) -> None:
     """Every line that is not blank is counted once."""
     path.write_bytes(data)
     counts = replay(path, store, rules, lambda: 1)

@@ -195,7 +195,7 @@ class Collector:
         self.rules = Rules.of(self.config, self.store.serve_settings(self.config, BEGIN))
         self.asker = Asker(
             self.config,
-            self.store.epochs.db,
+            self.store.connection,
             self.rules,
             fleet.outlet,
             Backoff(1.0, 1.0, 0.0),

@@ -149,7 +149,7 @@ def test_where_levels_hold_other_windows_the_one_with_most_is_read(make_fleet):
 
 def test_a_sum_that_has_changed_on_the_disk_is_left_out(answered):
     with Collector(answered) as collector:
-        collector.store.epochs.db.execute(
+        collector.store.connection.execute(
             "UPDATE questions SET counters = zeroblob(length(counters)) WHERE id = 1"
         )
     found = total(answered)
@@ -185,7 +185,7 @@ def test_verify_and_backup_know_masked_releases(answered, ask, tmp_path):
     assert "12 releases verified, damaged: none" in ask(answered, "verify")[1]
     assert ask(answered, "backup", str(tmp_path / "copy.sqlite"))[0] == 0
     with Collector(answered) as collector:
-        collector.store.epochs.db.execute(
+        collector.store.connection.execute(
             "UPDATE releases SET payload = CAST(payload || x'00' AS BLOB) WHERE id = 1"
         )
     code, said, _ = ask(answered, "verify")

@@ -142,7 +142,7 @@ def test_a_restored_database_asks_the_same_question_and_loses_what_it_no_longer_
     copy = fleet.path.parent / "copy.sqlite"
     with Collector(fleet) as collector:
         take(collector, [("one", 0), ("two", 0), ("one", 1)])
-        collector.store.epochs.db.execute("VACUUM INTO ?", (str(copy),))
+        collector.store.connection.execute("VACUUM INTO ?", (str(copy),))
         take(collector, [("two", 1)])
         collector.turns(24)
     before = sums(fleet)
@@ -234,11 +234,11 @@ def test_excluded_devices_wait_and_are_in_no_question(make_fleet):
     fleet = make_fleet()
     with Collector(fleet) as collector:
         take(collector, all_of([0]))
-        collector.store.epochs.db.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
+        collector.store.connection.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
         collector.turns(24)
         held = [("one", 0), ("three", 0)]
         check_sums(fleet, {("1h", 0): held})
-        collector.store.epochs.db.execute("DELETE FROM excluded")
+        collector.store.connection.execute("DELETE FROM excluded")
         take(collector, all_of([1]), at=BEGIN + 2 * HOUR)
         collector.turns(24)
     check_sums(fleet, {("1h", 0): held, ("1h", 1): [("two", 0), *all_of([1])]})
@@ -249,7 +249,7 @@ def test_who_is_excluded_after_the_preparation_is_taken_out_before_the_list_is_f
     with Collector(fleet) as collector:
         take(collector, all_of([0]))
         collector.turns(2, count=1)
-        collector.store.epochs.db.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
+        collector.store.connection.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
         collector.turns(24)
     check_sums(fleet, {("1h", 0): [("one", 0), ("three", 0)]})
 

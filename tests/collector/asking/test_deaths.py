@@ -58,7 +58,7 @@ def test_deaths_at_any_statement_lose_nothing_and_ask_nothing_twice(make_fleet):
         take(collector, all_of(range(8)))
     while deaths < DEATHS:
         with Collector(fleet) as collector:
-            mortal = Mortal(collector.store.epochs.db, chance.randint(1, 60))
+            mortal = Mortal(collector.store.connection, chance.randint(1, 60))
             backoff = Backoff(1.0, 1.0, 0.0)
             try:
                 collector.asker = Asker(

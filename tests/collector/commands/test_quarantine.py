@@ -105,9 +105,9 @@ def test_no_flood_pushes_out_what_another_device_sent(small_fleet, serve, monkey
     honest = small_fleet.release("attic", 1)
     flood = [small_fleet.release("flooder", n) for n in range(1, 60)]
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    usual = store.Store.__init__.__defaults__
+    usual = store.SqliteStore.__init__.__defaults__
     fewer = tuple(20 if each == quarantine.MAX_ROWS else each for each in usual)
-    monkeypatch.setattr(store.Store.__init__, "__defaults__", fewer)
+    monkeypatch.setattr(store.SqliteStore.__init__, "__defaults__", fewer)
     serve(("attic", "air", honest))
     serve(*(("flooder", "air", b"%d" % n) for n in range(60)))
     serve(*(("flooder", "air", each) for each in flood))

@@ -51,7 +51,7 @@ def test_many_releases_share_a_commit_and_are_told_only_after_it(small_fleet, ar
     said = []
     connection.set_trace_callback(said.append)
     post = Load(messages, stop, small_fleet.database)
-    with closing(store.Store(connection)) as kept:
+    with closing(store.SqliteStore(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
         ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, lambda: None)
     assert said.count("COMMIT") == ceil(MESSAGES / BATCH)

@@ -8,8 +8,8 @@ import pytest
 from pansketch_collector.commands.verification import PORTION, BackgroundVerification
 from pansketch_collector.reports.device_comparison import judged
 from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.database import changing
 from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.writer import changing
 from pansketch_collector.validation.validation import Rules
 
 
@@ -57,8 +57,8 @@ def test_what_was_stored_without_a_total_gets_it_while_serve_runs(small_fleet, s
     for device in ("one", "two", "three"):
         serve(*((device, "air", small_fleet.release(device, n, "air", readings)) for n in days))
     before = totals(small_fleet)
-    with changing(small_fleet.database) as database:
-        database.execute("DELETE FROM totals WHERE device = 'one' OR window_start > 2000000")
+    with changing(small_fleet.database) as kept:
+        kept.connection.execute("DELETE FROM totals WHERE device = 'one' OR window_start > 2000000")
     assert totals(small_fleet) != before
     with store.opened(small_fleet.database) as opened:
         unknown = BackgroundVerification(opened, Rules(small_fleet.fleet, {}))

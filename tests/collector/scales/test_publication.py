@@ -295,6 +295,6 @@ def test_devices_and_settings_show_which_scales_are_in_force(fleet, serving, run
 def test_damaged_scales_are_as_if_there_were_none(fleet, serving):
     serving.stored([8, 9])
     serving.learns()
-    serving.opened.epochs.db.execute("UPDATE scales SET message = x'7b'")
+    serving.opened.connection.execute("UPDATE scales SET message = x'7b'")
     with reading(fleet.database) as reader:
         assert newest_scales(reader.connection, serving.stream) is None

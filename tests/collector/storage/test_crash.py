@@ -131,7 +131,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
         if len(turns) == 5:  # somebody has freed the disk
             connection.execute("PRAGMA max_page_count = 100000")
 
-    with closing(store.Store(connection)) as kept:
+    with closing(store.SqliteStore(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
         ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, alive)
     assert turns[:5] == [0] * 5
@@ -161,7 +161,7 @@ def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet,
     post = OnePost([arrive(small_fleet.topic(), small_fleet.release())], stop)
     with closing(sqlite3.connect(small_fleet.database)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    with closing(store.Store(connection)) as kept:
+    with closing(store.SqliteStore(connection)) as kept:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         small_fleet.database.write_bytes(b"\xa5" * small_fleet.database.stat().st_size)
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)

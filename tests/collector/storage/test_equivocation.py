@@ -8,6 +8,7 @@ import pytest
 from pansketch import WindowId
 from pansketch_collector.ingest.ingest_loop import settle
 from pansketch_collector.queries.fleet_model import build
+from pansketch_collector.storage import sql_store
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -100,7 +101,7 @@ def test_answers_merge_windows_of_one_number(small_fleet, settled):
 def test_a_device_cannot_fill_the_disk_with_disputes_nor_push_one_out(
     small_fleet, settled, monkeypatch
 ):
-    monkeypatch.setattr(store, "MAX_DISPUTED", 3)
+    monkeypatch.setattr(sql_store, "MAX_DISPUTED", 3)
     others = [small_fleet.release() for _ in range(6)]
     settled(small_fleet.release(), *others)
     assert disputed(small_fleet) == others[:3]

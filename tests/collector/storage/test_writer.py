@@ -79,7 +79,7 @@ def test_refused_bytes_are_counted_when_they_come_again(small_fleet, settled):
 
 def test_the_quarantine_is_bounded_in_rows_and_bytes(small_fleet, arrive):
     connection = open_writing(small_fleet.database)
-    small = store.Store(connection, quarantine_rows=5)
+    small = store.SqliteStore(connection, quarantine_rows=5)
     junk = [arrive("t" * 5000, b"%d" % n + b"z" * 9000) for n in range(12)]
     settle(small, junk, small_fleet.rules, 1_000_000_001)
     small.close()

@@ -1,7 +1,6 @@
 """Refusals and failures as problem details (RFC 9457): one sentence that says what to do."""
 
 import re
-import sqlite3
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, cast
@@ -15,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from pansketch import MergeError, WireError
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries.fleet_model import NotYet
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_fleet.errors import one_line
 
 MEDIA_TYPE = "application/problem+json"
@@ -80,11 +80,11 @@ def of_command(error: CommandError) -> JSONResponse:
         return problem(422, sentence)
     if isinstance(error, NotYet):
         return problem(409, sentence, more={"more_windows": error.more_windows})
+    if isinstance(error.__cause__, (OSError, *ERRORS)):
+        return problem(503, sentence)
     match error.__cause__:
         case WireError() | MergeError():
             return problem(500, sentence)
-        case OSError() | sqlite3.Error():
-            return problem(503, sentence)
     return problem(409, sentence)
 
 

@@ -4,9 +4,9 @@ A census reads a row for each stream and ledger of a device, and looks at no rel
 run in the transaction of the change, whichever statement makes it.
 """
 
-import sqlite3
 from collections.abc import Sequence
 
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.validation.verdicts import EstimatedTotal
 from pansketch_fleet.errors import one_line
 
@@ -187,7 +187,7 @@ MARK_LATE = (
 )
 
 
-def rebuild(db: sqlite3.Connection, device: str | None = None, stream: str | None = None) -> None:
+def rebuild(db: Database, device: str | None = None, stream: str | None = None) -> None:
     """Counts anew what is stored: of one stream of a device, or of all."""
     values = () if device is None else (device, stream)
     condition = "device = ? AND stream = ?" if values else "TRUE"
@@ -198,7 +198,7 @@ def rebuild(db: sqlite3.Connection, device: str | None = None, stream: str | Non
         db.execute(f"{_ADDED_TOTALS} GROUP BY device, stream")
 
 
-def wrong(db: sqlite3.Connection) -> list[str]:
+def wrong(db: Database) -> list[str]:
     """`device/stream` of all whose row is not what is stored of them."""
     truth = _counted("TRUE")
     rows = db.execute(
@@ -208,7 +208,7 @@ def wrong(db: sqlite3.Connection) -> list[str]:
     return sorted({one_line(f"{row[0]}/{row[1]}") for row in rows})
 
 
-def lacking_totals(db: sqlite3.Connection, after: int, last: int) -> set[int]:
+def lacking_totals(db: Database, after: int, last: int) -> set[int]:
     """Numbers of the stored releases in (after, last] that have no estimate: they were disputed
     when they came."""
     rows = db.execute(
@@ -220,7 +220,7 @@ def lacking_totals(db: sqlite3.Connection, after: int, last: int) -> set[int]:
 
 
 def note_totals(
-    db: sqlite3.Connection,
+    db: Database,
     windows: Sequence[tuple[str, str, int]],
     totals: Sequence[EstimatedTotal | None],
 ) -> None:

@@ -3,10 +3,11 @@
 Also the last release of each ledger, whether it is stored still or not.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+
+from pansketch_collector.storage.tables.connection import Database
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ _ABSENT = (
 )
 
 
-def count(db: sqlite3.Connection) -> list[Holding]:
+def count(db: Database) -> list[Holding]:
     """What is stored, by device and stream."""
     absent = {row[:3]: row[3:] for row in db.execute(_ABSENT)}
     rows = (_Numbered(*row) for row in db.execute(_NUMBERED))
@@ -134,7 +135,7 @@ class HighWaterMark:
     windows: int
 
 
-def high_water(db: sqlite3.Connection, device: str) -> list[HighWaterMark]:
+def high_water(db: Database, device: str) -> list[HighWaterMark]:
     """How far a device's releases ever went, by stream and incarnation; deleted ones too."""
     rows = db.execute(
         "SELECT stream, incarnation, max(sequence), max(window_end), sum(windows) FROM ("

@@ -1,7 +1,6 @@
 """Changes to the table `sums`, in the transaction that stores, removes or excludes releases; sums
 that are made anew from the releases, and compared with them."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -10,6 +9,7 @@ from operator import attrgetter
 import numpy as np
 
 from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, sound_counters
 from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
 from pansketch_collector.storage.tables.sums import (
@@ -53,10 +53,10 @@ class _Change:
 class SumChanges:
     """Changes to the sums within one transaction; `flush` writes them, after the releases changed.
 
-    Methods raise sqlite3.Error.
+    Methods raise one of ERRORS.
     """
 
-    db: sqlite3.Connection
+    db: Database
     _hours: dict[Bucket, _Change] = field(default_factory=dict)
     _stale: set[tuple[str, int]] = field(default_factory=set)
 
@@ -144,9 +144,7 @@ class SumChanges:
         return True
 
 
-def add_up(
-    db: sqlite3.Connection, added: Sequence[tuple[Accepted, int]], layouts: set[bytes]
-) -> None:
+def add_up(db: Database, added: Sequence[tuple[Accepted, int]], layouts: set[bytes]) -> None:
     """Adds releases that were stored now, with the seconds when they came, but for windows that are
     excluded. `layouts`: of the specs that are known to be noted."""
     excluded = db.execute("SELECT device, since, until FROM excluded").fetchall()
@@ -172,7 +170,7 @@ def _range(bucket: Bucket) -> tuple[str, int, int, int]:
     return bucket.stream, bucket.seconds, bucket.start, bucket.start + bucket.seconds
 
 
-def _ends(db: sqlite3.Connection, bucket: Bucket) -> tuple[int, int]:
+def _ends(db: Database, bucket: Bucket) -> tuple[int, int]:
     """The first start and the last end of a bucket's releases."""
     first, last = db.execute(
         "SELECT min(window_start), max(window_end) FROM releases WHERE stream = ?"
@@ -182,7 +180,7 @@ def _ends(db: sqlite3.Connection, bucket: Bucket) -> tuple[int, int]:
     return (0, 0) if first is None else (first, last)
 
 
-def _renew_hour(db: sqlite3.Connection, stream: str, start: int) -> Iterator[Bucket]:
+def _renew_hour(db: Database, stream: str, start: int) -> Iterator[Bucket]:
     """Adds up an hour anew; the days of all specs that were or are in it."""
     for bucket, _ in list(rows(db, stream, HOUR, start, start + HOUR, None)):
         write(db, bucket, None)
@@ -192,11 +190,11 @@ def _renew_hour(db: sqlite3.Connection, stream: str, start: int) -> Iterator[Buc
         yield Bucket(stream, DAY, start - start % DAY, fingerprint)
 
 
-def _renew_day(db: sqlite3.Connection, day: Bucket) -> None:
+def _renew_day(db: Database, day: Bucket) -> None:
     write(db, day, of_hours(db, day))
 
 
-def of_hours(db: sqlite3.Connection, day: Bucket) -> Sum | None:
+def of_hours(db: Database, day: Bucket) -> Sum | None:
     """What the hours of a day add up to; None without any."""
     total: Sum | None = None
     for hour, found in list(
@@ -218,7 +216,7 @@ class AddedUp:
     damaged: int = 0
 
 
-def added_up(db: sqlite3.Connection, stream: str, start: int) -> AddedUp:
+def added_up(db: Database, stream: str, start: int) -> AddedUp:
     """Adds up the releases of an hour."""
     changes = SumChanges(db)
     changes.select(
@@ -233,7 +231,7 @@ def added_up(db: sqlite3.Connection, stream: str, start: int) -> AddedUp:
     return found
 
 
-def hours(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
+def hours(db: Database) -> Iterator[tuple[str, int]]:
     """Streams and hours in which windows of stored releases start."""
     stream, start = "", -(2**62)
     while True:
@@ -249,7 +247,7 @@ def hours(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
         start += HOUR
 
 
-def rebuild(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
+def rebuild(db: Database) -> Iterator[tuple[str, int]]:
     """Adds up everything anew; the streams and hours that are done."""
     db.execute("DELETE FROM sums")
     days: set[Bucket] = set()
@@ -260,7 +258,7 @@ def rebuild(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
         _renew_day(db, day)
 
 
-def wrong(db: sqlite3.Connection) -> Iterator[str]:
+def wrong(db: Database) -> Iterator[str]:
     """Names the rows that are not what the releases add up to: `air, hour of 2016-01-31T12:00Z`. An
     hour with a damaged release is not compared: its sum was made when the release was whole."""
     kept = dict.fromkeys(

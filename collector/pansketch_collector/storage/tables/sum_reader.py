@@ -1,12 +1,12 @@
 """What a selection rests on, read from the table `sums`: whole days, then whole hours, and the
 releases of what is left at its edges. A selection of devices is read from their releases."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.records import Selection, where
 from pansketch_collector.storage.tables.sums import DAY, HOUR, Sum, rows
 
@@ -41,7 +41,7 @@ def ranges(selection: Selection) -> Iterator[Range]:
     yield from (each for each in found if each[1] < each[2])
 
 
-def parts(db: sqlite3.Connection, selection: Selection, spec: bytes) -> Iterator[Sum | Selection]:
+def parts(db: Database, selection: Selection, spec: bytes) -> Iterator[Sum | Selection]:
     """The sums of one spec, and the selections whose releases are to be read instead: at the edges,
     and where a sum has no counters or has changed on the disk."""
     for seconds, since, until in ranges(selection):
@@ -56,7 +56,7 @@ def parts(db: sqlite3.Connection, selection: Selection, spec: bytes) -> Iterator
                 yield found
 
 
-def counts(db: sqlite3.Connection, selection: Selection) -> dict[bytes, int]:
+def counts(db: Database, selection: Selection) -> dict[bytes, int]:
     """How many releases are selected, by fingerprint."""
     found: Counter[bytes] = Counter()
     for seconds, since, until in ranges(selection):
@@ -74,7 +74,7 @@ def counts(db: sqlite3.Connection, selection: Selection) -> dict[bytes, int]:
     return dict(sorted(found.items()))
 
 
-def spans(db: sqlite3.Connection, selection: Selection, seconds: int) -> list[int]:
+def spans(db: Database, selection: Selection, seconds: int) -> list[int]:
     """In which spans of so many seconds, counted from 1970, selected releases start."""
     found: set[int] = set()
     for length, since, until in [(0, None, None)] if seconds % HOUR else ranges(selection):
@@ -93,7 +93,7 @@ def spans(db: sqlite3.Connection, selection: Selection, seconds: int) -> list[in
     return sorted(found)
 
 
-def mark(db: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
+def mark(db: Database, selection: Selection) -> tuple[int, int]:
     """What differs as soon as other releases are selected: the newest row of the days around, and
     how many rows there are."""
     since = -ALWAYS if selection.since is None else selection.since
@@ -107,7 +107,7 @@ def mark(db: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
 
 
 def device_count(
-    db: sqlite3.Connection, periods: Sequence[Selection], releases: int, specs: Sequence[bytes] = ()
+    db: Database, periods: Sequence[Selection], releases: int, specs: Sequence[bytes] = ()
 ) -> int:
     """How many devices have some of the releases of a stream that are selected in periods, in order
     of time; of some specs alone, if they are named. There are so many releases."""
@@ -141,7 +141,7 @@ def device_count(
     return int(db.execute(query, values).fetchone()[0])
 
 
-def excluded(db: sqlite3.Connection, selection: Selection) -> int:
+def excluded(db: Database, selection: Selection) -> int:
     """How many releases would be selected if the operator had not excluded them."""
     total = 0
     rows_ = db.execute(

@@ -8,7 +8,6 @@ keys, and those whose layout is not known.
 """
 
 import json
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from pansketch import Spec
 from pansketch.sketches import LinearSpec
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.corruption import StoredLayout
 
 HOUR: Final = 3_600
@@ -95,7 +95,7 @@ class Bucket:
     fingerprint: bytes
 
 
-def note_layout(db: sqlite3.Connection, spec: Spec) -> None:
+def note_layout(db: Database, spec: Spec) -> None:
     """Stores how the counters of a spec lie in its releases, if their sum means anything and nobody
     masks them."""
     if isinstance(spec, LinearSpec) and not spec.guarantee.answer_micro:
@@ -103,7 +103,7 @@ def note_layout(db: sqlite3.Connection, spec: Spec) -> None:
         db.execute("INSERT INTO layouts VALUES (?, ?, ?) ON CONFLICT DO NOTHING", values)
 
 
-def layout(db: sqlite3.Connection, fingerprint: bytes) -> StoredLayout | None:
+def layout(db: Database, fingerprint: bytes) -> StoredLayout | None:
     """How the counters of releases of a spec lie; None where they are not added up."""
     row = db.execute(
         "SELECT family, blocks FROM layouts WHERE fingerprint = ?", (fingerprint,)
@@ -117,7 +117,7 @@ def _layout(fingerprint: bytes, family: str, blocks: str) -> StoredLayout:
 
 
 def rows(
-    db: sqlite3.Connection, stream: str, seconds: int, since: int, until: int, spec: bytes | None
+    db: Database, stream: str, seconds: int, since: int, until: int, spec: bytes | None
 ) -> Iterator[tuple[Bucket, Sum | None]]:
     """The rows of buckets of one length that start in [since, until), of one spec or of all. None
     for a row that has changed on the disk."""
@@ -146,7 +146,7 @@ def _seal(bucket: Bucket, figures: Sequence[object], content: bytes | None) -> i
     return crc32(content or b"", crc32(repr((name, content is None)).encode()))
 
 
-def write(db: sqlite3.Connection, bucket: Bucket, total: Sum | None) -> None:
+def write(db: Database, bucket: Bucket, total: Sum | None) -> None:
     """Replaces the row of a bucket; the new one has a number that none ever had."""
     if total is None or not total.releases:
         db.execute(

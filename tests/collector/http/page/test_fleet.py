@@ -6,8 +6,7 @@ import json
 import pytest
 
 from pansketch_collector.__main__ import main
-from pansketch_collector.storage import exclusions
-from pansketch_collector.storage.database import changing
+from pansketch_collector.storage.writer import changing
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status, StreamBirth
 from tests.collector.http.page.test_page import found_by_axe
@@ -57,7 +56,7 @@ def site(make_site, arrive):
     refused = arrive(topics.release("testing", "d2", "air"), b"no release")
     found.settle([*held, *said, health, refused])
     with changing(found.config.collector.database) as database:
-        exclusions.exclude(database, "d3", 3 * 86_400, 4 * 86_400, 0)
+        database.exclude("d3", 3 * 86_400, 4 * 86_400, 0)
     return found
 
 

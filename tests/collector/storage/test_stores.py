@@ -1,0 +1,112 @@
+"""One suite for all stores: what they hold, and that sums and counts are those of the releases."""
+
+import random
+
+import numpy as np
+import pytest
+
+from pansketch import decode
+from pansketch_collector.commands.verification import verify
+from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.queries.fleet_sum import read_sum
+from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.records import Selection
+from pansketch_collector.storage.writer import changing
+from tests.collector.small_fleet import DAY, incoming
+
+DEVICES, WINDOWS, STEPS = ("one", "two", "three", "four"), range(1, 7), 40
+NOW = 30 * DAY
+
+
+def messages(small_fleet, devices=DEVICES, windows=WINDOWS):
+    """Two releases of each window."""
+    spec = small_fleet.specs("air")[0]
+    return [
+        incoming(small_fleet.topic(device), small_fleet.release(device, n, spec=spec))
+        for device in devices
+        for n in windows
+        for _ in range(2)
+    ]
+
+
+def stored(path, selection):
+    """(window, payload) of the selected releases, read without any figure of them."""
+    with reading(path) as reader:
+        ranges = [(each.device, each.since, each.until) for each in reader.exclusions()]
+        every = [one for _, one in reader.portion("releases", 0, 10**6)]
+    since, until = selection.since or 0, selection.until or 2**62
+    return [
+        row
+        for row in ((each.device, each.start, each.end, each.payload) for each in every)
+        if since <= row[1] < until
+        and (selection.devices is None or row[0] in selection.devices)
+        and not any(row[0] == who and a <= row[1] < b for who, a, b in ranges)
+    ]
+
+
+def check(small_fleet, selection):
+    """What is read from sums is what the releases say."""
+    spec, found = small_fleet.specs("air")[0], stored(small_fleet.database, selection)
+    with reading(small_fleet.database) as reader:
+        summed = list(read_sum(reader, selection, spec, []))
+        assert reader.count(selection) == len(found)
+        assert reader.spans(selection, DAY) == sorted({row[1] // DAY for row in found})
+        assert reader.device_count([selection], len(found)) == len({row[0] for row in found})
+        assert reader.device_count([selection], 10**9) == len({row[0] for row in found})
+    assert len(summed) == bool(found)
+    for each in summed:
+        releases = [decode(row[3], spec) for row in found]
+        assert np.array_equal(each.release.counters, sum(one.counters for one in releases))
+        assert each.release.draws == sum(one.draws for one in releases)
+        assert each.release.count == len(found)
+        assert (each.first, each.last) == (min(r[1] for r in found), max(r[2] for r in found))
+
+
+def faults(small_fleet):
+    with reading(small_fleet.database) as reader:
+        return verify(reader, small_fleet.rules).figures
+
+
+def a_span(dice):
+    first, last = sorted(dice.sample(range(8 * 24), 2))
+    return first * 3600 + dice.choice([0, 0, 1800]), last * 3600
+
+
+def change(small_fleet, pool, dice):
+    """One thing that somebody may do."""
+    path, device = small_fleet.database, dice.choice(DEVICES)
+    what = dice.choice(["settle"] * 4 + ["exclude", "undo", "keep", "drop", "forget", "remove"])
+    if what in ("settle", "remove"):
+        with store.opened(path) as opened:
+            if what == "settle":
+                settle(opened, dice.sample(pool, dice.randrange(1, 12)), small_fleet.rules, NOW)
+            else:
+                opened.remove("air", dice.randrange(3, 7) * DAY, NOW, dice.choice([1, 100]))
+        return
+    with reading(path) as reader:
+        other = [each.number for each in reader.disputes()]
+        known = [each for each in reader.exclusions() if each.device == device]
+    with changing(path) as kept:
+        if what in ("keep", "drop"):
+            getattr(kept, what)(dice.sample(other, min(2, len(other))))
+        elif what == "exclude":
+            kept.exclude(device, *dice.choice([(None, None), a_span(dice)]), NOW)
+        elif what == "undo" and known:
+            one = dice.choice(known)
+            kept.undo(device, *dice.choice([(None, None), (one.since, one.until)]))
+        elif what == "forget" and any(d == device for d, *_ in stored(path, Selection("air"))):
+            kept.forget(device, releases=dice.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_history_leaves_the_sums_of_the_stored_releases(small_fleet, seed):
+    dice, pool = random.Random(seed), messages(small_fleet)
+    with store.opened(small_fleet.database) as opened:
+        settle(opened, pool[::2], small_fleet.rules, NOW)
+    for _ in range(STEPS):
+        change(small_fleet, pool, dice)
+        assert not faults(small_fleet)
+        check(small_fleet, Selection("air"))
+        check(small_fleet, Selection("air", *a_span(dice)))
+        check(small_fleet, Selection("air", a_span(dice)[0], None, frozenset({"one", "two"})))
