@@ -24,6 +24,7 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
 from pansketch.generators.pairwise.marginals import Margin, margin_of, resolutions_of
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
+from pansketch.generators.pairwise.smooth_density import TALLER
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import noise_of_sums
 from pansketch.sketches.release_model import Release
@@ -137,12 +138,16 @@ def _held(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> FloatArray:
-    """The slope of each cell's density. The first and the last have one neighbour each."""
+    """The slope of each cell's density. The first and the last have one neighbour each, and none
+    where they stand out from it, as a value at a bound with mass of its own does."""
     steps = np.diff(density) / np.diff(middle)
     before, after = np.append(steps[0], steps), np.append(steps, steps[-1])
     least = 2 * np.minimum(np.abs(before), np.abs(after))
     slope = np.sign(before) * np.minimum(least, np.abs(before + after) / 2)
     most = 2 * density / width
+    for end, beside in ((0, 1), (-1, -2)):
+        if density[end] > TALLER * density[beside]:
+            slope[end] = 0.0
     return np.asarray(np.where(before * after > 0, np.clip(slope, -most, most), 0.0))
 
 

@@ -18,8 +18,8 @@ from pansketch_collector.errors import wrong
 from pansketch_collector.http.endpoints.parameters import Moment, StrictParameters
 from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.queries.selection import when
-from pansketch_collector.storage import exclusions
-from pansketch_collector.storage.database import changing, transaction
+from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.writer import changing
 
 Device = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9-]{0,63}$", description="its name")]
 Result = TypeVar("Result")
@@ -54,10 +54,10 @@ class ForgetParameters(StrictParameters):
 def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], object]]) -> None:
     """Adds the endpoints. Each of `changed` is called after each change."""
 
-    async def change(work: Callable[..., Result]) -> Result:
+    async def change(work: Callable[[Store], Result]) -> Result:
         def write() -> Result:
-            with changing(desk.database) as db, transaction(db):
-                return work(db)
+            with changing(desk.database) as store:
+                return work(store)
 
         done = await desk.run(desk.reads, write)
         for forget_answers in changed:
@@ -70,7 +70,7 @@ def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], ob
     )
     async def exclude(device: Device, asked: Annotated[RangeParameters, Query()]) -> dict[str, Any]:
         since, until = asked.span()
-        count = await change(lambda db: exclusions.exclude(db, device, since, until, clock.now()))
+        count = await change(lambda store: store.exclude(device, since, until, clock.now()))
         log.warning("over HTTP: %s is excluded from answers, %d releases", device, count)
         return {"device": device, "releases": count}
 
@@ -80,7 +80,7 @@ def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], ob
     )
     async def undo(device: Device, asked: Annotated[RangeParameters, Query()]) -> dict[str, Any]:
         since, until = asked.span()
-        count = await change(lambda db: exclusions.undo(db, device, since, until))
+        count = await change(lambda store: store.undo(device, since, until))
         log.warning("over HTTP: %d exclusions of %s are undone", count, device)
         return {"device": device, "undone": count}
 
@@ -91,6 +91,6 @@ def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], ob
     async def forget(device: Device, asked: Annotated[ForgetParameters, Query()]) -> dict[str, Any]:
         if asked.releases and asked.confirm != device:
             raise wrong("releases are deleted for good: add confirm with the name of the device")
-        gone = await change(lambda db: exclusions.forget(db, device, asked.releases))
+        gone = await change(lambda store: store.forget(device, asked.releases))
         log.warning("over HTTP: %s is forgotten, %d releases deleted", device, gone.releases)
         return {"device": device, **asdict(gone)}
