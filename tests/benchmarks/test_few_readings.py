@@ -36,9 +36,8 @@ def around_the_fit(release):
         noise = noisy_fits(domain, tables, fit, generator, 12)
         return [joint_of(each, PARTICLES, generator).partition(domain) for each in noise]
 
-    return replace(
-        pairwise(release, particles=PARTICLES), noise=None, hidden=None, replicate=replicate
-    )
+    boxes = pairwise(release, particles=PARTICLES).boxes
+    return replace(boxes, noise=None, hidden=None, replicate=replicate)
 
 
 # Views of a stream that nobody asks while it is young: noise outweighs its first answers.
