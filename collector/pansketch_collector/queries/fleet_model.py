@@ -71,7 +71,7 @@ def not_yet(error: TooFewReadings, devices: int, expected_readings: float) -> No
         whole = ceil(error.wanted(expected_readings) / devices)
         told += (
             f"; at the expected {expected_readings:,g} readings a window it takes about "
-            f"{whole:,} windows{of}"
+            f"{whole:,} window{'s' * (whole != 1)}{of}"
         )
     return NotYet(f"the noise outweighs the readings: {told}", None)
 

@@ -4,7 +4,9 @@
 import { get } from "./api.js";
 import { choice, field, h } from "./elements.js";
 
-const MOST_SECONDS = 7 * 86400; // of a period, unless somebody chooses
+// Of a period, unless somebody chooses: so long, or so many windows where that is longer.
+const MOST_SECONDS = 7 * 86400;
+const MOST_WINDOWS = 7;
 const PERIODS = [["first_from", "first_to"], ["second_from", "second_to"]];
 
 export function changes(subject, parameters, renew) {
@@ -112,13 +114,13 @@ function chosenIn(form, groups) {
     .replace(/\s/g, "")]).filter(([, value]) => value !== ""));
 }
 
-// The newest days against as many before them: the halves of what is stored, a week at most.
+// The newest days against as many before them: the halves of what is stored, a week or seven windows at most.
 function usual({ stored, window_seconds: seconds }) {
   // A device's window begins a little after the fleet's, so its end lies in the next one.
   const [first, end] = [stored.first_window, stored.last_window].map((each) =>
     Math.floor(Date.parse(each) / 1000 / seconds));
   const half = Math.max(1, Math.floor((end - first) / 2));
-  const length = seconds * Math.min(half, Math.max(1, Math.floor(MOST_SECONDS / seconds)));
+  const length = seconds * Math.min(half, Math.max(MOST_WINDOWS, Math.floor(MOST_SECONDS / seconds)));
   const last = end * seconds;
   const text = (at) => new Date(1000 * at).toISOString().slice(0, 16);
   return { first_from: text(last - 2 * length), first_to: text(last - length),
