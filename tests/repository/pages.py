@@ -2,6 +2,19 @@
 
 from tests.repository.layers import ROOT
 
+# Folders of code that speaks to people, in its prose.
+FOLDERS = (
+    "agent",
+    "audit",
+    "cli",
+    "collector",
+    "demo",
+    "fleet",
+    "keeper",
+    "pansketch",
+    "proofs",
+    "testbed",
+)
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),

@@ -9,21 +9,10 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 from pansketch_audit.planted_bugs.readings import bugs
 from tests.repository.layers import ROOT
+from tests.repository.pages import FOLDERS as SPEAKING
 from tests.repository.pages import PAGES, named
 
-FOLDERS = (
-    "agent",
-    "audit",
-    "benchmarks",
-    "cli",
-    "collector",
-    "demo",
-    "fleet",
-    "keeper",
-    "pansketch",
-    "proofs",
-    "testbed",
-)
+FOLDERS = (*SPEAKING, "benchmarks")
 SOURCES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 # Where a path in a page or in the code may begin: at the root, or above a package.
 STARTS = [

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository.pages import FOLDERS
+
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs/reference/glossary.md"
 GENERATED = {ROOT / "docs/reference" / name for name in ("cli.md", "configuration.md")}
@@ -15,18 +17,6 @@ PAGES = [
     *sorted({*(ROOT / "docs").rglob("*.md")} - {GLOSSARY} - GENERATED),
     *sorted((ROOT / "data").rglob("*.md")),
 ]
-PACKAGES = (
-    "agent",
-    "audit",
-    "cli",
-    "collector",
-    "demo",
-    "fleet",
-    "keeper",
-    "pansketch",
-    "proofs",
-    "testbed",
-)
 # Each line: the former phrases of one term.
 FORMER = re.compile(
     r"\b(?:"
@@ -105,7 +95,7 @@ def test_a_page_uses_the_terms_of_the_field(page):
     assert former_words(page.read_text()) == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", FOLDERS)
 def test_messages_use_the_terms_of_the_field(package):
     assert [found for found in former_messages(package) if found[0] not in NO_PROSE] == []
 

@@ -265,9 +265,9 @@ class M2MModel:
     def _edges(self, position: int, bins: int | None) -> FloatArray:
         attribute = self.domain.attributes[position]
         if attribute.categories is not None:
-            if bins is None:
-                return np.arange(len(attribute.categories) + 1.0)
-            raise ValueError(f"{attribute.name} has categories: leave the bins out")
+            if bins is not None:
+                raise ValueError(f"{attribute.name} has categories: leave the bins out")
+            return np.arange(len(attribute.categories) + 1.0)
         if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or bins < 1):
             raise ValueError("the number of bins must be a whole number of 1 or more")
         return attribute.from_unit(np.linspace(0, 1, (bins or 10) + 1))

@@ -14,7 +14,7 @@ weights under which they agree with all tables at once, the nearest such distrib
 4. A particle is a box: one finest cell of every attribute, or a part of it along the slope of the
    density (margin.py).
 
-A question of one attribute needs none of that but its margin, a hundredth of the work (margin.py).
+A question of one attribute needs none of that but its margin (margin.py).
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """

@@ -46,7 +46,7 @@ def margin(release: Release, name: str) -> Partition:
 
     Returns:
         A partition of a domain of this attribute alone, with its error bars. It answers what the
-        model of `pairwise` does, at a hundredth of the cost.
+        model of `pairwise` does, without records.
 
     Raises:
         ValueError: the release is of another family, or the attribute is unknown or in no view.

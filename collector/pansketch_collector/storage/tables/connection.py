@@ -11,25 +11,12 @@ from typing import Any, Final, Protocol
 Values = Sequence[Any] | Mapping[str, Any]
 
 
-class ServerError(Exception):
-    """A database server refused a statement, or cannot be reached. `passing`: it may do it later.
-
-    `str()` is one line.
-    """
-
-    def __init__(self, text: str, passing: bool = True) -> None:
-        super().__init__(" ".join(text.split()))
-        self.passing = passing
-
-
 # What any statement may raise.
-ERRORS: Final = (sqlite3.Error, ServerError)
+ERRORS: Final = (sqlite3.Error,)
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same statement may succeed later: a disk was full, or a server was away."""
-    if isinstance(error, ServerError):
-        return error.passing
+    """Whether the same statement may succeed later: a disk was full."""
     return isinstance(error, sqlite3.OperationalError)
 
 

@@ -17,7 +17,12 @@ from pansketch import (
     merge,
     os_entropy,
 )
-from pansketch.generators import EmptyModel, Partition, fidelity, pairwise
+from pansketch.generators import (
+    EmptyModel,
+    Partition,
+    fidelity,
+    pairwise,
+)
 
 COLOURS = ("red", "green", "blue", "black", "white")
 DOMAIN = Domain(

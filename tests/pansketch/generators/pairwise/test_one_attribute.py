@@ -1,0 +1,53 @@
+"""Questions of one attribute are answered from its own table, without records."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
+from pansketch.generators import found_atoms, learned_domain, pairwise
+
+DOMAIN = Domain([Attribute("x", low=0, high=10), Attribute("y", low=-1, high=1)])
+_x = 10 * np.random.default_rng(1).beta(2, 3, 20_000)
+ROWS = np.column_stack([_x, 0.7 * np.sin(_x)])
+
+
+def test_questions_of_one_attribute_make_no_records(monkeypatch):
+    spec = ViewsSpec(DOMAIN, Privacy(1), (View(("x", "y"), (4, 4), 1_000_000),))
+    sketch = spec.start(os_entropy())
+    sketch.update_many(ROWS)
+    release = sketch.release(os_entropy(), WindowId("one", "s", 1))
+    # Two models of one release: one without records, one with them.
+    model, whole = pairwise(release), pairwise(release).boxes
+
+    def asked(model):
+        return (
+            model.readings,
+            model.mean("x"),
+            model.quantile("x", 0.5),
+            model.cdf("x", 3.0),
+            model.count("x > 1 & x < 3"),
+            model.share({"x": (1, 3)}),
+        )
+
+    expected = asked(whole)
+
+    def made(*_):
+        raise AssertionError("records are made")
+
+    # The package's attribute `pairwise` is the function.
+    monkeypatch.setattr(import_module("pansketch.generators.pairwise.generator"), "joint_of", made)
+    model.check(())
+    model.check([0])
+    for found, other in zip(asked(model), expected, strict=True):
+        assert abs(found.value - other.value) <= 0.5 * other.standard_error
+    assert learned_domain(model).names == DOMAIN.names
+    assert found_atoms(model) == ()
+    for ask in (
+        lambda: model.count("x > 1 & y > 1"),
+        lambda: model.covariance(("x", "y")),
+        lambda: model.sample(1, np.random.default_rng(0)),
+    ):
+        with pytest.raises(AssertionError, match="records are made"):
+            ask()
