@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from pansketch_collector.commands.archive import run_archive
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.commands.backup import run_backup
 from pansketch_collector.commands.command_line import parser
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "scales": run_scales,
     "query": run_query,
     "export": run_export,
+    "archive": run_archive,
     "disputed": run_disputed,
     "replay": run_replay,
     "quarantine": run_quarantine,

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pansketch import __version__
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
-from pansketch_collector.queries.questions import QUESTIONS
+from pansketch_collector.queries.questions import HELP, QUESTIONS
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.logs import add_log_options
 
@@ -19,29 +19,6 @@ DISPUTED = (
     "list them; keep: count these instead of the stored ones, which become disputed; "
     "drop: delete these"
 )
-QUERIES = """questions:
-  quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
-  mean ATTRIBUTE          the mean
-  cdf ATTRIBUTE X         the share of readings that are at most X
-  range ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]
-                          how many readings lie in all of these ranges, and which share;
-                          for an attribute with categories: range ATTRIBUTE CATEGORY
-  count "ATTRIBUTE > X & ATTRIBUTE = CATEGORY"
-                          how many readings meet all conditions (<, <=, >, >=, =), and which share
-  covariance [ATTRIBUTE ...]
-                          the covariances of these attributes, or of all that are numbers
-  distinct                of a stream with a key: how many distinct keys each window had. The keys
-                          of different windows cannot be matched, so there is no total over them
-  change [ATTRIBUTE ...] --between A B
-                          how far the means of two periods differ, and whether beyond noise; of two
-                          groups of devices: --devices A,B --against C,D instead of --between
-  drift [ATTRIBUTE ...] --between A B
-                          which attributes are distributed otherwise in two periods, beyond noise
-                          (types views and hierarchy)
-A period is FROM..TO, a date, which is that day, or a moment, which is the window around it.
-A sketch of type moments answers mean, cdf, count, covariance and change.
-
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,6 +84,7 @@ def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
     sample = _add(commands, "sample", "write synthetic records of a stream of readings as CSV")
     _selecting(sample)
     _generating(sample)
+    _archived(sample)
     sample.add_argument("--rows", type=_whole(1), required=True, metavar="N", help="how many")
     _out(sample, "FILE.csv")
     sample.add_argument("--seed", type=_whole(0), metavar="N", help="repeat the same rows")
@@ -125,14 +103,16 @@ def _scales(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     _selecting(scales)
     _generating(scales)
+    _archived(scales)
     scales.set_defaults(robust=False)
     scales.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
 
 
 def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
-    query = _add(commands, "query", "answer one question with its standard error", epilog=QUERIES)
+    query = _add(commands, "query", "answer one question with its standard error", epilog=HELP)
     _selecting(query)
     _generating(query)
+    _archived(query)
     _json(query)
     says = "the median over groups of devices, which a few hostile devices cannot move far"
     query.add_argument("--robust", action="store_true", help=says)
@@ -187,6 +167,20 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     aged.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
     _json(aged)
+    cold = _add(
+        commands,
+        "archive",
+        "write the releases of ended days as Parquet files",
+        "A serve may run meanwhile. query, sample and scales read them with --archive.",
+    )
+    cold.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
+    says = "days that end until this moment (default: those that ended a day ago)"
+    cold.add_argument("--before", metavar="WHEN", help=says)
+    cold.add_argument("--stream", metavar="NAME", help="of this stream only")
+    cold.add_argument("--dry-run", action="store_true", help="list the days, and write nothing")
+    says = "compare the files with themselves instead; the exit code is 1 for a damaged one"
+    cold.add_argument("--verify", action="store_true", help=says)
+    _json(cold)
     epochs = _add(
         commands,
         "settings",
@@ -253,6 +247,13 @@ def _selecting(parser: argparse.ArgumentParser) -> None:
     _range(parser)
     says = "only these devices; @GROUP: those of a group of the configuration"
     parser.add_argument("--devices", metavar="A,B", help=says)
+
+
+def _archived(parser: argparse.ArgumentParser) -> None:
+    says = "read the releases of this archive, not those of the database"
+    parser.add_argument("--archive", type=Path, metavar="DIR", help=says)
+    says = "with --archive: a Ray cluster that adds up its files, as host:port or auto"
+    parser.add_argument("--cluster", metavar="ADDRESS", help=says)
 
 
 def _range(parser: argparse.ArgumentParser) -> None:

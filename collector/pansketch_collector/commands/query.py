@@ -3,11 +3,13 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
+from pansketch_collector.archive.archive_reader import ArchiveReader, in_processes, on_cluster
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
 from pansketch_collector.periods import comparison, series, series_report
@@ -29,7 +31,7 @@ from pansketch_collector.queries.selection import (
     stream_named,
 )
 from pansketch_collector.scales import learning
-from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.units import utc_text
@@ -70,7 +72,7 @@ def _run_series(config: Config, options: argparse.Namespace, selection: Selectio
     asked = series.SeriesQuestion(
         options.question, tuple(options.words), options.by, options.smooth
     )
-    with reading(config.collector.database) as reader:
+    with _reader(config, options) as reader:
         found = series.series(reader, config, selection, _choice(options), asked)
     note_left_out(found.left)
     with writing("-") as out:
@@ -92,7 +94,7 @@ def _run_comparison(config: Config, options: argparse.Namespace) -> int:
     else:
         whole = _selection(config, options, options.question)
         periods = select_groups(config, whole, options.against)
-    with reading(config.collector.database) as reader:
+    with _reader(config, options) as reader:
         found = comparison.compare(
             reader, config, periods, _choice(options), options.question, options.words
         )
@@ -107,9 +109,9 @@ def _answer(
 ) -> tuple[answers.Answer | answers.Matrix, Basis]:
     """And what it rests on."""
     if not options.robust:
-        model = _model(config, selection, _choice(options))
+        model = _model(config, selection, options)
         return questions.answer(model, options.question, options.words), model
-    with reading(config.collector.database) as reader:
+    with _reader(config, options) as reader:
         groups = robust_merge.build_groups(reader, config, selection, _choice(options))
     found, answered = robust_merge.answer(groups, options.question, options.words)
     note_left_out(answered.left)
@@ -124,7 +126,7 @@ def _run_distinct(config: Config, options: argparse.Namespace, selection: Select
         raise wrong(f"{DISTINCT} keys of several windows do not add up: ask --by window")
     if options.by == "device" and options.keys:
         raise wrong("--keys is about devices together: leave it out, or leave out --by device")
-    with reading(config.collector.database) as reader:
+    with _reader(config, options) as reader:
         by: distinct.By = options.by or "window"
         counted = distinct.count_keys(reader, config, selection, by, options.keys)
     note_left_out(counted.left)
@@ -142,7 +144,7 @@ def run_sample(config: Config, options: argparse.Namespace) -> int:
     if options.report:
         stream = stream_named(config, selection.stream)
         sample.check_assessed(stream.spec.family)
-    model = _model(config, selection, _choice(options))
+    model = _model(config, selection, options)
     rng = np.random.default_rng(options.seed)
     model.check_sample()
     sampler = model.fitted.sampler()
@@ -159,7 +161,7 @@ def run_sample(config: Config, options: argparse.Namespace) -> int:
 def run_scales(config: Config, options: argparse.Namespace) -> int:
     """Prints the attributes of a stream with learned scales."""
     selection = _selection(config, options, SAMPLE)
-    model = _model(config, selection, _choice(options))
+    model = _model(config, selection, options)
     with model.refusing():
         learned = learning.learned(model, selection.stream)
     with writing(options.out) as out:
@@ -191,9 +193,24 @@ def _choice(options: argparse.Namespace) -> GeneratorChoice:
     return GeneratorChoice(options.generator, options.cells, options.points, options.robust)
 
 
-def _model(config: Config, selection: Selection, choice: GeneratorChoice) -> Model:
+@contextmanager
+def _reader(config: Config, options: argparse.Namespace) -> Iterator[Reader]:
+    """Of the database, or of the archive that is named."""
+    if options.archive is None and options.cluster is not None:
+        raise wrong("--cluster adds up the files of an archive: add --archive DIR")
     with reading(config.collector.database) as reader:
-        model = build(reader, config, selection, choice)
+        if options.archive is None:
+            yield reader
+            return
+        if not options.archive.is_dir():
+            raise wrong(f"no archive {options.archive}: run `pansketch-collector archive` first")
+        summing = on_cluster(options.cluster) if options.cluster else in_processes
+        yield ArchiveReader(reader, options.archive, summing)
+
+
+def _model(config: Config, selection: Selection, options: argparse.Namespace) -> Model:
+    with _reader(config, options) as reader:
+        model = build(reader, config, selection, _choice(options))
     note_left_out(model.left)
     return model
 

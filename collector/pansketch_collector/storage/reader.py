@@ -122,9 +122,12 @@ class Reader:
         """In which spans of so many seconds, counted from 1970, selected releases start."""
         return sum_reader.spans(self._db, selection, seconds)
 
-    def releases(self, selection: Selection, fingerprint: bytes | None = None) -> Iterator[Stored]:
-        """The selected releases, one at a time, by window, device and sequence."""
-        condition, values = where(selection)
+    def releases(
+        self, selection: Selection, fingerprint: bytes | None = None, excluded: bool | None = False
+    ) -> Iterator[Stored]:
+        """The selected releases, one at a time, by window, device and sequence. `excluded`: those
+        that the operator excludes, and no others; None: both."""
+        condition, values = where(selection, excluded)
         if fingerprint is not None:
             condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
         order = "window_start, device, sequence"
@@ -155,10 +158,12 @@ class Reader:
         rest += self._db.execute(query, (selection.stream,)).fetchall()
         return *sum_reader.mark(self._db, selection), hash(tuple(rest))
 
-    def listed(self, selection: Selection, after: Place | None, most: int) -> list[ReleaseSummary]:
+    def listed(
+        self, selection: Selection, after: Place | None, most: int, excluded: bool | None = False
+    ) -> list[ReleaseSummary]:
         """At most so many of the selected releases, by window, device and sequence, after a place
-        in that order (None: from the first), without their payloads."""
-        condition, values = where(selection)
+        in that order (None: from the first), without their payloads. `excluded`: as above."""
+        condition, values = where(selection, excluded)
         if after is not None:
             condition = f"{condition} AND (window_start, device, sequence) > (?, ?, ?)"
             values = [*values, *after]

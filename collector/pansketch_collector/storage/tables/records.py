@@ -97,8 +97,11 @@ EXCLUDED = (
 )
 
 
-def where(selection: Selection, excluded: bool = False) -> tuple[str, list[str | int | bytes]]:
-    """The condition of a selection with its values, without what is excluded or of that alone."""
+def where(
+    selection: Selection, excluded: bool | None = False
+) -> tuple[str, list[str | int | bytes]]:
+    """The condition of a selection with its values: without what is excluded, of that alone, or
+    (None) with it."""
     parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
     if selection.since is not None:
         parts.append(("window_start >= ?", [selection.since]))
@@ -107,5 +110,6 @@ def where(selection: Selection, excluded: bool = False) -> tuple[str, list[str |
     if selection.devices is not None:
         places = ", ".join("?" * len(selection.devices))
         parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
-    parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
+    if excluded is not None:
+        parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
     return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]
