@@ -272,7 +272,11 @@ class Partition:
         return ends[0], ends[1]
 
     def filled(self, position: int) -> tuple[FloatArray, FloatArray]:
-        """`_marginal` of what readings can fill."""
+        """`_marginal` of what readings can fill.
+
+        Raises:
+            EmptyModel: the noisy number of readings is not positive.
+        """
         low, high = self._ends
         return cumulative(low[:, position], high[:, position], self.box_shares())
 
