@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.datasets.small_streams import FloatArray, Stream
 from pansketch.generators import FittedModel, TooFewReadings
 
-KINDS = ("mean", "quantile", "cdf", "count", "covariance")
+KINDS = ("mean", "quantile", "cdf", "share", "variance", "count", "covariance")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of readings below a quantile, or below where a cdf is asked
-MIDDLE = (0.2, 0.6)  # of two attributes: readings between these quantiles are counted
+MIDDLE = (0.2, 0.6)  # Readings between these quantiles have a share; of two attributes, a count.
 
 Answer = tuple[float, float]
 """A value and its standard error."""
@@ -26,9 +26,10 @@ class Question(NamedTuple):
     ask: Callable[[FittedModel], Answer]
 
 
-def questions(stream: Stream, rows: FloatArray) -> list[Question]:
-    """Of a stream's attributes, one by one and in pairs. `rows`: its complete readings."""
-    return [*_alone(stream, rows), *_together(stream, rows)]
+def questions(stream: Stream, rows: FloatArray, windows: int = 1) -> list[Question]:
+    """Of a stream's attributes, one by one and in pairs. `rows`: its complete readings, which each
+    of so many windows has."""
+    return [*_alone(stream, rows), *_together(stream, rows, windows)]
 
 
 def held(model: FittedModel, asked: Sequence[Question]) -> dict[str, tuple[int, int]]:
@@ -53,18 +54,27 @@ def _alone(stream: Stream, rows: FloatArray) -> Iterator[Question]:
             yield Question("quantile", at, partial(_quantile, name=name, share=share))
             x = at + (attribute.step or 0.0) / 2  # between values, so that there are no ties
             yield Question("cdf", float((column <= x).mean()), partial(_cdf, name=name, x=x))
+        low, high = _middle(stream, rows, place)
+        truth = float(((column >= low) & (column <= high)).mean())
+        yield Question("share", truth, partial(_share, wanted={name: (low, high)}))
+        yield Question("variance", float(column.var()), partial(_variance, name=name))
 
 
-def _together(stream: Stream, rows: FloatArray) -> Iterator[Question]:
+def _middle(stream: Stream, rows: FloatArray, place: int) -> tuple[float, float]:
+    half = (stream.domain.attributes[place].step or 0.0) / 2
+    low, high = np.quantile(rows[:, place], MIDDLE) + half
+    return float(low), float(high)
+
+
+def _together(stream: Stream, rows: FloatArray, windows: int) -> Iterator[Question]:
     attributes = stream.domain.attributes
     for a, b in combinations(range(len(attributes)), 2):
         wanted, inside = {}, np.ones(len(rows), np.bool_)
         for place in (a, b):
-            half = (attributes[place].step or 0.0) / 2
-            low, high = np.quantile(rows[:, place], MIDDLE) + half
+            low, high = _middle(stream, rows, place)
             inside &= (rows[:, place] >= low) & (rows[:, place] <= high)
-            wanted[attributes[place].name] = (float(low), float(high))
-        yield Question("count", float(inside.sum()), partial(_count, wanted=wanted))
+            wanted[attributes[place].name] = (low, high)
+        yield Question("count", float(windows * inside.sum()), partial(_count, wanted=wanted))
         truth = float(np.cov(rows[:, a], rows[:, b], bias=True)[0, 1])
         yield Question("covariance", truth, partial(_covariance, names=tuple(wanted)))
 
@@ -87,6 +97,16 @@ def _cdf(model: FittedModel, name: str, x: float) -> Answer:
 def _count(model: FittedModel, wanted: dict[str, tuple[float, float]]) -> Answer:
     found = model.count(wanted)
     return found.value, found.standard_error
+
+
+def _share(model: FittedModel, wanted: dict[str, tuple[float, float]]) -> Answer:
+    found = model.share(wanted)
+    return found.value, found.standard_error
+
+
+def _variance(model: FittedModel, name: str) -> Answer:
+    found = model.covariance((name,))
+    return float(found.value[0, 0]), float(found.standard_error[0, 0])
 
 
 def _covariance(model: FittedModel, names: tuple[str, ...]) -> Answer:

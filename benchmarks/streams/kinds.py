@@ -108,11 +108,11 @@ KINDS = (
 )
 
 
-def default_plan(stream: Stream, epsilon: float) -> HierarchyPlan | ViewPlan:
-    """What a stream without a `sketches:` section gets, if `expect:` states what there is: one
-    window, so many devices and readings."""
+def default_plan(stream: Stream, epsilon: float, windows: int = 1) -> HierarchyPlan | ViewPlan:
+    """What a stream without a `sketches:` section gets, if `expect:` states what there is: so
+    many windows, devices and readings."""
     devices = len(stream.devices())
-    expected = Expected(len(stream.truth) // devices, devices, 1)
+    expected = Expected(len(stream.truth) // devices, devices, windows)
     memory = load_profile(PROFILE).sketch_memory_bytes
     if stream.domain.dimension < 3:
         return plan_hierarchy(stream.domain, Privacy(epsilon), memory // HIERARCHY_PART, expected)

@@ -19,6 +19,7 @@ from time import process_time
 import numpy as np
 
 from benchmarks.datasets.small_streams import FloatArray
+from benchmarks.error_bars.short_streams import exact, noisy
 from benchmarks.harness.result import Row, at_least, at_most
 from benchmarks.streams import coverage, peers
 from benchmarks.streams.kinds import KINDS, Figures, Kind, default_plan, size_of
@@ -30,6 +31,7 @@ from testbed.metrics import distances
 
 REPEATS = 3
 COVERAGE_RUNS, QUICK_RUNS = 200, 2
+LATER = 30  # windows of the same readings, at which coverage is measured again
 QUICK_ATTRIBUTES = 4  # of more, a quick run neither predicts nor covers
 MAX_RATIO = {1.0: 1.4, 10.0: 1.0}  # to the best peer's total variation, geometric mean
 FACTOR, OF_STREAMS, MIN_PREDICTED = 1.5, 0.9, 0.5
@@ -230,7 +232,9 @@ def _believed(kind: Kind, plan: Plan, measured: float, quick: bool) -> tuple[flo
     rows = [Row(f"{kind.name}: predicted TV over the measured", told / measured, "x", note=note)]
     if kind.beside is not None:
         rows.append(_beside(kind, model_of(release), *kind.beside))
-    return told / measured, rows + _covered(kind, plan, QUICK_RUNS if quick else COVERAGE_RUNS)
+    return told / measured, rows + [
+        row for windows in (1, LATER) for row in _covered(kind, windows, quick)
+    ]
 
 
 def _beside(kind: Kind, model: FittedModel, name: str, x: float, how: str = "") -> Row:
@@ -242,11 +246,17 @@ def _beside(kind: Kind, model: FittedModel, name: str, x: float, how: str = "") 
     return Row(title, wrong, "", note=note)
 
 
-def _covered(kind: Kind, plan: Plan, runs: int) -> list[Row]:
-    asked = coverage.questions(kind.stream, kind.complete)
+def _covered(kind: Kind, windows: int, quick: bool) -> list[Row]:
+    """Of so many windows with the same readings: they are counted once, and have the noise of
+    all."""
+    stream, runs = kind.stream, QUICK_RUNS if quick else COVERAGE_RUNS
+    asked = coverage.questions(stream, kind.complete, windows)
+    told = exact(default_plan(stream, 1.0, windows).spec, stream.truth)
+    told, rng = replace(told, counters=windows * told.counters), np.random.default_rng(windows)
+    draws = windows * len(stream.devices())
     found = {each: [0, 0] for each in coverage.KINDS}
     for _ in range(runs):  # One after the other: a model with its replicates is large.
-        for each, held in coverage.held(model_of(released(kind.stream, plan.spec)), asked).items():
+        for each, held in coverage.held(model_of(noisy(told, draws, rng)), asked).items():
             found[each][0] += held[0]
             found[each][1] += held[1]
     rows = []
@@ -254,6 +264,6 @@ def _covered(kind: Kind, plan: Plan, runs: int) -> list[Row]:
         share = within / many if many else 0.0
         note = f"{runs} fleets, {many:,} answers" + ("" if many else ": all were refused")
         bar = f"{LOWEST:g} to {HIGHEST:g}"
-        title = f"{kind.name}: +-2 s.e. of {each}"
+        title = f"{kind.name}: +-2 s.e. of {each}" + f", {windows} windows" * (windows > 1)
         rows.append(Row(title, share, "share", bar, LOWEST <= share <= HIGHEST, note))
     return rows

@@ -11,12 +11,15 @@ from pansketch.domain.quantization import exact
 Wanted = tuple[float, float] | str
 Interval = tuple[float, float]
 
+# So far past a value is the end of the values up to it: a cell that begins with the value is cut.
+PAST = 2.0**-40
+
 
 def edge(attribute: Attribute, value: float, *, after: bool) -> float:
     """The place where the values below `value` end, and those up to it if `after`.
 
-    Of a continuous attribute both are the same place, but for its atoms. The value is clipped, on a
-    circle too.
+    Of a continuous attribute they are PAST from each other, and further at an atom. The value is
+    clipped, on a circle too.
     """
     found = _edge(attribute, value, after=after)
     return found if attribute.placed is None else attribute.placed.edge(value, found, after=after)
@@ -31,6 +34,7 @@ def _edge(attribute: Attribute, value: float, *, after: bool) -> float:
     if value >= attribute.highest:
         return attribute.scaling.top
     place = attribute.to_unit(max(value, attribute.origin))
+    place += PAST if after and value >= attribute.origin and attribute.placed is None else 0.0
     return place if attribute.placed is None else attribute.placed.spread(np.array([place])).item()
 
 

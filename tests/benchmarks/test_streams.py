@@ -203,7 +203,7 @@ class Oracle:
             raise imported("coverage").TooFewReadings(10.0, 100.0, 10)
         return Estimate(next(self.truths) + self.off, 1.0)
 
-    mean = quantile = cdf = count = _answer
+    mean = quantile = cdf = count = share = _answer
 
     def covariance(self, names):
         found = self._answer()
@@ -217,7 +217,7 @@ def test_coverage_counts_answers_within_two_standard_errors(sensors, off, share)
     stream = sensors.WITH_SENTINEL
     asked = coverage.questions(stream, stream.truth)
     found = coverage.held(Oracle(asked, off), asked)
-    assert set(found) == {"mean", "quantile", "cdf", "count", "covariance"}
+    assert set(found) == set(coverage.KINDS)
     assert all(given and within == share * given for within, given in found.values())
 
 
@@ -237,6 +237,10 @@ def test_true_answers_are_those_of_the_readings(sensors):
     for each in coverage.questions(stream, rows):
         by_kind.setdefault(each.kind, []).append(each.truth)
     np.testing.assert_allclose(by_kind["mean"], rows.mean(axis=0))
+    np.testing.assert_allclose(by_kind["variance"], rows.var(axis=0))
+    np.testing.assert_allclose(by_kind["share"][1:], 0.4, atol=0.02)  # of sensors that work
+    later = [each.truth for each in coverage.questions(stream, rows, 30) if each.kind == "count"]
+    np.testing.assert_allclose(later, 30 * np.array(by_kind["count"]))
     related = np.cov(rows.T, bias=True)[np.triu_indices(4, 1)]
     np.testing.assert_allclose(by_kind["covariance"], related)
     # Beside a spike of nine tenths, the distribution function is nine tenths.
@@ -251,7 +255,7 @@ def test_a_quick_run_has_every_row_of_its_streams(monkeypatch):
     monkeypatch.setattr(streams, "KINDS", chosen)
     monkeypatch.setattr(streams, "QUICK_RUNS", 1)
     rows = {row.name: row for row in streams.run(True)}
-    assert len([name for name in rows if name.startswith("-200 for missing: +-2 s.e. of")]) == 5
+    assert len([name for name in rows if name.startswith("-200 for missing: +-2 s.e. of")]) == 2 * 7
     assert rows["-200 for missing, epsilon 1: mean pairwise TV"].value > 0
     assert "-200 for missing: predicted TV over the measured" in rows
     assert rows["-200 for missing: cdf of hydrocarbons just above the spike is off by"].value < 1

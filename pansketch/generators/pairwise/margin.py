@@ -96,7 +96,7 @@ def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition
     low, high = (each / (1 << bits) for each in ends_of(shares, cells, parts))
     if attribute.categories is not None:
         np.minimum(high, attribute.codes / attribute.extent, out=high)
-    return Partition(domain, low[:, None], high[:, None], counts[cells, parts])
+    return Partition(domain, low[:, None], high[:, None], counts[cells, parts], cells={0: bits})
 
 
 def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatArray:

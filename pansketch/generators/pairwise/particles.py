@@ -93,7 +93,8 @@ class Joint:
             if attribute.categories is not None:
                 last = attribute.codes / attribute.extent
                 np.minimum(high[:, axis], last, out=high[:, axis])
-        return Partition(domain, low, high, self.weights[held])
+        bits_of = {axis: margin.bits for axis, margin in self.margins.items()}
+        return Partition(domain, low, high, self.weights[held], cells=bits_of)
 
 
 def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:

@@ -8,7 +8,7 @@ import numpy as np
 from pansketch.domain.domain import FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.partition.box_overlap import overlap
-from pansketch.generators.partition.cut_boxes import doubt_of_bins, piled
+from pansketch.generators.partition.cut_boxes import doubt_of_bins
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.significance import EmptyModel
 
@@ -35,9 +35,6 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
     hidden = doubt**2 + unresolved**2
     if model.noise is not None:
         hidden = hidden + model.noise.least_of(inside) ** 2
-    if len(inside) == 1:
-        for axis, fractions in inside.items():
-            hidden = hidden + piled(model, axis, fractions, fractions) ** 2
     return Estimates(value, np.sqrt(squares / max(models, 1) + hidden / model.total**2))
 
 

@@ -1,4 +1,9 @@
-"""Errors of questions that cut boxes: nobody knows on which side of a cut their readings lie."""
+"""Errors of questions that cut cells: nobody knows on which side of a cut their readings lie.
+
+Where a model's boxes are parts of one attribute's cells, a cell is what was released, and all of
+its parts err together. Inside a cell the readings may be as uneven as the cells beside it differ
+from it.
+"""
 
 from collections.abc import Mapping
 from math import hypot
@@ -6,51 +11,127 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.domain.intervals import Interval
-from pansketch.generators.partition.box_overlap import cumulative, steepness
+from pansketch.generators.partition.box_overlap import SCARCE, cumulative, steepness
 
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
 
+CUT = 1e-13  # of a cell: less is an error of rounding
+EDGE = 1e-8  # of a cell: less is no more than the values up to its beginning
+
 
 def doubt(model: "Partition", intervals: Mapping[int, Interval]) -> float:
-    """Readings in boxes that intervals cut, as an error of those inside.
-
-    A cut box of which a fraction f is inside contributes sqrt(f (1 - f) / 3): at f = 1/2 the
-    standard deviation of a uniform share. Neighbouring boxes may err together, so they add up.
-    """
-    fraction = model.overlap(intervals)
-    cut = float(model.mass @ np.sqrt(fraction * (1 - fraction) / 3))
+    """Readings in cells that intervals cut, as an error of those inside."""
     inside = {axis: model.overlap({axis: each})[None] for axis, each in intervals.items()}
-    piles = sum(piled(model, axis, each, fraction)[0] ** 2 for axis, each in inside.items())
     least = 0.0 if model.noise is None else model.noise.least_of(intervals)
-    return hypot(cut, float(np.sqrt(piles)), least, model.unresolved(inside).item())
+    return hypot(doubt_of_bins(model, inside).item(), least, model.unresolved(inside).item())
 
 
 def doubt_of_bins(model: "Partition", inside: Mapping[int, FloatArray]) -> FloatArray:
-    """Readings of boxes that a bin cuts, bin by bin. `inside`: by attribute the fraction of each
-    box in each bin, float64[bins, n]."""
-    first, *rest = inside.values()
-    rows = []
-    for fractions in first:
-        boxes = np.flatnonzero(fractions)
-        part = fractions[boxes] * rest[0][:, boxes] if rest else fractions[None, boxes]
-        rows.append(np.sqrt(np.clip(part * (1 - part), 0, None) / 3) @ model.mass[boxes])
-    return np.stack(rows) if rest else np.concatenate(rows)
+    """Readings in cells that bins cut, as an error of those in each bin: float64, an axis for each
+    attribute. `inside`: by attribute the fraction of each box in each bin, float64[bins, n].
+
+    A cut cell of which a fraction f is inside contributes sqrt(f (1 - f) / 3): at f = 1/2 the
+    standard deviation of a uniform share. Neighbouring cells may err together, so they add up.
+    """
+    shape = [len(each) for each in inside.values()]
+    squares = np.zeros(shape)
+    for place, axis in enumerate(inside):
+        others = np.ones((1, len(model.mass)))
+        for other, fractions in inside.items():
+            if other != axis:
+                others = (others[:, None] * fractions).reshape(-1, others.shape[1])
+        found = _cut(model, axis, inside[axis], others)
+        rest = [many for where, many in enumerate(shape) if where != place]
+        squares += np.moveaxis(found.reshape(-1, *rest), 0, place)
+    return np.sqrt(squares)
 
 
-def piled(model: "Partition", axis: int, inside: FloatArray, whole: FloatArray) -> FloatArray:
-    """Readings that may lie on one value of an attribute: an error of those in its bins.
+def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) -> FloatArray:
+    """Squared error of the readings in bins of one attribute, float64[bins, n] of each box, and in
+    those of the others, float64[m, n]: float64[bins, m].
 
     A cell that holds far more than the cells beside it may hold a value with mass of its own, which
-    is on one side of a cut wherever that is. `inside`: fractions of boxes in bins,
-    float64[bins, n]; `whole`: those of all attributes asked for, float64[n] or as `inside`.
+    is on one side of a cut wherever that is.
     """
-    edges, below = cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
-    steep = steepness(edges, below)
-    own = steep[np.clip(np.searchsorted(edges, model.low[:, axis]), 0, len(steep) - 1)]
-    cut = (inside > 0) & (inside < 1)
-    apart = np.sqrt(np.clip(inside**2 - inside + 1 / 3, 0.0, None))
-    others = np.divide(whole, inside, out=np.zeros_like(inside), where=cut)
-    return np.asarray((cut * apart * others) @ (own * model.mass))
+    which, uneven, steep = _cells(model, axis)
+    many = len(steep)
+    held = np.bincount(which, model.mass, many)
+    parts = np.stack([np.bincount(which, model.mass * each, many) for each in inside])
+    fraction = np.divide(parts, held, out=np.zeros_like(parts), where=held > 0)
+    cut = (fraction > CUT) & (fraction < 1 - CUT)
+    there = np.stack([np.bincount(which, model.mass * each, many) for each in others], axis=1)
+    apart = cut * np.sqrt(np.maximum(fraction * (1 - fraction) - EDGE, 0.0) / 3)
+    piled = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 3, 0.0, None))
+    return np.asarray(((apart * uneven) @ there) ** 2 + ((piled * steep) @ there) ** 2)
+
+
+def _cells(
+    model: "Partition", axis: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], FloatArray, FloatArray]:
+    """Which cell each box is in, intp[n]; of each cell how uneven it may be inside, and how likely
+    its readings pile up, both 0 to 1. Boxes are cells where nothing else is known."""
+    low, shares = model.low[:, axis], model.box_shares()
+    if axis not in model.cells:
+        edges, below = cumulative(low, model.high[:, axis], shares)
+        steep = steepness(edges, below)
+        own = np.clip(np.searchsorted(edges, low), 0, len(steep) - 1)
+        return np.arange(len(low)), np.ones(len(low)), steep[own]
+    many = 1 << model.cells[axis]
+    which = (low * many).astype(np.intp)
+    held = np.bincount(which, shares, many).astype(np.float64)
+    edges = np.arange(many + 1) / many
+    steep = steepness(edges, np.concatenate([[0.0], np.cumsum(held)]))
+    return which, unevenness(model.domain.attributes[axis], held), steep
+
+
+def doubt_of_mean(model: "Partition", position: int) -> float:
+    """An error of an attribute's mean: nobody knows where in its cell a reading lies."""
+    edges, below, uneven, _ = _row(model, position)
+    shares = np.diff(below)
+    held = shares > 0
+    variances = model.domain.attributes[position].cell_variances(edges[:-1][held], edges[1:][held])
+    return float(np.sqrt((shares * uneven)[held] ** 2 @ variances))
+
+
+def doubt_of_quantile(model: "Partition", position: int, q: float, value: float) -> float:
+    """An error of a quantile, which is somewhere in its cell. `value`: where it is taken to be."""
+    attribute = model.domain.attributes[position]
+    edges, below, uneven, steep = _row(model, position)
+    cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
+    ends = edges[cell - 1 : cell], edges[cell : cell + 1]
+    deviation = uneven[cell - 1] * np.sqrt(attribute.cell_variances(*ends)[0])
+    # Readings that pile up may be at either end of the cell.
+    piled = np.sqrt(steep[cell - 1]) * (value - attribute.cell_means(*ends)[0])
+    return float(np.hypot(deviation, piled))
+
+
+def _row(model: "Partition", axis: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Ends of an attribute's cells, the share of readings below each end, and of each cell what
+    `_cells` tells."""
+    if axis not in model.cells:
+        edges, below = model.filled(axis)
+        return edges, below, np.ones(len(edges) - 1), steepness(edges, below)
+    which, uneven, steep = _cells(model, axis)
+    held = np.bincount(which, model.box_shares(), len(steep))
+    ends = np.arange(len(steep) + 1) / len(steep)
+    return ends, np.concatenate([[0.0], np.cumsum(held)]), uneven, steep
+
+
+def unevenness(attribute: Attribute, held: FloatArray) -> FloatArray:
+    """By how much, of itself, the density of each cell differs from those beside it: float64 as
+    `held`, 0 to 1. Outside the bounds there is none. Of learned cells, which are as wide as
+    readings were rare, and of cells between atoms nothing is told by those beside them."""
+    if attribute.knots or attribute.placed is not None:
+        return np.ones_like(held)
+    edges = np.arange(len(held) + 1) / len(held)
+    low, high = attribute.intervals(edges[:-1], edges[1:])
+    none = (low < edges[:-1]) | (low >= edges[1:])
+    real = np.flatnonzero(~none)
+    found = np.ones_like(held)
+    density = np.pad(held[real] / np.maximum((high - low)[real], SCARCE), 1)
+    steps = np.abs(np.diff(density))
+    found[real] = np.maximum(steps[:-1], steps[1:]) / np.maximum(density[1:-1], SCARCE)
+    return np.minimum(found, 1.0)

@@ -4,7 +4,7 @@ Everything here reads released integers only, so it is post-processing and costs
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
@@ -21,10 +21,9 @@ from pansketch.generators.partition.box_overlap import (
     distinct,
     least_point,
     overlap,
-    steepness,
     systematic,
 )
-from pansketch.generators.partition.cut_boxes import doubt
+from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
 from pansketch.generators.significance import EmptyModel, Noise
@@ -51,6 +50,8 @@ class Partition:
         noise: what the readings have to outweigh; None: nothing.
         hidden: the squared error that noise leaves in what is told of two attributes;
             `Dependence.hidden` computes it.
+        cells: by position the bits of an attribute's cells, of which boxes are parts; of others
+            boxes themselves are cells.
     """
 
     domain: Domain
@@ -61,6 +62,7 @@ class Partition:
     unresolved: Callable[[Mapping[int, FloatArray]], FloatArray] = lambda inside: np.zeros(1)
     noise: Noise | None = None
     hidden: Hidden | None = None
+    cells: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -115,7 +117,7 @@ class Partition:
         attribute = self.domain.attributes[position]
 
         def at(model: Partition) -> float:
-            edges, below = model._filled(position)
+            edges, below = model.filled(position)
             place = np.interp([q], below, edges)
             if attribute.lattice is None or attribute.has_atom(place[0]):
                 return float(attribute.from_unit(place)[0])
@@ -124,14 +126,8 @@ class Partition:
         return self.present([position])._quantile(position, q, at)
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
-        attribute = self.domain.attributes[position]
-        edges, below = self._filled(position)
-        cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
-        ends = edges[cell - 1 : cell], edges[cell : cell + 1]
-        variance, middle = attribute.cell_variances(*ends), attribute.cell_means(*ends)
-        # Readings that pile up may be at either end of the cell.
-        piled = steepness(edges, below)[cell - 1] * (at(self) - middle[0]) ** 2
-        return self._estimate(at(self), at, float(np.sqrt(variance[0] + piled)))
+        value = at(self)
+        return self._estimate(value, at, doubt_of_quantile(self, position, q, value))
 
     def mean(self, name: str) -> Estimate:
         """See `FittedModel.mean`.
@@ -152,18 +148,16 @@ class Partition:
             means = attribute.cell_means(model.low[:, position], model.high[:, position])
             return float(means @ model.box_shares())
 
-        edges, below = self._filled(position)
-        variances = attribute.cell_variances(edges[:-1], edges[1:])
-        return self._estimate(of(self), of, float(np.sqrt(np.diff(below) ** 2 @ variances)))
+        return self._estimate(of(self), of, doubt_of_mean(self, position))
 
     def _mean_direction(self, position: int) -> Estimate:
         attribute = self.domain.attributes[position]
 
         def of(model: Partition) -> float:
-            edges, below = model._filled(position)
+            edges, below = model.filled(position)
             return moments.mean_direction(attribute, edges, np.diff(below))
 
-        edges, below = self._filled(position)
+        edges, below = self.filled(position)
         value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below))
         found = self._estimate(
             value, lambda model: value + moments.apart(attribute, value, of(model)), doubt
@@ -180,7 +174,7 @@ class Partition:
         start, place = whole(attribute)[0], edge(attribute, x, after=True)
 
         def of(model: Partition) -> float:
-            edges, below = model._filled(position)
+            edges, below = model.filled(position)
             return float(np.interp(place, edges, below))
 
         held = self.present([position])
@@ -277,8 +271,12 @@ class Partition:
             ends[:, :, place] = np.stack(attribute.intervals(low, high))[:, which]
         return ends[0], ends[1]
 
-    def _filled(self, position: int) -> tuple[FloatArray, FloatArray]:
-        """`_marginal` of what readings can fill."""
+    def filled(self, position: int) -> tuple[FloatArray, FloatArray]:
+        """`_marginal` of what readings can fill.
+
+        Raises:
+            EmptyModel: the noisy number of readings is not positive.
+        """
         low, high = self._ends
         return cumulative(low[:, position], high[:, position], self.box_shares())
 

@@ -76,6 +76,7 @@ def alone(model: "Partition", position: int) -> "Partition":
         unresolved=lambda inside: np.zeros(1),
         noise=None if model.noise is None else model.noise.at([position]),
         hidden=None,
+        cells={0: model.cells[position]} if position in model.cells else {},
     )
 
 

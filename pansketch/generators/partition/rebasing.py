@@ -132,6 +132,12 @@ def rebased(model: Partition, domain: Domain) -> Partition:
         unresolved,
         None if model.noise is None else model.noise.at(places),
         None if model.hidden is None else hidden,
+        # Cells of a wider domain are others.
+        {
+            new: model.cells[old]
+            for new, old in enumerate(places)
+            if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
+        },
     )
 
 

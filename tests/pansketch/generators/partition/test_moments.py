@@ -120,9 +120,9 @@ def test_covariances_of_releases_lie_within_six_standard_errors(spec, model_of):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("temp > 20", {"temp": (20, 60)}),
+        ("temp >= 20", {"temp": (20, 60)}),
         ("temp <= 20 & pm25 >= 50", {"temp": (-40, 20), "pm25": (50, 1000)}),
-        ("temp > 10 & wind = north & temp < 20", {"temp": (10, 20), "wind": "north"}),
+        ("temp >= 10 & wind = north & temp <= 20", {"temp": (10, 20), "wind": "north"}),
         ("temp > -1000 & pm25 < 1e9", {"temp": (-40, 60)}),
     ],
 )
