@@ -84,9 +84,11 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _sources(arguments: argparse.Namespace) -> int:
-    found = list_sensors.sensors(arguments.root)
-    rows = list_sensors.as_rows(found)
-    return _print(list_sensors.as_json(found) if arguments.json else validate_report.aligned(rows))
+    found, senders = list_sensors.sensors(arguments.root), list_sensors.senders()
+    if arguments.json:
+        return _print(list_sensors.as_json([*found, *senders]))
+    rows = [*list_sensors.as_rows(found), *list_sensors.as_rows(senders)]
+    return _print(validate_report.aligned(rows))
 
 
 def _check(config: AgentConfig, arguments: argparse.Namespace) -> int:

@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     listed = _command(
         commands,
         "sources",
-        "list the sensors of this host",
+        "list the sensors of this host, and what programs may send to",
         "Each has the line of configuration that reads it. No value is shown.",
     )
     for command in (looked, told, listed):

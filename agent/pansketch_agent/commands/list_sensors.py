@@ -1,6 +1,7 @@
 """`pansketch-agent sources`: the sensors that this host has, and the line to paste for each.
 
-It says whether a sensor can be read, never what it reads.
+It says whether a sensor can be read, never what it reads. What other programs of this host send to
+the agent follows the sensors.
 """
 
 import json
@@ -10,6 +11,7 @@ from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
 
+from pansketch_agent.sources import http_push
 from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
 from pansketch_agent.sources.sensors.registry import MEASURES
 from pansketch_fleet.settings.settings import SensorKind
@@ -39,6 +41,13 @@ def sensors(root: Path) -> list[Sensor]:
         *(_sensor("w1", place, "temp", onewire.UNIT, root) for place in onewire.devices(root)),
         *_system(root),
     ]
+
+
+def senders() -> list[Sensor]:
+    """What programs of this host may send to; readable where no other program has the port."""
+    place = f"{http_push.HOST}:{http_push.PORT}"
+    free = http_push.listener_of(http_push.PORT) != "another"
+    return [Sensor("http", place, "", free, f"source: {{type: http, port: {http_push.PORT}}}")]
 
 
 def as_rows(found: Sequence[Sensor]) -> list[tuple[str, str, str, str]]:

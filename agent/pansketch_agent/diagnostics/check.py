@@ -21,7 +21,7 @@ from pansketch_agent.ledger.accounts import LedgerError, read_book
 from pansketch_agent.ledger.state_folder import check_own, holder
 from pansketch_agent.outbox.backlog import largest_release
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import mqtt_topic, replay
+from pansketch_agent.sources import http_push, mqtt_topic, replay
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
@@ -31,6 +31,7 @@ from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings.settings import (
     ExecSource,
+    HttpSource,
     KeyStream,
     MqttSource,
     ReplaySource,
@@ -202,6 +203,8 @@ def _source(config: AgentConfig, stream: Stream, root: Path) -> CheckResult:
             return CheckResult(subject, "ok", f"{path}: has {has}")
         case MqttSource():
             return _topic(subject, stream, stream.source)
+        case HttpSource(port=port):
+            return _port(subject, stream, port)
         case ExecSource(command=command):
             return CheckResult(subject, "ok", f"{command[0]}: can be started")
         case _:
@@ -214,6 +217,17 @@ def _topic(subject: str, stream: Stream, source: MqttSource) -> CheckResult:
         fix = f"start that broker, or correct streams.{stream.name}.source.url"
         return CheckResult(subject, "wrong", f"no connection to {place} ({why}); {fix}")
     return CheckResult(subject, "ok", f"{place} takes connections for {source.topic}")
+
+
+def _port(subject: str, stream: Stream, port: int) -> CheckResult:
+    place = f"http://127.0.0.1:{port}/"
+    match http_push.listener_of(port):
+        case "agent":
+            return CheckResult(subject, "ok", f"{place}: the running agent listens")
+        case "none":
+            return CheckResult(subject, "ok", f"{place}: free for the agent")
+    fix = f"stop it, or correct streams.{stream.section}.source.port"
+    return CheckResult(subject, "wrong", f"{place} belongs to another program; {fix}")
 
 
 def _sensors(subject: str, stream: Stream, source: SensorSource, root: Path) -> CheckResult:

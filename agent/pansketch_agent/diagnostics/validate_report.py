@@ -21,6 +21,7 @@ from pansketch_fleet.config.privacy_cost import (
 from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.settings.settings import (
     ExecSource,
+    HttpSource,
     KeyStream,
     MqttSource,
     ReplaySource,
@@ -233,6 +234,8 @@ def _source_text(source: Source) -> str:
             return f"JSON lines that {command[0]} prints"  # What follows may hold a secret.
         case MqttSource(topic, broker):
             return f"messages of {topic} at {broker.host}:{broker.port}"
+        case HttpSource(port):
+            return f"JSON that programs of this host post to http://127.0.0.1:{port}/"
         case SensorSource(kind, sensors, interval_seconds):
             places = ", ".join(sensors.values())
             return f"{kind} {places}, every {duration_text(interval_seconds)}"

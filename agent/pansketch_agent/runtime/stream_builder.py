@@ -12,7 +12,7 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker, WaitForRoom
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import mqtt_topic, replay, stdin
+from pansketch_agent.sources import http_push, mqtt_topic, replay, stdin
 from pansketch_agent.sources.decoders import form_of
 from pansketch_agent.sources.readings import Readings, SourceError
 from pansketch_agent.sources.sensors import host_metrics
@@ -23,6 +23,7 @@ from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedu
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.settings.settings import (
     ExecSource,
+    HttpSource,
     KeyStream,
     MqttSource,
     ReplaySource,
@@ -154,6 +155,8 @@ def open_source(
         return child.lines(source.command, form, clock, stop, chance, say)
     if isinstance(source, MqttSource):
         return mqtt_topic.messages(stream.name, source, form, clock, stop, chance)
+    if isinstance(source, HttpSource):
+        return http_push.readings(stream.name, source, form, clock, stop, chance)
     if isinstance(source, ReplaySource):
         if source.speed is None:
             return replay.blocks(source.path, form)

@@ -22,6 +22,7 @@ from pansketch_agent.sources.readings import (
 )
 from pansketch_fleet.settings.settings import (
     ExecSource,
+    HttpSource,
     JsonPath,
     MqttSource,
     ReadingStream,
@@ -37,6 +38,7 @@ QUOTE = ord('"')
 NULL = b"null"
 _VALUES = msgspec.json.Decoder(dict[str, Any])
 _ANYTHING = msgspec.json.Decoder(Any)
+_LISTED = msgspec.json.Decoder(list[msgspec.Raw])
 _AS_WRITTEN = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 
@@ -70,10 +72,17 @@ class RecordForm(Protocol):
 
 def form_of(stream: Stream) -> RecordForm:
     """The form of a configured stream."""
-    paths = stream.source.paths if isinstance(stream.source, ExecSource | MqttSource) else {}
+    source = stream.source
+    paths = source.paths if isinstance(source, ExecSource | MqttSource | HttpSource) else {}
     if isinstance(stream, ReadingStream):
         return ReadingForm(stream.domain, paths)
     return KeyForm(stream.key, stream.spec.universe, paths.get(stream.key))
+
+
+def listed(text: memoryview) -> list[memoryview]:
+    """The members of a JSON list, as views of the text; anything else stands for itself."""
+    members = _decoded(_LISTED, text)
+    return [text] if members is None else [memoryview(each) for each in members]
 
 
 class ReadingForm:

@@ -13,6 +13,7 @@ from pansketch_fleet.settings.settings import (
     BlindedSettings,
     ExecSource,
     HomeAssistant,
+    HttpSource,
     KeyStream,
     Mqtt,
     MqttSource,
@@ -236,7 +237,9 @@ def _source(root: str, stream: Stream) -> Iterator[Line]:
     if isinstance(source, MqttSource):
         yield f"{root}.source.topic", source.topic
         yield from _mqtt(f"{root}.source", source.broker)
-    if isinstance(source, ExecSource | MqttSource):
+    if isinstance(source, HttpSource):
+        yield f"{root}.source.port", str(source.port)
+    if isinstance(source, ExecSource | MqttSource | HttpSource):
         for name, steps in source.paths.items():
             yield f"{root}.source.paths.{name}", path_text(steps)
     if isinstance(source, SystemSource | SensorSource):

@@ -40,7 +40,5 @@ def check_key(document: Document, where: str, source: Source) -> None:
     """Raises ConfigError for a source of a stream of keys whose records have none."""
     if isinstance(source, SystemSource | SensorSource):
         kind = source.kind if isinstance(source, SensorSource) else "system"
-        problem = (
-            f"is {kind}, and this host's sensors bear no keys; use replay, stdin, exec or mqtt"
-        )
+        problem = f"is {kind}, and this host's sensors bear no keys; use replay, stdin, exec, mqtt or http"
         raise document.error(join(where, "type"), problem)

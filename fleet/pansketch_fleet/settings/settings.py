@@ -85,7 +85,17 @@ class MqttSource:
     paths: Mapping[str, JsonPath]
 
 
-Source = ReplaySource | StdinSource | SystemSource | SensorSource | ExecSource | MqttSource
+@dataclass(frozen=True)
+class HttpSource:
+    """JSON that programs of this host send to a port of the loopback address. `paths`: as above."""
+
+    port: int
+    paths: Mapping[str, JsonPath]
+
+
+Source = (
+    ReplaySource | StdinSource | SystemSource | SensorSource | ExecSource | MqttSource | HttpSource
+)
 
 
 @dataclass(frozen=True)

@@ -123,11 +123,28 @@ class MqttSourceSection(Section, frozen=True):
         return "MqttSourceSection(...)"
 
 
+class HttpSection(Section, frozen=True):
+    """JSON that programs of this host send by HTTP POST, one object or a list of them."""
+
+    type: Annotated[str, _type("http")]
+    port: Annotated[
+        int,
+        KeyDoc(
+            "The port of the loopback address that the agent listens to; one stream has it.",
+            "8787",
+            low=1024,
+            high=65535,
+        ),
+    ] = 8787
+    paths: Annotated[dict[str, str] | None, PATHS] = None
+
+
 SOURCES: tuple[type[Section], ...] = (
     ReplaySection,
     StdinSection,
     ExecSection,
     MqttSourceSection,
+    HttpSection,
     SystemSection,
     SensorsSection,
 )

@@ -14,35 +14,12 @@ from pansketch_agent.runtime.stream_builder import open_source
 from pansketch_agent.sources import mqtt_topic
 from testbed.embedded_broker import free_port
 from testbed.mosquitto import mosquitto
+from tests.agent.sources.listening import listening
 from tests.agent.sources.local_topic import source
 from tests.packages import needs
 from tests.waiting import SECONDS
 
 GOOD = '{"temp": 1.5, "wind": "N"}'
-
-
-@contextmanager
-def listening(stream, clock=None):
-    """The stream's source in a thread of its own; the rows that it has handed over so far."""
-    stop, rows, kept = threading.Event(), [], []
-
-    def run() -> None:
-        chance = iter([0.5] * 1000).__next__
-        for readings in open_source(
-            stream, clock or system_clock(), stop, Path("/"), chance, print
-        ):
-            rows.append(readings.rows.tolist()[0])
-            kept.append(readings.rows)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield rows
-    finally:
-        stop.set()
-        thread.join(10)
-    assert not thread.is_alive()
-    assert not any(block.any() for block in kept), "its buffer is overwritten"
 
 
 @contextmanager

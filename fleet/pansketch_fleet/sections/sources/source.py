@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from pansketch_fleet.sections.sources.json_paths import check_paths, read_exec
+from pansketch_fleet.sections.sources.json_paths import check_paths, read_exec, read_http
 from pansketch_fleet.sections.sources.mqtt_topic import read_topic
 from pansketch_fleet.sections.sources.sensors import check_places, read_interval, read_sensors
 from pansketch_fleet.settings.section import described, join, nearest, section
 from pansketch_fleet.settings.settings import (
     ExecSource,
+    HttpSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -46,6 +47,8 @@ def read_source(
             return read_exec(document, where, raw, folder)
         case "mqtt":
             return read_topic(document, where, raw, folder, local)
+        case "http":
+            return read_http(document, where, raw)
         case "iio" | "hwmon" | "w1" as kind:
             return read_sensors(document, where, raw, kind)
         case None:
@@ -62,7 +65,7 @@ def check_names(document: Document, where: str, source: Source, names: tuple[str
     """
     if isinstance(source, SensorSource):
         check_places(document, where, source, names)
-    if isinstance(source, ExecSource | MqttSource):
+    if isinstance(source, ExecSource | MqttSource | HttpSource):
         check_paths(document, where, source.paths, names)
 
 
