@@ -20,13 +20,12 @@ from pansketch_agent.sources.readings import (
     json_parser,
     text_parser,
 )
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.settings.settings import ReadingStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     JsonPath,
     MqttSource,
-    ReadingStream,
-    Stream,
 )
 
 Buffer = bytes | memoryview | msgspec.Raw

@@ -20,7 +20,9 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources.decoders import RecordForm, listed
 from pansketch_agent.sources.readings import Readings, Rows
 from pansketch_fleet.backoff import Backoff
-from pansketch_fleet.settings.settings import HttpSource
+from pansketch_fleet.settings.sources import (
+    HttpSource,
+)
 
 LOG = logging.getLogger(__name__)
 

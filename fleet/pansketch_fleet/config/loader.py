@@ -38,18 +38,17 @@ from pansketch_fleet.settings.schema import (
 )
 from pansketch_fleet.settings.section import section, text_paths
 from pansketch_fleet.settings.settings import (
-    ExecSource,
     Http,
+    Stream,
+    is_sent_by,
+)
+from pansketch_fleet.settings.sources import (
     HttpSource,
     Mqtt,
-    MqttSource,
     ReplaySource,
-    SensorSource,
     Source,
     StdinSource,
-    Stream,
     SystemSource,
-    is_sent_by,
 )
 from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
@@ -61,14 +60,10 @@ __all__ = [
     "CollectorSettings",
     "Config",
     "ConfigError",
-    "ExecSource",
     "Http",
-    "HttpSource",
     "Mqtt",
-    "MqttSource",
     "Profile",
     "ReplaySource",
-    "SensorSource",
     "Setting",
     "Source",
     "StdinSource",

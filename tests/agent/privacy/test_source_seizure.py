@@ -8,6 +8,8 @@ import os
 import sys
 import time
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from paho.mqtt.client import Client
@@ -161,6 +163,39 @@ def test_what_stays_of_requests(seized, keeps):
         return COUNT
 
     judge(seized, keeps, f"{{type: http, port: {port}}}", give)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_stays_of_pages(seized, keeps):
+    """Each page shows the next reading, among a thousand other lines."""
+    others = b"".join(b'other{number="%d"} 1\n' % number for number in range(1000))
+    shown = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            temp, pm25 = MARKED[min(len(shown), 15)].tolist()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"%s# TYPE temp gauge\ntemp %r\n" % (others, temp))
+            self.wfile.write(b'dust{size="2.5"} %r\n' % pm25)
+            shown.append(True)
+
+        def log_message(self, *_):
+            pass
+
+    def give(agent) -> int:
+        until(agent, lambda: len(shown) > 16, "all were shown")
+        return 16
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,)).start()
+        metrics = "metrics: {temp: temp, pm25: dust}"
+        url = f"http://127.0.0.1:{server.server_port}/"
+        try:
+            settings = f'{{type: prometheus, url: "{url}", interval: 100ms, {metrics}}}'
+            judge(seized, keeps, settings, give)
+        finally:
+            server.shutdown()
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_sensors_bear_no_keys(device):
     keyed = f"{text[:begin]}    key: badge\n{text[end:]}".replace("unit: reading, ", "unit: key, ")
     source = "{type: w1, sensors: {badge: 28-0316a2798dff}}"
     device.config.write_text(keyed.replace("{type: replay, path: rows.csv}", source))
-    with pytest.raises(ConfigError, match="is w1, and this host's sensors bear no keys"):
+    with pytest.raises(ConfigError, match="is w1, and sensors bear no keys"):
         load_again(device)
 
 

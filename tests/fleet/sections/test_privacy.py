@@ -4,7 +4,7 @@ import pytest
 
 from pansketch import Span
 from pansketch_fleet.config.loader import ConfigError, describe
-from pansketch_fleet.settings.time_slots import MICROSECONDS, slots_of, slots_text
+from pansketch_fleet.sections.time_slots import MICROSECONDS, slots_of, slots_text
 from pansketch_fleet.units import duration_text
 
 UNIT = "      unit: reading\n"

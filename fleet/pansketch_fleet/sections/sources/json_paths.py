@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import ExecSource, HttpSource, JsonPath
 from pansketch_fleet.settings.source_schema import ExecSection, HttpSection
+from pansketch_fleet.settings.sources import (
+    ExecSource,
+    HttpSource,
+    JsonPath,
+)
 from pansketch_fleet.yaml.document import Document
 
 WHOLE = "."
