@@ -60,7 +60,7 @@ class RecordForm(Protocol):
     def take_line(self, line: memoryview, rows: Rows, place: int) -> bool:
         """Writes a row from a JSON object; False, and nothing is written, when it is none.
 
-        With a path that is the whole message, any JSON will do.
+        With a path that is the whole message, any JSON will do, and any short text.
         """
         ...
 
@@ -93,7 +93,8 @@ class ReadingForm:
     def __init__(self, domain: Domain, paths: Mapping[str, JsonPath] | None = None) -> None:
         self.names = domain.names
         steps = [(paths or {}).get(name, (name,)) for name in domain.names]
-        self._decoder: msgspec.json.Decoder[Any] = _VALUES if all(steps) else _ANYTHING
+        self._whole = not all(steps)
+        self._decoder: msgspec.json.Decoder[Any] = _ANYTHING if self._whole else _VALUES
         self._cells = [text_parser(attribute) for attribute in domain.attributes]
         parsers = [json_parser(attribute) for attribute in domain.attributes]
         self._values = list(zip(steps, parsers, strict=True))
@@ -106,6 +107,8 @@ class ReadingForm:
 
     def take_line(self, line: memoryview, rows: Rows, place: int) -> bool:
         document = _decoded(self._decoder, line)
+        if document is None and self._whole:
+            document = _bare(line)
         if document is not None:
             rows[place] = [parse(_within(document, steps)) for steps, parse in self._values]
         return document is not None
@@ -196,6 +199,13 @@ def _text(value: Buffer) -> bytes:
         return msgspec.json.decode(written, type=str).encode()
     except (msgspec.MsgspecError, ValueError):
         return b""
+
+
+def _bare(line: memoryview) -> str | None:
+    """A message that is no JSON, such as ON or nan, without white space around it."""
+    if len(line) > MAX_KEY_BYTES:
+        return None
+    return bytes(line).decode(errors="replace").strip() or None
 
 
 def _decoded(decoder: "msgspec.json.Decoder[Any]", line: Buffer) -> Any:
