@@ -19,9 +19,9 @@ from pansketch_agent.sources.sensors.registry import MEASURES
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.sections.sources.metrics import page_address
 from pansketch_fleet.settings.sources import (
+    MetricSeries,
     PageAddress,
     SensorKind,
-    Series,
 )
 
 MAX_SERIES = 10_000
@@ -69,7 +69,7 @@ def page(text: str) -> list[Sensor]:
     return [_series(address, each, readable) for each, readable in found]
 
 
-def _series(address: PageAddress, series: Series, readable: bool) -> Sensor:
+def _series(address: PageAddress, series: MetricSeries, readable: bool) -> Sensor:
     place = one_line(str(series))
     quoted = place.replace("'", "''")
     line = f"url: \"{address}\", metrics: {{value: '{quoted}'}}"

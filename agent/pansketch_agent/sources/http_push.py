@@ -33,7 +33,8 @@ MAX_CONNECTIONS = 8  # that wait in the system's queue
 SOCKET_BYTES = 4096  # What the system may hold of each; it takes what it must at the least.
 MAX_HEAD_BYTES, MAX_BODY_BYTES, MAX_ROWS = 4096, 16384, 256
 MAX_REST_BYTES = 2**20  # of a request that is too large
-PATIENCE_SECONDS = 2.0  # for a whole request, while others wait
+PATIENCE_SECONDS = 2.0  # for a whole request, and for the rest of a refused one
+TAKEN_WHOLE = (202, 400, 429)  # Of these nothing is left to read.
 POLL_SECONDS = 0.2
 # After each request: no more requests a second than this allows, and no more bytes.
 PAUSE_SECONDS, MAX_BYTES_PER_SECOND = 0.005, 256 * 1024
@@ -128,7 +129,9 @@ def _serve(
         with connection:
             request = _Request(connection, buffer, clock)
             status, count = _taken(request, form, rows)
-            _answer(connection, status, buffer)
+            _answer(connection, status)
+            if status not in TAKEN_WHOLE:
+                _take_rest(connection, buffer, clock)
         if count:
             at.fill(clock.now())
             yield Readings(at[:count], rows[:count])
@@ -231,12 +234,8 @@ def _taken(request: _Request, form: RecordForm, rows: Rows) -> tuple[int, int]:
     return 202, len(members)
 
 
-def _answer(connection: socket.socket, status: int, buffer: bytearray) -> None:
-    """A sender that has gone, or reads nothing, is not waited for.
-
-    The rest of a request is read into the buffer: left unread, it would reset the connection before
-    the sender has its answer.
-    """
+def _answer(connection: socket.socket, status: int) -> None:
+    """A sender that has gone, or reads nothing, is not waited for."""
     reason, fix = ANSWERS[status]
     body = f"{fix}\n" if fix else ""
     allow = "Allow: POST\r\n" if status == 405 else ""
@@ -248,6 +247,15 @@ def _answer(connection: socket.socket, status: int, buffer: bytearray) -> None:
         connection.settimeout(POLL_SECONDS)
         connection.sendall(text.encode())
         connection.shutdown(socket.SHUT_WR)
-        for _ in range(MAX_REST_BYTES // len(buffer)):
-            if not connection.recv_into(buffer):
-                break
+
+
+def _take_rest(connection: socket.socket, buffer: bytearray, clock: Clock) -> None:
+    """Left unread, it would reset the connection before the sender has its answer."""
+    until, left = clock.monotonic() + PATIENCE_SECONDS, MAX_REST_BYTES
+    with suppress(OSError):
+        while left > 0 and (seconds := until - clock.monotonic()) > 0:
+            connection.settimeout(seconds)
+            got = connection.recv_into(buffer)
+            if not got:
+                return
+            left -= got

@@ -17,10 +17,10 @@ from pansketch_agent.sources.readings import FloatArray
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.sections.sources.metrics import unescaped
 from pansketch_fleet.settings.sources import (
+    MetricSeries,
     MetricsSource,
     Mqtt,
     PageAddress,
-    Series,
 )
 
 SECONDS = 5.0  # for a whole page
@@ -184,7 +184,7 @@ def _server(source: MetricsSource) -> Mqtt:
     return Mqtt(address.host, address.port, address.tls, source.ca_file)
 
 
-def listed(address: PageAddress, clock: Clock) -> Iterator[tuple[Series, bool]]:
+def listed(address: PageAddress, clock: Clock) -> Iterator[tuple[MetricSeries, bool]]:
     """Each series of a page, and whether it has a number now. Raises PageError."""
     for metric, labels, value in samples(MetricsSource(address, {}, 1.0), clock):
-        yield Series(metric, labels), not isnan(value)
+        yield MetricSeries(metric, labels), not isnan(value)

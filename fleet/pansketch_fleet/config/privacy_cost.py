@@ -21,11 +21,11 @@ from pansketch_fleet.sections.time_slots import slots_text
 from pansketch_fleet.settings.settings import KeyStream, Stream
 from pansketch_fleet.settings.sources import (
     ExecSource,
+    MetricSeries,
     MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
-    Series,
     SystemSource,
 )
 from pansketch_fleet.units import duration_text
@@ -92,7 +92,7 @@ def _page(source: MetricsSource) -> tuple[str, int]:
     return ("localhost" if host in ("127.0.0.1", "::1") else host), source.address.port
 
 
-def may_be_one(one: Series, other: Series) -> bool:
+def may_be_one(one: MetricSeries, other: MetricSeries) -> bool:
     """Whether a series may fit both."""
     common = one.labels.keys() & other.labels.keys()
     return one.metric == other.metric and all(one.labels[k] == other.labels[k] for k in common)

@@ -102,7 +102,7 @@ class PageAddress:
 
 
 @dataclass(frozen=True)
-class Series:
+class MetricSeries:
     """The series of a metric that has these labels; it may have others."""
 
     metric: str
@@ -122,7 +122,7 @@ class MetricsSource:
     """A page of metrics, polled on a public tick; `metrics`: the series of each attribute."""
 
     address: PageAddress
-    metrics: Mapping[str, Series]
+    metrics: Mapping[str, MetricSeries]
     interval_seconds: float
     ca_file: Path | None = None
 

@@ -10,9 +10,9 @@ from pansketch_fleet.sections.sources.sensors import read_interval
 from pansketch_fleet.settings.section import join, nearest, section
 from pansketch_fleet.settings.source_schema import MetricsSection
 from pansketch_fleet.settings.sources import (
+    MetricSeries,
     MetricsSource,
     PageAddress,
-    Series,
 )
 from pansketch_fleet.yaml.document import Document, is_file
 
@@ -78,7 +78,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def series(text: str) -> Series:
+def series(text: str) -> MetricSeries:
     """`name{label="value"}` as its parts. Raises ValueError, one line `problem; fix`."""
     problem = f'{text[:60]!r} is no series; write a name, or name{{label="value"}}'
     found = _METRIC.fullmatch(text.strip())
@@ -91,7 +91,7 @@ def series(text: str) -> Series:
             raise ValueError(problem)
         labels[label[1]] = unescaped(label[2])
         place = label.end()
-    return Series(found[1], labels)
+    return MetricSeries(found[1], labels)
 
 
 def unescaped(text: str) -> str:
