@@ -17,7 +17,7 @@ def heard(following: z3.ArithRef, number: z3.ArithRef) -> z3.ArithRef:
 
 
 def span_lemmas() -> list[Lemma]:
-    """Of fleet/pansketch_fleet/settings/time_slots.py and the agent's rate_limiter."""
+    """Of fleet/pansketch_fleet/sections/time_slots.py and the agent's rate_limiter."""
     return [*_slots(), *_limiter()]
 
 

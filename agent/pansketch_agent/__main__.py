@@ -83,10 +83,23 @@ def _init(arguments: argparse.Namespace) -> int:
     return _print(starter_file.write_starter(path, *given, os.environ))
 
 
-def _sources(arguments: argparse.Namespace) -> int:
-    found = list_sensors.sensors(arguments.root)
+def _page(arguments: argparse.Namespace) -> int:
+    try:
+        found = list_sensors.page(arguments.page)
+    except ValueError as error:
+        return _say(f"--page {error}", WRONG_INPUT)
     rows = list_sensors.as_rows(found)
     return _print(list_sensors.as_json(found) if arguments.json else validate_report.aligned(rows))
+
+
+def _sources(arguments: argparse.Namespace) -> int:
+    if arguments.page is not None:
+        return _page(arguments)
+    found, senders = list_sensors.sensors(arguments.root), list_sensors.senders()
+    if arguments.json:
+        return _print(list_sensors.as_json([*found, *senders]))
+    rows = [*list_sensors.as_rows(found), *list_sensors.as_rows(senders)]
+    return _print(validate_report.aligned(rows))
 
 
 def _check(config: AgentConfig, arguments: argparse.Namespace) -> int:

@@ -31,7 +31,9 @@ from pansketch_fleet.mqtt.reconnect import (
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
 from pansketch_fleet.protocol.messages import Status
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.systemd import Notifier
 
 RECEIVE_MAXIMUM = 4

@@ -9,7 +9,9 @@ from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.settings.mqtt_schema import MqttSection
 from pansketch_fleet.settings.section import KeyDoc, Section, section, text_paths
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.yaml.document import parse, read_text
 from pansketch_fleet.yaml.interpolation import fill
 

@@ -22,7 +22,9 @@ from pansketch_fleet.child_process import end_in_order
 from pansketch_fleet.config.loader import Config, ConfigError, Stream, load_collector
 from pansketch_fleet.mqtt.tls import TlsFilesError
 from pansketch_fleet.protocol.topics import is_id
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from testbed.fleet_simulator import arithmetic, report, usage
 from testbed.fleet_simulator.delivery import GaveUp, Pace, into_database, through_broker
 from testbed.fleet_simulator.outbox import FleetOutbox

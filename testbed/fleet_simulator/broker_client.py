@@ -13,7 +13,9 @@ from contextlib import suppress
 
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from testbed import mqtt_packets as packets
 from testbed.fleet_simulator.releases import Message
 

@@ -16,7 +16,9 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol.messages import Ack, digest
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from testbed.fleet_simulator.broker_client import BrokerClient
 from testbed.fleet_simulator.outbox import FleetOutbox
 

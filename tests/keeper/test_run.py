@@ -9,7 +9,9 @@ import pytest
 from pansketch.blinding import MaskContext, question_about, unblind
 from pansketch.wire import decode_answer
 from pansketch_audit.seizure.process_memory import process_memory
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.systemd import Notifier
 from pansketch_keeper import mqtt_client, state
 from testbed.embedded_broker import free_port

@@ -16,7 +16,7 @@ from pansketch import Span
 from pansketch.randomness.geometric import geometric
 from pansketch.sketches.distinct.variants import chances
 from pansketch_agent.windows.rate_limiter import SpanLimiter
-from pansketch_fleet.settings.time_slots import MICROSECONDS, TimeSlots, polling_slots, slots_for
+from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots, polling_slots, slots_for
 from proofs.__main__ import lemmas, main
 from proofs.lemma import Lemma, Unproved, check
 from proofs.spans import heard, ticked

@@ -128,14 +128,16 @@ def test_the_schema_of_a_keeper_accepts_what_init_writes_and_refuses_the_rest():
         assert list(found.iter_errors(yaml.safe_load(wrong))) != []
 
 
+NAMED = (("streams",), ("attributes",), ("paths",), ("sensors",), ("metrics",))
+
+
 def places(value, path=()):
     """Every mapping of a document with keys of its own: those with names for keys are left out."""
     if isinstance(value, dict):
-        named = path[-1:] in (("streams",), ("attributes",), ("paths",), ("sensors",))
-        if not named:
+        if path[-1:] not in NAMED:
             yield path
         for key, inner in value.items():
-            if path[-1:] not in (("paths",), ("sensors",)):
+            if path[-1:] not in NAMED[2:]:
                 yield from places(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):

@@ -117,8 +117,11 @@ def parser() -> argparse.ArgumentParser:
     listed = _command(
         commands,
         "sources",
-        "list the sensors of this host",
+        "list the sensors of this host, and what programs may send to",
         "Each has the line of configuration that reads it. No value is shown.",
+    )
+    listed.add_argument(
+        "--page", metavar="URL", help="list the series of a page of metrics instead"
     )
     for command in (looked, told, listed):
         command.add_argument("--json", action="store_true", help="print JSON")

@@ -1,19 +1,30 @@
 """`pansketch-agent sources`: the sensors that this host has, and the line to paste for each.
 
-It says whether a sensor can be read, never what it reads.
+It says whether a sensor can be read, never what it reads. What other programs of this host send to
+the agent follows the sensors.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from math import isnan
 from pathlib import Path
 
+from pansketch_agent.host.clock import system_clock
+from pansketch_agent.sources import http_push, metrics_page
 from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
 from pansketch_agent.sources.sensors.registry import MEASURES
-from pansketch_fleet.settings.settings import SensorKind
+from pansketch_fleet.errors import one_line
+from pansketch_fleet.sections.sources.metrics import page_address
+from pansketch_fleet.settings.sources import (
+    MetricSeries,
+    PageAddress,
+    SensorKind,
+)
 
+MAX_SERIES = 10_000
 NOTHING = "this host has no sensor that can be listed"
 
 
@@ -39,6 +50,30 @@ def sensors(root: Path) -> list[Sensor]:
         *(_sensor("w1", place, "temp", onewire.UNIT, root) for place in onewire.devices(root)),
         *_system(root),
     ]
+
+
+def senders() -> list[Sensor]:
+    """What programs of this host may send to; readable where no other program has the port."""
+    place = f"{http_push.HOST}:{http_push.PORT}"
+    free = http_push.listener_of(http_push.PORT) != "another"
+    return [Sensor("http", place, "", free, f"source: {{type: http, port: {http_push.PORT}}}")]
+
+
+def page(text: str) -> list[Sensor]:
+    """The series of a page of metrics. Raises ValueError, one line."""
+    address = page_address(text)
+    try:
+        found = [*islice(metrics_page.listed(address, system_clock()), MAX_SERIES)]
+    except metrics_page.PageError as error:
+        raise ValueError(f"cannot be read ({error}); check the address") from None
+    return [_series(address, each, readable) for each, readable in found]
+
+
+def _series(address: PageAddress, series: MetricSeries, readable: bool) -> Sensor:
+    place = one_line(str(series))
+    quoted = place.replace("'", "''")
+    line = f"url: \"{address}\", metrics: {{value: '{quoted}'}}"
+    return Sensor("prometheus", place, "", readable, f"source: {{type: prometheus, {line}}}")
 
 
 def as_rows(found: Sequence[Sensor]) -> list[tuple[str, str, str, str]]:

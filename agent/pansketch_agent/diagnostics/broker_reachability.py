@@ -26,7 +26,9 @@ from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import LOOK_SECONDS, UNKNOWN_VERSION, VersionNegotiation
 from pansketch_fleet.mqtt.tls import TlsFilesError, context, meaning
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 
 ECHO_SECONDS = 1.0
 

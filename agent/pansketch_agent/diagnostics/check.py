@@ -21,7 +21,7 @@ from pansketch_agent.ledger.accounts import LedgerError, read_book
 from pansketch_agent.ledger.state_folder import check_own, holder
 from pansketch_agent.outbox.backlog import largest_release
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import mqtt_topic, replay
+from pansketch_agent.sources import http_push, metrics_page, mqtt_topic, replay
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
@@ -29,13 +29,14 @@ from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.settings.settings import KeyStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
-    KeyStream,
+    HttpSource,
+    MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
-    Stream,
     SystemSource,
 )
 from pansketch_fleet.units import size_text
@@ -85,6 +86,8 @@ def _check_source(stream: Stream) -> None:
             child.check(command)
         case MqttSource():
             mqtt_topic.check(stream.source)
+        case MetricsSource():
+            metrics_page.check(stream.source)
         case SystemSource():
             host_metrics.check(stream.names)
 
@@ -126,7 +129,7 @@ def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
         _disk(state, config.profile.outbox_bytes),
         _ledger(state),
         reach(config.mqtt, config.fleet, device, clock),
-        *(_source(config, each, root) for each in config.streams if not each.part_of),
+        *(_source(config, each, root, clock) for each in config.streams if not each.part_of),
         *(key_finding(each) for each in config.streams if isinstance(each, KeyStream)),
     ]
 
@@ -186,7 +189,7 @@ def _ledger(state: Path) -> CheckResult:
     return CheckResult("ledger", "ok", f"{path}: sound{beside}")
 
 
-def _source(config: AgentConfig, stream: Stream, root: Path) -> CheckResult:
+def _source(config: AgentConfig, stream: Stream, root: Path, clock: Clock) -> CheckResult:
     subject = f"source {stream.name}"
     try:
         _check_stream(config, stream)
@@ -202,6 +205,10 @@ def _source(config: AgentConfig, stream: Stream, root: Path) -> CheckResult:
             return CheckResult(subject, "ok", f"{path}: has {has}")
         case MqttSource():
             return _topic(subject, stream, stream.source)
+        case MetricsSource():
+            return _page(subject, stream, stream.source, clock)
+        case HttpSource(port=port):
+            return _port(subject, stream, port)
         case ExecSource(command=command):
             return CheckResult(subject, "ok", f"{command[0]}: can be started")
         case _:
@@ -214,6 +221,31 @@ def _topic(subject: str, stream: Stream, source: MqttSource) -> CheckResult:
         fix = f"start that broker, or correct streams.{stream.name}.source.url"
         return CheckResult(subject, "wrong", f"no connection to {place} ({why}); {fix}")
     return CheckResult(subject, "ok", f"{place} takes connections for {source.topic}")
+
+
+def _port(subject: str, stream: Stream, port: int) -> CheckResult:
+    place = f"http://127.0.0.1:{port}/"
+    match http_push.listener_of(port):
+        case "agent":
+            return CheckResult(subject, "ok", f"{place}: the running agent listens")
+        case "none":
+            return CheckResult(subject, "ok", f"{place}: free for the agent")
+    fix = f"stop it, or correct streams.{stream.section}.source.port"
+    return CheckResult(subject, "wrong", f"{place} belongs to another program; {fix}")
+
+
+def _page(subject: str, stream: Stream, source: MetricsSource, clock: Clock) -> CheckResult:
+    where = f"streams.{stream.section}.source"
+    try:
+        silent = metrics_page.problems(source, stream.names, clock)
+    except metrics_page.PageError as error:
+        problem = f"no page at {source.address} ({error}); start its program, or correct {where}"
+        return CheckResult(subject, "wrong", f"{problem}.url")
+    if silent:
+        fix = f"correct {where}.metrics (pansketch-agent sources --page lists the series)"
+        return CheckResult(subject, "wrong", f"{', '.join(silent)} at {source.address}; {fix}")
+    found = ", ".join(str(source.metrics[name]) for name in stream.names)
+    return CheckResult(subject, "ok", f"readable at {source.address}: {found}")
 
 
 def _sensors(subject: str, stream: Stream, source: SensorSource, root: Path) -> CheckResult:

@@ -19,14 +19,15 @@ from pansketch_fleet.config.privacy_cost import (
     weakness,
 )
 from pansketch_fleet.config.programs import AgentConfig, Config
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.settings.settings import KeyStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
-    KeyStream,
+    HttpSource,
+    MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
     Source,
-    Stream,
     SystemSource,
 )
 from pansketch_fleet.units import duration_text, rounded_size_text
@@ -233,6 +234,11 @@ def _source_text(source: Source) -> str:
             return f"JSON lines that {command[0]} prints"  # What follows may hold a secret.
         case MqttSource(topic, broker):
             return f"messages of {topic} at {broker.host}:{broker.port}"
+        case MetricsSource(address, metrics, interval_seconds):
+            found = ", ".join(map(str, metrics.values()))
+            return f"{found} at {address}, every {duration_text(interval_seconds)}"
+        case HttpSource(port):
+            return f"JSON that programs of this host post to http://127.0.0.1:{port}/"
         case SensorSource(kind, sensors, interval_seconds):
             places = ", ".join(sensors.values())
             return f"{kind} {places}, every {duration_text(interval_seconds)}"

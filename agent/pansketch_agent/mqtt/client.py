@@ -35,7 +35,9 @@ from pansketch_fleet.mqtt.reconnect import (
     Version,
 )
 from pansketch_fleet.protocol.topics import is_mark, is_scale
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 
 BAD_PASSWORD = "Bad user name or password"
 _VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}

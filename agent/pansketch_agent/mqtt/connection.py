@@ -33,7 +33,9 @@ from pansketch_fleet.mqtt.reconnect import (
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 
 LOG = logging.getLogger(__name__)
 

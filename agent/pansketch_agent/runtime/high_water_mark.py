@@ -22,7 +22,10 @@ from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.protocol.messages import Mark, StreamMark
-from pansketch_fleet.settings.settings import ReplaySource, Stream
+from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.settings.sources import (
+    ReplaySource,
+)
 
 LOG = logging.getLogger(__name__)
 

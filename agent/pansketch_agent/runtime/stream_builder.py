@@ -12,8 +12,9 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker, WaitForRoom
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import mqtt_topic, replay, stdin
+from pansketch_agent.sources import http_push, metrics_page, mqtt_topic, replay, stdin
 from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.polling import polled
 from pansketch_agent.sources.readings import Readings, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
@@ -21,16 +22,17 @@ from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import BlindedWriter, ReleaseWriter
 from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.sections.time_slots import comes, slots_of
+from pansketch_fleet.settings.settings import KeyStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
-    KeyStream,
+    HttpSource,
+    MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
-    Stream,
     SystemSource,
 )
-from pansketch_fleet.settings.time_slots import comes, slots_of
 
 LOG = logging.getLogger(__name__)
 
@@ -149,11 +151,17 @@ def open_source(
         )
     if isinstance(source, SensorSource):
         return sensors.readings(source, stream.names, clock, stop, root, slots_of(stream))
+    if isinstance(source, MetricsSource):
+        measure = metrics_page.measuring(source, stream.names, clock)
+        slots, count = slots_of(stream), len(stream.names)
+        return polled(measure, count, source.interval_seconds, clock, stop, slots)
     form = form_of(stream)
     if isinstance(source, ExecSource):
         return child.lines(source.command, form, clock, stop, chance, say)
     if isinstance(source, MqttSource):
         return mqtt_topic.messages(stream.name, source, form, clock, stop, chance)
+    if isinstance(source, HttpSource):
+        return http_push.readings(stream.name, source, form, clock, stop, chance)
     if isinstance(source, ReplaySource):
         if source.speed is None:
             return replay.blocks(source.path, form)

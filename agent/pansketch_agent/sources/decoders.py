@@ -20,12 +20,12 @@ from pansketch_agent.sources.readings import (
     json_parser,
     text_parser,
 )
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.settings.settings import ReadingStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
+    HttpSource,
     JsonPath,
     MqttSource,
-    ReadingStream,
-    Stream,
 )
 
 Buffer = bytes | memoryview | msgspec.Raw
@@ -37,6 +37,7 @@ QUOTE = ord('"')
 NULL = b"null"
 _VALUES = msgspec.json.Decoder(dict[str, Any])
 _ANYTHING = msgspec.json.Decoder(Any)
+_LISTED = msgspec.json.Decoder(list[msgspec.Raw])
 _AS_WRITTEN = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 
@@ -59,7 +60,7 @@ class RecordForm(Protocol):
     def take_line(self, line: memoryview, rows: Rows, place: int) -> bool:
         """Writes a row from a JSON object; False, and nothing is written, when it is none.
 
-        With a path that is the whole message, any JSON will do.
+        With a path that is the whole message, any JSON will do, and any short text.
         """
         ...
 
@@ -70,10 +71,17 @@ class RecordForm(Protocol):
 
 def form_of(stream: Stream) -> RecordForm:
     """The form of a configured stream."""
-    paths = stream.source.paths if isinstance(stream.source, ExecSource | MqttSource) else {}
+    source = stream.source
+    paths = source.paths if isinstance(source, ExecSource | MqttSource | HttpSource) else {}
     if isinstance(stream, ReadingStream):
         return ReadingForm(stream.domain, paths)
     return KeyForm(stream.key, stream.spec.universe, paths.get(stream.key))
+
+
+def listed(text: memoryview) -> list[memoryview]:
+    """The members of a JSON list, as views of the text; anything else stands for itself."""
+    members = _decoded(_LISTED, text)
+    return [text] if members is None else [memoryview(each) for each in members]
 
 
 class ReadingForm:
@@ -85,7 +93,8 @@ class ReadingForm:
     def __init__(self, domain: Domain, paths: Mapping[str, JsonPath] | None = None) -> None:
         self.names = domain.names
         steps = [(paths or {}).get(name, (name,)) for name in domain.names]
-        self._decoder: msgspec.json.Decoder[Any] = _VALUES if all(steps) else _ANYTHING
+        self._whole = not all(steps)
+        self._decoder: msgspec.json.Decoder[Any] = _ANYTHING if self._whole else _VALUES
         self._cells = [text_parser(attribute) for attribute in domain.attributes]
         parsers = [json_parser(attribute) for attribute in domain.attributes]
         self._values = list(zip(steps, parsers, strict=True))
@@ -98,6 +107,8 @@ class ReadingForm:
 
     def take_line(self, line: memoryview, rows: Rows, place: int) -> bool:
         document = _decoded(self._decoder, line)
+        if document is None and self._whole:
+            document = _bare(line)
         if document is not None:
             rows[place] = [parse(_within(document, steps)) for steps, parse in self._values]
         return document is not None
@@ -188,6 +199,13 @@ def _text(value: Buffer) -> bytes:
         return msgspec.json.decode(written, type=str).encode()
     except (msgspec.MsgspecError, ValueError):
         return b""
+
+
+def _bare(line: memoryview) -> str | None:
+    """A message that is no JSON, such as ON or nan, without white space around it."""
+    if len(line) > MAX_KEY_BYTES:
+        return None
+    return bytes(line).decode(errors="replace").strip() or None
 
 
 def _decoded(decoder: "msgspec.json.Decoder[Any]", line: Buffer) -> Any:

@@ -24,7 +24,9 @@ from pansketch_agent.sources.decoders import RecordForm
 from pansketch_agent.sources.readings import Readings
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.settings.settings import MqttSource
+from pansketch_fleet.settings.sources import (
+    MqttSource,
+)
 
 LOG = logging.getLogger(__name__)
 

@@ -92,11 +92,21 @@ def text_parser(attribute: Attribute) -> Callable[[str], float]:
 
 
 def json_parser(attribute: Attribute) -> Callable[[object], float]:
-    """Reads an attribute from a JSON value: a number, or a category's name as a string."""
+    """Reads an attribute from a JSON value: a number, or a category's name as a string.
+
+    The categories of JSON's true and false are called so.
+    """
     if attribute.categories is None:
         return _json_number
     codes = _codes(attribute)
-    return lambda value: codes.get(value, nan) if isinstance(value, str) else nan
+    truths = codes.get("false", nan), codes.get("true", nan)
+
+    def parse(value: object) -> float:
+        if isinstance(value, bool):
+            return truths[value]
+        return codes.get(value, nan) if isinstance(value, str) else nan
+
+    return parse
 
 
 def _codes(attribute: Attribute) -> dict[str, float]:

@@ -25,7 +25,9 @@ from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import Health, Status, StreamBirth
 from pansketch_fleet.protocol.strict_json import MAX_LINE
-from pansketch_fleet.settings.settings import ReplaySource
+from pansketch_fleet.settings.sources import (
+    ReplaySource,
+)
 
 LOG = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """At most `max_readings` of a span: one reading a public slot of time, whatever comes.
 
 A count of the readings so far would be an exact count in memory. Instead time is cut into slots
-(fleet/pansketch_fleet/settings/time_slots.py), and the only thing kept is the next slot that may
+(fleet/pansketch_fleet/sections/time_slots.py), and the only thing kept is the next slot that may
 take a reading. It differs with and without a reading while the slot's open part lasts, which is
 some seconds; then the clock moves it on for everybody. (docs/decisions/0005-span-slots.md)
 """
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch_agent.sources.readings import FloatArray, Rows, drop
-from pansketch_fleet.settings.time_slots import MICROSECONDS, TimeSlots
+from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots
 
 IntArray = npt.NDArray[np.int64]
 

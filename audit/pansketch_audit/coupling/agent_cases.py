@@ -18,14 +18,16 @@ from pansketch_audit.coupling.hostile import hostile_readings, ordinary_readings
 from pansketch_audit.coupling.sketch_runs import SIZES
 from pansketch_fleet.config.loader import load_agent
 from pansketch_fleet.config.programs import AgentConfig
+from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots, slots_of
 from pansketch_fleet.settings.device_spec import schedule_offset
 from pansketch_fleet.settings.settings import (
     KeyStream,
     ReadingStream,
-    StdinSource,
     Stream,
 )
-from pansketch_fleet.settings.time_slots import MICROSECONDS, TimeSlots, slots_of
+from pansketch_fleet.settings.sources import (
+    StdinSource,
+)
 
 WINDOW_SECONDS = 10
 WINDOWS = 4

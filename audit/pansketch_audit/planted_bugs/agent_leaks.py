@@ -18,7 +18,7 @@ import numpy as np
 
 from pansketch_audit.planted_bugs.bug import Bug, Places, agent_bugs
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, SAMPLER, SKETCH
-from pansketch_fleet.settings.time_slots import MICROSECONDS, TimeSlots
+from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots
 
 WINDOWS = "pansketch_agent.windows.window:Windows"
 WORKER = "pansketch_agent.runtime.stream_worker:StreamWorker"
@@ -237,7 +237,7 @@ def agent_leaks() -> list[Bug]:
         "limiter-slots-short": (
             "slots of the limiter of span/(c-1)",
             1,
-            [("pansketch_fleet.settings.time_slots:slots_for", _short_slots)],
+            [("pansketch_fleet.sections.time_slots:slots_for", _short_slots)],
         ),
         "empty-windows-skipped": (
             "no release of a window without readings",

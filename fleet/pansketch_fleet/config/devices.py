@@ -23,7 +23,10 @@ from pansketch_fleet.settings.schema import (
     OutboxSection,
 )
 from pansketch_fleet.settings.section import nearest, section
-from pansketch_fleet.settings.settings import Source, has_wildcard, is_sent_by
+from pansketch_fleet.settings.settings import has_wildcard, is_sent_by
+from pansketch_fleet.settings.sources import (
+    Source,
+)
 from pansketch_fleet.settings.stream_schema import StreamSection
 from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document

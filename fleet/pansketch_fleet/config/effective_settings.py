@@ -11,16 +11,21 @@ from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
     BlindedSettings,
-    ExecSource,
     HomeAssistant,
     KeyStream,
+    ReadingStream,
+    Stream,
+)
+from pansketch_fleet.settings.sources import (
+    ExecSource,
+    HttpSource,
+    MetricsSource,
     Mqtt,
     MqttSource,
-    ReadingStream,
+    PolledSource,
     ReplaySource,
     SensorSource,
-    Stream,
-    SystemSource,
+    kind_of,
 )
 from pansketch_fleet.units import duration_text, number_text, size_text
 
@@ -221,8 +226,7 @@ def _blinded(root: str, blinded: BlindedSettings, local_epsilon: float | None) -
 
 def _source(root: str, stream: Stream) -> Iterator[Line]:
     source = stream.source
-    kind = type(source).__name__.removesuffix("Source").lower()
-    yield f"{root}.source.type", source.kind if isinstance(source, SensorSource) else kind
+    yield f"{root}.source.type", kind_of(source)
     if isinstance(source, ReplaySource):
         yield f"{root}.source.path", str(source.path)
         speed = "as fast as possible" if source.speed is None else number_text(source.speed)
@@ -236,10 +240,18 @@ def _source(root: str, stream: Stream) -> Iterator[Line]:
     if isinstance(source, MqttSource):
         yield f"{root}.source.topic", source.topic
         yield from _mqtt(f"{root}.source", source.broker)
-    if isinstance(source, ExecSource | MqttSource):
+    if isinstance(source, HttpSource):
+        yield f"{root}.source.port", str(source.port)
+    if isinstance(source, ExecSource | MqttSource | HttpSource):
         for name, steps in source.paths.items():
             yield f"{root}.source.paths.{name}", path_text(steps)
-    if isinstance(source, SystemSource | SensorSource):
+    if isinstance(source, MetricsSource):
+        yield f"{root}.source.url", str(source.address)
+        for name, series in source.metrics.items():
+            yield f"{root}.source.metrics.{name}", str(series)
+        if source.address.tls:
+            yield f"{root}.source.ca_file", str(source.ca_file or "the system's")
+    if isinstance(source, PolledSource):
         yield f"{root}.source.interval", duration_text(source.interval_seconds)
 
 

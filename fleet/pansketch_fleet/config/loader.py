@@ -38,17 +38,17 @@ from pansketch_fleet.settings.schema import (
 )
 from pansketch_fleet.settings.section import section, text_paths
 from pansketch_fleet.settings.settings import (
-    ExecSource,
     Http,
+    Stream,
+    is_sent_by,
+)
+from pansketch_fleet.settings.sources import (
+    HttpSource,
     Mqtt,
-    MqttSource,
     ReplaySource,
-    SensorSource,
     Source,
     StdinSource,
-    Stream,
     SystemSource,
-    is_sent_by,
 )
 from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
@@ -60,13 +60,10 @@ __all__ = [
     "CollectorSettings",
     "Config",
     "ConfigError",
-    "ExecSource",
     "Http",
     "Mqtt",
-    "MqttSource",
     "Profile",
     "ReplaySource",
-    "SensorSource",
     "Setting",
     "Source",
     "StdinSource",
@@ -277,10 +274,22 @@ def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> 
         if stream.part_of and stream.name in raw:
             problem = f"is also what {stream.sketch_at} is called; rename it"
             raise document.error(f"streams.{stream.name}", problem)
-    stdin = list(
-        dict.fromkeys(each.section for each in streams if isinstance(each.source, StdinSource))
-    )
-    if len(stdin) > 1:
-        problem = f"is stdin like {stdin[0]}'s, and only one stream can read it; change one of them"
-        raise document.error(f"streams.{stdin[1]}.source.type", problem)
+    _check_exclusive(document, streams)
     return streams
+
+
+def _check_exclusive(document: Document, streams: tuple[Stream, ...]) -> None:
+    """Raises ConfigError for a second stream of standard input, or of one port."""
+    first: dict[str, str] = {}
+    for stream in streams:
+        match stream.source:
+            case StdinSource():
+                key, what = "type", "stdin"
+            case HttpSource(port=port):
+                key, what = "port", f"port {port}"
+            case _:
+                continue
+        other = first.setdefault(what, stream.section)
+        if other != stream.section:
+            problem = f"is {what} like {other}'s, and only one stream can read it; change one"
+            raise document.error(f"streams.{stream.section}.source.{key}", problem)

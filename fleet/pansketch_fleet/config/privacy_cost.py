@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pansketch import Guarantee, Span
 from pansketch.privacy import MICRO
 from pansketch_fleet.sections.sources.mqtt_topic import overlap
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.sections.time_slots import slots_text
+from pansketch_fleet.settings.settings import KeyStream, Stream
+from pansketch_fleet.settings.sources import (
     ExecSource,
-    KeyStream,
+    MetricSeries,
+    MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
-    Stream,
     SystemSource,
 )
-from pansketch_fleet.settings.time_slots import slots_text
 from pansketch_fleet.units import duration_text
 
 WEAK_MICRO = 10 * MICRO
@@ -66,6 +67,13 @@ def _share(one: Stream, other: Stream) -> bool:
         case MqttSource() as first, MqttSource() as second:
             same = _address(first) == _address(second)
             return same and overlap(first.topic, second.topic)
+        case MetricsSource() as first, MetricsSource() as second:
+            same = _page(first) == _page(second)
+            return same and any(
+                may_be_one(one, other)
+                for one in first.metrics.values()
+                for other in second.metrics.values()
+            )
         case SystemSource(), SystemSource():
             return not set(one.names).isdisjoint(other.names)
         case SensorSource() as first, SensorSource() as second:
@@ -76,6 +84,18 @@ def _share(one: Stream, other: Stream) -> bool:
 def _address(source: MqttSource) -> tuple[str, int]:
     host = source.broker.host.lower()
     return ("localhost" if host in ("127.0.0.1", "::1") else host), source.broker.port
+
+
+def _page(source: MetricsSource) -> tuple[str, int]:
+    """Its server: two of its pages may show one series."""
+    host = source.address.host.lower()
+    return ("localhost" if host in ("127.0.0.1", "::1") else host), source.address.port
+
+
+def may_be_one(one: MetricSeries, other: MetricSeries) -> bool:
+    """Whether a series may fit both."""
+    common = one.labels.keys() & other.labels.keys()
+    return one.metric == other.metric and all(one.labels[k] == other.labels[k] for k in common)
 
 
 def _places(source: SensorSource) -> set[str]:

@@ -7,7 +7,15 @@ from pathlib import Path
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.device_spec import DeviceSpec, variants
 from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
-from pansketch_fleet.settings.settings import HomeAssistant, Http, KeeperKeys, Mqtt, Stream
+from pansketch_fleet.settings.settings import (
+    HomeAssistant,
+    Http,
+    KeeperKeys,
+    Stream,
+)
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.yaml.document import Document
 
 

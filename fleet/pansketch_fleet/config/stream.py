@@ -24,6 +24,7 @@ from pansketch_fleet.sections.sketches.sketch import (
     size_refusals,
 )
 from pansketch_fleet.sections.subject import read_subject
+from pansketch_fleet.sections.time_slots import comes
 from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.section import join, nearest, section
@@ -36,7 +37,6 @@ from pansketch_fleet.settings.settings import (
     Stream,
 )
 from pansketch_fleet.settings.stream_schema import ScalesSection, StreamSection
-from pansketch_fleet.settings.time_slots import comes
 from pansketch_fleet.units import duration_text, seconds, size_text
 from pansketch_fleet.yaml.document import Document
 

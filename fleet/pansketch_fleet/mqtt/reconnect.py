@@ -15,7 +15,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.settings import mqtt_schema
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 
 Version = Literal["5", "3.1.1"]
 

@@ -4,7 +4,9 @@ import socket
 import ssl
 from pathlib import Path
 
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 
 _CLOCK = "or set this host's clock"
 _CA = "is of no CA that this host trusts; name the CA's certificate as mqtt.ca_file"

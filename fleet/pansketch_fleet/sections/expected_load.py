@@ -14,7 +14,11 @@ from pansketch import Privacy, Span
 from pansketch.planning import Expected
 from pansketch_fleet.settings.profiles import every
 from pansketch_fleet.settings.section import join, section
-from pansketch_fleet.settings.settings import ReplaySource, SensorSource, Source, SystemSource
+from pansketch_fleet.settings.sources import (
+    PolledSource,
+    ReplaySource,
+    Source,
+)
 from pansketch_fleet.settings.stream_schema import (
     MAX_EXPECTED,
     ExpectSection,
@@ -33,7 +37,7 @@ def readings_bound(window_seconds: int, source: Source, privacy: Privacy) -> int
     seconds = window_seconds
     if not isinstance(source, ReplaySource):
         seconds += window_seconds + max(window_seconds, MAX_SET_BACK_SECONDS)
-    if isinstance(source, SystemSource | SensorSource):
+    if isinstance(source, PolledSource):
         found = ceil(seconds / source.interval_seconds) + 1
     else:
         found = ceil(seconds * max(profile.readings_per_second for profile in every()))
@@ -110,7 +114,7 @@ def read_devices_per_key(document: Document, where: str, raw: dict[str, Any] | N
 def _readings(window_seconds: int, source: Source, privacy: Privacy) -> int:
     """In a window: as often as the source polls, and no more than its spans may hold."""
     between: float = SECONDS_BETWEEN
-    if isinstance(source, SystemSource | SensorSource):
+    if isinstance(source, PolledSource):
         between = source.interval_seconds
     found = int(window_seconds / between)
     if isinstance(privacy.unit, Span):

@@ -7,7 +7,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pansketch_fleet.settings.mqtt_schema import MqttSection, Protocol
 from pansketch_fleet.settings.section import nearest, section
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.yaml.document import Document, is_file
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}

@@ -9,14 +9,16 @@ from typing import Any, get_args
 
 from pansketch import Guarantee, Privacy, Span
 from pansketch.privacy import MAX_EPSILON, MICRO, Aggregation, Intrusion
+from pansketch_fleet.sections.time_slots import MAX_OPEN_SECONDS, OPEN_SECONDS, comes, refusal
 from pansketch_fleet.settings.privacy_schema import (
     MAX_DAILY_CAP,
     PrivacySection,
     SpanSection,
 )
 from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import Source
-from pansketch_fleet.settings.time_slots import MAX_OPEN_SECONDS, OPEN_SECONDS, comes, refusal
+from pansketch_fleet.settings.sources import (
+    Source,
+)
 from pansketch_fleet.units import number_text, seconds
 from pansketch_fleet.yaml.document import Document
 

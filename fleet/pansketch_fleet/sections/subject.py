@@ -3,7 +3,11 @@
 from pansketch import Domain
 from pansketch_fleet.sections.attributes import MAX_NAME, read_domain
 from pansketch_fleet.settings.section import join
-from pansketch_fleet.settings.settings import SensorSource, Source, SystemSource
+from pansketch_fleet.settings.sources import (
+    PolledSource,
+    Source,
+    kind_of,
+)
 from pansketch_fleet.settings.stream_schema import StreamSection
 from pansketch_fleet.yaml.document import Document
 
@@ -38,9 +42,8 @@ def _key(document: Document, where: str, name: str) -> str:
 
 def check_key(document: Document, where: str, source: Source) -> None:
     """Raises ConfigError for a source of a stream of keys whose records have none."""
-    if isinstance(source, SystemSource | SensorSource):
-        kind = source.kind if isinstance(source, SensorSource) else "system"
-        problem = (
-            f"is {kind}, and this host's sensors bear no keys; use replay, stdin, exec or mqtt"
-        )
+    if isinstance(source, PolledSource):
+        kind = kind_of(source)
+        fix = "use replay, stdin, exec, mqtt or http"
+        problem = f"is {kind}, and sensors bear no keys; {fix}"
         raise document.error(join(where, "type"), problem)

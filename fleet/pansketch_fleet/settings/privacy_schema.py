@@ -83,7 +83,7 @@ class SpanSection(Section, frozen=True):
     open: Annotated[
         str | None,
         KeyDoc(
-            "How long each slot accepts a reading, for `stdin`, `exec` and `mqtt`.",
+            "How long each slot accepts a reading, for `stdin`, `exec`, `mqtt` and `http`.",
             "20s",
             form="duration",
             allowed="whole seconds, `1s` to `60s`; required if less than 1 % of the time is open",

@@ -1,91 +1,14 @@
 """The frozen values that a configuration becomes; the programs read nothing else of it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from pathlib import Path
-from typing import Literal
 
 from pansketch import DistinctSpec, Domain
 from pansketch.planning import Expected
 from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
-from pansketch_fleet.settings.mqtt_schema import Protocol
+from pansketch_fleet.settings.sources import Source
 from pansketch_fleet.units import duration_text
-
-
-@dataclass(frozen=True)
-class Mqtt:
-    """How to reach the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
-
-    `password` is in no representation. `protocol`: the version of MQTT; auto is 5 where the broker
-    speaks it and 3.1.1 otherwise.
-    """
-
-    host: str
-    port: int
-    tls: bool
-    ca_file: Path | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    protocol: Protocol = "auto"
-
-
-@dataclass(frozen=True)
-class ReplaySource:
-    """A CSV file, plain or gzipped; `speed` times faster than it was recorded, None: at once."""
-
-    path: Path
-    speed: float | None = None
-
-
-@dataclass(frozen=True)
-class StdinSource:
-    """Readings as JSON lines on standard input."""
-
-
-@dataclass(frozen=True)
-class SystemSource:
-    """This host's load, memory and temperatures, polled on a public tick."""
-
-    interval_seconds: float
-
-
-SensorKind = Literal["iio", "hwmon", "w1"]
-
-
-@dataclass(frozen=True)
-class SensorSource:
-    """Sensors of this host, polled on a public tick; `sensors`: the place of each attribute."""
-
-    kind: SensorKind
-    sensors: Mapping[str, str]
-    interval_seconds: float
-
-
-JsonPath = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ExecSource:
-    """JSON lines that a program prints. `paths`: where in an object a value is, if not by name."""
-
-    command: tuple[str, ...]
-    paths: Mapping[str, JsonPath]
-
-
-@dataclass(frozen=True)
-class MqttSource:
-    """JSON messages of a topic, of a broker that need not be the fleet's. `paths`: as above."""
-
-    topic: str
-    broker: Mqtt
-    paths: Mapping[str, JsonPath]
-
-
-Source = ReplaySource | StdinSource | SystemSource | SensorSource | ExecSource | MqttSource
 
 
 @dataclass(frozen=True)

@@ -123,11 +123,62 @@ class MqttSourceSection(Section, frozen=True):
         return "MqttSourceSection(...)"
 
 
+class HttpSection(Section, frozen=True):
+    """JSON that programs of this host send by HTTP POST, one object or a list of them."""
+
+    type: Annotated[str, _type("http")]
+    port: Annotated[
+        int,
+        KeyDoc(
+            "The port of the loopback address that the agent listens to; one stream has it.",
+            "8787",
+            low=1024,
+            high=65535,
+        ),
+    ] = 8787
+    paths: Annotated[dict[str, str] | None, PATHS] = None
+
+
+class MetricsSection(Section, frozen=True):
+    """Series of a page of metrics (Prometheus, OpenMetrics), polled by HTTP GET."""
+
+    type: Annotated[str, _type("prometheus")]
+    url: Annotated[
+        str,
+        KeyDoc(
+            "The address of the page.",
+            "http://127.0.0.1:9100/metrics",
+            allowed="`http://` on this host, `https://` elsewhere; without credentials",
+        ),
+    ]
+    metrics: Annotated[
+        dict[str, str],
+        KeyDoc(
+            "The series of each attribute. `pansketch-agent sources --page URL` lists them.",
+            "{load: node_load1}",
+            allowed='`name` or `name{label="value"}`, such that one series of the page fits',
+        ),
+    ]
+    ca_file: Annotated[
+        str | None,
+        KeyDoc(
+            "The CA certificate that signed the server's certificate, as a PEM file.",
+            "/etc/pansketch/ca.pem",
+            form="path",
+            allowed="only with an `https://` address",
+            default="the system's CA certificates",
+        ),
+    ] = None
+    interval: Annotated[str, INTERVAL] = "10s"
+
+
 SOURCES: tuple[type[Section], ...] = (
     ReplaySection,
     StdinSection,
     ExecSection,
     MqttSourceSection,
+    HttpSection,
+    MetricsSection,
     SystemSection,
     SensorsSection,
 )

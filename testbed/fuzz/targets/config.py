@@ -12,7 +12,9 @@ from pansketch_fleet.config.loader import (
     load_collector,
 )
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.settings.settings import Mqtt
+from pansketch_fleet.settings.sources import (
+    Mqtt,
+)
 from pansketch_fleet.yaml.interpolation import fill
 from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, promise
 

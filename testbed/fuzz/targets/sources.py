@@ -13,7 +13,7 @@ import numpy as np
 from pansketch import Attribute, Domain
 from pansketch_agent.commands import list_sensors
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources import replay, stdin
+from pansketch_agent.sources import metrics_page, replay, stdin
 from pansketch_agent.sources.decoders import KeyForm, ReadingForm, RecordForm
 from pansketch_agent.sources.readings import NotOfferedError, Readings, Rows, SourceError
 from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
@@ -85,6 +85,16 @@ def _message(data: bytes) -> None:
         if not form.take_line(memoryview(data), rows, 0):
             promise(not rows.any(), "a message that is none has written a row")
         form.overwrite_freed()
+
+
+def _open_page(_folder: Path) -> Run:
+    return _page_line
+
+
+def _page_line(data: bytes) -> None:
+    """A line of a page of metrics is a sample, or none."""
+    found = metrics_page.parse(memoryview(data))
+    promise(found is None or type(found[2]) is float, "a sample's value is no number")
 
 
 def _open_csv(folder: Path) -> Run:
@@ -209,6 +219,12 @@ TARGETS = {
     "message": Target(
         "a JSON message of a local topic", _open_message, (), lambda: JSON,
         memory=FEED, steps=Bound(100_000, 400), secret=True, tokens=TOKENS,
+    ),
+    "page": Target(
+        "a line of a page of metrics", _open_page, (),
+        lambda: [b'room{name="hall",floor="1"} 271828.182 1520879607 # {id="2"} 3', b"up 1"],
+        memory=FEED, steps=Bound(100_000, 400), secret=True,
+        tokens=(b"{", b"}", b'"', b"\\", b"=", b",", b" ", b"NaN", b"+Inf", b"# TYPE", b"1e999"),
     ),
     "csv": Target(
         "a replayed CSV file", _open_csv, (SourceError, NotOfferedError), _csv,

@@ -1,4 +1,4 @@
-"""Running agents that take readings from a program, a topic and a sensor, seized and searched.
+"""Running agents that take readings from all kinds of live sources, seized and searched.
 
 Nothing but the last reading may be found. Negative control: an agent that keeps what it was given.
 """
@@ -7,6 +7,9 @@ import json
 import os
 import sys
 import time
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from paho.mqtt.client import Client
@@ -17,6 +20,7 @@ from pansketch_audit.seizure.captive_process import look, running, settle, until
 from pansketch_audit.seizure.marked_readings import forms_of, marked_readings
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
+from testbed.embedded_broker import free_port
 from testbed.notify_socket import NotifySocket
 from tests.waiting import SECONDS
 
@@ -140,6 +144,58 @@ def test_what_stays_of_messages(seized, broker, keeps):
         return COUNT
 
     judge(seized, keeps, f'{{type: mqtt, topic: home/air, url: "{broker.url}"}}', give)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_stays_of_requests(seized, keeps):
+    port = free_port()
+
+    def give(agent) -> int:
+        until(agent, lambda: "listening" in (agent.folder / "log").read_text(), "it listens")
+        texts = objects()
+        # One by one, and lists of several.
+        bodies = [*texts[:50], *(f"[{', '.join(texts[n : n + 5])}]" for n in range(50, COUNT, 5))]
+        for body in bodies:
+            connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+            connection.request("POST", "/", body, {"Content-Type": "application/json"})
+            assert connection.getresponse().status == 202
+            connection.close()
+        return COUNT
+
+    judge(seized, keeps, f"{{type: http, port: {port}}}", give)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_stays_of_pages(seized, keeps):
+    """Each page shows the next reading, among a thousand other lines."""
+    others = b"".join(b'other{number="%d"} 1\n' % number for number in range(1000))
+    shown = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            temp, pm25 = MARKED[min(len(shown), 15)].tolist()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"%s# TYPE temp gauge\ntemp %r\n" % (others, temp))
+            self.wfile.write(b'dust{size="2.5"} %r\n' % pm25)
+            shown.append(True)
+
+        def log_message(self, *_):
+            pass
+
+    def give(agent) -> int:
+        until(agent, lambda: len(shown) > 16, "all were shown")
+        return 16
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,)).start()
+        metrics = "metrics: {temp: temp, pm25: dust}"
+        url = f"http://127.0.0.1:{server.server_port}/"
+        try:
+            settings = f'{{type: prometheus, url: "{url}", interval: 100ms, {metrics}}}'
+            judge(seized, keeps, settings, give)
+        finally:
+            server.shutdown()
 
 
 @pytest.fixture

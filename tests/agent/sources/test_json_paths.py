@@ -45,7 +45,9 @@ def test_a_path_leads_to_a_value(paths, text, values):
 def test_the_whole_message_may_be_the_value():
     form = ReadingForm(Domain((Attribute("temp", -40, 60),)), {"temp": ()})
     assert line_of(form, "21.5")[1].tolist() == [[21.5]]
-    assert line_of(form, "nan")[0] is False
+    assert np.isnan(line_of(form, "nan")[1]).all()
+    assert line_of(form, " ")[0] is False
+    assert line_of(form, "x" * 257)[0] is False
     assert np.isnan(line_of(form, '"21.5"')[1]).all()
 
 

@@ -2,68 +2,20 @@
 
 import json
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch_agent.host.clock import Clock, system_clock
 from pansketch_agent.runtime.stream_builder import open_source
 from pansketch_agent.sources import mqtt_topic
 from testbed.embedded_broker import free_port
 from testbed.mosquitto import mosquitto
+from tests.agent.sources.listening import listening, listens, speaker
 from tests.agent.sources.local_topic import source
 from tests.packages import needs
-from tests.waiting import SECONDS
 
 GOOD = '{"temp": 1.5, "wind": "N"}'
-
-
-@contextmanager
-def listening(stream, clock=None):
-    """The stream's source in a thread of its own; the rows that it has handed over so far."""
-    stop, rows, kept = threading.Event(), [], []
-
-    def run() -> None:
-        chance = iter([0.5] * 1000).__next__
-        for readings in open_source(
-            stream, clock or system_clock(), stop, Path("/"), chance, print
-        ):
-            rows.append(readings.rows.tolist()[0])
-            kept.append(readings.rows)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield rows
-    finally:
-        stop.set()
-        thread.join(10)
-    assert not thread.is_alive()
-    assert not any(block.any() for block in kept), "its buffer is overwritten"
-
-
-@contextmanager
-def speaker(url: str):
-    """A device on the same broker."""
-    client = Client(CallbackAPIVersion.VERSION2, client_id="speaker")
-    client.connect("127.0.0.1", int(url.rpartition(":")[2]))
-    client.loop_start()
-
-    def say(text: str | bytes, topic: str = "home/air", retain: bool = False) -> None:
-        client.publish(topic, text, 1, retain).wait_for_publish(SECONDS)
-
-    try:
-        yield say
-    finally:
-        client.disconnect()
-        client.loop_stop()
-
-
-def listens(caplog, times: int = 1) -> bool:
-    return sum("listening to" in record.getMessage() for record in caplog.records) >= times
 
 
 @pytest.fixture(autouse=True)

@@ -8,17 +8,13 @@ from hypothesis import strategies as st
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from pansketch import key_words
 from pansketch_agent.__main__ import main
 from pansketch_agent.diagnostics.check import check
 from pansketch_agent.host.clock import system_clock
-from pansketch_agent.sources.decoders import form_of
-from pansketch_fleet.config.loader import ConfigError, load_agent, load_collector
+from pansketch_fleet.config.loader import ConfigError, load_collector
 from pansketch_fleet.sections.sources.mqtt_topic import is_topic_filter
 from testbed.embedded_broker import free_port
 from tests.agent.sources.local_topic import source
-
-DOCUMENTED = Path(__file__).resolve().parents[3] / "docs/reference/sources.md"
 
 
 def test_without_a_url_it_is_this_hosts_broker_and_not_the_fleets(device):
@@ -112,46 +108,3 @@ def finding(config) -> tuple[str, str]:
     found = check(config, Path("/"), system_clock())
     (of_source,) = [each for each in found if each.subject == "source air"]
     return of_source.state, of_source.text
-
-
-MESSAGES = {
-    # As the programs' own documentation shows them.
-    "zigbee": (
-        '{"battery":97,"humidity":48.3,"linkquality":120,"temperature":21.4,"voltage":3000}',
-        [21.4, 48.3],
-    ),
-    "tasmota": (
-        '{"Time":"2024-01-01T00:00:00","AM2301":{"Temperature":19.7,"Humidity":51.2},'
-        '"ENERGY":{"Power":[12,40]},"TempUnit":"C"}',
-        [19.7, 40.0],
-    ),
-    "esphome": ("20.8", [20.8]),
-}
-
-
-@pytest.fixture
-def documented(tmp_path):
-    (body,) = [
-        part.partition("```")[0]
-        for part in DOCUMENTED.read_text().split("```yaml\n")
-        if "zigbee2mqtt/kitchen" in part.partition("```")[0]
-    ]
-    (tmp_path / "config.yaml").write_text(body)
-    return {stream.name: stream for stream in load_agent(tmp_path / "config.yaml", {}).streams}
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_documented_configurations_take_what_these_programs_send(documented, name):
-    text, values = MESSAGES[name]
-    form = form_of(documented[name])
-    rows = form.empty(1)
-    assert form.take_line(memoryview(text.encode()), rows, 0)
-    assert rows.tolist() == [values]
-
-
-def test_the_documented_stream_of_keys_takes_a_tag(documented):
-    form = form_of(documented["doors"])
-    rows = form.empty(1)
-    text = '{"Time":"2024-01-01T00:00:00","RDM6300":{"UID":"A1B2C3D4","DATA":""}}'
-    assert form.take_line(memoryview(text.encode()), rows, 0)
-    assert rows.tolist() == key_words(("A1B2C3D4",)).tolist()

@@ -43,7 +43,7 @@ def test_sensors_bear_no_keys(device):
     keyed = f"{text[:begin]}    key: badge\n{text[end:]}".replace("unit: reading, ", "unit: key, ")
     source = "{type: w1, sensors: {badge: 28-0316a2798dff}}"
     device.config.write_text(keyed.replace("{type: replay, path: rows.csv}", source))
-    with pytest.raises(ConfigError, match="is w1, and this host's sensors bear no keys"):
+    with pytest.raises(ConfigError, match="is w1, and sensors bear no keys"):
         load_again(device)
 
 
@@ -74,7 +74,10 @@ def test_validate_and_print_config_show_the_places(device, capsys):
 
 def listed(root, capsys) -> list[dict]:
     assert main(["sources", "--json", "--root", str(root)]) == 0
-    return json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
+    (sender,) = [each for each in found if each["kind"] == "http"]
+    assert sender["yaml"] == "source: {type: http, port: 8787}"
+    return [each for each in found if each["kind"] != "http"]
 
 
 def test_sources_lists_what_the_host_has_and_no_value(root, capsys):
@@ -120,7 +123,9 @@ def test_every_listed_line_can_be_pasted(device, root, capsys):
 
 def test_a_host_without_sensors_says_so(tmp_path, capsys):
     assert main(["sources", "--root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "this host has no sensor that can be listed\n"
+    nothing, sender = capsys.readouterr().out.splitlines()
+    assert nothing.strip() == "this host has no sensor that can be listed"
+    assert sender.startswith("127.0.0.1:8787")
 
 
 def test_an_agent_releases_what_a_sensor_measures(device, broker, peer, root):

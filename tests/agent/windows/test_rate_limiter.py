@@ -12,7 +12,7 @@ from pansketch import Span
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources.sensors.registry import polled
 from pansketch_agent.windows.rate_limiter import SpanLimiter
-from pansketch_fleet.settings.time_slots import (
+from pansketch_fleet.sections.time_slots import (
     MICROSECONDS,
     MIN_OPEN_SHARE,
     polling_slots,

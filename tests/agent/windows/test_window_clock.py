@@ -17,7 +17,7 @@ from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_builder import StreamBuilder
 from pansketch_agent.sources.readings import Readings
 from pansketch_fleet.config.loader import load_agent
-from pansketch_fleet.settings.time_slots import MICROSECONDS, slots_of
+from pansketch_fleet.sections.time_slots import MICROSECONDS, slots_of
 
 BEGIN, WINDOW = 1_704_067_200.0, 10
 PRIVACY = {

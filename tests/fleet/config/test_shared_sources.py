@@ -50,6 +50,7 @@ LOAD = "attributes: {load1: {low: 0, high: 9}, load5: {low: 0, high: 9}}"
 LOAD_TOO = "attributes: {load5: {low: 0, high: 9}, uptime: {low: 0, high: 9}}"
 OTHER = "attributes: {load15: {low: 0, high: 9}}"
 PLACES = "{{type: {0}, sensors: {{temp: {1}}}}}"
+PAGE = '{{type: prometheus, url: "http://{0}:9100/", metrics: {{temp: {1}}}}}'
 SOURCES = [
     (
         "{type: replay, path: rows.csv}",
@@ -74,6 +75,13 @@ SOURCES = [
     (PLACES.format("hwmon", "a_b/temp1"), PLACES.format("hwmon", "a-b/temp1"), TEMP, TEMP, True),
     (PLACES.format("hwmon", "a/temp1"), PLACES.format("hwmon", "a/temp2"), TEMP, TEMP, False),
     ("{type: stdin}", "{type: system}", TEMP, OTHER, False),
+    (PAGE.format("127.0.0.1", "a"), PAGE.format("localhost", "'a{b=\"c\"}'"), TEMP, TEMP, True),
+    (PAGE.format("localhost", "a"), PAGE.format("localhost", "b"), TEMP, TEMP, False),
+    (
+        PAGE.format("localhost", "'a{b=\"c\"}'"),
+        PAGE.format("localhost", "'a{b=\"d\"}'"),
+        *(TEMP, TEMP, False),
+    ),
 ]
 
 

@@ -4,13 +4,14 @@ import pytest
 
 from pansketch import Span
 from pansketch_fleet.config.loader import ConfigError, describe
-from pansketch_fleet.settings.time_slots import MICROSECONDS, slots_of, slots_text
+from pansketch_fleet.sections.time_slots import MICROSECONDS, slots_of, slots_text
 from pansketch_fleet.units import duration_text
 
 UNIT = "      unit: reading\n"
 SOURCES = {
     "replay": "type: replay\n      path: air.csv",
     "event": "type: stdin",
+    "http": "type: http",
     "poll": "type: iio\n      sensors: {temp: a/b, wind: a/c, pm25: a/d}",
 }
 
@@ -22,15 +23,15 @@ def spans(valid: str, source: str, unit: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("unit", "seconds"),
+    ("source", "unit", "seconds"),
     [
-        ("{span: 10m, max_readings: 60}", 10),
-        ("{span: 10m, max_readings: 60, open: 20s}", 20),
-        ("{span: 8h, max_readings: 3, open: 60s}", 60),
+        ("event", "{span: 10m, max_readings: 60}", 10),
+        ("event", "{span: 10m, max_readings: 60, open: 20s}", 20),
+        ("http", "{span: 8h, max_readings: 3, open: 60s}", 60),
     ],
 )
-def test_a_slot_of_events_is_open_for_seconds(load_text, valid, unit, seconds):
-    config = load_text(spans(valid, "event", unit))
+def test_a_slot_of_events_is_open_for_seconds(load_text, valid, source, unit, seconds):
+    config = load_text(spans(valid, source, unit))
     stream = config.streams[0]
     assert stream.open_seconds == seconds
     shown = {setting.path: setting.value_text for setting in describe(config)}

@@ -7,7 +7,11 @@ import pytest
 from pansketch import Privacy, Span
 from pansketch_fleet.config.loader import ConfigError, load_collector
 from pansketch_fleet.sections.expected_load import readings_bound
-from pansketch_fleet.settings.settings import ReplaySource, StdinSource, SystemSource
+from pansketch_fleet.settings.sources import (
+    ReplaySource,
+    StdinSource,
+    SystemSource,
+)
 
 CONFIG = """fleet: f
 mqtt: {url: "mqtt://localhost:1883"}

@@ -11,9 +11,10 @@ from math import nan
 from pathlib import Path
 
 from pansketch_agent.host.clock import Clock
+from pansketch_agent.sources.polling import polled
 from pansketch_agent.sources.readings import Readings, check_offered
-from pansketch_agent.sources.sensors.registry import polled
-from pansketch_fleet.settings.time_slots import TimeSlots
+from pansketch_agent.sources.sensors.registry import each_of
+from pansketch_fleet.sections.time_slots import TimeSlots
 
 CPU_CHIPS = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal")
 
@@ -34,7 +35,7 @@ def readings(
     """One reading at every multiple of the interval on the wall clock, until `stop` is set; of a
     span, one a slot."""
     measures = [partial(measure, name, root) for name in names]
-    return polled(measures, interval_seconds, clock, stop, slots)
+    return polled(each_of(measures), len(names), interval_seconds, clock, stop, slots)
 
 
 def measure(name: str, root: Path) -> float:

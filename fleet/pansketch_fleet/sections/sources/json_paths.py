@@ -5,12 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import ExecSource, JsonPath
-from pansketch_fleet.settings.source_schema import ExecSection
+from pansketch_fleet.settings.source_schema import ExecSection, HttpSection
+from pansketch_fleet.settings.sources import (
+    ExecSource,
+    HttpSource,
+    JsonPath,
+)
 from pansketch_fleet.yaml.document import Document
 
 WHOLE = "."
 MAX_STEPS = 16
+MIN_PORT, MAX_PORT = 1024, 65535
 
 
 def read_exec(document: Document, where: str, raw: dict[str, Any], folder: Path) -> ExecSource:
@@ -23,6 +28,15 @@ def read_exec(document: Document, where: str, raw: dict[str, Any], folder: Path)
     # A name is looked for on PATH; a path starts, like all others, at the configuration's folder.
     named = str(folder.absolute() / program) if "/" in program else program
     return ExecSource((named, *rest), read_paths(document, where, given.paths))
+
+
+def read_http(document: Document, where: str, raw: dict[str, Any]) -> HttpSource:
+    """Raises ConfigError for a port that no agent may listen to, and for an impossible path."""
+    given = section(document, where, raw, HttpSection)
+    if not MIN_PORT <= given.port <= MAX_PORT:
+        problem = f"{given.port} is impossible; write {MIN_PORT} to {MAX_PORT}, such as 8787"
+        raise document.error(join(where, "port"), problem)
+    return HttpSource(given.port, read_paths(document, where, given.paths))
 
 
 def read_paths(

@@ -9,8 +9,10 @@ from pansketch_fleet.sections.mqtt import read_mqtt
 from pansketch_fleet.sections.sources.json_paths import read_paths
 from pansketch_fleet.settings.mqtt_schema import MqttSection
 from pansketch_fleet.settings.section import join, section
-from pansketch_fleet.settings.settings import MqttSource
 from pansketch_fleet.settings.source_schema import MqttSourceSection
+from pansketch_fleet.settings.sources import (
+    MqttSource,
+)
 from pansketch_fleet.yaml.document import Document
 from pansketch_fleet.yaml.interpolation import has_reference
 

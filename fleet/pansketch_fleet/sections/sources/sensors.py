@@ -4,8 +4,11 @@ import re
 from typing import Any
 
 from pansketch_fleet.settings.section import join, nearest, section
-from pansketch_fleet.settings.settings import SensorKind, SensorSource
 from pansketch_fleet.settings.source_schema import SensorsSection
+from pansketch_fleet.settings.sources import (
+    SensorKind,
+    SensorSource,
+)
 from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document
 from pansketch_fleet.yaml.interpolation import has_reference

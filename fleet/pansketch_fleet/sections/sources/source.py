@@ -3,24 +3,27 @@
 from pathlib import Path
 from typing import Any
 
-from pansketch_fleet.sections.sources.json_paths import check_paths, read_exec
+from pansketch_fleet.sections.sources.json_paths import check_paths, read_exec, read_http
+from pansketch_fleet.sections.sources.metrics import check_metrics, read_metrics
 from pansketch_fleet.sections.sources.mqtt_topic import read_topic
 from pansketch_fleet.sections.sources.sensors import check_places, read_interval, read_sensors
 from pansketch_fleet.settings.section import described, join, nearest, section
-from pansketch_fleet.settings.settings import (
+from pansketch_fleet.settings.source_schema import (
+    SOURCES,
+    ReplaySection,
+    StdinSection,
+    SystemSection,
+)
+from pansketch_fleet.settings.sources import (
     ExecSource,
+    HttpSource,
+    MetricsSource,
     MqttSource,
     ReplaySource,
     SensorSource,
     Source,
     StdinSource,
     SystemSource,
-)
-from pansketch_fleet.settings.source_schema import (
-    SOURCES,
-    ReplaySection,
-    StdinSection,
-    SystemSection,
 )
 from pansketch_fleet.yaml.document import Document, is_file
 
@@ -46,6 +49,10 @@ def read_source(
             return read_exec(document, where, raw, folder)
         case "mqtt":
             return read_topic(document, where, raw, folder, local)
+        case "http":
+            return read_http(document, where, raw)
+        case "prometheus":
+            return read_metrics(document, where, raw, folder, local)
         case "iio" | "hwmon" | "w1" as kind:
             return read_sensors(document, where, raw, kind)
         case None:
@@ -62,7 +69,9 @@ def check_names(document: Document, where: str, source: Source, names: tuple[str
     """
     if isinstance(source, SensorSource):
         check_places(document, where, source, names)
-    if isinstance(source, ExecSource | MqttSource):
+    if isinstance(source, MetricsSource):
+        check_metrics(document, where, source, names)
+    if isinstance(source, ExecSource | MqttSource | HttpSource):
         check_paths(document, where, source.paths, names)
 
 

@@ -175,7 +175,7 @@ CASES = [
         "{type: system}",
         6,
         ".source.type",
-        "is system, and this host's sensors bear no keys; use replay",
+        "is system, and sensors bear no keys; use replay",
     ),
     # units and caps
     ("unit: key", "unit: reading", 11, ".privacy.unit", "'reading' is refused: this stream"),

@@ -11,13 +11,11 @@ from math import floor
 from typing import Literal
 
 from pansketch import Span
-from pansketch_fleet.settings.settings import (
-    ReadingStream,
+from pansketch_fleet.settings.settings import ReadingStream, Stream
+from pansketch_fleet.settings.sources import (
+    PolledSource,
     ReplaySource,
-    SensorSource,
     Source,
-    Stream,
-    SystemSource,
 )
 from pansketch_fleet.units import duration_text
 
@@ -55,7 +53,7 @@ def comes(source: Source) -> Comes:
     """What decides when a source's readings come: the world, the agent's ticks, or a file."""
     if isinstance(source, ReplaySource):
         return "replay"
-    return "poll" if isinstance(source, SystemSource | SensorSource) else "event"
+    return "poll" if isinstance(source, PolledSource) else "event"
 
 
 def slots_for(span: Span, open_seconds: int | None = None) -> TimeSlots:
