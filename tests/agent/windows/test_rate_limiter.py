@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pansketch import Span
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.sensors.registry import polled
+from pansketch_agent.sources.polling import polled
 from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_fleet.sections.time_slots import (
     MICROSECONDS,
@@ -201,17 +201,17 @@ class Poller:
         self.wall, self.up = self.wall + seconds + (jump or 0), self.up + seconds
         return jump is None
 
-    def measure(self) -> float:
+    def measure(self, values: np.ndarray) -> None:
         begun = self.up
         lag = next(self._lags, 0.0)
         self.wall, self.up = self.wall + lag, self.up + lag
         self.asked.append((begun, self.up))
-        return 1.0
+        values[0] = 1.0
 
     def run(self, span: Span, interval: float) -> None:
         clock = Clock(lambda: self.wall, lambda: self.up, self.wait)
         stop = threading.Event()
-        for _ in polled([self.measure], interval, clock, stop, polling_slots(span)):
+        for _ in polled(self.measure, 1, interval, clock, stop, polling_slots(span)):
             pass
 
 
