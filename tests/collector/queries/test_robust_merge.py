@@ -34,7 +34,7 @@ streams:
     window: 1d
     privacy: {{epsilon: 10}}
     attributes: {{temp: {{low: -40, high: 60, unit: degC}}}}
-    sketch: {{depth: 5, k: 8, width: 8, rows: 1, fanout: 2}}
+    sketch: {{depth: 5, k: 32, width: 32, rows: 1, fanout: 2}}
     expect: {{readings: 300, max_readings: {most}}}
   wide:
     source: {{type: system, interval: 10s}}
