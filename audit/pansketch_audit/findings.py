@@ -1,4 +1,5 @@
-"""What an audit found, as a table for people and as JSON for programs."""
+"""What an audit found: as a table for people, as JSON for programs; and the findings of runs with
+real entropy."""
 
 import json
 import sys
@@ -8,9 +9,16 @@ from typing import Literal
 
 import numpy as np
 
+from pansketch import os_entropy
 from pansketch.version import code_version
-from pansketch_audit.empirical.loss_lower_bound import ALPHA
-from pansketch_audit.mechanisms.subjects import subjects
+from pansketch_audit.empirical import attacks
+from pansketch_audit.empirical.loss_lower_bound import ALPHA, Moment, claim_at, lower_bound
+from pansketch_audit.empirical.outside_search import Site, searched
+from pansketch_audit.mechanisms.mechanism import PRODUCTION
+from pansketch_audit.mechanisms.subjects import Subject, subjects
+
+QUICK_RUNS, FULL_RUNS = 1_500, 40_000
+SEARCH_RUNS = 2_000
 
 Part = Literal["exact", "draws", "agent", "statistical", "attack", "seizure", "planted"]
 
@@ -92,3 +100,44 @@ def as_json(findings: Sequence[Finding]) -> str:
         },
         indent=2,
     )
+
+
+def named(subject: Subject) -> str:
+    """A subject, as findings call it."""
+    return f"{subject.name}, {subject.unit}, {subject.intrusion}"
+
+
+def sampled(subject: Subject, moment: Moment, quick: bool) -> Finding:
+    """The event that theory says tells most, in a small universe."""
+    runs = QUICK_RUNS if quick else FULL_RUNS
+    bound = lower_bound(PRODUCTION, subject, moment, runs)
+    allowed = float(claim_at(subject, moment))
+    return Finding(
+        "statistical",
+        f"{named(subject)}, {_beside(moment)}",
+        f"loss <= {allowed:g}",
+        f"loss >= {bound.epsilon:.3f} in {runs} runs",
+        bound.epsilon <= allowed,
+    )
+
+
+def outside(site: Site, moment: Moment) -> Finding:
+    """The event that a search finds, in a window of ordinary size."""
+    found = searched(PRODUCTION, site, moment, SEARCH_RUNS, os_entropy())
+    return Finding(
+        "statistical",
+        f"search from outside, {site.name}, {_beside(moment)}",
+        f"loss <= {found.claimed:.3g}",
+        str(found),
+        found.holds,
+    )
+
+
+def attacked(subject: Subject) -> Finding:
+    """What rewinding a generator in memory gives."""
+    broken, measured = attacks.rewound(os_entropy, subject)
+    return Finding("attack", named(subject), "rewinding finds nothing", measured, not broken)
+
+
+def _beside(moment: Moment) -> str:
+    return f"{'before and after' if moment == 'both' else moment} the snapshot"

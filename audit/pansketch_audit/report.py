@@ -12,23 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
-from pansketch import Spec, os_entropy
+from pansketch import Spec
 from pansketch_audit.coupling.agent_cases import agent_cases, cases_of
 from pansketch_audit.coupling.coupled_agents import AgentCase, coupled_agent, why
 from pansketch_audit.coupling.hostile import random_specs
 from pansketch_audit.coupling.sketch_runs import audited
-from pansketch_audit.empirical import attacks
-from pansketch_audit.empirical.loss_lower_bound import (
-    Moment,
-    claim_at,
-    lower_bound,
-    moments_of,
-)
+from pansketch_audit.empirical.loss_lower_bound import Moment, moments_of
+from pansketch_audit.empirical.outside_search import sites
 from pansketch_audit.exact.blinded import CLAIM, SCENARIOS, blinded_loss
 from pansketch_audit.exact.keys import TOLERANCE, KeyLosses
 from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.exact.sampler import sampler_findings
-from pansketch_audit.findings import Finding, Part
+from pansketch_audit.findings import Finding, Part, attacked, named, outside, sampled
 from pansketch_audit.mechanisms.blinded import BlindedMechanism
 from pansketch_audit.mechanisms.mechanism import PRODUCTION, View, claim, views_of
 from pansketch_audit.mechanisms.subjects import Subject, subjects
@@ -37,7 +32,6 @@ from pansketch_audit.seizure.seizure import seize
 from pansketch_fleet.config.programs import AgentConfig
 
 WORKERS = 2
-QUICK_RUNS, FULL_RUNS = 1_500, 40_000
 QUICK_SEIZED, FULL_SEIZED = 1_000, 10_000
 QUICK_SPECS, FULL_SPECS = 16, 160
 QUICK_AGENTS, FULL_AGENTS = 10, 1_000
@@ -54,7 +48,7 @@ class Task:
     """What one worker does: the part, which subject or bug, and of a subject which views or
     moments. It has a finding for each."""
 
-    part: Part | Literal["blinded", "sampler"]
+    part: Part | Literal["blinded", "outside", "sampler"]
     which: int
     quick: bool
     details: tuple[str, ...] = ("",)
@@ -172,12 +166,13 @@ def perform(task: Task) -> list[Finding]:
         with TemporaryDirectory() as folder:
             cases = agent_cases(SEED, count, Path(folder), task.which)
             return [_lived(f"agents {task.which + 1} to {task.which + count}", cases)]
+    if task.part == "outside":
+        return [outside(sites()[task.which], cast(Moment, task.details[0]))]
     subject = subjects()[task.which]
     if task.part == "attack":
-        broken, measured = attacks.rewound(os_entropy, subject)
-        return [Finding("attack", _named(subject), "rewinding finds nothing", measured, not broken)]
+        return [attacked(subject)]
     if task.part == "statistical":
-        return [_sampled(subject, task)]
+        return [sampled(subject, cast(Moment, task.details[0]), task.quick)]
     return _chained(subject, task) if subject.unit == "key" else [_enumerated(subject, task)]
 
 
@@ -201,8 +196,12 @@ def _tasks(quick: bool, agents: int | None) -> Iterator[Task]:
         elif not quick or (subject.draws <= FEW_SLOTS and len(subject.universe) <= FEW_KEYS):
             # In one task, for the views share most of what is enumerated.
             yield Task("exact", which, quick, views_of(subject))
-    for which, _ in enumerate(bugs()):
-        yield Task("planted", which, quick)
+    for which, site in enumerate([] if quick else sites()):
+        for moment in site.moments:
+            yield Task("outside", which, quick, (moment,))
+    for which, bug in enumerate(bugs()):
+        if not (quick and bug.part == "outside"):
+            yield Task("planted", which, quick)
     for which, subject in listed:
         if subject.sampled:
             for moment in moments_of(subject):
@@ -258,25 +257,10 @@ def _exact(subject: Subject, view: View, loss: float, over: str, exact: bool = T
     slack = TOLERANCE if subject.unit == "key" else 0.0
     return Finding(
         "exact",
-        f"{_named(subject)}, {view}",
+        f"{named(subject)}, {view}",
         f"loss <= {allowed:g}",
         f"{loss:.9g}, {loss / allowed:.3f}x the claim: {over}",
         loss <= allowed + slack and exact,
-    )
-
-
-def _sampled(subject: Subject, task: Task) -> Finding:
-    runs = QUICK_RUNS if task.quick else FULL_RUNS
-    moment = cast(Moment, task.details[0])
-    bound = lower_bound(PRODUCTION, subject, moment, runs)
-    allowed = float(claim_at(subject, moment))
-    arrives = "before and after" if moment == "both" else moment
-    return Finding(
-        "statistical",
-        f"{_named(subject)}, {arrives} the snapshot",
-        f"loss <= {allowed:g}",
-        f"loss >= {bound.epsilon:.3f} in {runs} runs",
-        bound.epsilon <= allowed,
     )
 
 
@@ -285,7 +269,3 @@ def _seized(quick: bool) -> Finding:
     return Finding(
         "seizure", "a running agent", "at most the reading in flight", str(found), found.holds
     )
-
-
-def _named(subject: Subject) -> str:
-    return f"{subject.name}, {subject.unit}, {subject.intrusion}"

@@ -147,14 +147,15 @@ def _views() -> list[Subject]:
         "two views, missing readings": (category, [[0.0], [np.nan]]),
     }
     return [
-        Subject(name, spec, np.array(universe), _counters, name == "two views")
+        Subject(name, spec, np.array(universe), linear_counts, name == "two views")
         for name, (attribute, universe) in shapes.items()
         for intrusion in get_args(Intrusion)
         for spec in [ViewsSpec(Domain([attribute]), Privacy(1.0, "reading", intrusion), views)]
     ]
 
 
-def _counters(sketch: Any) -> npt.NDArray[np.int64]:
+def linear_counts(sketch: Any) -> npt.NDArray[np.int64]:
+    """The counters in memory, of a sketch that holds them in the layout of a release."""
     return np.asarray(sketch._counters.astype(np.int64))
 
 

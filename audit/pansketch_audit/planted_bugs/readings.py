@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pansketch import Entropy, Sketch, Spec, WindowId, encode
+from pansketch import Entropy, Sketch, Spec, WindowId, encode, os_entropy
 from pansketch.randomness import Chance, Counters
 from pansketch_audit.empirical import attacks
+from pansketch_audit.empirical.outside_search import most_that_runs_show, searched, sites
 from pansketch_audit.exact.readings import largest_loss
 from pansketch_audit.mechanisms.mechanism import WINDOW, Mechanism, claim, publish, start, views_of
 from pansketch_audit.mechanisms.subjects import (
@@ -27,10 +28,12 @@ from pansketch_audit.mechanisms.subjects import (
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 from pansketch_audit.planted_bugs.agent_leaks import agent_leaks
 from pansketch_audit.planted_bugs.blinded import blinded_bugs
-from pansketch_audit.planted_bugs.bug import Bug, halved, sampled, times_the_claim
+from pansketch_audit.planted_bugs.bug import Bug, halved, replaced, sampled, times_the_claim
 from pansketch_audit.planted_bugs.further_draws import further_draws, sampler_bugs
 from pansketch_audit.planted_bugs.keys import key_bugs
-from pansketch_audit.planted_bugs.sceptic_draws import sceptic_draws
+from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, sceptic_draws, shared_by_size
+
+SEARCH_RUNS = 1200
 
 
 def _start_halved(spec: Spec, rng: Entropy) -> Sketch:
@@ -132,7 +135,7 @@ def bugs() -> list[Bug]:
         *blinded_bugs(),
         *sampler_bugs(),
     ]
-    return [*enumerated_bugs, *sceptic_draws(), *further_draws(), *agent_leaks()]
+    return [*enumerated_bugs, *_outside_bugs(), *sceptic_draws(), *further_draws(), *agent_leaks()]
 
 
 def _shared_noise() -> Bug:
@@ -180,3 +183,45 @@ def _reading_bugs(subject: Subject) -> list[Bug]:
             "attack",
         ),
     ]
+
+
+def _deepest_half(add: Any) -> Any:
+    """Half the scale that is declared, in the deepest level."""
+
+    def add_noise(spec: Any, rng: Any, counters: Any, factor: Fraction = Fraction(1)) -> None:
+        start, last = 0, len(spec.blocks) - 1
+        for number, (size, scale) in enumerate(zip(spec.blocks, spec.scales, strict=True)):
+            drawn = scale * factor / (1 + (number == last))
+            rng.add_discrete_laplace(drawn, counters[start : start + size])
+            start += size
+
+    return add_noise
+
+
+def _outside_bugs() -> list[Bug]:
+    """By the family that has them."""
+    return [
+        Bug(
+            "deepest-level-half-outside",
+            "half the scale in the deepest level of a hierarchy",
+            partial(_found_outside, "hierarchy", _deepest_half),
+            "outside",
+        ),
+        Bug(
+            "views-share-noise-outside",
+            "views of one size with one array of noise",
+            partial(_found_outside, "views", shared_by_size),
+            "outside",
+        ),
+    ]
+
+
+def _found_outside(family: str, make: Any) -> tuple[bool, str]:
+    """Searches a patched product: caught when a bound is above its claim."""
+    (site,) = (each for each in sites() if each.name == family)
+    with replaced(f"{LINEAR}:add_noise", make):
+        found = searched(Mechanism(start, publish), site, "before", SEARCH_RUNS, os_entropy())
+    return (
+        not found.holds,
+        f"{found}; {SEARCH_RUNS} runs show {most_that_runs_show(SEARCH_RUNS):.2f} at most",
+    )

@@ -62,7 +62,7 @@ def _start_kept(start: Any) -> Any:
     return init
 
 
-def _shared_by_size(add: Any) -> Any:
+def shared_by_size(add: Any) -> Any:
     def add_noise(spec: Any, rng: Any, counters: Any, factor: Fraction = Fraction(1)) -> None:
         start, drawn = 0, dict[int, Any]()
         for size, scale in zip(spec.blocks, spec.scales, strict=True):
@@ -185,7 +185,7 @@ def sceptic_draws() -> list[Bug]:
             "views of one size with one array of noise",
             views,
             f"{LINEAR}:add_noise",
-            _shared_by_size,
+            shared_by_size,
         ),
         "bare-after-intrusion": (
             "no fresh output noise after an announced intrusion",
