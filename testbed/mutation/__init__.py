@@ -1,0 +1,1 @@
+"""Mutants of the modules that keep the guarantee, and whether tests and audit notice them."""
