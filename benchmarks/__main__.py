@@ -47,6 +47,7 @@ BENCHMARKS = {
     "peers": "performance.peers:run",
     "sizes": "performance.sizes:run_sizes",
     "plans": "views.plans:run",
+    "asked": "streams.asked_means:run",
     "streams": "streams.streams:run",
 }
 

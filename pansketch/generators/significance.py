@@ -12,6 +12,7 @@ from math import ceil, hypot, sqrt
 from pansketch.domain.domain import FloatArray
 
 WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
+EIGHTHS = 8
 SEEN = 2.0  # in the same: of fewer, their number cannot be told from none
 
 
@@ -54,18 +55,28 @@ class TooFewReadings(EmptyModel):
 @dataclass(frozen=True)
 class Noise:
     """Of a model of so many merged releases, in readings: standard deviations of the noise on their
-    number, and by attribute the largest and the least one on the number below a value."""
+    number, and by attribute the largest and the least one on the number below a value.
+
+    `coarse`: the largest one below the end of an eighth of the cells. A mean needs no more: inside
+    of them noise moves it by a part of their width.
+    """
 
     releases: int
     total: float
     below: Mapping[int, float] = field(default_factory=dict)
     least: Mapping[int, float] = field(default_factory=dict)
+    coarse: Mapping[int, float] = field(default_factory=dict)
 
     def check(self, readings: float, attributes: Iterable[int] = ()) -> None:
         """Raises TooFewReadings where the noisy number of readings does not outweigh it."""
         largest = max([self.total, *(self.below.get(each, 0.0) for each in attributes)])
         if not readings > 0 or readings < WANTED * largest:
             raise TooFewReadings(readings, largest, self.releases)
+
+    def check_mean(self, readings: float, attribute: int) -> None:
+        """As `check`, for the mean of one attribute."""
+        known = self.coarse if attribute in self.coarse else self.below
+        replace(self, below=known).check(readings, [attribute])
 
     def least_of(self, attributes: Iterable[int]) -> float:
         """An error that no number of readings with values of these attributes is without: a few
@@ -74,11 +85,11 @@ class Noise:
 
     def at(self, places: Sequence[int]) -> "Noise":
         """The same of attributes in another order: by the new position, the old one."""
-        below, least = (
+        below, least, coarse = (
             {new: known[old] for new, old in enumerate(places) if old in known}
-            for known in (self.below, self.least)
+            for known in (self.below, self.least, self.coarse)
         )
-        return replace(self, below=below, least=least)
+        return replace(self, below=below, least=least, coarse=coarse)
 
     def __add__(self, other: "Noise") -> "Noise":
         return Noise(
@@ -86,6 +97,7 @@ class Noise:
             hypot(self.total, other.total),
             _together(self.below, other.below),
             _together(self.least, other.least),
+            _together(self.coarse, other.coarse),
         )
 
 
@@ -97,7 +109,14 @@ def noise_of_sums(releases: int, variances: Mapping[int, FloatArray]) -> Noise:
         sqrt(min(float(each[-1]) for each in variances.values())),
         {axis: sqrt(float(each.max())) for axis, each in variances.items()},
         {axis: sqrt(float(each.min())) for axis, each in variances.items()},
+        {axis: sqrt(float(_eighths(each).max())) for axis, each in variances.items()},
     )
+
+
+def _eighths(sums: FloatArray) -> FloatArray:
+    """Of running sums those up to the end of each eighth of the cells; of fewer cells all."""
+    step = max(1, len(sums) // EIGHTHS)
+    return sums[step - 1 :: step]
 
 
 def _together(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:

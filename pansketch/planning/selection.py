@@ -86,6 +86,7 @@ class Expected:
         windows: releases of each device.
         earlier: smaller numbers of windows, which a young stream is asked about.
         answering: of a blinded stream; None: every release has noise of its own.
+        means: names of attributes whose means are asked of few windows, each once.
 
     Raises:
         ValueError: a number is not positive, or an earlier one above `windows`; the line begins
@@ -97,6 +98,7 @@ class Expected:
     windows: int = 1
     earlier: tuple[int, ...] = ()
     answering: Answering | None = None
+    means: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("readings", "devices", "windows"):

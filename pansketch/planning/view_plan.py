@@ -1,15 +1,21 @@
 """What a planner of views is told, and what it returns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors
-from pansketch.planning.view_errors import Bits
-from pansketch.privacy import Privacy
+from pansketch.planning.selection import NoPlan
+from pansketch.planning.view_errors import Bits, varying
+from pansketch.privacy import Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, View, ViewsSpec
 
 CELL_BYTES = 4
+# Of a view for a mean that is asked of few windows: few cells have little noise together, and where
+# readings are inside them the finer views tell. Measured: benchmarks/streams/asked_means.py.
+MEAN_BITS = 3
+MEANS_PERCENT = 20  # of epsilon, for all means that are asked
 
 ViewNames = tuple[str, ...]
 
@@ -57,6 +63,7 @@ class ViewPlan:
         score: its regret, in thousandths.
         single_bits: the finest resolution of an attribute alone; 0: there is no such view.
         pair_bits: the finest resolution of an attribute in a pair; 0: there is no such view.
+        means: further views, of attributes whose means are asked of few windows.
     """
 
     domain: Domain
@@ -68,21 +75,66 @@ class ViewPlan:
     score: int
     single_bits: int
     pair_bits: int
+    means: tuple[View, ...] = ()
 
     @property
     def spec(self) -> ViewsSpec:
-        views = tuple(map(View, self.sets, self.shapes, self.parts))
+        views = *map(View, self.sets, self.shapes, self.parts), *self.means
         return ViewsSpec(self.domain, self.privacy, views)
 
     @property
     def single_percent(self) -> float:
-        """Of epsilon: the part of all views of one attribute together."""
+        """Of epsilon without `means`: the part of all views of one attribute together."""
         alone = sum(p for names, p in zip(self.sets, self.parts, strict=True) if len(names) == 1)
         return 100 * alone / sum(self.parts)
 
     @property
     def nbytes(self) -> int:
-        return state_nbytes(self.shapes)
+        return state_nbytes([*self.shapes, *(view.bits for view in self.means)])
+
+
+def varying_only(domain: Domain, wanted: Sequence[ViewNames]) -> list[ViewNames]:
+    """The wanted sets without constants, which have no cells. Raises NoPlan for a set of them."""
+    for names in wanted:
+        for name in names:
+            domain.index(name)
+    known = set(varying(domain))
+    sets = [tuple(name for name in names if name in known) for names in wanted]
+    if not all(sets):
+        raise NoPlan(f"view {', '.join(wanted[sets.index(())])} has constants only")
+    return list(dict.fromkeys(sets))
+
+
+def growing(domain: Domain, most: int) -> Iterator[list[ViewNames]]:
+    """Every attribute alone, with all pairs, and with fewer and fewer of them: neighbours in the
+    domain's order stay longest, for its first and last are neighbours too. `most`: views."""
+    names = varying(domain)
+    count = len(names)
+    for reach in range(count // 2, -1, -1):
+        pairs = [
+            (names[i], names[j])
+            for i, j in combinations(range(count), 2)
+            if min(j - i, count - j + i) <= reach
+        ]
+        if count + len(pairs) <= most:
+            yield [*((name,) for name in names), *pairs]
+
+
+def mean_views(domain: Domain, privacy: Privacy, names: Sequence[str]) -> tuple[View, ...]:
+    """Views for means that are asked of few windows, with equal parts of epsilon. Raises NoPlan
+    where an attribute has no mean, or a view no epsilon."""
+    whole = Guarantee.of_linear_counters(privacy).reading_micro
+    part = whole * MEANS_PERCENT // (100 * max(1, len(names)))
+    if names and not part:
+        raise NoPlan(f"epsilon is too small to be shared among {len(names)} means")
+    found = []
+    for name in names:
+        attribute = domain.attributes[domain.index(name)]
+        if attribute.categories is not None or not attribute.max_bits:
+            raise NoPlan(f"{name} has no mean: it is not a number that varies")
+        bits = min(max(MEAN_BITS, attribute.least_bits), attribute.max_bits)
+        found.append(View((name,), (bits,), part))
+    return tuple(found)
 
 
 def state_nbytes(shapes: Sequence[Bits]) -> int:

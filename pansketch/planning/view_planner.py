@@ -7,8 +7,8 @@ are compared in whole millionths.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain, combinations
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +17,19 @@ import numpy.typing as npt
 from pansketch.domain.domain import Domain
 from pansketch.planning.expected_errors import Errors, score
 from pansketch.planning.selection import NEAR, WORTH, Expected, NoPlan, cases_of, frugal
-from pansketch.planning.view_errors import Bits, Layout, Predicted, ViewSizes, varying
+from pansketch.planning.view_errors import Bits, Layout, Predicted, ViewSizes
 from pansketch.planning.view_plan import (
     NOTHING_STATED,
     StatedViews,
     ViewNames,
     ViewPlan,
+    growing,
+    mean_views,
     state_nbytes,
+    varying_only,
 )
 from pansketch.privacy import MICRO, Guarantee, Privacy
-from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS
+from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS, View
 
 SHARES = range(10, 80, 10)  # of epsilon for the views of one attribute, in per cent
 SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
@@ -72,7 +75,10 @@ def view_plans(
     """Return the best plan of each pair resolution that fits, the chosen one first, then by regret.
     For the arguments and errors see `plan_views`."""
     search = _Search(domain, privacy, expected, stated)
-    choices = [_varying_only(domain, wanted)] if wanted is not None else list(_growing(domain))
+    if wanted is not None:
+        choices = [varying_only(domain, wanted)]
+    else:
+        choices = list(growing(domain, MAX_VIEWS - len(search.means)))
     if stated.pair_bits is not None or stated.single_share is not None:
         # Whoever states a size of pairs wants pairs: without any it would have no effect.
         choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
@@ -107,7 +113,18 @@ class _Search:
 
     @property
     def micro(self) -> int:
-        return Guarantee.of_linear_counters(self.privacy).reading_micro
+        """Of the views whose sizes are chosen."""
+        spent = sum(view.micro for view in self.means)
+        return Guarantee.of_linear_counters(self.privacy).reading_micro - spent
+
+    @cached_property
+    def means(self) -> tuple[View, ...]:
+        """The views of `Expected.means`. Raises NoPlan."""
+        return mean_views(self.domain, self.privacy, self.expected.means)
+
+    def nbytes(self, shapes: Sequence[Bits]) -> int:
+        """Of a state of views with these bits, and of `means`."""
+        return state_nbytes([*shapes, *(view.bits for view in self.means)])
 
     def best(
         self,
@@ -121,7 +138,7 @@ class _Search:
             for sets in choices
             for choice in self._of_sets(tuple(sets), resolutions)
             for place, shapes in enumerate(choice.shapes)
-            if state_nbytes(shapes) <= memory_bytes
+            if self.nbytes(shapes) <= memory_bytes
         ]
         if not fitting:
             return {}
@@ -138,7 +155,8 @@ class _Search:
         errors = Errors(*(float(np.asarray(each)[place, split, 0]) for each in choice.errors))
         sizes = choice.shapes[place], choice.parts[split]
         bits = choice.single_bits[place], choice.pair_bits
-        return ViewPlan(self.domain, self.privacy, choice.sets, *sizes, errors, regret, *bits)
+        chosen = choice.sets, *sizes, errors, regret, *bits, self.means
+        return ViewPlan(self.domain, self.privacy, *chosen)
 
     def _of_sets(
         self, sets: tuple[ViewNames, ...], resolutions: Sequence[int]
@@ -216,7 +234,7 @@ class _Search:
         if len(sets) > self.micro:
             return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
         least = min(
-            state_nbytes(self._shapes(sets, *bits))
+            self.nbytes(self._shapes(sets, *bits))
             for bits in self._resolutions(sets, COARSE_PAIR_BITS)
         )
         if least <= memory_bytes:
@@ -251,33 +269,6 @@ def _layout(domain: Domain, sets: tuple[ViewNames, ...]) -> Layout:
 
 def _choices(stated: int | None, choices: Sequence[int]) -> Sequence[int]:
     return choices if stated is None else (stated,)
-
-
-def _varying_only(domain: Domain, wanted: Sequence[ViewNames]) -> list[ViewNames]:
-    """The wanted sets without constants, which have no cells. Raises NoPlan for a set of them."""
-    for names in wanted:
-        for name in names:
-            domain.index(name)
-    known = set(varying(domain))
-    sets = [tuple(name for name in names if name in known) for names in wanted]
-    if not all(sets):
-        raise NoPlan(f"view {', '.join(wanted[sets.index(())])} has constants only")
-    return list(dict.fromkeys(sets))
-
-
-def _growing(domain: Domain) -> Iterator[list[ViewNames]]:
-    """Every attribute alone, with all pairs, and with fewer and fewer of them: neighbours in the
-    domain's order stay longest, for its first and last are neighbours too."""
-    names = varying(domain)
-    count = len(names)
-    for reach in range(count // 2, -1, -1):
-        pairs = [
-            (names[i], names[j])
-            for i, j in combinations(range(count), 2)
-            if min(j - i, count - j + i) <= reach
-        ]
-        if count + len(pairs) <= MAX_VIEWS:
-            yield [*((name,) for name in names), *pairs]
 
 
 def _parts(sets: Sequence[ViewNames], micro: int, share: int) -> list[int]:

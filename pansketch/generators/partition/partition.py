@@ -136,7 +136,8 @@ class Partition:
         unit vectors. Its error is at most that of a direction of which nothing is known.
         """
         position = self._numeric(name)
-        self.check([position])
+        if self.noise is not None:
+            self.noise.check_mean(self.total, position)
         attribute = self.domain.attributes[position]
         present = self.present([position])
         return present._mean_direction(position) if attribute.cyclic else present._mean(position)

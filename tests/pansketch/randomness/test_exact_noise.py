@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from pansketch.randomness import exact_noise
-from pansketch.randomness.exact_noise import ExactNoise, os_entropy
+from pansketch.randomness.exact_noise import ExactNoise, Ratio, os_entropy
 from pansketch.randomness.geometric import geometric
 from pansketch.randomness.random_words import LAST_WORD, OsWords
 
@@ -166,6 +166,52 @@ def test_the_search_would_notice_scratch_that_stays(kept_scratch, monkeypatch):
     assert {"words", "below", "values", "noise", "cast"} <= set(left_in(kept_scratch[0]))
 
 
+class RecordedArrays:
+    """NumPy, and every array that it makes for the module under test."""
+
+    def __init__(self):
+        self.made = []
+
+    def __getattr__(self, name):
+        value = getattr(np, name)
+        if name not in ("empty", "empty_like", "searchsorted"):
+            return value
+
+        def recorded(*words, **named):
+            self.made.append(value(*words, **named))
+            return self.made[-1]
+
+        return recorded
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda entropy: draw(Fraction(20), 5000, entropy),
+        lambda entropy: entropy.fill_bernoulli(Ratio(Fraction(1, 3)), np.ones(5000, np.uint8)),
+    ],
+    ids=["laplace", "bernoulli"],
+)
+def test_no_array_that_a_draw_makes_keeps_anything(work, monkeypatch, watched_words):
+    """Whoever has one of them beside the state knows a part of the noise. A tie is in it too."""
+    source, recorded = watched_words(), RecordedArrays()
+    monkeypatch.setattr(exact_noise, "np", recorded)
+    work(ExactNoise(source))
+    assert len(recorded.made) >= 2
+    assert not any(array.any() for array in recorded.made)
+
+
+def test_arrays_of_ties_keep_nothing_either(monkeypatch, tape):
+    """Half of the draws tie, which others hardly ever do."""
+    recorded, bits = RecordedArrays(), np.zeros(2, np.uint8)
+    tie = int(exact_noise.threshold(Ratio(Fraction(1, 3))))
+    monkeypatch.setattr(exact_noise, "np", recorded)
+    ExactNoise(tape(tie, 0, 0)).fill_bernoulli(Ratio(Fraction(1, 3)), bits)
+    assert bits.tolist() == [1, 1]
+    assert len(recorded.made) == 2
+    assert not any(array.any() for array in recorded.made)
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_noise_is_added_to_what_is_there(kind):
     counters = np.full(1000, 10_000, kind)
@@ -232,3 +278,21 @@ def test_another_name_of_the_kernel_s_generator_will_do(tmp_path):
 def test_identifiers_differ():
     entropy = os_entropy()
     assert len({entropy.identifier() for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(("word", "name"), [(0, 0), (1, 0), (2, 1), (2**64 - 1, 2**63 - 1)])
+def test_an_identifier_is_a_word_without_its_last_bit(word, name, tape):
+    words = tape(word)
+    assert ExactNoise(words).identifier() == name
+    assert words.words == []
+
+
+def test_words_for_keys_are_those_of_the_source(tape):
+    words = np.zeros(2, np.uint64)
+    ExactNoise(tape(5, 2**64 - 1)).fill_words(words)
+    assert words.tolist() == [5, 2**64 - 1]
+
+
+def test_a_ratio_ends_where_its_last_bit_is():
+    ratio = Ratio(Fraction(3, 2**65))
+    assert [ratio.ends_within(bits) for bits in (63, 64, 65, 66)] == [False, False, True, True]

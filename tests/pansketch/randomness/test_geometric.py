@@ -5,6 +5,7 @@ from decimal import Decimal, getcontext
 from fractions import Fraction
 from itertools import pairwise
 
+import mpmath
 import pytest
 
 from pansketch.randomness.exp_bounds import exp_bounds
@@ -24,6 +25,17 @@ def test_exp_bounds_enclose_the_exponential_tightly(exponent):
     low, high = exp_bounds(exponent, 200)
     assert low <= true <= high
     assert high - low <= 2
+
+
+def test_exp_bounds_enclose_exponentials_that_lie_next_to_an_integer():
+    """Of few bits and many exponents: some exponentials lie so close to a bound that one that is
+    too tight by a few units of the working precision would leave them out."""
+    with mpmath.workprec(160):
+        for number in range(30_000):
+            exponent = Fraction(number, 4099)
+            true = mpmath.exp(-mpmath.mpf(number) / 4099) * 2**12
+            low, high = exp_bounds(exponent, 12)
+            assert low <= true <= high
 
 
 @pytest.mark.parametrize("size", [None, 8])
@@ -75,7 +87,13 @@ def test_the_tables_of_every_scale_are_small(power):
     assert all(0 < len(digit.table) < 1024 for _, digit in digits)
     assert all(above == weight * digit.size for (above, _), (weight, digit) in pairwise(digits))
     assert digits[0][1].size is None
-    assert digits[0][1].table[-1] == LAST_WORD
+    assert digits[0][1].table[-1] == LAST_WORD == 2**64 - 1
+    # All draws of a process share them.
+    assert not any(digit.table.flags.writeable for _, digit in digits)
+
+
+def test_the_largest_scale_is_the_documented_one():
+    assert MAX_SCALE == 2**48
 
 
 @pytest.mark.parametrize(("extension", "expected"), [(0, 0), (2**64 - 1, 1)])
