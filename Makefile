@@ -10,7 +10,7 @@ COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit proofs bench chaos fuzz clean environment
+.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit proofs mutants bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ audit: $(VENV)/.demo ## test the privacy promise on this machine
 
 proofs: $(VENV)/.proofs ## prove the theorems of the guarantee, and refute weaker ones
 	$(BIN)/python -m proofs
+
+mutants: $(VENV)/.test ## change the privacy-critical modules; MUTANTS_OPTIONS="--module FILE --shard 1/2"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m testbed.mutation $(MUTANTS_OPTIONS)
 
 bench: $(VENV)/.bench ## measured ratios and errors, into out/bench
 	@$(BIN)/python tests/packages.py mosquitto chromium

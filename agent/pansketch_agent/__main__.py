@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pansketch import os_entropy
@@ -28,7 +29,7 @@ from pansketch_agent.runtime.stream_worker import explain
 from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
 from pansketch_fleet.config.privacy_cost import weakness
 from pansketch_fleet.logs import set_up_log
-from pansketch_fleet.systemd import Notifier
+from pansketch_fleet.systemd import Notifier, on_reload
 from pansketch_fleet.text_table import show
 
 
@@ -45,9 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _sources(arguments)
         if arguments.command == "init":
             return _init(arguments)
-        config = load_agent(arguments.config, os.environ)
-        if arguments.command in ("run", "once", "validate"):
-            check.check_config(config)
+        config = _load(arguments)
         return _execute(config, arguments)
     except ConfigError as error:
         return _say(str(error), WRONG_INPUT)
@@ -55,6 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), FAILED)
     except Exception as error:
         return _say(explain(error, "agent"), FAILED)
+
+
+def _load(arguments: argparse.Namespace) -> AgentConfig:
+    config = load_agent(arguments.config, os.environ)
+    if arguments.command in ("run", "once", "validate"):
+        check.check_config(config)
+    return config
 
 
 def _execute(config: AgentConfig, arguments: argparse.Namespace) -> int:
@@ -158,6 +164,7 @@ def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: signals.stop.set())
     signal.signal(signal.SIGUSR1, lambda *_: signals.intruded.set())
     signal.signal(signal.SIGUSR2, lambda *_: signals.asked.set())
+    on_reload(signals.reload.set)
     # A warning is a line in the log, and a reading might bring it about.
     warnings.simplefilter("ignore")
     for stream in config.streams:
@@ -166,7 +173,8 @@ def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
     protection = _harden(config, arguments.root)
     entropy = {stream.name: os_entropy() for stream in config.streams}
     session = f"{os_entropy().identifier():016x}"
-    options = RunOptions(arguments.command == "once", arguments.drain, arguments.root)
+    once, load = arguments.command == "once", partial(_load, arguments)
+    options = RunOptions(once, arguments.drain, arguments.root, load)
     notifier = Notifier(os.environ)
     clock = system_clock()
     return agent_loop.run(config, options, clock, entropy, session, signals, notifier, protection)

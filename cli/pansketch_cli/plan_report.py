@@ -143,6 +143,7 @@ def _expected(stream: Stream) -> dict[str, Any] | None:
     if not isinstance(stream, ReadingStream):
         return None
     found = asdict(stream.expected)
+    found["ask"] = found.pop("means")  # as in the configuration
     if stream.expected.answering is None:
         del found["answering"]
     else:

@@ -5,22 +5,28 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from pansketch_collector.commands.archive import run_archive
 from pansketch_collector.commands.atomic_output import writing
-from pansketch_collector.commands.backup import run_backup
+from pansketch_collector.commands.backup import run_backup, run_migrate
 from pansketch_collector.commands.command_line import parser
 from pansketch_collector.commands.disputed import run_disputed
+from pansketch_collector.commands.enrolment import run_enroll, run_revoke, run_rotate
 from pansketch_collector.commands.exclude import run_exclude, run_forget
 from pansketch_collector.commands.quarantine import run_quarantine
 from pansketch_collector.commands.query import run_query, run_sample, run_scales
 from pansketch_collector.commands.release_files import run_export, run_replay
-from pansketch_collector.commands.retention import run_retention
-from pansketch_collector.commands.serve import run_serve
+from pansketch_collector.commands.retention import run_archive, run_retention
+from pansketch_collector.commands.serve import run_ingest, run_serve
 from pansketch_collector.commands.verification import run_verify
 from pansketch_collector.errors import CommandError
 from pansketch_collector.reports import broker_acl, devices, keepers, stream_settings
 from pansketch_collector.storage.reader import reading
-from pansketch_fleet.config.loader import Config, ConfigError, load_collector, load_reader
+from pansketch_fleet.config.loader import (
+    CollectorConfig,
+    Config,
+    ConfigError,
+    load_collector,
+    load_reader,
+)
 
 
 def run_acl(config: Config, options: argparse.Namespace) -> int:
@@ -60,7 +66,11 @@ def run_keepers(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
-# All but `serve`, which alone needs the broker.
+# These need the broker, the others do not.
+WITH_BROKER: dict[str, Callable[[CollectorConfig, argparse.Namespace], int]] = {
+    "serve": run_serve,
+    "ingest": run_ingest,
+}
 COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "devices": run_devices,
     "keepers": run_keepers,
@@ -75,7 +85,11 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
     "quarantine": run_quarantine,
     "exclude": run_exclude,
     "forget": run_forget,
+    "enroll": run_enroll,
+    "rotate": run_rotate,
+    "revoke": run_revoke,
     "backup": run_backup,
+    "migrate": run_migrate,
     "verify": run_verify,
     "retention": run_retention,
     "settings": run_settings,
@@ -89,8 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        if options.command == "serve":
-            return run_serve(load_collector(options.config, os.environ), options)
+        if options.command in WITH_BROKER:
+            run = WITH_BROKER[options.command]
+            return run(load_collector(options.config, os.environ), options)
         config = load_reader(options.config, os.environ)
         return COMMANDS[options.command](config, options)
     except ConfigError as error:

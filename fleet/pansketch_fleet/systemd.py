@@ -1,14 +1,15 @@
 """What a program tells systemd: ready, connected, still at work, stopping (the protocol of
-sd_notify(3), which leaves variables that begin with X_ to the programs).
+sd_notify(3), which leaves variables that begin with X_ to the programs); and requests to reload.
 
 Datagrams of NAME=value lines go to the socket that NOTIFY_SOCKET names. Without that variable
 nothing is sent, and a socket that does not take them is no reason to stop: the program goes on.
 """
 
 import os
+import signal
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 MAX_WAIT_SECONDS = 2.0
@@ -61,6 +62,11 @@ class Notifier:
         if due and self._pause_seconds is not None:
             self._next_beat = uptime + self._pause_seconds
 
+    def reloading(self, uptime: float) -> None:
+        """The program reads its configuration again; `ready` says when it has. `uptime`: of the
+        kernel's monotonic clock."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={int(uptime * MICROSECONDS)}")
+
     def stopping(self) -> None:
         """The program is on its way out."""
         self._send("STOPPING=1")
@@ -90,3 +96,12 @@ def _pause_seconds(environment: Mapping[str, str]) -> float | None:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         return None
     return int(text) / MICROSECONDS / BEATS
+
+
+def on_reload(asked: Callable[[], object]) -> None:
+    """Calls `asked` when somebody asks the program to read its configuration again, by SIGHUP.
+
+    A program in a terminal still ends with it: the kernel sends the same signal then.
+    """
+    if not os.isatty(0):
+        signal.signal(signal.SIGHUP, lambda *_: asked())

@@ -11,7 +11,7 @@ from testbed.debian import environment
 from testbed.debian.programs import LOCKS, PROGRAMS
 
 REPOSITORY = Path(__file__).parents[2]
-EXTRAS = {"agent.txt": ["blinded"], "collector.txt": ["collector"]}
+EXTRAS = {"agent.txt": ["blinded", "signed"], "collector.txt": ["collector", "signed"]}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

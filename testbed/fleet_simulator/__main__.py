@@ -132,6 +132,7 @@ def _run(options: argparse.Namespace) -> report.Run:
     with _folder(options.out) as folder, own_server(folder, options.config.resolve()) as server:
         processes |= server.processes
         database = server.config.collector.database
+        assert isinstance(database, Path)  # `own_server` takes no other
         return _measured(options, server.config, server.config.mqtt, processes, database)
 
 

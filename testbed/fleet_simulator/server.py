@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pansketch_fleet.config.loader import CollectorConfig, load_collector
+from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.fleet_simulator import usage
 from testbed.mosquitto import mosquitto
 from testbed.notify_socket import NotSaid, ProgramEnded
@@ -53,6 +54,7 @@ def _check(config: CollectorConfig, path: Path, port: int, folder: Path) -> None
     if (config.mqtt.host, config.mqtt.port) != ("127.0.0.1", port):
         text = 'write mqtt.url "mqtt://${BROKER}", or use --url'
         raise CannotStart(f"{path} names a broker of its own: {text}")
-    if not config.collector.database.is_relative_to(folder):
+    database = config.collector.database
+    if isinstance(database, DatabaseServer) or not database.is_relative_to(folder):
         text = 'write collector.database "${VAR}/collector.sqlite", or use --url'
         raise CannotStart(f"{path} names a database of its own: {text}")

@@ -81,13 +81,16 @@ class Device:
         return load_agent(self.config, {})
 
     def start(
-        self, *arguments: str, program: tuple[str, ...] = ("-m", "pansketch_agent")
+        self,
+        *arguments: str,
+        program: tuple[str, ...] = ("-m", "pansketch_agent"),
+        stdin: int = subprocess.PIPE,
     ) -> Program:
         started = Program(
             [sys.executable, *program, *arguments, "--config", str(self.config)],
             self.folder / f"said-{len(self.started)}",
             folder=self.folder,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -10,6 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pansketch import WindowId, peek
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Health, Mark, Status, StreamMark, digest
+from pansketch_fleet.protocol.signed_release import release_in
 from tests.waiting import until
 
 
@@ -55,8 +56,9 @@ class Peer:
             self.healths.append((message.retain, Health.decode(payload)))
             return
         self.releases.append(payload)
-        window = peek(payload).windows[0]
-        ack = self.answer(payload, Ack(window.stream, window.sequence, digest(payload), "stored"))
+        release = release_in(payload)
+        window = peek(release).windows[0]
+        ack = self.answer(payload, Ack(window.stream, window.sequence, digest(release), "stored"))
         if ack is not None:
             if ack.status == "stored":
                 self._note(window)
@@ -73,7 +75,7 @@ class Peer:
         self.streams[window.stream] = StreamMark(incarnation, window.sequence, window.end, count)
 
     def windows(self) -> list[WindowId]:
-        return [peek(payload).windows[0] for payload in self.releases]
+        return [peek(release_in(payload)).windows[0] for payload in self.releases]
 
     def sequences(self) -> list[int]:
         return [window.sequence for window in self.windows()]

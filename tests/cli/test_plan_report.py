@@ -63,7 +63,8 @@ def test_what_is_chosen_is_what_devices_run(config, capsys):
 def test_parts_of_epsilon_expectations_and_errors_are_there(config, capsys):
     _, by_name = streams(capsys, "--config", config)
     air = by_name["air"]
-    assert air["expect"] == {"readings": 1440, "devices": 12, "windows": 30, "earlier": [1, 1]}
+    stated = {"readings": 1440, "devices": 12, "windows": 30}
+    assert air["expect"] == {**stated, "earlier": [1, 1], "ask": []}
     chosen = air["choices"][0]
     assert sum(view["micro_epsilon"] for view in chosen["views"]) == 4_000_000
     assert len(chosen["views"]) == 3 + 3

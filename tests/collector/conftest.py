@@ -1,10 +1,11 @@
 """A small fleet for the collector's tests: real configuration, real releases, a real process."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pansketch_collector.__main__ import main
@@ -13,16 +14,48 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
+from testbed.postgresql import Postgresql, postgresql
 from testbed.program import Program
 from tests import waiting
 from tests.collector.key_site import Site
 from tests.collector.serving import Peer, serving
 from tests.collector.small_fleet import DAY, SmallFleet, incoming
+from tests.packages import needs
+
+DATABASES = count()
 
 
 @pytest.fixture
 def small_fleet(tmp_path: Path) -> SmallFleet:
     return SmallFleet(tmp_path)
+
+
+@pytest.fixture(scope="session")
+@needs("postgresql")
+def database_server() -> Iterator[Postgresql]:
+    with postgresql("fsync=off") as server:
+        yield server
+
+
+@pytest.fixture
+def server_fleet(tmp_path: Path, database_server: Postgresql) -> Iterator[SmallFleet]:
+    """A fleet whose collector has a database of its own on the server."""
+    name = f"fleet_{next(DATABASES)}"
+    with closing(psycopg.connect(database_server.url, autocommit=True)) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    folder = tmp_path / "server"  # Beside the configuration of a small fleet of the same test.
+    folder.mkdir()
+    yield SmallFleet(folder, server=database_server.url.replace("/postgres?", f"/{name}?"))
+    with closing(psycopg.connect(database_server.url, autocommit=True)) as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))]
+)
+def any_fleet(request: pytest.FixtureRequest) -> SmallFleet:
+    """A fleet for each kind of database."""
+    return request.getfixturevalue("small_fleet" if request.param == "sqlite" else "server_fleet")
 
 
 @pytest.fixture(scope="session")

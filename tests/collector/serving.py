@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
@@ -62,10 +63,10 @@ def goes_on(program: Program, seconds: float) -> None:
 
 
 @contextmanager
-def serving(config: Path, log: Path) -> Iterator[Program]:
+def serving(config: Path, log: Path, **options: Any) -> Iterator[Program]:
     """`pansketch-collector serve` with a configuration; it is gone afterwards."""
     command = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(config)]
-    program = Program(command, log)
+    program = Program(command, log, **options)
     try:
         yield program
     finally:

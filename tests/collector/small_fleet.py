@@ -18,6 +18,7 @@ from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config, load_collector
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
+from pansketch_fleet.protocol.signed_release import release_in
 from pansketch_fleet.settings.device_spec import schedule_offset
 
 DAY = 86_400
@@ -59,7 +60,7 @@ streams:
   bars:
     {noisy}
     sketches: [{{type: moments, features: hist, bins: 50}}]
-collector: {{database: var/collector.sqlite}}
+collector: {{database: "{database}"}}
 """
 
 
@@ -82,6 +83,7 @@ class SmallFleet:
     fleet: str = "testing"
     url: str = "mqtt://127.0.0.1:1"
     epsilon: float = 1.0
+    server: str = "var/collector.sqlite"
     path: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class SmallFleet:
             fleet=self.fleet,
             url=self.url,
             epsilon=self.epsilon,
+            database=self.server,
             of_three=OF_THREE.format(epsilon=100),
             noisy=OF_THREE.format(epsilon=self.epsilon),
         )
@@ -144,4 +147,4 @@ def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def incoming(topic: str, payload: bytes) -> Incoming:
-    return Incoming(topic, payload, len(payload), digest(payload), 0, 1, 1)
+    return Incoming(topic, payload, len(payload), digest(release_in(payload)), 0, 1, 1)

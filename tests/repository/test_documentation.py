@@ -10,7 +10,7 @@ import pytest
 
 from pansketch_agent.__main__ import main as agent_main
 from pansketch_cli.__main__ import main as library_main
-from pansketch_collector.__main__ import COMMANDS
+from pansketch_collector.__main__ import COMMANDS, WITH_BROKER
 from pansketch_collector.__main__ import main as collector_main
 from pansketch_collector.http.endpoints.metrics import REASONS
 from pansketch_collector.validation.verdicts import FINAL
@@ -119,7 +119,7 @@ def test_tests_named_in_the_documentation_exist():
 def test_every_command_of_the_collector_is_in_the_list():
     text = (ROOT / "docs/reference/cli.md").read_text()
     listed = set(re.findall(r"^### `pansketch-collector ([a-z]+)`", text, re.M))
-    assert listed == {*COMMANDS, "serve"}
+    assert listed == {*COMMANDS, *WITH_BROKER}
 
 
 def test_every_reason_for_a_refusal_is_in_the_wire_format_with_its_status():

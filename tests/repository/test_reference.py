@@ -128,7 +128,7 @@ def test_the_schema_of_a_keeper_accepts_what_init_writes_and_refuses_the_rest():
         assert list(found.iter_errors(yaml.safe_load(wrong))) != []
 
 
-NAMED = (("streams",), ("attributes",), ("paths",), ("sensors",), ("metrics",))
+NAMED = (("streams",), ("attributes",), ("registers",), ("paths",), ("sensors",), ("metrics",))
 
 
 def places(value, path=()):
@@ -137,7 +137,7 @@ def places(value, path=()):
         if path[-1:] not in NAMED:
             yield path
         for key, inner in value.items():
-            if path[-1:] not in NAMED[2:]:
+            if path[-1:] not in NAMED[3:]:
                 yield from places(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):

@@ -152,10 +152,12 @@ def _command(
     command.error = _usage_error  # type: ignore[method-assign, assignment]
     command.add_argument(
         "--config",
+        "--config-dir",
         type=Path,
         default=Path("config.yaml"),
-        metavar="FILE",
-        help="the fleet's configuration (default: config.yaml)",
+        metavar="PATH",
+        help="the fleet's configuration: a file, or a folder of *.yaml files (default: "
+        "config.yaml)",
     )
     return command
 

@@ -5,6 +5,7 @@ the agent follows the sensors.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -48,6 +49,7 @@ def sensors(root: Path) -> list[Sensor]:
             for chip, name, unit in _chips(root)
         ),
         *(_sensor("w1", place, "temp", onewire.UNIT, root) for place in onewire.devices(root)),
+        *_lines(root),
         *_system(root),
     ]
 
@@ -99,6 +101,14 @@ def _sensor(kind: SensorKind, place: str, name: str, unit: str, root: Path) -> S
     attribute = re.sub(r"\W", "_", name)
     line = f"source: {{type: {kind}, interval: 10s, sensors: {{{attribute}: {place}}}}}"
     return Sensor(kind, place, unit, not isnan(MEASURES[kind](place, root)), line)
+
+
+def _lines(root: Path) -> Iterator[Sensor]:
+    """Serial ports, at which Modbus devices may be."""
+    for port in sorted((root / "dev/serial/by-id").glob("*")):
+        place = one_line(f"/dev/serial/by-id/{port.name}")
+        line = f"type: modbus, url: 'rtu:{place}', registers: {{value: {{address: 0}}}}"
+        yield Sensor("modbus", place, "", os.access(port, os.R_OK | os.W_OK), f"source: {{{line}}}")
 
 
 def _system(root: Path) -> Iterator[Sensor]:

@@ -21,7 +21,7 @@ from pansketch_agent.ledger.accounts import LedgerError, read_book
 from pansketch_agent.ledger.state_folder import check_own, holder
 from pansketch_agent.outbox.backlog import largest_release
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import http_push, metrics_page, mqtt_topic, replay
+from pansketch_agent.sources import http_push, metrics_page, modbus, mqtt_topic, replay
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
@@ -34,6 +34,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     MetricsSource,
+    ModbusSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -207,6 +208,8 @@ def _source(config: AgentConfig, stream: Stream, root: Path, clock: Clock) -> Ch
             return _topic(subject, stream, stream.source)
         case MetricsSource():
             return _page(subject, stream, stream.source, clock)
+        case ModbusSource():
+            return _registers(subject, stream, stream.source, clock)
         case HttpSource(port=port):
             return _port(subject, stream, port)
         case ExecSource(command=command):
@@ -246,6 +249,15 @@ def _page(subject: str, stream: Stream, source: MetricsSource, clock: Clock) -> 
         return CheckResult(subject, "wrong", f"{', '.join(silent)} at {source.address}; {fix}")
     found = ", ".join(str(source.metrics[name]) for name in stream.names)
     return CheckResult(subject, "ok", f"readable at {source.address}: {found}")
+
+
+def _registers(subject: str, stream: Stream, source: ModbusSource, clock: Clock) -> CheckResult:
+    silent = modbus.problems(source, stream.names, clock)
+    if silent:
+        fix = f"correct streams.{stream.section}.source, or its wiring"
+        return CheckResult(subject, "wrong", f"{source.url}: {', '.join(silent)}; {fix}")
+    found = ", ".join(str(source.registers[name]) for name in stream.names)
+    return CheckResult(subject, "ok", f"readable at {source.url}: {found}")
 
 
 def _sensors(subject: str, stream: Stream, source: SensorSource, root: Path) -> CheckResult:

@@ -24,6 +24,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     MetricsSource,
+    ModbusSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -237,6 +238,9 @@ def _source_text(source: Source) -> str:
         case MetricsSource(address, metrics, interval_seconds):
             found = ", ".join(map(str, metrics.values()))
             return f"{found} at {address}, every {duration_text(interval_seconds)}"
+        case ModbusSource(registers=registers, interval_seconds=interval_seconds):
+            found = ", ".join(map(str, registers.values()))
+            return f"{found} at {source.url}, every {duration_text(interval_seconds)}"
         case HttpSource(port):
             return f"JSON that programs of this host post to http://127.0.0.1:{port}/"
         case SensorSource(kind, sensors, interval_seconds):

@@ -70,7 +70,7 @@ class DeviceConnection:
         self.answer: Connack | None = None
         self.ending = ""
         self.answered, self.over = threading.Event(), threading.Event()
-        self._mqtt = introduction.mqtt
+        self.mqtt = introduction.mqtt
         self._subscribing: tuple[str, ...] = ()
         self._client = _client(introduction, version)
         self._client.max_inflight_messages = max_unanswered
@@ -84,7 +84,7 @@ class DeviceConnection:
         """Raises OSError or ValueError when there is nothing to speak MQTT over."""
         if max_seconds is not None:
             self._client.connect_timeout = max_seconds
-        address = self._mqtt.host, self._mqtt.port, KEEPALIVE_SECONDS
+        address = self.mqtt.host, self.mqtt.port, KEEPALIVE_SECONDS
         if self.version == "5":
             self._client.connect(*address, clean_start=True)
         else:  # The same was said when the client was made.

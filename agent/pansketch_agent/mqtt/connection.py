@@ -33,9 +33,8 @@ from pansketch_fleet.mqtt.reconnect import (
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status
-from pansketch_fleet.settings.sources import (
-    Mqtt,
-)
+from pansketch_fleet.protocol.signed_release import ENVELOPE_BYTES, Credentials
+from pansketch_fleet.settings.sources import Mqtt
 
 LOG = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class DeviceClient:
     """One device's connection, which mends itself from `start` to `stop`; the client id is stable.
 
     `next_event`, `send` and the like are for one thread. `scaled`: the streams that adopt published
-    scales. Raises TlsFilesError when a file for TLS
+    scales. `credentials`: those that sign each release. Raises TlsFilesError when a file for TLS
     cannot be used.
     """
 
@@ -59,7 +58,9 @@ class DeviceClient:
         birth: Status,
         death: Status,
         scaled: Sequence[str] = (),
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._mqtt, self._fleet, self._device = mqtt, fleet, device
         self.subscriptions = (
             topics.ack(fleet, device),
@@ -74,9 +75,9 @@ class DeviceClient:
         self._live = False  # Let in, and not over yet.
         self._deaf = False  # The broker denies one of them.
         self._conflicts, self._uptime = ClientIdConflicts(), system_clock().monotonic
-        keeper = Reconnector(self, mqtt, self._closed)
+        self._keeper = Reconnector(self, mqtt, self._closed)
         self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
-        self._thread = threading.Thread(target=keeper.run, name="link", daemon=True)
+        self._thread = threading.Thread(target=self._keeper.run, name="link", daemon=True)
 
     def start(self) -> None:
         """Connects in the background and keeps at it, with growing pauses."""
@@ -121,16 +122,25 @@ class DeviceClient:
         self._connection.publish(topic, health.encode(), sure=False)
 
     def send(self, stream: str, payload: bytes) -> Publication:
-        """Publishes one release, QoS 1, not retained."""
+        """Publishes one release, QoS 1, not retained; signed, where there are credentials."""
+        if self._credentials is not None:
+            payload = self._credentials.seal(stream, payload)
         return self._publish(topics.release(self._fleet, self._device, stream), payload)
 
     def room(self, stream: str) -> int:
         """The largest release that the broker is known to take now, in bytes."""
-        return self._room(topics.release(self._fleet, self._device, stream))
+        room = self._room(topics.release(self._fleet, self._device, stream))
+        return room - ENVELOPE_BYTES * (self._credentials is not None)
 
     def reopen(self) -> None:
         """Ends a connection on which nothing is answered; another one follows by itself."""
         self._connection.end()
+
+    def renew(self, mqtt: Mqtt, credentials: Credentials | None) -> None:
+        """Ends the connection; the next one is made with this broker, password and key."""
+        self._mqtt, self._credentials = mqtt, credentials
+        self._keeper.renew(mqtt)
+        self.reopen()
 
     def stop(self, farewell: Status) -> None:
         """Says this last status, when anybody listens, and disconnects."""
@@ -153,6 +163,8 @@ class DeviceClient:
         return self._connection
 
     def serve(self, connection: DeviceConnection, lesser: bool) -> None:
+        if connection.mqtt is not self._mqtt:  # Renewed while this one had no socket yet.
+            return
         if lesser:
             LOG.info("the broker does not support MQTT 5; using MQTT 3.1.1 until the next start")
         self._deaf, self._live = False, True

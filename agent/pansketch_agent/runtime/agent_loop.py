@@ -10,19 +10,9 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.mqtt.connection import DeviceClient
-from pansketch_agent.mqtt.events import (
-    AckArrived,
-    Connected,
-    Disconnected,
-    Event,
-    MarkArrived,
-    PublishAcknowledged,
-    ScalesArrived,
-    Subscribed,
-)
-from pansketch_agent.mqtt.problem_log import AclErrors, OutageLog
 from pansketch_agent.outbox.outbox import Outbox
-from pansketch_agent.runtime.control import Control, MemoryCheck, Signals
+from pansketch_agent.runtime.broker_session import BrokerSession
+from pansketch_agent.runtime.control import Control, MemoryCheck, Signals, reloaded
 from pansketch_agent.runtime.exit_status import ExitStatus, RunOptions
 from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_same_age
 from pansketch_agent.runtime.mark_check import CONNECT_SECONDS, MarkCheck
@@ -33,8 +23,7 @@ from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule, statuses
 from pansketch_fleet.backoff import system_chance
 from pansketch_fleet.config.programs import AgentConfig
-from pansketch_fleet.protocol.messages import Ack, Status
-from pansketch_fleet.protocol.topics import is_mark
+from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.systemd import Notifier
 
 LOG = logging.getLogger(__name__)
@@ -65,9 +54,8 @@ def run(
         adoption = ScaleAdoption(config, ledger, clock)
         facts = Facts(memory.protected, {}, adoption.at(clock.now()), {})
         births = statuses(config, session, facts)
-        link = DeviceClient(
-            config.mqtt, config.fleet, config.agent.device, *births, list(adoption.streams)
-        )
+        who = config.mqtt, config.fleet, config.agent.device
+        link = DeviceClient(*who, *births, list(adoption.streams), config.agent.credentials)
         delivery = Delivery(outbox, link.send, system_chance, link.room, clock.now)
         collector = HealthCollector(
             config, session, clock, ledger, outbox, memory, delivery.deferred, link.name_conflicts
@@ -83,14 +71,14 @@ def run(
             HealthSchedule(config.agent.device, collector, link.report),
             LedgerReconciliation(config, ledger, outbox, clock, outbox.put_so_far),
             memory,
-            options.drain_seconds,
+            options,
             adoption,
             facts,
         )
         try:
             link.start()
             agent.await_mark()
-            agent.start(ledger, entropy, options)
+            agent.start(ledger, entropy)
             notifier.ready()
             return agent.serve()
         finally:
@@ -107,7 +95,7 @@ def run(
 
 
 class _Agent:
-    """The main thread's part: ticks, events of the broker, deliveries and the status."""
+    """The main thread's part: ticks, the broker, requests from outside and the status."""
 
     def __init__(
         self,
@@ -121,28 +109,28 @@ class _Agent:
         health: HealthSchedule,
         high_water: LedgerReconciliation,
         memory: MemoryProtection,
-        drain_seconds: float | None,
+        options: RunOptions,
         adoption: ScaleAdoption,
         facts: Facts,
     ) -> None:
         self._config, self._clock, self._signals = config, clock, signals
-        self._notifier, self._link, self._delivery, self._health = notifier, link, delivery, health
-        self._outbox = delivery.outbox
+        self._notifier, self._options, self._outbox = notifier, options, delivery.outbox
         self._workers: list[StreamWorker] = []
         self._threads: list[threading.Thread] = []
         self._mark_check = MarkCheck(high_water, self._workers)
+        self._broker = BrokerSession(
+            *(config, clock, notifier, link, delivery, health),
+            *(self._mark_check, adoption, self._workers),
+        )
         self._control = Control(config.agent.state, signals, config.streams, delivery)
         self._memory_check = MemoryCheck(
             memory, config.agent.require_locked_memory, clock.monotonic()
         )
-        self._exit_status = ExitStatus(delivery, drain_seconds)
+        self._exit_status = ExitStatus(delivery, options.drain_seconds)
         self._adoption = adoption
         self._status = StatusReport(
             config, session, link, self._workers, adoption, self._memory_check, facts
         )
-        self._broker = f"{config.mqtt.host}:{config.mqtt.port}"
-        self._outages, self._acl = OutageLog(self._broker), AclErrors(config.agent.device)
-        self._connected, self._unsubscribed = False, set(link.subscriptions)
 
     def await_mark(self) -> None:
         """Before the first debit, where one could be a second one: waits a little for the broker,
@@ -152,18 +140,14 @@ class _Agent:
             return
         until, absent = self._clock.monotonic() + CONNECT_SECONDS, False
         while not (absent or self._signals.stop.is_set()):
-            event = self._link.next_event(TICK_SECONDS)
-            while event is not None:
-                self._handle(event)
-                absent = isinstance(event, Disconnected)
-                event = self._link.next_event(0)
+            absent = self._broker.take_events(TICK_SECONDS)
             if check.done or check.step_before_debit(self._clock.monotonic(), until):
                 break
         check.debit()
 
-    def start(self, ledger: Ledger, entropy: Mapping[str, KeyEntropy], options: RunOptions) -> None:
+    def start(self, ledger: Ledger, entropy: Mapping[str, KeyEntropy]) -> None:
         """Opens every stream's window and starts its source."""
-        stop, stopped = self._signals.stop, self._mark_check.stopped
+        options, stop, stopped = self._options, self._signals.stop, self._mark_check.stopped
         builder = StreamBuilder(
             self._config.fleet,
             self._config.agent.device,
@@ -201,97 +185,38 @@ class _Agent:
     def serve(self) -> int:
         """The main loop; returns the exit status. Each turn pings the watchdog."""
         while not self._signals.stop.is_set():
-            self._notifier.alive(self._clock.monotonic(), self._state())
-            event = self._link.next_event(TICK_SECONDS)
-            while event is not None:
-                self._handle(event)
-                event = self._link.next_event(0)
+            self._notifier.alive(self._clock.monotonic(), self._broker.state())
+            self._broker.take_events(TICK_SECONDS)
             self._tick()
             self._control.answer_intrusion(self._workers)
             self._control.answer_question()
+            self._reload()
             self._memory_check.step(self._clock.monotonic())
             self._status.step()
             now = self._clock.monotonic()
-            self._deliver(now)
+            self._broker.deliver(now)
             if (code := self._exit_status.of(self._workers, now)) is not None:
                 return code
         return 0
 
     def farewell(self) -> Status:
         """The last status, of a clean stop, after the health that stays known from then on."""
-        if self._connected:
-            self._health.connected(self._clock.monotonic())
+        self._broker.report_last()
         return self._status.farewell()
 
-    def _deliver(self, now: float) -> None:
-        self._outbox.persist_overdue(now)
-        if not self._connected:
+    def _reload(self) -> None:
+        """Reads the configuration again if that was requested."""
+        load = self._options.load
+        if load is None or not self._signals.reload.is_set():
             return
-        self._health.step(now)
-        self._mark_check.step(now)
-        if not self._mark_check.done:
-            return
-        self._mark_check.sent = True
-        self._delivery.step(now)
-        if self._delivery.stalled(now):
-            self._set_disconnected()
-            LOG.warning("the broker at %s does not answer; reconnecting", self._broker)
-            self._link.reopen()
-
-    def _state(self) -> str:
-        """For `systemctl status`; depends on the schedule and the network only."""
-        broker = "connected" if self._connected else "not connected"
-        dropped = f", dropped ever: {self._outbox.dropped}" if self._outbox.dropped else ""
-        waiting = f"releases waiting: {len(self._outbox)}{dropped}"
-        return f"{broker} to the broker at {self._broker}, {waiting}"
+        self._signals.reload.clear()
+        self._notifier.reloading(self._clock.monotonic())
+        if (found := reloaded(self._config, load)) is not None:
+            self._config = found
+            self._broker.renew(found)
+            LOG.info("the configuration is reloaded; reconnecting")
+        self._notifier.ready()
 
     def _tick(self) -> None:
         for worker in self._workers:
             worker.tick(self._clock)
-
-    def _set_disconnected(self) -> None:
-        self._connected = False
-        self._mark_check.disconnected()
-
-    def _handle(self, event: Event) -> None:
-        match event:
-            case Connected(version):
-                self._set_connected(version)
-            case Disconnected():
-                if self._connected:
-                    self._delivery.disconnected()
-                self._set_disconnected()
-                self._notifier.connected(False)
-                self._outages.say(event)
-            case Subscribed(topic, failure):
-                self._acl.answered("hear", topic, failure)
-                (self._unsubscribed.add if failure else self._unsubscribed.discard)(topic)
-                self._notifier.connected(not self._unsubscribed)
-                if failure and is_mark(topic):
-                    self._mark_check.denied()
-            case PublishAcknowledged(publication, failure):
-                self._acl.answered("write", publication.topic, failure)
-                self._delivery.publish_acknowledged(publication, failure)
-            case MarkArrived():
-                self._mark_check.arrived(event, self._clock.monotonic())
-            case ScalesArrived():
-                self._adoption.arrived(event, {each.name: each for each in self._workers})
-            case AckArrived(payload):
-                self._acknowledge(payload)
-
-    def _set_connected(self, version: str) -> None:
-        now = self._clock.monotonic()
-        self._connected, self._unsubscribed = True, set(self._link.subscriptions)
-        self._mark_check.connected(now)
-        self._outages.over()
-        LOG.info("connected to the broker at %s (MQTT %s)", self._broker, version)
-        self._link.announce()
-        self._health.connected(now)
-        self._delivery.connected(now)
-
-    def _acknowledge(self, payload: bytes) -> None:
-        try:
-            ack = Ack.decode(payload)
-        except ValueError:
-            return  # The release is still in the outbox, and is retransmitted.
-        self._delivery.acknowledged(ack)

@@ -1,12 +1,16 @@
-"""Requests from outside while the agent runs: announced intrusions and questions about the outbox.
+"""Requests from outside while the agent runs: announced intrusions, questions about the outbox, and
+reloads of the configuration.
+
+A reload touches no window: it changes the broker and the credentials, and nothing that a reading
+or the ledger could depend on. Any other difference needs a restart, so it is refused as a whole.
 
 Swap may be turned on and off meanwhile, so the protection of memory is checked here too.
 """
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pansketch_agent.control.requests import (
@@ -18,21 +22,27 @@ from pansketch_agent.control.requests import (
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_fleet.config.effective_settings import describe
+from pansketch_fleet.config.programs import AgentConfig
+from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.settings import Stream
 
 LOG = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 60.0
+MAX_NAMED = 4  # settings, in the line of a refused reload
+_RELOADED = ("mqtt.", "agent.credentials")
 
 
 @dataclass(frozen=True)
 class Signals:
-    """Events that signal handlers set: `stop` the agent, an announced intrusion, or a question
-    about the outbox."""
+    """Events that signal handlers set: `stop` the agent, an announced intrusion, a question
+    about the outbox, or a configuration to `reload`."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     intruded: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
 
 
 class Control:
@@ -104,3 +114,36 @@ class MemoryCheck:
         self.protected = protected
         LOG.warning("the memory of this agent: %s", self._memory)
         return True
+
+
+def reloaded(config: AgentConfig, load: Callable[[], AgentConfig]) -> AgentConfig | None:
+    """What `load` returns, if the running agent can take it instead of `config`. Otherwise None,
+    and one line in the log: `config` stays in effect. `load` may raise ConfigError or OSError."""
+    try:
+        found = load()
+    except (ConfigError, OSError) as error:
+        LOG.error("the configuration before stays in effect: %s", error)
+        return None
+    if _fixed(config) != _fixed(found):
+        named = list(_different(config, found))[:MAX_NAMED]
+        LOG.error(
+            "the configuration before stays in effect: a reload does not change %s; restart the "
+            "agent, which loses its open windows",
+            ", ".join(named) or "streams",
+        )
+        return None
+    return found
+
+
+def _fixed(config: AgentConfig) -> tuple[object, ...]:
+    """The settings of a device that stay until its agent ends."""
+    own = replace(config.agent, credentials=None)
+    return config.fleet, config.streams, config.profile, own
+
+
+def _different(config: AgentConfig, found: AgentConfig) -> Iterator[str]:
+    """The settings that differ and that a reload does not change; none for a secret alone."""
+    before, after = ({each.path: each.value_text for each in describe(c)} for c in (config, found))
+    for path in {**before, **after}:
+        if before.get(path) != after.get(path) and not path.startswith(_RELOADED):
+            yield path

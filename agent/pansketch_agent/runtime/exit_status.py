@@ -1,12 +1,13 @@
 """How long the agent runs, when it is done, and with which exit status."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.runtime.stream_worker import StreamWorker
+from pansketch_fleet.config.programs import AgentConfig
 
 LOG = logging.getLogger(__name__)
 
@@ -14,12 +15,14 @@ LOG = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class RunOptions:
     """How long to run. `once`: one window of each stream. `drain_seconds`: the longest wait for the
-    collector after the last release, None for ever. `root`: the folder with proc/ and sys/.
+    collector after the last release, None for ever. `root`: the folder with proc/ and sys/. `load`:
+    reads the configuration again, None where that is not offered.
     """
 
     once: bool = False
     drain_seconds: float | None = None
     root: Path = Path("/")
+    load: Callable[[], AgentConfig] | None = None
 
 
 class ExitStatus:

@@ -12,7 +12,7 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker, WaitForRoom
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources import http_push, metrics_page, mqtt_topic, replay, stdin
+from pansketch_agent.sources import http_push, metrics_page, modbus, mqtt_topic, replay, stdin
 from pansketch_agent.sources.decoders import form_of
 from pansketch_agent.sources.polling import polled
 from pansketch_agent.sources.readings import Readings, SourceError
@@ -28,6 +28,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     MetricsSource,
+    ModbusSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -151,8 +152,11 @@ def open_source(
         )
     if isinstance(source, SensorSource):
         return sensors.readings(source, stream.names, clock, stop, root, slots_of(stream))
-    if isinstance(source, MetricsSource):
-        measure = metrics_page.measuring(source, stream.names, clock)
+    if isinstance(source, MetricsSource | ModbusSource):
+        if isinstance(source, MetricsSource):
+            measure = metrics_page.measuring(source, stream.names, clock)
+        else:
+            measure = modbus.measuring(source, stream.names, clock)
         slots, count = slots_of(stream), len(stream.names)
         return polled(measure, count, source.interval_seconds, clock, stop, slots)
     form = form_of(stream)

@@ -238,7 +238,8 @@ class QuestionStore:
         """Stores how a keeper says that it is."""
         with transaction(self._db):
             self._db.execute(
-                "INSERT OR REPLACE INTO keepers VALUES (?, ?, ?, ?)",
+                "INSERT INTO keepers VALUES (?, ?, ?, ?) ON CONFLICT (keeper) DO UPDATE SET"
+                " state = excluded.state, session = excluded.session, since = excluded.since",
                 (keeper, status.state, status.session, at),
             )
 

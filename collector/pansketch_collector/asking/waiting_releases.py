@@ -74,9 +74,10 @@ class WaitingReleases:
             after = rows[-1][0]
             with transaction(self._db):
                 self._db.executemany(
-                    f"INSERT OR IGNORE INTO window_levels ({KEY}, window_start, fingerprint,"
+                    f"INSERT INTO window_levels ({KEY}, window_start, fingerprint,"
                     " keepers, received_at, level, question, problem)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '')",
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '')"
+                    " ON CONFLICT DO NOTHING",
                     [
                         (*row[1:7], keepers, row[8], level)
                         for row in rows

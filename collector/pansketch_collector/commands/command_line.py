@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import NoReturn
 
 from pansketch import __version__
+from pansketch_collector.commands import enrolment, retention
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import HELP, QUESTIONS
 from pansketch_fleet.errors import one_line
@@ -42,6 +43,9 @@ def parser() -> Parser:
     says = "ingest releases from the broker until stopped"
     more = "One process serves a database. It serves HTTP as well if collector.http is set."
     add_log_options(_add(commands, "serve", says, more))
+    says = "ingest a share of the releases, beside serve, until stopped"
+    more = "For a PostgreSQL server. Start as many as are needed, on any host."
+    add_log_options(_add(commands, "ingest", says, more))
     _json(
         _add(
             commands,
@@ -77,6 +81,8 @@ def parser() -> Parser:
     )
     replay.add_argument("file", type=Path, metavar="FILE.jsonl", help="the output of an export")
     _maintenance(commands)
+    for module in (retention, enrolment):
+        module.add_commands(lambda *names: _add(commands, *names))
     return found
 
 
@@ -148,6 +154,13 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
         "A serve may run meanwhile. The copy is verified, and readable for its owner only.",
     )
     kept.add_argument("file", type=Path, metavar="FILE", help="a new file; none is overwritten")
+    moved = _add(
+        commands,
+        "migrate",
+        "copy a SQLite database to the PostgreSQL server of the configuration",
+        "No serve may run on either. The server's database must be empty. The copy is verified.",
+    )
+    moved.add_argument("file", type=Path, metavar="FILE", help="the SQLite file; it stays")
     looked = _add(
         commands,
         "verify",
@@ -159,28 +172,6 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     looked.add_argument("--rebuild", action="store_true", help="add up again; no serve may run")
     _json(looked)
-    aged = _add(
-        commands,
-        "retention",
-        "remove releases older than their stream's retention",
-        "No serve may run on the database; serve does the same daily.",
-    )
-    aged.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
-    _json(aged)
-    cold = _add(
-        commands,
-        "archive",
-        "write the releases of ended days as Parquet files",
-        "A serve may run meanwhile. query, sample and scales read them with --archive.",
-    )
-    cold.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
-    says = "days that end until this moment (default: those that ended a day ago)"
-    cold.add_argument("--before", metavar="WHEN", help=says)
-    cold.add_argument("--stream", metavar="NAME", help="of this stream only")
-    cold.add_argument("--dry-run", action="store_true", help="list the days, and write nothing")
-    says = "compare the files with themselves instead; the exit code is 1 for a damaged one"
-    cold.add_argument("--verify", action="store_true", help=says)
-    _json(cold)
     epochs = _add(
         commands,
         "settings",
@@ -238,8 +229,9 @@ def _add(
 
 
 def _config(parser: argparse.ArgumentParser, default: str) -> None:
-    says = f"the fleet's configuration (default {DEFAULT_CONFIG})"
-    parser.add_argument("--config", default=default, metavar="FILE", help=says)
+    says = "the fleet's configuration: a file, or a folder of *.yaml files"
+    says = f"{says} (default {DEFAULT_CONFIG})"
+    parser.add_argument("--config", "--config-dir", default=default, metavar="PATH", help=says)
 
 
 def _selecting(parser: argparse.ArgumentParser) -> None:

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pansketch_collector import clock
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
-from pansketch_collector.ingest.ingest_loop import BATCH, settle
+from pansketch_collector.ingest.ingest_loop import BATCH, judge, settle
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.quarantine import QuarantineRow
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.store import Store
-from pansketch_collector.validation.validation import Rules, validate
+from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted, Refused
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
@@ -62,7 +62,7 @@ def retry(store: Store, rules: Rules, at: int) -> int:
     new = after = 0
     while found := store.quarantined(after, BATCH):
         after = found[-1][0]
-        judged = validate([message for _, message in found], rules)
+        judged = judge(store, [message for _, message in found], rules)
         fit = [row for row, one in zip(found, judged, strict=True) if not isinstance(one, Refused)]
         verdicts = settle(store, [message for _, message in fit], rules, at)
         new += sum(isinstance(verdict, Accepted) for verdict in verdicts)

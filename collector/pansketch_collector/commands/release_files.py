@@ -1,7 +1,8 @@
 """`replay`: exported releases once more through the judgement, as if they came from the broker.
 
-The file is what `pansketch-collector export` or `pansketch-agent outbox` writes. Nothing in it is
-believed: a release is stored, a duplicate or refused for the same reasons as on the way in.
+The file is what `pansketch-collector export` or `pansketch-agent outbox` writes. It holds no
+signatures, so whoever runs the command vouches for its devices. Nothing else in it is believed: a
+release is stored, a duplicate or refused for the same reasons as on the way in.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Co
             while lines := list(islice(found, BATCH)):
                 batch = [message for message in lines if message is not None]
                 counts[UNREADABLE] += len(lines) - len(batch)
-                counts.update(map(_outcome, settle(store, batch, rules, now())))
+                counts.update(map(_outcome, settle(store, batch, rules, now(), True)))
     except OSError as error:
         raise wrong(f"cannot read {path}: {error.strerror or error}") from error
     except ERRORS as error:

@@ -1,18 +1,26 @@
-"""`retention`: releases whose windows ended longer ago than the configuration keeps them.
+"""`retention` and `archive`: releases that are old enough to be removed, or written to files.
 
-What is removed stays known: its windows are no gaps, and one of them that comes again is a
-duplicate. Ages count from the newest window of the stream, or from now where that is earlier, so
+What `retention` removes stays known: its windows are no gaps, and one of them that comes again is
+a duplicate. Ages count from the newest window of the stream, or from now where that is earlier, so
 that a clock that is wrong by years removes nothing.
+
+`archive` writes a day once it has ended a day ago: late releases are there then. One that comes
+later is added by the next run. It removes nothing from the database.
 """
 
 import argparse
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pansketch_collector import clock
+from pansketch_collector.archive.day_files import arrow
+from pansketch_collector.archive.day_writer import ArchivedDay, archived, checked
 from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.errors import wrong
+from pansketch_collector.queries.selection import DAY_SECONDS, stream_named, when
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
@@ -21,11 +29,30 @@ from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
 
-HEADER = ("stream", "kept for", "removed", "of", "windows that end until")
+_EXPIRED = ("stream", "kept for", "removed", "of", "windows that end until")
+_DAYS = ("stream", "day", "releases", "new", "bytes")
 PORTION = 1_000  # releases removed in one transaction
 PAUSE_SECONDS = 86_400.0
 
 log = logging.getLogger("collector")
+
+
+def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
+    """The commands of this module. `add`: from the name, what it does, and more about it."""
+    more = "No serve may run on the database; serve does the same daily."
+    aged = add("retention", "remove releases older than their stream's retention", more)
+    aged.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
+    more = "A serve may run meanwhile. query, sample and scales read them with --archive."
+    cold = add("archive", "write the releases of ended days as Parquet files", more)
+    cold.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
+    says = "days that end until this moment (default: those that ended a day ago)"
+    cold.add_argument("--before", metavar="WHEN", help=says)
+    cold.add_argument("--stream", metavar="NAME", help="of this stream only")
+    cold.add_argument("--dry-run", action="store_true", help="list the days, and write nothing")
+    says = "compare the files with themselves instead; the exit code is 1 for a damaged one"
+    cold.add_argument("--verify", action="store_true", help=says)
+    for command in (aged, cold):
+        command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 @dataclass(frozen=True)
@@ -49,7 +76,7 @@ def due(reader: Reader, config: Config, now: int) -> list[ExpiredReleases]:
     ]
 
 
-def as_table(found: Sequence[ExpiredReleases], dry: bool) -> str:
+def expired_as_table(found: Sequence[ExpiredReleases], dry: bool) -> str:
     """A line for each stream that has a retention."""
     if not found:
         return "nothing to remove: no stream with stored releases has a retention"
@@ -63,11 +90,11 @@ def as_table(found: Sequence[ExpiredReleases], dry: bool) -> str:
         )
         for each in found
     ]
-    lines = aligned(HEADER, rows, frozenset({"removed", "of"}))
+    lines = aligned(_EXPIRED, rows, frozenset({"removed", "of"}))
     return "\n".join([*lines, "a dry run: nothing was removed"] if dry else lines)
 
 
-def as_json(found: Sequence[ExpiredReleases], dry: bool) -> str:
+def expired_as_json(found: Sequence[ExpiredReleases], dry: bool) -> str:
     """One object: `dry_run`, and `streams`."""
     streams = [
         {
@@ -125,6 +152,58 @@ def run_retention(config: Config, options: argparse.Namespace) -> int:
                 while opened.remove(each.stream, each.seconds, clock.now(), PORTION):
                     pass
     with writing("-") as out:
-        shape = as_json if options.json else as_table
+        shape = expired_as_json if options.json else expired_as_table
         out.write(shape(found, options.dry_run) + "\n")
     return 0
+
+
+def run_archive(config: Config, options: argparse.Namespace) -> int:
+    """Writes the files, or checks them; 1 where a release is damaged."""
+    arrow()
+    names = [options.stream] if options.stream else [each.name for each in config.streams]
+    for name in names:
+        stream_named(config, name)
+    if options.verify and (options.before or options.dry_run):
+        raise wrong("--verify writes nothing: leave out --before and --dry-run")
+    if not options.folder.parent.is_dir():
+        raise wrong(f"cannot write {options.folder}: create its folder first")
+    with reading(config.collector.database) as reader:
+        if options.verify:
+            found = list(checked(reader, options.folder, names))
+        else:
+            until = when(options.before) if options.before else clock.now() - DAY_SECONDS
+            found = list(archived(reader, options.folder, names, until, options.dry_run))
+    with writing("-") as out:
+        out.write((days_as_json if options.json else days_as_table)(found, options) + "\n")
+    return 1 if any(each.damaged for each in found) else 0
+
+
+def days_as_table(found: Sequence[ArchivedDay], options: argparse.Namespace) -> str:
+    """A line for each day, and one for each damaged release."""
+    if not found:
+        return f"{options.folder}: " + (
+            "no files" if options.verify else "no ended day has a release that is not in it"
+        )
+    rows = [
+        (each.stream, utc_text(each.start)[:10], str(each.releases), str(each.new), str(each.size))
+        for each in found
+    ]
+    lines = aligned(_DAYS, rows, frozenset({"releases", "new", "bytes"}))
+    lines += [f"damaged: {hurt}" for each in found for hurt in each.damaged]
+    return "\n".join([*lines, "a dry run: nothing was written"] if options.dry_run else lines)
+
+
+def days_as_json(found: Sequence[ArchivedDay], options: argparse.Namespace) -> str:
+    """One object: `dry_run`, and `days`."""
+    listed = [
+        {
+            "stream": each.stream,
+            "day": utc_text(each.start)[:10],
+            "releases": each.releases,
+            "new": each.new,
+            "bytes": each.size,
+            "damaged": [str(hurt) for hurt in each.damaged],
+        }
+        for each in found
+    ]
+    return json.dumps({"dry_run": options.dry_run, "days": listed})

@@ -1,15 +1,23 @@
-"""`serve`: the ingest loop, and the tasks that run at each of its turns until SIGTERM or SIGINT."""
+"""`serve`: the ingest loop, and the tasks that run at each of its turns until SIGTERM or SIGINT.
+`ingest`: the loop alone, in further processes beside it. SIGHUP starts either again, in the same
+process, with the configuration as it is then.
+"""
 
 import argparse
 import logging
 import os
 import signal
 import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pansketch_collector import clock
 from pansketch_collector.asking.asker import Asker
-from pansketch_collector.commands import quarantine, retention, verification
+from pansketch_collector.commands import enrolment, quarantine, retention, verification
+from pansketch_collector.errors import wrong
 from pansketch_collector.home_assistant.announcer import discovery_of
 from pansketch_collector.http import supervisor
 from pansketch_collector.ingest import ingest_loop
@@ -17,35 +25,97 @@ from pansketch_collector.ingest.ledger_marks import Marks
 from pansketch_collector.mqtt.connection import CollectorClient, Incoming
 from pansketch_collector.scales.publication import ScalePublication
 from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.config_epochs import EpochStore
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
-from pansketch_fleet.config.loader import CollectorConfig
+from pansketch_fleet.config.loader import CollectorConfig, load_collector
 from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.logs import log_words, set_up_log
-from pansketch_fleet.systemd import Notifier
+from pansketch_fleet.settings.settings import DatabaseServer
+from pansketch_fleet.systemd import Notifier, on_reload
+
+RENEW_SECONDS = 5.0
 
 log = logging.getLogger("collector")
 
 
+class Sessions:
+    """One session after the other, each with the configuration as it was when SIGHUP came. Nothing
+    is lost between them: devices retransmit what is not acknowledged.
+
+    Attributes:
+        notifier: of the process.
+        over: the session is to end.
+        ends: the process too.
+    """
+
+    def __init__(self, config: CollectorConfig, options: argparse.Namespace) -> None:
+        self._config, self._options = config, options
+        self.notifier, self.over, self.ends = Notifier(os.environ), threading.Event(), False
+        self._reload = threading.Event()
+
+    def run(self, session: "Callable[[CollectorConfig, Sessions], None]") -> int:
+        """Returns the exit code, after SIGTERM or SIGINT. Raises CommandError."""
+        set_up_log("pansketch-collector", self._options, os.environ)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        on_reload(self._reload.set)
+        while True:
+            # In this order: a signal between the two lines ends the next session at once.
+            self.over.clear()
+            if self.ends:
+                break
+            session(self._config, self)
+        log.info("stopped")
+        return 0
+
+    def _end(self, *_: object) -> None:
+        self.ends = True
+        self.over.set()
+
+    def step(self) -> None:
+        """Ends the session if another configuration is asked for, and right."""
+        if not self._reload.is_set():
+            return
+        self._reload.clear()
+        try:
+            self._config = load_collector(self._options.config, os.environ)
+        except ConfigError as error:
+            log.error("the configuration before stays in effect: %s", error)
+            return
+        log.info("the configuration is reloaded; starting again")
+        self.notifier.reloading(clock.uptime())
+        self.over.set()
+
+
 def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
     """Takes in releases until SIGTERM or SIGINT."""
-    set_up_log("pansketch-collector", options, os.environ)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    notifier = Notifier(os.environ)
+    http = Path(options.config), log_words(options)
+    return Sessions(config, options).run(partial(_serve, http=http))
+
+
+def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequence[str]]) -> None:
+    notifier = sessions.notifier
+    shares = isinstance(config.collector.database, DatabaseServer)
     serving = f"serving fleet {config.fleet} into {config.collector.database}"
-    http, path = config.collector.http, Path(options.config)
+    path, words = http
     with (
         store.opened(config.collector.database) as opened,
-        supervisor.answering(http, path, stop.wait, log_words(options)) as attend,
+        supervisor.answering(config.collector.http, path, sessions.over.wait, words) as attend,
     ):
         rules = Rules.of(config, opened.serve_settings(config, clock.now()))
         link = CollectorClient(
-            config.mqtt, config.fleet, rules.largest, notifier.connected, bool(config.keepers)
+            config.mqtt,
+            config.fleet,
+            rules.largest,
+            notifier.connected,
+            bool(config.keepers),
+            shares,
         )
         discovery = discovery_of(config, link)
-        marks = Marks(config.fleet, opened, link)
+        marks = Marks(config.fleet, opened, link, shares)
         scales = ScalePublication(config, opened.epochs, rules, link)
         asker = Asker(config, opened.connection, rules, link)
 
@@ -53,6 +123,7 @@ def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
         removal = retention.RetentionTask(opened, config)
 
         def alive() -> None:
+            sessions.step()
             patrol.step(clock.uptime(), clock.now())
             removal.step(clock.uptime(), clock.now())
             attend(clock.uptime(), link.connected)
@@ -74,6 +145,8 @@ def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
         for stream in config.streams:
             if warning := weakness(stream, config.streams):
                 log.warning("%s: %s", stream.name, warning)
+        if config.collector.require_signature:
+            enrolment.check_signing(opened.connection)
         if taken := quarantine.retry(opened, rules, clock.now()):
             log.info("ingested from quarantine, under these settings: %d", taken)
         link.start()
@@ -81,10 +154,88 @@ def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
         ingest_loop.spare_collections()
         try:
             watch = ingest_loop.IngestClock(clock.now, clock.uptime)
-            ingest_loop.serve(link, opened, rules, watch, stop, alive, heard)
+            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
         finally:
-            notifier.stopping()
+            if sessions.ends:
+                notifier.stopping()
             marks.finish()
             link.stop()
-    log.info("stopped")
-    return 0
+
+
+@dataclass
+class RuleRenewal:
+    """Has a worker take releases under settings that `serve` began to take after the worker's
+    start: new scales, for example."""
+
+    config: CollectorConfig
+    epochs: EpochStore
+    rules: Rules
+    newest: int = 0
+    due: float = 0.0
+
+    def step(self, uptime: float) -> None:
+        """Looks for new settings now and then; a database that is away is asked later."""
+        if uptime < self.due:
+            return
+        self.due = uptime + RENEW_SECONDS
+        try:
+            newest = self.epochs.newest()
+            if newest == self.newest:
+                return
+            for stream in self.config.streams:
+                self.rules.renew(self.config, stream, self.epochs.served(stream.name))
+            self.newest = newest
+        except ERRORS as error:
+            log.warning("new settings cannot be read now (%s); retrying", error)
+
+
+def run_ingest(config: CollectorConfig, options: argparse.Namespace) -> int:
+    """Takes a share of the releases, beside `serve`, until SIGTERM or SIGINT."""
+    return Sessions(config, options).run(_ingest)
+
+
+def _ingest(config: CollectorConfig, sessions: Sessions) -> None:
+    notifier = sessions.notifier
+    server = config.collector.database
+    if not isinstance(server, DatabaseServer):
+        raise wrong(
+            "one process writes a SQLite database, which is serve: for ingest, name a PostgreSQL "
+            "server in collector.database"
+        )
+    if config.mqtt.protocol == "3.1.1":
+        raise wrong("ingest needs MQTT 5: set mqtt.protocol to auto")
+    taken = 0
+    worker = f"ingest-{uuid.uuid4().hex[:8]}"
+    serving = f"{worker} of fleet {config.fleet} into {server}"
+    with store.changing(server) as opened:
+        rules = Rules.of(config, opened.serve_settings(config, clock.now()))
+        renewal = RuleRenewal(config, opened.epochs, rules)
+        link = CollectorClient(
+            replace(config.mqtt, protocol="5"),
+            config.fleet,
+            rules.largest,
+            notifier.connected,
+            worker=worker,
+        )
+
+        def alive() -> None:
+            sessions.step()
+            renewal.step(clock.uptime())
+            notifier.alive(clock.uptime(), f"{serving}, {link.state}")
+
+        def heard(message: Incoming, verdict: Verdict) -> None:
+            nonlocal taken
+            taken += 1
+
+        log.info("%s", serving)
+        link.start()
+        notifier.ready()
+        ingest_loop.spare_collections()
+        try:
+            watch = ingest_loop.IngestClock(clock.now, clock.uptime)
+            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
+        finally:
+            if sessions.ends:
+                notifier.stopping()
+            link.stop()
+    log.info("%s took %d messages", worker, taken)

@@ -24,6 +24,7 @@ from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleError
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol.messages import digest
+from pansketch_fleet.settings.settings import DatabaseServer
 
 PORTION = 64  # releases in one turn of `serve`
 PAUSE_SECONDS = 86_400.0  # between one look at all of them and the next
@@ -94,7 +95,7 @@ def verify(reader: Reader, rules: Rules) -> VerificationResult:
     )
 
 
-def as_lines(found: VerificationResult, path: Path) -> list[str]:
+def as_lines(found: VerificationResult, path: Path | DatabaseServer) -> list[str]:
     """A line for each fault, and one that counts."""
     lines = [f"damaged: {each}" for each in found.damaged]
     lines += [f"{path}: {line}" for line in found.file]
@@ -185,8 +186,13 @@ def run_verify(config: Config, options: argparse.Namespace) -> int:
     return 0 if found.well else 1
 
 
-def verified(config: Config, path: Path) -> VerificationResult:
+def verified(config: Config, path: Path | DatabaseServer) -> VerificationResult:
     """The verification of a database, its releases under the settings that it was served."""
     with reading(path) as reader:
-        epochs = {stream.name: reader.epochs(stream.name) for stream in config.streams}
-        return verify(reader, Rules.of(config, epochs))
+        return verify(reader, served_rules(config, reader))
+
+
+def served_rules(config: Config, reader: Reader) -> Rules:
+    """What a database took: under the configuration, and under all settings it was served with."""
+    epochs = {stream.name: reader.epochs(stream.name) for stream in config.streams}
+    return Rules.of(config, epochs)

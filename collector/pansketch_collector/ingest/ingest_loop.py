@@ -15,9 +15,11 @@ from typing import Literal, Protocol
 from pansketch_collector.errors import CommandError
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables import enrolments
 from pansketch_collector.storage.tables.connection import ERRORS, passing
+from pansketch_collector.validation.signatures import Signers, authenticate
 from pansketch_collector.validation.validation import Rules, validate
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Judged, Refused, Verdict
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import Ack
 
@@ -149,9 +151,20 @@ def _commit(
     return []
 
 
-def settle(store: Store, batch: Sequence[Incoming], rules: Rules, at: int) -> list[Verdict]:
-    """Validates and stores a batch received at `at` in one transaction. Raises one of ERRORS."""
+def judge(store: Store, batch: Sequence[Incoming], rules: Rules) -> list[Judged]:
+    """Validates a batch, and checks the signatures in it. Raises one of ERRORS."""
     judged = validate(batch, rules)
+    senders = {one.window.device for one in judged if isinstance(one, Accepted)}
+    keys = enrolments.signing_keys(store.connection, senders)
+    return authenticate(batch, judged, Signers(rules.fleet, keys, rules.signed))
+
+
+def settle(
+    store: Store, batch: Sequence[Incoming], rules: Rules, at: int, vouched: bool = False
+) -> list[Verdict]:
+    """Validates and stores a batch received at `at`, in one transaction. `vouched`: signatures are
+    not asked for. Raises one of ERRORS."""
+    judged = validate(batch, rules) if vouched else judge(store, batch, rules)
     return store.settle(list(zip(batch, judged, strict=True)), at)
 
 

@@ -3,14 +3,17 @@
 A device whose ledger was lost or rolled back sees there that it released windows which it does not
 know of, and one whose acknowledged releases are missing sees that the database was restored. A
 device's mark is published when its birth comes, and at most once a minute when it has changed.
+Where other processes store releases too, this one looks for them in the database.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pansketch import WindowId
 from pansketch_collector.mqtt.connection import Incoming
+from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.holdings import HighWaterMark
 from pansketch_collector.validation.verdicts import Accepted, Presence, Verdict
 from pansketch_fleet.protocol import topics
@@ -19,6 +22,9 @@ from pansketch_fleet.protocol.messages import MAX_STREAMS, Mark, StreamMark
 CHANGED_SECONDS = 60.0
 BIRTH_SECONDS = 1.0
 LOOK_SECONDS = 0.5
+SEARCH_SECONDS = 5.0  # between two looks for releases of others
+
+log = logging.getLogger("collector")
 
 
 class MarkPublisher(Protocol):
@@ -35,6 +41,7 @@ class LedgerMarkStore(Protocol):
     @property
     def generation(self) -> str: ...
     def high_water(self, device: str) -> list[HighWaterMark]: ...
+    def stored_after(self, number: int | None) -> tuple[int, list[str]]: ...
 
 
 @dataclass
@@ -58,8 +65,13 @@ class _Stream:
 class Marks:
     """The marks of one serving process, for one thread."""
 
-    def __init__(self, fleet: str, shelf: LedgerMarkStore, outlet: MarkPublisher) -> None:
+    def __init__(
+        self, fleet: str, shelf: LedgerMarkStore, outlet: MarkPublisher, shares: bool = False
+    ) -> None:
+        """`shares`: others store releases too. Raises one of ERRORS."""
         self._fleet, self._shelf, self._outlet = fleet, shelf, outlet
+        self._shares, self._search, self._failed = shares, 0.0, False
+        self._newest = shelf.stored_after(None)[0] if shares else 0
         self._known: dict[str, dict[str, _Stream]] = {}
         self._published: dict[str, float] = {}
         self._due: dict[str, float] = {}
@@ -71,7 +83,7 @@ class Marks:
         match verdict:
             case Presence(device, status) if status.state == "online":
                 self._plan(device, BIRTH_SECONDS)
-            case Accepted(window):
+            case Accepted(window) if not self._shares:
                 self._note(window)
                 self._plan(window.device, CHANGED_SECONDS)
             case _:
@@ -81,12 +93,18 @@ class Marks:
         """Publishes what is due, while the broker is there."""
         if uptime >= self._look and self._outlet.connected:
             self._look = uptime + LOOK_SECONDS
-            self._publish(uptime, lambda due: due <= uptime)
+            self._try(uptime, lambda due: due <= uptime)
 
     def finish(self) -> None:
         """The process ends: what has changed is published now."""
-        if self._outlet.connected:
-            self._publish(self._look, lambda due: True)
+        if not self._outlet.connected:
+            return
+        # The first statement after a server was restarted fails, and only then it is known.
+        for _ in range(2):
+            self._search = 0.0
+            self._try(self._look, lambda due: True)
+            if not self._failed:
+                return
 
     def _plan(self, device: str, pause_seconds: float) -> None:
         due = self._published.get(device, -pause_seconds) + pause_seconds
@@ -99,18 +117,39 @@ class Marks:
             stream = streams.setdefault(window.stream, _Stream())
             stream.add(window.incarnation, window.sequence, window.end, 1)
 
+    def _try(self, uptime: float, due: Callable[[float], bool]) -> None:
+        """A database that cannot be read now is left for the next turn."""
+        try:
+            if self._shares and uptime >= self._search:
+                self._search = uptime + SEARCH_SECONDS
+                self._find()
+            self._publish(uptime, due)
+            self._failed = False
+        except ERRORS as error:
+            if not self._failed:
+                log.warning("marks of devices cannot be read now (%s); retrying", error)
+            self._failed = True
+
+    def _find(self) -> None:
+        """Notes of which devices releases were stored, by whichever process."""
+        self._newest, found = self._shelf.stored_after(self._newest)
+        for device in found:
+            self._known.pop(device, None)
+            self._plan(device, CHANGED_SECONDS)
+
     def _publish(self, uptime: float, due: Callable[[float], bool]) -> None:
         for device in [name for name, at in self._due.items() if due(at)]:
+            mark = Mark(self._shelf.generation, self._streams(device))
             del self._due[device]
             self._published[device] = uptime
-            mark = Mark(self._shelf.generation, self._streams(device))
             self._outlet.announce(topics.mark(self._fleet, device), mark.encode(), 0)
 
     def _streams(self, device: str) -> dict[str, StreamMark]:
         if device not in self._known:
-            self._known[device] = {}
+            streams: dict[str, _Stream] = {}
             for each in self._shelf.high_water(device):
-                stream = self._known[device].setdefault(each.stream, _Stream())
+                stream = streams.setdefault(each.stream, _Stream())
                 stream.add(each.incarnation, each.sequence, each.window_end, each.windows)
+            self._known[device] = streams
         names = sorted(self._known[device])[:MAX_STREAMS]
         return {name: self._known[device][name].mark() for name in names}

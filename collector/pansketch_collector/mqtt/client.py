@@ -1,4 +1,4 @@
-"""One connection to the broker, with a persistent session.
+"""One connection to the broker: with a persistent session, or with one that ends with it.
 
 A thread of our own moves paho's bytes, many packets at a time. Acknowledgements are by hand: the
 broker is told of a message when it is stored, and what is left unacknowledged comes again with the
@@ -67,9 +67,10 @@ class Listener(Protocol):
 
 
 class CollectorConnection:
-    """One connection, with a persistent session and acknowledgements by hand.
+    """One connection, with acknowledgements by hand.
 
-    `ending`: why it is over, once it is. Raises TlsFilesError.
+    `lasting`: with a persistent session. `former`: a filter that this session may have had, which
+    is given up. `ending`: why it is over, once it is. Raises TlsFilesError.
     """
 
     trial = False
@@ -82,8 +83,11 @@ class CollectorConnection:
         terms: Terms,
         listener: Listener,
         number: int,
+        lasting: bool = True,
+        former: str = "",
     ) -> None:
         self.version, self._filters = terms.version, filters
+        self._lasting, self._former = lasting, former
         self._listener, self._number = listener, number
         self.answer: Connack | None = None
         self.ending = ""
@@ -106,9 +110,9 @@ class CollectorConnection:
     def open(self) -> None:
         """Raises OSError or ValueError when there is nothing to speak MQTT over."""
         if self.version == "5":
-            lasting = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            lasting.SessionExpiryInterval = SESSION_SECONDS
-            self._client.connect(*self._address, clean_start=False, properties=lasting)
+            session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            session.SessionExpiryInterval = SESSION_SECONDS if self._lasting else 0
+            self._client.connect(*self._address, clean_start=not self._lasting, properties=session)
         else:
             self._client.connect(*self._address)
         self._waker, self._wakened = socketpair()
@@ -125,6 +129,8 @@ class CollectorConnection:
         return UNLIMITED_BYTES if self.answer is None else self.answer.room(topic, self.version)
 
     def subscribe(self) -> None:
+        if self._former:
+            self._client.unsubscribe(self._former)
         self._client.subscribe([(name, 1) for name in self._filters])
         self.wake()
 

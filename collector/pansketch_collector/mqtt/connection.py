@@ -17,6 +17,7 @@ from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import MAX_UNANSWERED, UNKNOWN_VERSION, Reconnector, Terms
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Ack, digest
+from pansketch_fleet.protocol.signed_release import ENVELOPE_BYTES, release_in
 
 MAX_WAITING = 512  # messages between the network and the store
 SUBSCRIBE_SECONDS = 300.0  # A subscription that is denied is asked for again.
@@ -27,8 +28,9 @@ log = logging.getLogger("collector")
 
 
 class Incoming(NamedTuple):
-    """One message. `payload` is cut after the longest that can be taken; `size` and `digest` are of
-    the whole. `connection` counts the connections, for a message id means something in one only."""
+    """One message. `payload` is cut after the longest that can be taken. `size` is of the whole,
+    `digest` of the whole release in it. `connection` counts the connections, for a message id means
+    something in one only."""
 
     topic: str
     payload: bytes
@@ -49,16 +51,24 @@ class CollectorClient:
         largest_release: int,
         connected: Callable[[bool], object] = bool,
         keepers: bool = False,
+        shares: bool = False,
+        worker: str = "",
     ) -> None:
-        """`keepers`: the fleet has some, who are heard. `connected` is told of each change of the
-        property; it may not block. Raises CommandError when the TLS files of the
+        """`keepers`: the fleet has some, who are heard. `shares`: other collectors take releases
+        too. `worker`: the name of one that takes nothing else, or "". `connected` is told of each
+        change of the property; it may not block. Raises CommandError when the TLS files of the
         configuration cannot be used."""
         self._tell_connected = connected
-        self._mqtt, self._fleet = mqtt, fleet
-        self._filters: tuple[str, ...] = (*topics.fleet_filter(fleet), topics.scale_filter(fleet))
+        self._mqtt, self._fleet, self._worker = mqtt, fleet, worker
+        status, release, health = topics.fleet_filter(fleet)
+        self._releases = release
+        self._shared = topics.shared_filter(fleet, release) if shares or worker else ""
+        self._others: tuple[str, ...] = ()
+        if not worker:
+            self._others = status, health, topics.scale_filter(fleet)
         if keepers:
-            self._filters += topics.keeper_filter(fleet)
-        self._longest = max(largest_release, STATUS_LIMIT_BYTES)
+            self._others += topics.keeper_filter(fleet)
+        self._longest = max(largest_release + ENVELOPE_BYTES, STATUS_LIMIT_BYTES)
         self._waiting: deque[Incoming] = deque()
         self._arrival = threading.Condition()
         self._stopping = threading.Event()
@@ -156,13 +166,17 @@ class CollectorClient:
     def make(self, terms: Terms) -> CollectorConnection:
         self._connections += 1
         self._subscribed = False
+        # A broker without MQTT 5 may know no shared subscriptions, and not tell.
+        shares = bool(self._shared) and (terms.version == "5" or bool(self._worker))
         self._connection = CollectorConnection(
             self._mqtt,
-            f"pansketch-{self._fleet}-collector",
-            self._filters,
+            f"pansketch-{self._fleet}-{self._worker or 'collector'}",
+            (self._shared if shares else self._releases, *self._others),
             terms,
             self,
             self._connections,
+            lasting=not self._worker,
+            former=self._releases if shares and not self._worker else "",
         )
         return self._connection
 
@@ -191,7 +205,9 @@ class CollectorClient:
 
     def refused(self, code: str) -> None:
         fix = "check mqtt.username and mqtt.password"
-        if code == UNKNOWN_VERSION:
+        if code == UNKNOWN_VERSION and self._worker:
+            fix = "ingest needs a broker with MQTT 5"
+        elif code == UNKNOWN_VERSION:
             fix = "set mqtt.protocol to auto"
         self._complain(f"refuses this client ({code}): {fix}")
 
@@ -234,7 +250,12 @@ class CollectorClient:
         longest = self._longest + 1
         found = [
             Incoming(
-                m.topic, m.payload[:longest], len(m.payload), digest(m.payload), *m[2:], connection
+                m.topic,
+                m.payload[:longest],
+                len(m.payload),
+                digest(release_in(m.payload)),
+                *m[2:],
+                connection,
             )
             for m in messages
         ]

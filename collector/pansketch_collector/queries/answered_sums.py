@@ -194,7 +194,8 @@ def _left(
             " LEFT JOIN questions AS q ON q.id = w.question"
             " WHERE (w.stream, w.fingerprint) = (?, ?) AND w.window_start >= ?"
             " AND w.window_start < ?"
-            " GROUP BY w.device, w.incarnation, w.sequence, w.window_start) GROUP BY best",
+            " GROUP BY w.device, w.incarnation, w.sequence, w.window_start) AS counted"
+            " GROUP BY best",
             values,
         ).fetchall()
     )

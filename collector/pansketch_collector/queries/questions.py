@@ -11,6 +11,31 @@ from pansketch_collector.errors import wrong
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.fleet_model import Model
 
+# The help text of `query`.
+QUERIES = """questions:
+  quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
+  mean ATTRIBUTE          the mean
+  cdf ATTRIBUTE X         the share of readings that are at most X
+  range ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]
+                          how many readings lie in all of these ranges, and which share;
+                          for an attribute with categories: range ATTRIBUTE CATEGORY
+  count "ATTRIBUTE > X & ATTRIBUTE = CATEGORY"
+                          how many readings meet all conditions (<, <=, >, >=, =), and which share
+  covariance [ATTRIBUTE ...]
+                          the covariances of these attributes, or of all that are numbers
+  distinct                of a stream with a key: how many distinct keys each window had. The keys
+                          of different windows cannot be matched, so there is no total over them
+  change [ATTRIBUTE ...] --between A B
+                          how far the means of two periods differ, and whether beyond noise; of two
+                          groups of devices: --devices A,B --against C,D instead of --between
+  drift [ATTRIBUTE ...] --between A B
+                          which attributes are distributed otherwise in two periods, beyond noise
+                          (types views and hierarchy)
+A period is FROM..TO, a date, which is that day, or a moment, which is the window around it.
+A sketch of type moments answers mean, cdf, count, covariance and change.
+
+"""
+
 
 def quantile(fitted: FittedModel, words: Sequence[str]) -> Answer:
     """`ATTRIBUTE Q`: the value that a share Q of the readings does not exceed."""

@@ -14,6 +14,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import SCALES_LIMIT_BYTES
+from pansketch_fleet.protocol.signed_release import ENVELOPE_BYTES
 from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
 from pansketch_fleet.settings.settings import ReadingStream, Stream, has_wildcard, is_sent_by
 
@@ -117,7 +118,9 @@ def largest_packet(config: Config) -> int:
     topic = len(f"{PREFIX}/{config.fleet}/{MAX_NAME}/release/{MAX_NAME}")
     scales = SCALES_LIMIT_BYTES if adopting else 0
     asks = MAX_ASK_BYTES if config.keepers else 0
-    most = max(Rules.of(config).largest, status, scales, asks) + topic + AROUND_BYTES
+    most = (
+        max(Rules.of(config).largest + ENVELOPE_BYTES, status, scales, asks) + topic + AROUND_BYTES
+    )
     if (home := config.collector.home_assistant) is not None:
         announced = payloads.message(config.fleet, MAX_NAME, MAX_NAME)
         place = payloads.topic(home.prefix, config.fleet, MAX_NAME)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from pansketch_collector import clock
 from pansketch_collector.reports import device_health as healths
-from pansketch_collector.reports import keepers, scales_in_use
+from pansketch_collector.reports import keepers, stream_settings
 from pansketch_collector.reports.device_comparison import (
     DeviceTotal,
     NewestWindows,
@@ -18,8 +18,13 @@ from pansketch_collector.reports.device_comparison import (
     lag_lines,
 )
 from pansketch_collector.reports.keepers import AskingReport, asking_report
-from pansketch_collector.reports.scales_in_use import ScalesInUse
-from pansketch_collector.reports.stream_settings import ServedEpoch, differing, in_use, running
+from pansketch_collector.reports.stream_settings import (
+    ScalesInUse,
+    ServedEpoch,
+    differing,
+    in_use,
+    running,
+)
 from pansketch_collector.storage import exclusions
 from pansketch_collector.storage.exclusions import Exclusion
 from pansketch_collector.storage.reader import Device, QuarantineCount, Reader, ReceivedHealth
@@ -106,7 +111,7 @@ def overview(reader: Reader, config: Config) -> Overview:
         judged(reader.totals()),
         running(reader, config, list(known.values())),
         excluded,
-        scales_in_use.scales_in_use(reader, config, clock.now()),
+        stream_settings.scales_in_use(reader, config, clock.now()),
         asking_report(reader, config),
         frozenset(stream.name for stream in config.streams if stream.blinded is not None),
     )
@@ -129,7 +134,7 @@ def as_table(found: Overview) -> str:
         if total.out_of_line
     ]
     lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
-    lines += scales_in_use.as_lines(found.scales)
+    lines += stream_settings.scale_lines(found.scales)
     lines += [
         f"other settings: {name} {stream}: {says}"
         for name, streams in found.differing.items()
@@ -170,7 +175,7 @@ def fleet_object(found: Overview) -> dict[str, object]:
         "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
         "settings": in_use(found.running),
         "newest_windows": ends_object(found.ends),
-        "scales": scales_in_use.as_object(found.scales),
+        "scales": stream_settings.scale_object(found.scales),
         **keepers.as_object(found.asking),
         "generation": found.generation,
     }

@@ -63,12 +63,13 @@ def asking_report(reader: Reader, config: Config) -> AskingReport:
     asked = {
         row[0]: row[1:]
         for row in db.execute(
-            "SELECT keeper, sum(is_open), min(iif(is_open, asked_at, NULL)),"
-            " max(answered_at), max(iif(is_open, problem, '')) FROM"
+            "SELECT keeper, count(*) FILTER (WHERE is_open), min(asked_at) FILTER (WHERE is_open),"
+            " max(answered_at), coalesce(max(problem) FILTER (WHERE is_open), '') FROM"
             " (SELECT a.keeper, a.answered_at, a.problem, q.asked_at,"
             " (q.state = 'prepare' AND a.state = 'asked')"
             " OR (q.state = 'answer' AND a.state != 'answered') AS is_open"
-            " FROM keeper_answers AS a JOIN questions AS q ON q.id = a.question) GROUP BY keeper"
+            " FROM keeper_answers AS a JOIN questions AS q ON q.id = a.question)"
+            " AS asked GROUP BY keeper"
         )
     }
     keepers = [
@@ -83,15 +84,17 @@ def _levels(reader: Reader, config: Config) -> list[LevelReport]:
     questions = {
         row[:2]: row[2:]
         for row in db.execute(
-            "SELECT stream, level, sum(state = 'answered'), sum(state IN ('prepare', 'answer')),"
-            " sum(state = 'failed') FROM questions GROUP BY stream, level"
+            "SELECT stream, level, count(*) FILTER (WHERE state = 'answered'),"
+            " count(*) FILTER (WHERE state IN ('prepare', 'answer')),"
+            " count(*) FILTER (WHERE state = 'failed') FROM questions GROUP BY stream, level"
         )
     }
     releases = {
         row[:2]: row[2:]
         for row in db.execute(
-            f"SELECT stream, level, sum(problem = '' AND NOT {EXCLUDED}),"
-            f" sum(problem = '' AND {EXCLUDED}), sum(problem != '')"
+            f"SELECT stream, level, count(*) FILTER (WHERE problem = '' AND NOT {EXCLUDED}),"
+            f" count(*) FILTER (WHERE problem = '' AND {EXCLUDED}),"
+            " count(*) FILTER (WHERE problem != '')"
             " FROM window_levels WHERE question IS NULL GROUP BY stream, level"
         )
     }

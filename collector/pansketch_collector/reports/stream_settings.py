@@ -1,4 +1,5 @@
-"""Settings of streams: those that this collector served, and devices that run other ones."""
+"""Settings of streams: those that this collector served, devices that run other ones, and published
+scales: those in force, and those that follow."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,11 +9,12 @@ from typing import Any
 
 from pansketch.wire import differences, form_of
 from pansketch_collector import clock
-from pansketch_collector.storage.config_epochs import published_fingerprints
+from pansketch_collector.storage.config_epochs import newest_scales, published_fingerprints
 from pansketch_collector.storage.reader import Device, Reader
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
-from pansketch_fleet.settings.settings import Stream, is_sent_by
+from pansketch_fleet.protocol.scale_message import Scales
+from pansketch_fleet.settings.settings import ReadingStream, Stream, is_sent_by
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import duration_text, utc_text
 
@@ -232,3 +234,57 @@ def in_use(running: Mapping[str, Mapping[str, ServedEpoch]]) -> list[dict[str, o
         }
         for (stream, earlier, since), names in sorted(runs.items())
     ]
+
+
+@dataclass(frozen=True)
+class ScalesInUse:
+    """The published scales of one stream: those in force at a moment, and the next ones if they
+    are published already. None: the configured ones, and nothing."""
+
+    stream: str
+    in_force: Scales | None
+    next: Scales | None
+
+
+def scales_in_use(reader: Reader, config: Config, now: int) -> list[ScalesInUse]:
+    """Of each stream whose devices adopt published scales, at `now` in unix seconds."""
+    found = []
+    for stream in config.streams:
+        if isinstance(stream, ReadingStream) and stream.scales is not None:
+            newest = newest_scales(reader.connection, stream)
+            in_force = newest_scales(reader.connection, stream, now)
+            follows = None if newest == in_force else newest
+            found.append(ScalesInUse(stream.name, in_force, follows))
+    return found
+
+
+def scale_lines(found: Sequence[ScalesInUse]) -> list[str]:
+    """A line for each of these streams."""
+    lines = []
+    for each in found:
+        line = f"scales: {each.stream}: {_scale_text(each.in_force)}"
+        lines.append(line if each.next is None else f"{line}; then {_scale_text(each.next)}")
+    return lines
+
+
+def scale_object(found: Sequence[ScalesInUse]) -> dict[str, object]:
+    """By stream what is in force and what follows: None, or the learned attributes, and from which
+    windows on."""
+    return {
+        each.stream: {"now": _scale_object(each.in_force), "next": _scale_object(each.next)}
+        for each in found
+    }
+
+
+def _scale_object(scales: Scales | None) -> object:
+    if scales is None:
+        return None
+    return {"from": utc_text(scales.begins), "learned": list(scales.knots)}
+
+
+def _scale_text(scales: Scales | None) -> str:
+    if scales is None:
+        return "as configured"
+    names = ", ".join(scales.knots)
+    text = f"learned for {names}" if names else "as configured"
+    return f"{text} (windows from {utc_text(scales.begins)} on)"

@@ -42,7 +42,7 @@ def _note_stream(db: Database, config: Config, stream: Stream, at: int) -> str:
     (epoch,) = db.execute(
         "INSERT INTO epochs (stream, settings, window_seconds, first_served, last_served)"
         " VALUES (:stream, :settings, :seconds, :at, :at) ON CONFLICT (stream, settings)"
-        " DO UPDATE SET last_served = max(last_served, :at) RETURNING id",
+        " DO UPDATE SET last_served = max(epochs.last_served, :at) RETURNING id",
         {
             "stream": stream.name,
             "settings": settings,
@@ -100,7 +100,7 @@ def published_fingerprints(db: Database, stream: Stream, begun_by: int | None = 
     seconds, of the newest that had begun by then. Raises one of ERRORS."""
     if not isinstance(stream, ReadingStream) or stream.scales is None:
         return set()
-    until, most = (LATEST_SECOND, -1) if begun_by is None else (begun_by, 1)
+    until, most = (LATEST_SECOND, 2**62) if begun_by is None else (begun_by, 1)
     rows = db.execute(
         "SELECT fingerprint FROM specs JOIN epochs ON epochs.id = epoch WHERE stream = ?1"
         " AND settings IN (SELECT settings FROM scales WHERE (stream, domain) = (?1, ?2)"
@@ -120,13 +120,23 @@ class EpochStore:
         """See `published`."""
         return published(self.db, config, stream)
 
+    def newest(self) -> int:
+        """The number of the newest settings of any stream."""
+        return int(self.db.execute("SELECT coalesce(max(id), 0) FROM epochs").fetchone()[0])
+
+    def served(self, stream: str) -> list[Epoch]:
+        """See `served`."""
+        return served(self.db, stream)
+
     def publish(self, config: Config, found: RescaledStream, at: int) -> list[Epoch]:
         """Stores scales and their epoch; the epochs of their stream."""
         scales = found.scales
         with transaction(self.db):
             settings = _note_stream(self.db, config, found.stream, at)
             self.db.execute(
-                "INSERT OR REPLACE INTO scales VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO scales VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (stream, begins)"
+                " DO UPDATE SET domain = excluded.domain, settings = excluded.settings,"
+                " message = excluded.message, noted_at = excluded.noted_at",
                 (scales.stream, scales.begins, scales.domain, settings, scales.encode(), at),
             )
         return served(self.db, found.stream.name)

@@ -8,13 +8,17 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pansketch.wire import spec_of
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.tables import holding_counts, schema, sum_changes, sums
 from pansketch_collector.storage.tables.connection import Database
+from pansketch_fleet.settings.settings import DatabaseServer
 from pansketch_fleet.units import utc_text
+
+if TYPE_CHECKING:
+    from pansketch_collector.storage.postgresql import Postgresql
 
 BUSY_MILLISECONDS: Final = 3_000
 PAGE_BYTES: Final = 8_192  # of new files: fewer pages are half empty than with 4,096
@@ -50,8 +54,26 @@ def open_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_reading(path: Path) -> sqlite3.Connection:
-    """A read-only connection, beside a writing one or alone. Raises CommandError."""
+def open_server(server: DatabaseServer, serves: bool = False, makes: bool = False) -> "Postgresql":
+    """See `postgresql.opened`. Raises CommandError, also where psycopg is not installed."""
+    try:
+        # Only for those who have a server: the import takes a part of the start.
+        from pansketch_collector.storage import postgresql
+    except ImportError as error:
+        raise CommandError(
+            f"database {server}: psycopg is not installed ({error}): "
+            "install pansketch with the extra `postgresql`"
+        ) from error
+    return postgresql.opened(server, serves, makes)
+
+
+def open_reading(path: Path | DatabaseServer) -> Database:
+    """A connection to read with, beside a writing one or alone. Raises CommandError."""
+    return open_server(path) if isinstance(path, DatabaseServer) else open_file(path)
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """A read-only connection to a file. Raises CommandError."""
     if not path.exists():
         raise CommandError(
             f"there is no database {path} yet: run `pansketch-collector serve`, "
@@ -79,7 +101,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
 def changing(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection of a command that writes beside a serving process, or alone: short transactions
     only. Raises CommandError."""
-    open_reading(path).close()
+    open_file(path).close()
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
@@ -118,10 +140,21 @@ def _upgrade(connection: sqlite3.Connection, path: Path, found: int) -> None:
     connection.executescript(f"BEGIN IMMEDIATE; {tables}")
     if found:
         log.warning("upgrading %s from schema %d to %d", path, found, schema.VERSION)
+        _renew_triggers(connection)
+    if 0 < found < schema.FIGURES_SINCE:
         connection.execute(holding_counts.MARK_LATE)
         rebuild(connection)
     connection.execute(f"PRAGMA user_version = {schema.VERSION}")
     connection.execute("COMMIT")
+
+
+def _renew_triggers(connection: sqlite3.Connection) -> None:
+    """Those of this version; an earlier one wrote the same in other words."""
+    names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    for (name,) in names:
+        connection.execute(f"DROP TRIGGER {name}")
+    for made in schema.TRIGGERS:
+        connection.execute(made)
 
 
 def rebuild(connection: Database) -> None:

@@ -44,11 +44,12 @@ def remove_old(db: Database, stream: str, seconds: int, now: int, most: int) -> 
         "INSERT INTO removed SELECT device, stream, incarnation, count(*), min(sequence),"
         " max(sequence), min(window_start), max(window_end)"
         f" FROM releases WHERE id IN ({old}) GROUP BY device, stream, incarnation"
-        " ON CONFLICT DO UPDATE SET windows = windows + excluded.windows,"
-        " first_sequence = min(first_sequence, excluded.first_sequence),"
-        " last_sequence = max(last_sequence, excluded.last_sequence),"
-        " first_start = min(first_start, excluded.first_start),"
-        " last_end = max(last_end, excluded.last_end)",
+        " ON CONFLICT (device, stream, incarnation) DO UPDATE SET"
+        " windows = removed.windows + excluded.windows,"
+        " first_sequence = min(removed.first_sequence, excluded.first_sequence),"
+        " last_sequence = max(removed.last_sequence, excluded.last_sequence),"
+        " first_start = min(removed.first_start, excluded.first_start),"
+        " last_end = max(removed.last_end, excluded.last_end)",
         values,
     )
     sums = SumChanges(db)

@@ -42,9 +42,9 @@ def note_presence(db: Database, presence: Presence, at: int) -> None:
     db.execute(
         "INSERT INTO devices VALUES (:device, :state, :session, :at, :streams)"
         " ON CONFLICT (device) DO UPDATE SET"
-        " since = iif(state = :state AND session = :session, since, :at),"
-        " state = :state, session = :session,"
-        " streams = iif(:streams = '{}', streams, :streams)",
+        " since = CASE WHEN devices.state = :state AND devices.session = :session"
+        " THEN devices.since ELSE :at END, state = :state, session = :session,"
+        " streams = CASE WHEN :streams = '{}' THEN devices.streams ELSE :streams END",
         {
             "device": presence.device,
             "state": status.state,
@@ -67,6 +67,7 @@ def note_health(db: Database, checkup: HealthReport, at: int) -> None:
 def count_duplicate(db: Database, device: str) -> None:
     """A release that is stored already came again: a retry whose acknowledgement was lost."""
     db.execute(
-        "INSERT INTO duplicates VALUES (?, 1) ON CONFLICT DO UPDATE SET total = total + 1",
+        "INSERT INTO duplicates VALUES (?, 1) ON CONFLICT (device)"
+        " DO UPDATE SET total = duplicates.total + 1",
         (device,),
     )

@@ -37,7 +37,9 @@ def exclude(db: Database, device: str, since: int | None, until: int | None, at:
     span = (since or 0, ALWAYS if until is None else until)
     sums = SumChanges(db)
     sums.select(_OF_SPAN, (device, *span), -1)
-    db.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?, ?, ?)", (device, *span, at))
+    db.execute(
+        "INSERT INTO excluded VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (device, *span, at)
+    )
     sums.flush()
     return _stored(db, device, *span)
 

@@ -13,6 +13,7 @@ from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.validation.verdicts import Refused
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import digest
+from pansketch_fleet.protocol.signed_release import release_in
 
 MAX_ROWS = 10_000
 MAX_BYTES = 4096  # of a payload that is no release
@@ -30,7 +31,7 @@ def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: in
         " VALUES (:at, :at, 1, :topic, :reason, :text, :size, :digest, :payload,"
         " :device, :stream, :sequence, :whole)"
         " ON CONFLICT (digest, topic) DO UPDATE SET"
-        " times = times + 1, received_at = :at, reason = :reason, text = :text",
+        " times = quarantine.times + 1, received_at = :at, reason = :reason, text = :text",
         {
             "at": at,
             "topic": one_line(message.topic[:MAX_TOPIC]),
@@ -42,12 +43,13 @@ def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: in
             "device": refused.device or "",
             "stream": refused.stream or "",
             "sequence": refused.sequence,
-            "whole": whole,
+            "whole": int(whole),
         },
     )
     _remove_beyond(db, max_rows)
     db.execute(
-        "INSERT INTO refusals VALUES (?, 1) ON CONFLICT DO UPDATE SET total = total + 1",
+        "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (reason)"
+        " DO UPDATE SET total = refusals.total + 1",
         (refused.reason,),
     )
 
@@ -98,11 +100,11 @@ def rows(db: Database, device: str | None, stream: str | None) -> Iterator[Quara
 def waiting(db: Database, after: int, most: int) -> list[tuple[int, Incoming]]:
     """At most so many whole releases after a row, with the numbers of their rows."""
     rows = db.execute(
-        "SELECT id, topic, payload FROM quarantine WHERE whole AND id > ? ORDER BY id LIMIT ?",
+        "SELECT id, topic, payload FROM quarantine WHERE whole = 1 AND id > ? ORDER BY id LIMIT ?",
         (after, most),
     )
     return [
-        (number, Incoming(topic, payload, len(payload), digest(payload), 0, 0, 0))
+        (number, Incoming(topic, payload, len(payload), digest(release_in(payload)), 0, 0, 0))
         for number, topic, payload in rows
     ]
 

@@ -1,5 +1,6 @@
 """The reading side of the database, beside a process that serves."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pansketch_collector.storage.tables import (
     sum_changes,
     sum_reader,
 )
-from pansketch_collector.storage.tables.connection import ERRORS, Database
+from pansketch_collector.storage.tables.connection import ERRORS, Database, streamed
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
     Place,
@@ -34,6 +35,7 @@ from pansketch_collector.storage.tables.records import (
 from pansketch_collector.storage.tables.sums import Sum
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.protocol.messages import Health
+from pansketch_fleet.settings.settings import DatabaseServer
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,8 @@ class Reader:
         if fingerprint is not None:
             condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
         order = "window_start, device, sequence"
-        for row in self._db.execute(
-            f"SELECT {schema.RELEASE} FROM releases WHERE {condition} ORDER BY {order}", values
-        ):
+        query = f"SELECT {schema.RELEASE} FROM releases WHERE {condition} ORDER BY {order}"
+        for row in streamed(self._db, query, values):
             yield stored(row)
 
     def portion(self, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
@@ -211,7 +212,9 @@ class Reader:
         yield from (f"counts of {name}" for name in holding_counts.wrong(self._db))
 
     def file_faults(self) -> list[str]:
-        """What SQLite says of its file, where that is damaged."""
+        """What SQLite says of its file, where that is damaged; a server looks after its own."""
+        if not isinstance(self._db, sqlite3.Connection):
+            return []
         said = self._db.execute("PRAGMA integrity_check(20)")
         return [str(row[0]) for row in said if row[0] != "ok"]
 
@@ -286,7 +289,7 @@ def _listed(*row: Any) -> ReleaseSummary:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Reader]:
+def reading(path: Path | DatabaseServer) -> Iterator[Reader]:
     """A reader of the database at `path`. Raises CommandError, one line with what to do."""
     with closing(open_reading(path)) as connection:
         try:

@@ -71,6 +71,9 @@ class SqlStore:
     def high_water(self, device: str) -> list[HighWaterMark]:
         return holdings.high_water(self._db, device)
 
+    def stored_after(self, number: int | None) -> tuple[int, list[str]]:
+        return holdings.stored_after(self._db, number)
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """One transaction: all of what is inside is on the disk after it, or none of it."""
@@ -213,7 +216,9 @@ class SqlStore:
         if key not in self._stored:
             if len(self._stored) >= MAX_COUNTED:
                 self._stored.clear()
-            counted = "SELECT total(windows) FROM holdings WHERE device = ? AND stream = ?"
+            counted = (
+                "SELECT coalesce(sum(windows), 0) FROM holdings WHERE device = ? AND stream = ?"
+            )
             self._stored[key] = int(self._db.execute(counted, key).fetchone()[0])
         return self._stored[key]
 
@@ -221,9 +226,9 @@ class SqlStore:
         """Keeps a release of a window of which another one is stored: whole, once, and the first
         MAX_DISPUTED of a device only, so that no device can fill the disk or push out others."""
         self._db.execute(
-            f"INSERT OR IGNORE INTO disputed ({schema.RELEASE})"
+            f"INSERT INTO disputed ({schema.RELEASE})"
             " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-            " WHERE (SELECT count(*) FROM disputed WHERE device = ?) < ?",
+            " WHERE (SELECT count(*) FROM disputed WHERE device = ?) < ? ON CONFLICT DO NOTHING",
             (*columns(release, received_at), release.window.device, MAX_DISPUTED),
         )
 

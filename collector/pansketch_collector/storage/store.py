@@ -48,6 +48,10 @@ class Store(Protocol):
     def high_water(self, device: str) -> list[HighWaterMark]:
         """How far a device's releases ever went; deleted ones too."""
 
+    def stored_after(self, number: int | None) -> tuple[int, list[str]]:
+        """The highest number of a stored release, and the devices of those above `number`; None:
+        no device. Numbers are given in the order of the commits."""
+
     def serve_settings(self, config: Config, at: int) -> dict[str, list[Epoch]]:
         """Notes that the configuration's settings are served, and returns by stream all that ever
         were."""

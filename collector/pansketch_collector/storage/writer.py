@@ -1,15 +1,21 @@
 """The stores: which one a configuration names, opened by the process that serves, or beside it."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from pansketch import WindowId
 from pansketch_collector.errors import CommandError
+from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import database, quarantine
 from pansketch_collector.storage.sql_store import INSERT, SqlStore
 from pansketch_collector.storage.store import Store
+from pansketch_collector.storage.tables.connection import ERRORS, Database
+from pansketch_collector.validation.decision import LedgerStart
+from pansketch_collector.validation.verdicts import Accepted, Judged, StoredWindow, Verdict
+from pansketch_fleet.settings.settings import DatabaseServer
 
 
 class SqliteStore(SqlStore):
@@ -61,10 +67,118 @@ class SqliteStore(SqlStore):
             self._served = self._highest
 
 
+_KEYS = "unnest(CAST(? AS text[]), CAST(? AS text[])) AS k (device, stream)"
+_WINDOWS = (
+    "unnest(CAST(? AS text[]), CAST(? AS text[]), CAST(? AS bigint[])) AS k (device, stream, start)"
+)
+_LEDGERS = (
+    "unnest(CAST(? AS text[]), CAST(? AS text[]), CAST(? AS bytea[]))"
+    " AS k (device, stream, incarnation)"
+)
+
+
+class ServerStore(SqlStore):
+    """A store on a PostgreSQL server, whose database one process serves. What decides about a batch
+    is read with one statement for all of its releases, as each statement is a round trip."""
+
+    def __init__(self, connection: Database, quarantine_rows: int = quarantine.MAX_ROWS) -> None:
+        super().__init__(connection, quarantine_rows)
+        # Of the transaction that is open:
+        self._windows: dict[tuple[str, str, int], StoredWindow | None] = {}
+        self._rows: list[tuple[Any, ...]] = []
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """See `SqlStore.batch`."""
+        try:
+            with super().batch():
+                yield
+        finally:
+            self._windows.clear()
+            self._rows.clear()
+
+    def settle(self, batch: Sequence[tuple[Incoming, Judged]], at: int) -> list[Verdict]:
+        with self.batch():
+            self._fetch([one.window for _, one in batch if isinstance(one, Accepted)])
+            return [self._record(message, judged, at) for message, judged in batch]
+
+    def held(self, window: WindowId) -> StoredWindow | None:
+        key = window.device, window.stream, window.start
+        return self._windows[key] if key in self._windows else super().held(window)
+
+    def _fetch(self, windows: Sequence[WindowId]) -> None:
+        """Reads what `state_of` looks up of these windows."""
+        if not windows:
+            return
+        places = sorted({(each.device, each.stream, each.start) for each in windows})
+        for *place, digest, sequence, incarnation in self._db.execute(
+            f"SELECT k.*, r.digest, r.sequence, r.incarnation FROM {_WINDOWS} LEFT JOIN releases"
+            " AS r ON (r.device, r.stream, r.window_start) = (k.device, k.stream, k.start)",
+            _columns(places),
+        ):
+            held = None if digest is None else StoredWindow(digest, sequence, incarnation)
+            self._windows[place[0], place[1], place[2]] = held
+        keys = sorted({place[:2] for place in places})
+        for *key, count in self._db.execute(
+            f"SELECT k.*, coalesce(sum(windows), 0) FROM {_KEYS} LEFT JOIN holdings AS h"
+            " ON (h.device, h.stream) = (k.device, k.stream) GROUP BY 1, 2",
+            _columns(keys),
+        ):
+            self._stored[key[0], key[1]] = count
+        self._removed.update((key, []) for key in keys)
+        for *key, first, last in self._db.execute(
+            f"SELECT k.*, first_start, last_end FROM {_KEYS} JOIN removed AS r"
+            " ON (r.device, r.stream) = (k.device, k.stream)",
+            _columns(keys),
+        ):
+            self._removed[key[0], key[1]].append((first, last))
+        ledgers = sorted({(each.device, each.stream, each.incarnation) for each in windows})
+        for *ledger, sequence, start in self._db.execute(
+            f"SELECT k.*, f.sequence, f.window_start FROM {_LEDGERS} LEFT JOIN LATERAL (SELECT"
+            " sequence, window_start FROM releases AS r WHERE (r.device, r.stream, r.incarnation)"
+            " = (k.device, k.stream, k.incarnation) ORDER BY sequence LIMIT 1) AS f ON TRUE",
+            _columns(ledgers),
+        ):
+            found = None if sequence is None else LedgerStart(sequence, start)
+            self._firsts[ledger[0], ledger[1], ledger[2]] = found
+
+    def _insert(self, row: tuple[Any, ...]) -> None:
+        device, stream, sequence, start, _, _, digest, *_, incarnation = row
+        self._windows[device, stream, start] = StoredWindow(digest, sequence, incarnation)
+        self._rows.append(row)
+
+    def _follow_up(self) -> None:
+        if self._rows:
+            self._db.executemany(INSERT, self._rows)
+            self._rows.clear()
+        super()._follow_up()
+
+    def recognise(self, place: str) -> None:
+        """Gives the database another generation where it was served elsewhere, before: a restored
+        copy lacks releases that were acknowledged. `place`: where it is now."""
+        (before,) = self._db.execute("SELECT place FROM pansketch_schema").fetchone()
+        if place == before:
+            return
+        with self.batch():
+            self._db.execute("UPDATE pansketch_schema SET place = ?", (place,))
+            if before:
+                random = "substr(md5(clock_timestamp()::text || random()), 1, 16)"
+                self._db.execute(f"UPDATE generation SET id = {random}")
+        (self.generation,) = self._db.execute("SELECT id FROM generation").fetchone()
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[Store]:
+def opened(path: Path | DatabaseServer) -> Iterator[Store]:
     """The store of one serving process. Raises CommandError, also when another one is serving, and
     where the database fails anything that is done inside, such as for a full disk."""
+    if isinstance(path, DatabaseServer):
+        with _serving(path) as store:
+            yield store
+        return
     with database.serving_lock(path) as lock:
         store = SqliteStore(database.open_writing(path), lock=lock)
         try:
@@ -77,8 +191,26 @@ def opened(path: Path) -> Iterator[Store]:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[Store]:
+def _serving(server: DatabaseServer) -> Iterator[Store]:
+    connection = database.open_server(server, serves=True, makes=True)
+    with closing(ServerStore(connection)) as store:
+        try:
+            store.recognise(connection.place())
+            yield store
+        except ERRORS as error:
+            raise CommandError(f"database {server}: {error}: check the server") from error
+
+
+@contextmanager
+def changing(path: Path | DatabaseServer) -> Iterator[Store]:
     """The store of a command that writes beside a serving process, or alone. Raises
     CommandError."""
+    if isinstance(path, DatabaseServer):
+        with closing(ServerStore(database.open_server(path))) as store:
+            try:
+                yield store
+            except ERRORS as error:
+                raise CommandError(f"database {path}: {error}: check the server") from error
+        return
     with database.changing(path) as connection, closing(SqliteStore(connection)) as store:
         yield store

@@ -41,6 +41,7 @@ from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_REPLY_BYTES
 from pansketch_fleet.protocol.messages import Health, Status
+from pansketch_fleet.protocol.signed_release import is_signed, release_in
 from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
@@ -52,18 +53,21 @@ COLLECTORS = ("ack", "mark", "ask")  # topics that it writes alone
 @dataclass(frozen=True)
 class Rules:
     """What this collector takes: its fleet, and per stream the specs of every device class.
-    `keepers`: their names, by the id of each of their keys."""
+    `keepers`: their names, by the id of each of their keys. `signed`: a release without a signature
+    is refused."""
 
     fleet: str
     specs: dict[str, StreamSpecs]
     keepers: Mapping[bytes, str] = field(default_factory=dict)
+    signed: bool = False
 
     @classmethod
     def of(cls, config: Config, epochs: Mapping[str, Sequence[Epoch]] | None = None) -> "Rules":
         """`epochs`: by stream, what this collector has served, late releases of which it takes."""
         known = epochs or {}
         specs = {s.name: StreamSpecs.of(config, s, known.get(s.name, ())) for s in config.streams}
-        return cls(config.fleet, specs, keeper_names(config))
+        signed = config.collector.require_signature
+        return cls(config.fleet, specs, keeper_names(config), signed)
 
     def renew(self, config: Config, stream: Stream, epochs: Sequence[Epoch]) -> None:
         """Takes releases of one more epoch of a stream from now on, none of them longer than
@@ -79,7 +83,8 @@ class Rules:
 
 
 class Message(Protocol):
-    """A message of the broker. `digest`: of the whole payload, computed once, when it came."""
+    """A message of the broker. `digest`: of the whole release in it, computed once, when it came.
+    A signed release is in an envelope, which `signatures.authenticate` checks."""
 
     @property
     def topic(self) -> str: ...
@@ -211,7 +216,7 @@ def _accepted(
     message, spec = opened.message, opened.spec
     draws = opened.release.header.draws
     return Accepted(
-        *(opened.window, spec.fingerprint, message.digest, message.payload, total),
+        *(opened.window, spec.fingerprint, message.digest, release_in(message.payload), total),
         *(spec, draws, counters),
     )
 
@@ -234,7 +239,9 @@ def _beyond(opened: _Opened, counters: npt.NDArray[np.int64]) -> Refused:
 def _match(device: str, stream: str, message: Message, rules: Rules) -> "_Opened | Accepted":
     """The header, checked against topic and configuration; of masked counters, which nobody can
     look at, all of it. Raises WireError, MismatchError."""
-    payload = message.payload
+    payload = release_in(message.payload)
+    if is_signed(payload):
+        raise MismatchError("version", "its envelope is of a version that this collector lacks")
     if len(payload) > rules.largest:
         text = f"longer than the {rules.largest} bytes that this collector reads"
         raise MismatchError("length", text)

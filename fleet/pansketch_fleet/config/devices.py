@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pansketch import Domain
+from pansketch_fleet.protocol.signed_release import Credentials, SigningUnavailable
+from pansketch_fleet.protocol.signed_release import read_credentials as credentials_in
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.sources.source import check_names, read_source
 from pansketch_fleet.sections.subject import check_key
@@ -98,6 +100,23 @@ def check_device(document: Document, where: str, name: str, groups: Mapping[str,
         raise document.error(where, f"{name[:40]!r} is no id; write {ID_RULE}")
     if name in groups:
         raise document.error(where, f"{name} is also the name of a group; rename one of them")
+
+
+def read_credentials(
+    document: Document, given: str | None, folder: Path, fleet: str, device: str
+) -> Credentials | None:
+    """The credentials that the file of a device holds. Raises ConfigError for a file that cannot
+    be used, or is another device's, and where PyNaCl is missing."""
+    if given is None:
+        return None
+    try:
+        found = credentials_in(folder / given)
+        if (found.fleet, found.device) != (fleet, device):
+            problem = f"is of {found.device} in fleet {found.fleet}; name the file of {device}"
+            raise ValueError(problem)
+    except (ValueError, SigningUnavailable) as error:
+        raise document.error("agent.credentials", str(error)) from None
+    return found
 
 
 def _patterns(

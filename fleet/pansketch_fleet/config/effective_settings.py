@@ -7,10 +7,12 @@ from pansketch import Attribute, Span, ViewsSpec
 from pansketch.privacy import MICRO
 from pansketch_fleet.config.blinded_summary import release_nbytes
 from pansketch_fleet.config.programs import AgentConfig, CollectorConfig, CollectorSettings, Config
+from pansketch_fleet.protocol.signed_release import key_id
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.sections.sources.json_paths import path_text
 from pansketch_fleet.settings.settings import (
     BlindedSettings,
+    DatabaseServer,
     HomeAssistant,
     KeyStream,
     ReadingStream,
@@ -20,6 +22,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     MetricsSource,
+    ModbusSource,
     Mqtt,
     MqttSource,
     PolledSource,
@@ -54,7 +57,7 @@ def _setting(config: Config, path: str, text: str, fallback: str = "default") ->
     entry = document.entries.get(path)
     if entry is None:
         return Setting(path, text, fallback)
-    origin = ", ".join(entry.origins) or f"{document.file}:{entry.line}"
+    origin = ", ".join(entry.origins) or f"{entry.file or document.file}:{entry.line}"
     return Setting(path, HIDDEN if entry.secret else text, origin)
 
 
@@ -76,6 +79,9 @@ def _lines(config: Config) -> Iterator[Line]:
         yield "agent.outbox.keep", duration_text(config.agent.outbox.keep_seconds)
         locked = config.agent.require_locked_memory
         yield "agent.require_locked_memory", "true" if locked else "false"
+        signing = config.agent.credentials
+        signed = "none" if signing is None else f"key {key_id(signing.public).hex()}"
+        yield "agent.credentials", signed
         yield from _profile(config)
     for name, keeper in config.keepers.items():
         yield f"keepers.{name}.key", keeper.key.hex()
@@ -87,8 +93,12 @@ def _lines(config: Config) -> Iterator[Line]:
         theirs = (path for path in config.document.entries if path.startswith("collector."))
         yield from ((path, "used by the collector") for path in theirs)
         return
-    yield "collector.database", str(config.collector.database)
+    database = config.collector.database
+    yield "collector.database", str(database)
+    if isinstance(database, DatabaseServer):
+        yield "collector.database_password", HIDDEN if database.password else "none"
     yield from _http(config.collector)
+    yield "collector.require_signature", "true" if config.collector.require_signature else "false"
     yield from _home_assistant(config.collector.home_assistant)
 
 
@@ -180,6 +190,7 @@ def _subject(root: str, stream: Stream) -> Iterator[Line]:
     yield f"{root}.expect.max_readings", str(stream.most_readings), DERIVED
     yield f"{root}.expect.devices", str(stream.expected.devices)
     yield f"{root}.expect.windows", str(stream.expected.windows), DERIVED
+    yield f"{root}.expect.ask", _listed(stream.expected.means)
 
 
 def _views_text(stream: ReadingStream) -> str:
@@ -251,6 +262,11 @@ def _source(root: str, stream: Stream) -> Iterator[Line]:
             yield f"{root}.source.metrics.{name}", str(series)
         if source.address.tls:
             yield f"{root}.source.ca_file", str(source.ca_file or "the system's")
+    if isinstance(source, ModbusSource):
+        yield f"{root}.source.url", source.url
+        for name, register in source.registers.items():
+            text = f"{register}: {register.kind}, scale {number_text(register.scale)}"
+            yield f"{root}.source.registers.{name}", text
     if isinstance(source, PolledSource):
         yield f"{root}.source.interval", duration_text(source.interval_seconds)
 

@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pansketch_fleet.config.devices import check_device, merged, read_devices, read_outbox
+from pansketch_fleet.config.devices import (
+    check_device,
+    merged,
+    read_credentials,
+    read_devices,
+    read_outbox,
+)
 from pansketch_fleet.config.effective_settings import Setting, describe
 from pansketch_fleet.config.programs import (
     AgentConfig,
@@ -23,25 +29,17 @@ from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.protocol.messages import MAX_STREAMS
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
 from pansketch_fleet.sections.blinded import read_keepers
-from pansketch_fleet.sections.collector import read_home_assistant, read_http
-from pansketch_fleet.sections.mqtt import read_mqtt
-from pansketch_fleet.settings.profiles import (
-    DEFAULT_PROFILE,
-    Profile,
-    known,
-    load_profile,
+from pansketch_fleet.sections.collector import (
+    DATABASE,
+    read_database,
+    read_home_assistant,
+    read_http,
 )
-from pansketch_fleet.settings.schema import (
-    AgentSection,
-    CollectorSection,
-    FileSection,
-)
+from pansketch_fleet.sections.mqtt import read_mqtt, with_credentials
+from pansketch_fleet.settings.profiles import DEFAULT_PROFILE, Profile, known, load_profile
+from pansketch_fleet.settings.schema import AgentSection, CollectorSection, FileSection
 from pansketch_fleet.settings.section import section, text_paths
-from pansketch_fleet.settings.settings import (
-    Http,
-    Stream,
-    is_sent_by,
-)
+from pansketch_fleet.settings.settings import Http, Stream, is_sent_by
 from pansketch_fleet.settings.sources import (
     HttpSource,
     Mqtt,
@@ -50,7 +48,7 @@ from pansketch_fleet.settings.sources import (
     StdinSource,
     SystemSource,
 )
-from pansketch_fleet.yaml.document import Document, KeyPath, parse, read_text
+from pansketch_fleet.yaml.document import Document, KeyPath, read
 from pansketch_fleet.yaml.interpolation import InterpolatedValue, fill, has_reference
 
 __all__ = [
@@ -76,14 +74,13 @@ __all__ = [
 ]
 
 Program = Literal["agent", "collector", "http", "reader"]
-DATABASE = "var/collector.sqlite"
 
 
 def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     """Load a configuration as the agent of its `agent:` section.
 
     Args:
-        path: the file; relative paths in it start at its folder.
+        path: the file, or a folder of `*.yaml` files; relative paths start at the folder.
         environ: the variables that `${NAME}` refers to.
 
     Returns:
@@ -121,16 +118,19 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
         problem = f"has {len(streams)} streams, and a device at most {MAX_STREAMS}"
         raise document.error("streams", f"{problem}; give some of them to another device")
     check_memory(document, streams, profile)
+    credentials = read_credentials(document, given.credentials, folder, top.fleet, device)
     return AgentConfig(
         fleet=top.fleet,
-        mqtt=read_mqtt(document, top.mqtt, folder),
+        mqtt=with_credentials(read_mqtt(document, top.mqtt, folder), credentials),
         streams=streams,
         collector=_collector_of_agent(document, top, folder),
         profile=profile,
         keepers=keepers,
         groups=devices.groups,
         document=document,
-        agent=AgentSettings(given.device, state, profile, outbox, given.require_locked_memory),
+        agent=AgentSettings(
+            *(given.device, state, profile, outbox, given.require_locked_memory), credentials
+        ),
     )
 
 
@@ -140,7 +140,7 @@ def load_collector(path: str | Path, environ: Mapping[str, str]) -> CollectorCon
     It needs no reference of the `agent:` section and of the sources, and no replayed file.
 
     Args:
-        path: the file; relative paths in it start at its folder.
+        path: the file, or a folder of `*.yaml` files; relative paths start at the folder.
         environ: the variables that `${NAME}` refers to.
 
     Returns:
@@ -162,7 +162,7 @@ def load_reader(
     It needs no reference of `mqtt:` either, and no file of a certificate.
 
     Args:
-        path: the file; relative paths in it start at its folder.
+        path: the file, or a folder of `*.yaml` files; relative paths start at the folder.
         environ: the variables that `${NAME}` refers to.
         serves_http: whether the program uses `collector.token`.
 
@@ -203,16 +203,16 @@ def _load_reader(
 def _read(
     path: str | Path, program: Program, environ: Mapping[str, str]
 ) -> tuple[Document, FileSection, Path]:
-    """The checked sections of a file, and its folder."""
+    """The checked sections of a file or a folder of files, and the folder."""
     path = Path(path)
-    folder = path.parent
+    folder = path if path.is_dir() else path.parent
 
     def filled(key: KeyPath, text: str) -> InterpolatedValue | None:
         if not has_reference(text):
             return InterpolatedValue(text)
         return fill(text, environ, folder) if _uses(program, key) else None
 
-    document = parse(read_text(path), str(path), filled, text_paths(FileSection))
+    document = read(path, filled, text_paths(FileSection))
     if document.value is None:
         raise document.error("", "is empty; start from the example configuration")
     top = section(document, "", document.value, FileSection)
@@ -252,10 +252,11 @@ def _collector(
 ) -> CollectorSettings:
     given = section(document, "collector", top.collector or {}, CollectorSection)
     return CollectorSettings(
-        folder / (given.database or DATABASE),
+        read_database(document, given, folder),
         read_http(document, given, has_token=has_token),
         read_home_assistant(document, given),
         folder / given.audit if given.audit else None,
+        given.require_signature,
     )
 
 

@@ -23,6 +23,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     MetricSeries,
     MetricsSource,
+    ModbusSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -74,6 +75,9 @@ def _share(one: Stream, other: Stream) -> bool:
                 for one in first.metrics.values()
                 for other in second.metrics.values()
             )
+        case ModbusSource() as first, ModbusSource() as second:
+            same = first.url == second.url
+            return same and not _addresses(first).isdisjoint(_addresses(second))
         case SystemSource(), SystemSource():
             return not set(one.names).isdisjoint(other.names)
         case SensorSource() as first, SensorSource() as second:
@@ -96,6 +100,10 @@ def may_be_one(one: MetricSeries, other: MetricSeries) -> bool:
     """Whether a series may fit both."""
     common = one.labels.keys() & other.labels.keys()
     return one.metric == other.metric and all(one.labels[k] == other.labels[k] for k in common)
+
+
+def _addresses(source: ModbusSource) -> set[str]:
+    return {str(register) for register in source.registers.values()}
 
 
 def _places(source: SensorSource) -> set[str]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.protocol.signed_release import Credentials
 from pansketch_fleet.settings.device_spec import DeviceSpec, variants
 from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules, Profile, every
 from pansketch_fleet.settings.settings import (
+    DatabaseServer,
     HomeAssistant,
     Http,
     KeeperKeys,
@@ -23,7 +25,8 @@ from pansketch_fleet.yaml.document import Document
 class AgentSettings:
     """One device: its name in topics, the folder of its ledger and outbox, its firmware profile.
 
-    `require_locked_memory`: it runs only where no swap can hold its memory.
+    `require_locked_memory`: it runs only where no swap can hold its memory. `credentials`: with
+    which it signs its releases, None: it does not.
     """
 
     device: str
@@ -31,17 +34,20 @@ class AgentSettings:
     profile: Profile
     outbox: OutboxRules = DEFAULT_OUTBOX
     require_locked_memory: bool = False
+    credentials: Credentials | None = None
 
 
 @dataclass(frozen=True)
 class CollectorSettings:
-    """`http`: None where it answers on the command line alone; `home_assistant`: None where it
-    announces nothing; `audit`: the file with the record of the last audit."""
+    """`database`: a file, or a server. `http`: None where it answers on the command line alone;
+    `home_assistant`: None where it announces nothing; `audit`: the file with the record of the last
+    audit. `require_signature`: a release that is not signed is refused."""
 
-    database: Path
+    database: Path | DatabaseServer
     http: Http | None = None
     home_assistant: HomeAssistant | None = None
     audit: Path | None = None
+    require_signature: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,6 +100,7 @@ def read_stream(
         tuple(sources.values()),
         privacy,
         known_devices(senders),
+        subject if isinstance(subject, Domain) else None,
     )
     if blinded is not None:
         expected = replace(expected, answering=_answering(blinded, window_seconds))

@@ -168,11 +168,14 @@ class Reconnector(Generic[ConnectionT]):
     def __init__(
         self, party: ConnectionOwner[ConnectionT], mqtt: Mqtt, closed: threading.Event
     ) -> None:
-        self._party, self._mqtt, self._closed = party, mqtt, closed
-        self._negotiation = VersionNegotiation(mqtt.protocol)
+        self._party, self._closed = party, closed
         self._backoff = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self._pauses = self._backoff.pauses()
-        self._max_unanswered = MAX_UNANSWERED
+        self.renew(mqtt)
+
+    def renew(self, mqtt: Mqtt) -> None:
+        """Knows nothing of the broker any more, from the next connection on."""
+        self._mqtt, self._negotiation = mqtt, VersionNegotiation(mqtt.protocol)
+        self._pauses, self._max_unanswered = self._backoff.pauses(), MAX_UNANSWERED
 
     def run(self) -> None:
         """Returns when `closed` is set and the connection over."""

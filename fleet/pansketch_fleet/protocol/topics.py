@@ -89,6 +89,12 @@ def fleet_filter(fleet: str) -> tuple[str, str, str]:
     return f"{root}/status", f"{root}/release/+", f"{root}/health"
 
 
+def shared_filter(fleet: str, wanted: str) -> str:
+    """What collectors subscribe to that share what comes under a filter: each message comes to one
+    of them (MQTT 5, 4.8.2). Raises ValueError on a bad id."""
+    return f"$share/pansketch-{_id(fleet)}/{wanted}"
+
+
 def scale_filter(fleet: str) -> str:
     """What a collector subscribes to beside it: scales. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/+"

@@ -2,19 +2,50 @@
 
 import re
 from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from pansketch_fleet.settings.schema import CollectorSection, HomeAssistantSection
 from pansketch_fleet.settings.section import section
-from pansketch_fleet.settings.settings import HomeAssistant, Http
+from pansketch_fleet.settings.settings import DatabaseServer, HomeAssistant, Http
 from pansketch_fleet.yaml.document import Document
 
+DATABASE = "var/collector.sqlite"
 MIN_TOKEN = 16  # characters
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 _TOKEN = re.compile(rf"[!-~]{{{MIN_TOKEN},512}}")
 _NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,8}", re.IGNORECASE)
 _EXAMPLE = "write 127.0.0.1:8080, [::1]:8080 or another address of this host"
+_SERVER = "write postgresql://USER@HOST:5432/DATABASE"
 _WHERE = "collector.home_assistant"
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}")
+
+
+def read_database(
+    document: Document, given: CollectorSection, folder: Path
+) -> Path | DatabaseServer:
+    """Where the releases are: in a file, or on a server. Raises ConfigError, never with the
+    password in it."""
+    text, password = given.database or DATABASE, given.database_password
+    if not text.startswith("postgres"):
+        if password is not None:
+            problem = "has no effect for a file; name a server in collector.database"
+            raise document.error("collector.database_password", problem)
+        return folder / text
+    try:
+        url = urlsplit(text)
+        known = url.scheme == "postgresql" and url.port != 0
+        credentials = url.password is not None or "password" in parse_qs(url.query)
+    except ValueError:
+        known = credentials = False
+    if credentials:
+        problem = "holds a password; write it as collector.database_password"
+        raise document.error("collector.database", problem)
+    if not known or url.path.strip("/") == "":
+        raise document.error("collector.database", f"is no address of a server; {_SERVER}")
+    if password == "":
+        raise document.error("collector.database_password", "is empty; fill it in or remove it")
+    return DatabaseServer(text, password)
 
 
 def read_http(document: Document, given: CollectorSection, *, has_token: bool) -> Http | None:

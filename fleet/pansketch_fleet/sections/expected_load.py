@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from pansketch import Privacy, Span
+from pansketch import Domain, Privacy, Span
 from pansketch.planning import Expected
 from pansketch_fleet.settings.profiles import every
-from pansketch_fleet.settings.section import join, section
+from pansketch_fleet.settings.section import join, nearest, section
 from pansketch_fleet.settings.sources import (
     PolledSource,
     ReplaySource,
@@ -62,11 +62,13 @@ def read_expected(
     sources: Sequence[Source],
     privacy: Privacy,
     known_devices: int | None,
+    domain: Domain | None,
 ) -> tuple[Expected, int]:
     """What is stated, and what follows from the window and the source where nothing is; and the
     most readings of a window. Raises ConfigError at the key at fault.
 
     `sources`: the stream's own, which the plan follows from, and those of single devices.
+    `domain`: None of a stream with a key.
     """
     source = sources[0]
     given = section(document, where, raw or {}, ExpectSection)
@@ -98,7 +100,29 @@ def read_expected(
     earlier = (
         (1, min(windows, max(1, DAY_SECONDS // window_seconds))) if given.windows is None else ()
     )
-    return Expected(readings, devices, windows, earlier), bound
+    means = _means(document, join(where, "ask"), given.ask, domain)
+    return Expected(readings, devices, windows, earlier, means=means), bound
+
+
+def _means(
+    document: Document, where: str, names: Sequence[str] | None, domain: Domain | None
+) -> tuple[str, ...]:
+    """The attributes whose means are asked of few windows. Raises ConfigError."""
+    if names is None or domain is None:
+        return ()
+    if not names:
+        raise document.error(where, "is empty; name an attribute, or remove it")
+    numbers = (each for each in domain.attributes if each.categories is None)
+    usable = tuple(each.name for each in numbers if each.max_bits)
+    for place, name in enumerate(names):
+        at = f"{where}[{place}]"
+        if name in names[:place]:
+            raise document.error(at, f"names {name} twice; remove one")
+        if name not in domain.names:
+            raise document.error(at, f"{name!r} is no attribute; {nearest(name, usable)}")
+        if name not in usable:
+            raise document.error(at, f"{name} has no mean: it is not a number; remove it")
+    return tuple(names)
 
 
 def read_devices_per_key(document: Document, where: str, raw: dict[str, Any] | None) -> int | None:

@@ -1,10 +1,12 @@
 """The `mqtt:` section: where the broker is and how to be let in."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 from urllib.parse import SplitResult, urlsplit
 
+from pansketch_fleet.protocol.signed_release import Credentials
 from pansketch_fleet.settings.mqtt_schema import MqttSection, Protocol
 from pansketch_fleet.settings.section import nearest, section
 from pansketch_fleet.settings.sources import (
@@ -46,6 +48,14 @@ def read_mqtt(document: Document, raw: dict[str, Any], folder: Path, where: str 
     return Mqtt(
         host, port, tls, ca_file, mqtt.username, mqtt.password, cert_file, key_file, protocol
     )
+
+
+def with_credentials(mqtt: Mqtt, credentials: Credentials | None) -> Mqtt:
+    """The same broker; with the user and password of an enrolled device, where `mqtt:` has no other
+    credentials."""
+    if credentials is None or mqtt.username is not None or mqtt.cert_file is not None:
+        return mqtt
+    return replace(mqtt, username=credentials.device, password=credentials.password)
 
 
 def _protocol(document: Document, where: str, text: str) -> Protocol:

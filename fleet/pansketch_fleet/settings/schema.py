@@ -1,7 +1,6 @@
 """The keys of a configuration: the file, the device and the collector.
 
-Those of the broker, of streams, of their sources and of their sketches are in the modules
-mqtt_schema, stream_schema, source_schema and sketch_schema; firmware profiles are in profiles.
+Those of the broker, streams, sources and sketches are in the other modules of that name.
 """
 
 from dataclasses import replace
@@ -71,6 +70,13 @@ OUTBOX = KeyDoc(
 LOCKED = KeyDoc(
     "Refuse to run unless swap and hibernation cannot store the agent's memory.", "true"
 )
+CREDENTIALS = KeyDoc(
+    "The file of `pansketch-collector enroll`. The agent signs its releases with the key in it. "
+    "Without `mqtt.username` and `mqtt.cert_file` it connects with the password in it.",
+    '"${CREDENTIALS_DIRECTORY}/device.json"',
+    form="path",
+    default="releases are not signed",
+)
 OF_AGENT = "that of `agent`"
 
 
@@ -84,6 +90,7 @@ class AgentSection(Section, frozen=True):
     state: Annotated[str | None, STATE] = None
     outbox: Annotated[dict[str, Any] | None, OUTBOX] = None
     require_locked_memory: Annotated[bool, LOCKED] = False
+    credentials: Annotated[str | None, CREDENTIALS] = None
 
 
 class DeviceStreamSection(Section, frozen=True):
@@ -144,10 +151,21 @@ class CollectorSection(Section, frozen=True):
     database: Annotated[
         str | None,
         KeyDoc(
-            "The SQLite database of releases.",
+            "The database of releases: a SQLite file, or a PostgreSQL server "
+            "([guide](../how-to/scale.md#postgresql)).",
             "/var/lib/pansketch-collector/fleet.sqlite",
             form="path",
+            allowed="a path, or `postgresql://USER@HOST:PORT/DATABASE` without a password",
             default="`var/collector.sqlite`",
+        ),
+    ] = None
+    database_password: Annotated[
+        str | None,
+        KeyDoc(
+            "The password at the PostgreSQL server. Keep it in a file of its own.",
+            '"${file:/etc/pansketch/database-password}"',
+            allowed="only with a server as `database`",
+            default="no password",
         ),
     ] = None
     http: Annotated[
@@ -191,6 +209,14 @@ class CollectorSection(Section, frozen=True):
             default="no record",
         ),
     ] = None
+    require_signature: Annotated[
+        bool,
+        KeyDoc(
+            "Refuse releases that are not signed by an "
+            "[enrolled device](../how-to/enroll-a-device.md).",
+            "true",
+        ),
+    ] = False
     home_assistant: Annotated[
         bool | dict[str, Any] | None,
         KeyDoc(

@@ -12,6 +12,18 @@ from pansketch_fleet.units import duration_text
 
 
 @dataclass(frozen=True)
+class DatabaseServer:
+    """A PostgreSQL server that keeps the collector's database: `url` names both, without a
+    password. `password` is in no representation."""
+
+    url: str
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+@dataclass(frozen=True)
 class PublishedScales:
     """Devices adopt the scales that the collector publishes, `every_seconds` apart or more.
     `learned`: False where it publishes the configured ones again."""

@@ -1,6 +1,6 @@
 """The keys of `source:`, for each type of source."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pansketch_fleet.settings.mqtt_schema import CA_FILE, CERT_FILE, KEY_FILE, PASSWORD, USERNAME
 from pansketch_fleet.settings.section import KeyDoc, Section
@@ -172,6 +172,64 @@ class MetricsSection(Section, frozen=True):
     interval: Annotated[str, INTERVAL] = "10s"
 
 
+BAUDS = (1200, 2400, 4800, 9600, 19200, 38400, 57600, 115200)
+TABLES, PARITIES, WORDS = ("holding", "input"), ("N", "E", "O"), ("high-first", "low-first")
+REGISTER_TYPES = ("int16", "uint16", "int32", "uint32", "float32")
+
+
+class RegisterSection(Section, frozen=True):
+    """One number at a Modbus device: one register, or two for 32 bits."""
+
+    address: Annotated[
+        int,
+        KeyDoc("The address of the first register, as in the request.", "30", low=0, high=65535),
+    ]
+    table: Annotated[str, KeyDoc("The table.", "input", values=TABLES)] = "holding"
+    unit: Annotated[int, KeyDoc("The unit (slave) identifier.", "1", low=0, high=247)] = 1
+    type: Annotated[str, KeyDoc("The type of the number.", "int16", values=REGISTER_TYPES)] = (
+        "int16"
+    )
+    scale: Annotated[
+        float, KeyDoc("The factor from the raw number to the attribute's unit.", "0.1")
+    ] = 1.0
+    words: Annotated[
+        str, KeyDoc("The order of the two words of a number of 32 bits.", "low-first", values=WORDS)
+    ] = "high-first"
+
+
+class ModbusSection(Section, frozen=True):
+    """Registers of Modbus devices over TCP or a serial line."""
+
+    type: Annotated[str, _type("modbus")]
+    url: Annotated[
+        str,
+        KeyDoc(
+            "The host of Modbus/TCP, or the serial port of Modbus/RTU.",
+            "tcp://192.0.2.9:502",
+            allowed="`tcp://HOST[:PORT]` or `rtu:/dev/...`",
+        ),
+    ]
+    registers: Annotated[
+        dict[str, Any],
+        KeyDoc(
+            "The register of each attribute.",
+            "{temp: {address: 30, scale: 0.1}}",
+            holds=RegisterSection,
+            named="ATTRIBUTE",
+        ),
+    ]
+    baud: Annotated[
+        int,
+        KeyDoc(
+            "The speed of the serial line, in baud.",
+            "9600",
+            allowed=", ".join(f"`{baud}`" for baud in BAUDS),
+        ),
+    ] = 9600
+    parity: Annotated[str, KeyDoc("The parity of the serial line.", "E", values=PARITIES)] = "N"
+    interval: Annotated[str, INTERVAL] = "10s"
+
+
 SOURCES: tuple[type[Section], ...] = (
     ReplaySection,
     StdinSection,
@@ -179,6 +237,7 @@ SOURCES: tuple[type[Section], ...] = (
     MqttSourceSection,
     HttpSection,
     MetricsSection,
+    ModbusSection,
     SystemSection,
     SensorsSection,
 )

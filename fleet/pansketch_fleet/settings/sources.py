@@ -127,8 +127,41 @@ class MetricsSource:
     ca_file: Path | None = None
 
 
+@dataclass(frozen=True)
+class Register:
+    """A number at a Modbus device. `low_first`: its lower word has the lower address."""
+
+    address: int
+    table: str
+    unit: int
+    kind: str
+    scale: float
+    low_first: bool
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.address} of unit {self.unit}"
+
+
+@dataclass(frozen=True)
+class ModbusSource:
+    """Registers of Modbus devices, polled on a public tick. `port`: of TCP at the host `place`;
+    None: RTU at the serial port `place`, with `baud` and `parity`."""
+
+    place: str
+    port: int | None
+    baud: int
+    parity: str
+    registers: Mapping[str, Register]
+    interval_seconds: float
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.place}]" if ":" in self.place else self.place
+        return f"rtu:{self.place}" if self.port is None else f"tcp://{host}:{self.port}"
+
+
 # What the agent asks, on a public tick.
-PolledSource = SystemSource | SensorSource | MetricsSource
+PolledSource = SystemSource | SensorSource | MetricsSource | ModbusSource
 Source = ReplaySource | StdinSource | ExecSource | MqttSource | HttpSource | PolledSource
 
 

@@ -56,6 +56,17 @@ class ExpectSection(Section, frozen=True):
             "those of 30 days, at least 1",
         ),
     ] = None
+    ask: Annotated[
+        list[str] | None,
+        KeyDoc(
+            "Attributes whose means are asked of few windows, as by the hour. A fifth of epsilon "
+            "is reserved for these means, in equal parts.",
+            "[temp, humidity]",
+            allowed="numbers of a sketch of type `views`",
+            default="no part is reserved",
+            reader="agent and collector",
+        ),
+    ] = None
 
 
 class KeyExpectSection(Section, frozen=True):

@@ -1,4 +1,4 @@
-"""A configuration file: its text, and its plain values that still know their line and origin."""
+"""A configuration: its text, and its plain values that still know their file, line and origin."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +14,8 @@ from pansketch_fleet.yaml.parser import compose, is_core, kind_of, scalar
 
 MAX_FILE_BYTES = 1 << 20
 MAX_CHARACTERS = 4096  # of one value
+MAX_FILES = 100  # of a folder
+SUFFIX = ".yaml"
 KeyPath = tuple[str | int, ...]
 Fill = Callable[[KeyPath, str], InterpolatedValue | None]
 Texts = tuple[tuple[str, ...], ...]
@@ -40,6 +42,23 @@ def read_text(path: Path) -> str:
         raise ConfigError(file, 0, "", problem) from None
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder that are one configuration, by name. Raises ConfigError: there are
+    none, or too many, or the folder cannot be read."""
+    try:
+        names = [each for each in folder.iterdir() if not each.name.startswith(".")]
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}; name a readable folder or file"
+        raise ConfigError(str(folder), 0, "", problem) from None
+    found = sorted(each for each in names if each.suffix == SUFFIX)
+    if not found:
+        raise ConfigError(str(folder), 0, "", f"has no file *{SUFFIX}; write one, or name a file")
+    if len(found) > MAX_FILES:
+        problem = f"has {len(found)} files *{SUFFIX}, above {MAX_FILES}; remove those not in use"
+        raise ConfigError(str(folder), 0, "", problem)
+    return found
+
+
 def is_file(path: Path) -> bool:
     """Whether a file is there; also of names that no file system takes, and in shut folders."""
     try:
@@ -52,18 +71,20 @@ def is_file(path: Path) -> bool:
 class Entry:
     """Where one key stands, and where a filled-in value came from.
 
-    `path`: what the file calls it, where the document has it at another path.
+    `path`: what the file calls it, where the document has it at another path. `file`: which one of
+    a folder, where it is not the document's.
     """
 
     line: int
     origins: tuple[str, ...] = ()
     secret: bool = False
     path: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, repr=False)
 class Document:
-    """Plain values of one file, beside the line of every key by its dotted path.
+    """Plain values of a file or a folder, beside the place of every key by its dotted path.
 
     `value` may hold secrets, so nothing of it is in the representation. `unfilled`: why a reference
     was not filled in, by the path of its value; empty where the program does not use it.
@@ -85,13 +106,14 @@ class Document:
 
     def at(self, where: str) -> tuple[str, int]:
         """File and line of a path, or of the nearest key around it."""
-        return self.file, self.entry(where).line
+        entry = self.entry(where)
+        return entry.file or self.file, entry.line
 
     def error(self, where: str, problem: str) -> ConfigError:
         """A ConfigError at a path; `problem` reads `problem; fix`."""
         entry, known = self.entry(where), self._nearest(where)
         shown = entry.path + where[len(known) :] if entry.path else where
-        return ConfigError(self.file, entry.line, shown, problem)
+        return ConfigError(entry.file or self.file, entry.line, shown, problem)
 
     def moved(self, origin: str, target: str) -> "Document":
         """The same file with the keys at one path also at another, instead of those there."""
@@ -112,9 +134,56 @@ class Document:
         first, *others = found
         problem = self.unfilled[first]
         if others:
-            names = (f"{where} (line {self.entry(where).line})" for where in others)
+            names = (f"{where} ({self._place(where)})" for where in others)
             problem += f"; the same is wrong with {', '.join(names)}"
         raise self.error(first, problem)
+
+    def _place(self, where: str) -> str:
+        entry = self.entry(where)
+        return f"{entry.file}:{entry.line}" if entry.file else f"line {entry.line}"
+
+
+def read(path: Path, fill: Fill, texts: Texts) -> Document:
+    """The document of a file, or of a folder's files together: their sections are joined.
+
+    For `fill`, `texts` and further errors see `parse`. Raises ConfigError where a file cannot be
+    read, and where two files state one value.
+    """
+    if not path.is_dir():
+        return parse(read_text(path), str(path), fill, texts)
+    whole = Document(str(path), None, {"": Entry(0)})
+    for file in files_of(path):
+        each = parse(read_text(file), str(file), fill, texts)
+        if not isinstance(each.value, dict | None):
+            raise each.error("", "is not a mapping; write sections such as streams:")
+        entries = {where: replace(entry, file=each.file) for where, entry in each.entries.items()}
+        each = replace(each, entries=entries)
+        for where in each.unfilled:
+            _refuse_second(whole, each, where)
+        value = _joined(whole, each, whole.value, each.value, "")
+        unfilled = {**whole.unfilled, **each.unfilled}
+        whole = Document(str(path), value, {**entries, **whole.entries}, unfilled)
+    return whole
+
+
+def _joined(before: Document, after: Document, one: Any, other: Any, where: str) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        _refuse_second(before, after, where)
+    found = dict(one)
+    for key, value in other.items():
+        path = f"{where}.{key}".removeprefix(".")
+        if path in before.unfilled:
+            _refuse_second(before, after, path)
+        found[key] = _joined(before, after, found.get(key), value, path)
+    return found
+
+
+def _refuse_second(before: Document, after: Document, where: str) -> None:
+    if where in before.entries:
+        file, line = before.at(where)
+        raise after.error(where, f"is repeated, first in {file}:{line}; keep one of them")
 
 
 def parse(text: str, file: str, fill: Fill, texts: Texts) -> Document:

@@ -2,8 +2,10 @@
 
 import gzip
 import os
+import sys
 import threading
 from math import isnan, nan
+from struct import calcsize
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
-from pansketch_agent.sources import replay, stdin
+from pansketch_agent.sources import memory_scrub, replay, stdin
 from pansketch_agent.sources.decoders import ReadingForm
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
@@ -281,3 +283,14 @@ def test_an_attribute_that_no_host_has_is_refused_with_what_there_is():
     with pytest.raises(NotOfferedError, match=r"no 'humidity'.*load1, load5") as refused:
         host_metrics.check(("load1", "humidity"))
     assert refused.value.name == "humidity"
+
+
+def test_every_size_of_python_s_pools_is_filled_to_its_last_byte():
+    """Python's allocator rounds up to two pointers. Of bytes with one character there is one each,
+    which fills no place, so the least size is the first one that a text of two needs."""
+    step = 2 * calcsize("P")
+    filled = [sys.getsizeof(bytes(length)) for length in memory_scrub._LENGTHS]
+    least = -(-sys.getsizeof(bytes(2)) // step) * step
+    assert sorted(set(filled)) == list(range(least, memory_scrub.MAX_BYTES + 1, step))
+    for size in set(filled):
+        assert filled.count(size) * size > memory_scrub.POOL_BYTES

@@ -246,3 +246,28 @@ def test_a_sensor_is_asked_nearly_as_often_as_a_span_allows():
     poller = Poller([], [0.0] * 6000)
     poller.run(Span(600, 60), 1.0)
     assert len(poller.asked) == pytest.approx(6000 / 600 * 59, abs=4)
+
+
+def middles(slots, first, count):
+    """The middle of the open part of each slot, from the number `first` on, in seconds."""
+    return [
+        (n * slots.length + slots.opened / 2) / MICROSECONDS for n in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("begin", [-4e9, -1e6, 0.0, 4e9])
+def test_a_replay_may_be_of_any_year(begin):
+    """Numbers of slots before 1970 are negative, and none of them counts as taken."""
+    slots = slots_for(Span(8 * 3600, 3), None)
+    times = middles(slots, slots.number(begin), 4)
+    assert taken(times, SpanLimiter(slots)) == times
+
+
+@pytest.mark.parametrize("inside", [0.01, 0.5, 0.99])
+def test_a_live_source_takes_a_reading_after_one_whole_slot(inside):
+    """Not before: the process before it may have taken one. And no later."""
+    slots = slots_for(Span(8 * 3600, 3), None)
+    number = slots.number(SOON)
+    limiter = SpanLimiter(slots, (number + inside) * slots.length / MICROSECONDS)
+    times = middles(slots, number, 5)
+    assert taken(times, limiter) == times[2:]

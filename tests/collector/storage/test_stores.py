@@ -19,11 +19,11 @@ DEVICES, WINDOWS, STEPS = ("one", "two", "three", "four"), range(1, 7), 40
 NOW = 30 * DAY
 
 
-def messages(small_fleet, devices=DEVICES, windows=WINDOWS):
+def messages(any_fleet, devices=DEVICES, windows=WINDOWS):
     """Two releases of each window."""
-    spec = small_fleet.specs("air")[0]
+    spec = any_fleet.specs("air")[0]
     return [
-        incoming(small_fleet.topic(device), small_fleet.release(device, n, spec=spec))
+        incoming(any_fleet.topic(device), any_fleet.release(device, n, spec=spec))
         for device in devices
         for n in windows
         for _ in range(2)
@@ -45,10 +45,10 @@ def stored(path, selection):
     ]
 
 
-def check(small_fleet, selection):
+def check(any_fleet, selection):
     """What is read from sums is what the releases say."""
-    spec, found = small_fleet.specs("air")[0], stored(small_fleet.database, selection)
-    with reading(small_fleet.database) as reader:
+    spec, found = any_fleet.specs("air")[0], stored(any_fleet.database, selection)
+    with reading(any_fleet.database) as reader:
         summed = list(read_sum(reader, selection, spec, []))
         assert reader.count(selection) == len(found)
         assert reader.spans(selection, DAY) == sorted({row[1] // DAY for row in found})
@@ -63,9 +63,9 @@ def check(small_fleet, selection):
         assert (each.first, each.last) == (min(r[1] for r in found), max(r[2] for r in found))
 
 
-def faults(small_fleet):
-    with reading(small_fleet.database) as reader:
-        return verify(reader, small_fleet.rules).figures
+def faults(any_fleet):
+    with reading(any_fleet.database) as reader:
+        return verify(reader, any_fleet.rules).figures
 
 
 def a_span(dice):
@@ -73,14 +73,14 @@ def a_span(dice):
     return first * 3600 + dice.choice([0, 0, 1800]), last * 3600
 
 
-def change(small_fleet, pool, dice):
+def change(any_fleet, pool, dice):
     """One thing that somebody may do."""
-    path, device = small_fleet.database, dice.choice(DEVICES)
+    path, device = any_fleet.database, dice.choice(DEVICES)
     what = dice.choice(["settle"] * 4 + ["exclude", "undo", "keep", "drop", "forget", "remove"])
     if what in ("settle", "remove"):
         with store.opened(path) as opened:
             if what == "settle":
-                settle(opened, dice.sample(pool, dice.randrange(1, 12)), small_fleet.rules, NOW)
+                settle(opened, dice.sample(pool, dice.randrange(1, 12)), any_fleet.rules, NOW)
             else:
                 opened.remove("air", dice.randrange(3, 7) * DAY, NOW, dice.choice([1, 100]))
         return
@@ -100,13 +100,13 @@ def change(small_fleet, pool, dice):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_history_leaves_the_sums_of_the_stored_releases(small_fleet, seed):
-    dice, pool = random.Random(seed), messages(small_fleet)
-    with store.opened(small_fleet.database) as opened:
-        settle(opened, pool[::2], small_fleet.rules, NOW)
+def test_any_history_leaves_the_sums_of_the_stored_releases(any_fleet, seed):
+    dice, pool = random.Random(seed), messages(any_fleet)
+    with store.opened(any_fleet.database) as opened:
+        settle(opened, pool[::2], any_fleet.rules, NOW)
     for _ in range(STEPS):
-        change(small_fleet, pool, dice)
-        assert not faults(small_fleet)
-        check(small_fleet, Selection("air"))
-        check(small_fleet, Selection("air", *a_span(dice)))
-        check(small_fleet, Selection("air", a_span(dice)[0], None, frozenset({"one", "two"})))
+        change(any_fleet, pool, dice)
+        assert not faults(any_fleet)
+        check(any_fleet, Selection("air"))
+        check(any_fleet, Selection("air", *a_span(dice)))
+        check(any_fleet, Selection("air", a_span(dice)[0], None, frozenset({"one", "two"})))

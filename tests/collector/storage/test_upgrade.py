@@ -18,7 +18,8 @@ HELD = (
     "SELECT * FROM excluded",
 )
 MADE = (
-    "INSERT INTO releases VALUES (7, 'one', 'air', 1, 0, 60, x'01', 'd', 99, x'02', 1, x'03');"
+    f"INSERT INTO releases (id, {schema.RELEASE})"
+    " VALUES (7, 'one', 'air', 1, 0, 60, x'01', 'd', 99, x'02', 1, x'03');"
     "INSERT INTO epochs VALUES (1, 'air', 's', 60, 1, 2);"
     "INSERT INTO specs VALUES (1, x'01', '{}');"
     "INSERT INTO excluded VALUES ('one', 0, 9, 1);"
@@ -59,7 +60,7 @@ def test_what_only_reads_says_how_it_is_upgraded(earlier):
 
 def test_an_upgrade_that_is_interrupted_leaves_the_earlier_schema(earlier, monkeypatch):
     before = tables(earlier)
-    broken = schema.UPGRADES | {6: schema.UPGRADES[6] + "CREATE TABLE sums (x);"}
+    broken = schema.UPGRADES | {7: schema.UPGRADES[7] + "CREATE TABLE enrolled (x);"}
     monkeypatch.setattr(schema, "UPGRADES", broken)
     with pytest.raises(CommandError):
         open_writing(earlier)

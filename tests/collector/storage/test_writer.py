@@ -246,7 +246,7 @@ def test_what_is_no_collector_database_is_refused_and_left_alone(tmp_path, openi
 
 
 @pytest.mark.parametrize("opening", [open_writing, open_reading, changed])
-@pytest.mark.parametrize("found", [-1, 1, 2, 3, 8, 9])
+@pytest.mark.parametrize("found", [-1, 1, 2, 3, 9, 10])
 def test_a_database_of_another_schema_is_refused_in_one_line(small_fleet, opening, found):
     open_writing(small_fleet.database).close()
     with closing(sqlite3.connect(small_fleet.database)) as connection:
@@ -255,7 +255,7 @@ def test_a_database_of_another_schema_is_refused_in_one_line(small_fleet, openin
     before = small_fleet.database.read_bytes()
     with pytest.raises(CommandError) as caught:
         opening(small_fleet.database)
-    problem = f"has schema {found}, and this program reads schema 7: use the version"
+    problem = f"has schema {found}, and this program reads schema 8: use the version"
     assert str(caught.value).startswith(f"{small_fleet.database} {problem}")
     assert "\n" not in str(caught.value)
     assert small_fleet.database.read_bytes() == before

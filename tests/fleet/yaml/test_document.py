@@ -57,11 +57,6 @@ def test_a_missing_file_says_so(tmp_path):
         load_agent(tmp_path / "config.yaml", {})
 
 
-def test_a_folder_is_no_configuration(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory; name a readable file"):
-        load_agent(tmp_path, {})
-
-
 def test_a_file_that_is_not_utf8_names_the_line_of_the_first_bad_byte(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_bytes(b"fleet: meadow\nmqtt:\n  url: mqtt://b\xfccher\n")

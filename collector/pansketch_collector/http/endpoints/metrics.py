@@ -21,7 +21,7 @@ REASONS = (
     *("topic", "fleet", "device", "stream", "devices", "status", "health"),
     *("size", "length", "magic", "version", "checksum", "malformed", "bounds"),
     *("identity", "fingerprint", "window", "future", "readings", "full", "equivocation"),
-    *("keepers", "keeper"),
+    *("keepers", "keeper", "signature"),
 )
 _PROTECTED = {True: "yes", False: "no", None: "unknown"}
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}

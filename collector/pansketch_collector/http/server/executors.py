@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from pansketch_collector.storage.reader import Reader, reading
+from pansketch_fleet.settings.settings import DatabaseServer
 
 Result = TypeVar("Result")
 
@@ -58,7 +59,7 @@ def _pool(name: str, threads: int) -> ThreadPoolExecutor:
 class Executors:
     """A database to be read, and threads of three kinds, so that none waits for another kind."""
 
-    database: Path
+    database: Path | DatabaseServer
     reads: ThreadPoolExecutor = field(default_factory=lambda: _pool("read", 4))
     fits: ThreadPoolExecutor = field(default_factory=lambda: _pool("fit", 2))
     draws: ThreadPoolExecutor = field(default_factory=lambda: _pool("draw", 2))

@@ -11,12 +11,25 @@ from typing import Any, Final, Protocol
 Values = Sequence[Any] | Mapping[str, Any]
 
 
+class ServerError(Exception):
+    """A database server refused a statement, or cannot be reached. `passing`: it may do it later.
+
+    `str()` is one line.
+    """
+
+    def __init__(self, text: str, passing: bool = True) -> None:
+        super().__init__(" ".join(text.split()))
+        self.passing = passing
+
+
 # What any statement may raise.
-ERRORS: Final = (sqlite3.Error,)
+ERRORS: Final = (sqlite3.Error, ServerError)
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same statement may succeed later: a disk was full."""
+    """Whether the same statement may succeed later: a disk was full, or a server was away."""
+    if isinstance(error, ServerError):
+        return error.passing
     return isinstance(error, sqlite3.OperationalError)
 
 
@@ -39,6 +52,15 @@ class Database(Protocol):
     def execute(self, sql: str, values: Values = ..., /) -> Rows: ...
     def executemany(self, sql: str, values: Sequence[Values], /) -> object: ...
     def close(self) -> None: ...
+
+
+def streamed(db: Database, sql: str, values: Values) -> Iterator[Any]:
+    """The rows of a long answer, a few of them in memory. From a server, within a transaction."""
+    streams = getattr(db, "stream", None)
+    if streams is not None and db.in_transaction:
+        yield from streams(sql, values)
+    else:
+        yield from db.execute(sql, values)
 
 
 @contextmanager

@@ -13,38 +13,76 @@ from pansketch_fleet.errors import one_line
 _LEDGER = "device = {row}.device AND stream = {row}.stream AND incarnation = {row}.incarnation"
 
 
-def _seen(table: str, row: str, times: int) -> str:
+def _seen(table: str, row: str, times: int, other: str = "") -> str:
     """Whether a row's number is in so many rows of its ledger or more."""
     return (
         f"(SELECT count(*) >= {times} FROM {table} WHERE {_LEDGER.format(row=row)}"
-        f" AND sequence = {row}.sequence)"
+        f" AND sequence = {row}.sequence{other})"
     )
 
 
-def _extreme(of: str, column: str) -> str:
+# A row that is deleted may be there still when its trigger runs: PostgreSQL runs it before.
+_OTHER = " AND id != OLD.id"
+
+
+def _left(deleted: str, of: str, column: str) -> str:
     """The least or largest value in what is left of a ledger."""
     parts = (
         f"SELECT {of}({column}) AS x FROM {table} WHERE {_LEDGER.format(row='OLD')}"
+        f"{_OTHER if table == deleted else ''}"
         for table in ("releases", "disputed")
     )
-    return f"(SELECT {of}(x) FROM ({' UNION ALL '.join(parts)}))"
+    return f"(SELECT {of}(x) FROM ({' UNION ALL '.join(parts)}) AS kept)"
+
+
+def _one(condition: str) -> str:
+    """1 where a condition holds, else 0."""
+    return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
 
 # The first window is at the front of the index by windows, and the last arrival often shares its
 # second with others: neither takes a look at the whole ledger.
-_FIRST_START = (
-    "(SELECT min(x) FROM (SELECT * FROM (SELECT window_start AS x FROM releases"
-    " WHERE device = OLD.device AND stream = OLD.stream AND +incarnation = OLD.incarnation"
-    " ORDER BY window_start LIMIT 1) UNION ALL SELECT min(window_start) FROM disputed"
-    f" WHERE {_LEDGER.format(row='OLD')}))"
-)
-_RECEIVED_AT = (
-    f"coalesce((SELECT received_at FROM releases WHERE {_LEDGER.format(row='OLD')}"
-    f" AND received_at = OLD.received_at LIMIT 1), {_extreme('max', 'received_at')})"
-)
+def _first_start(deleted: str) -> str:
+    of_releases, of_disputed = (
+        _OTHER if table == deleted else "" for table in ("releases", "disputed")
+    )
+    return (
+        "(SELECT min(x) FROM (SELECT * FROM (SELECT window_start AS x FROM releases"
+        " WHERE device = OLD.device AND stream = OLD.stream AND +incarnation = OLD.incarnation"
+        f"{of_releases} ORDER BY window_start LIMIT 1) AS first_one"
+        " UNION ALL SELECT min(window_start) FROM disputed"
+        f" WHERE {_LEDGER.format(row='OLD')}{of_disputed}) AS kept)"
+    )
+
+
+def _last_arrival(deleted: str) -> str:
+    other = _OTHER if deleted == "releases" else ""
+    return (
+        f"coalesce((SELECT received_at FROM releases WHERE {_LEDGER.format(row='OLD')}{other}"
+        f" AND received_at = OLD.received_at LIMIT 1), {_left(deleted, 'max', 'received_at')})"
+    )
+
+
 _LATE = (
     f"EXISTS (SELECT 1 FROM releases WHERE {_LEDGER.format(row='NEW')}"
     " AND sequence > NEW.sequence AND received_at < NEW.received_at)"
+)
+
+
+_ADDED = ", ".join(
+    [
+        *(
+            f"{name} = holdings.{name} + excluded.{name}"
+            for name in ("windows", "numbers", "used", "late", "disputed", "unsynchronised")
+        ),
+        *(
+            f"{name} = {of}(holdings.{name}, excluded.{name})"
+            for of, name in (
+                *(("min", "first"), ("max", "last"), ("min", "first_start"), ("max", "last_end")),
+                ("max", "received_at"),
+            )
+        ),
+    ]
 )
 
 
@@ -58,44 +96,42 @@ def _grows(table: str) -> str:
 CREATE TRIGGER {table}_held AFTER INSERT ON {table} BEGIN
     {mark}
     INSERT INTO holdings VALUES (
-        NEW.device, NEW.stream, NEW.incarnation, {int(release)}, NOT ({seen} OR {other}),
-        {f"NOT {seen}" if release else 0}, NEW.sequence, NEW.sequence, NEW.window_start,
-        NEW.window_end, NEW.received_at, {_LATE if release else 0}, {int(not release)},
-        {"NEW.clock_synchronised IS 0" if release else 0}
+        NEW.device, NEW.stream, NEW.incarnation, {int(release)}, {_one(f"NOT ({seen} OR {other})")},
+        {_one(f"NOT {seen}") if release else 0}, NEW.sequence, NEW.sequence, NEW.window_start,
+        NEW.window_end, NEW.received_at, {_one(_LATE) if release else 0}, {int(not release)},
+        {_one("NEW.clock_synchronised = 0") if release else 0}
     ) ON CONFLICT (device, stream, incarnation) DO UPDATE SET
-        windows = windows + excluded.windows, numbers = numbers + excluded.numbers,
-        used = used + excluded.used, first = min(first, excluded.first),
-        last = max(last, excluded.last), first_start = min(first_start, excluded.first_start),
-        last_end = max(last_end, excluded.last_end),
-        received_at = max(received_at, excluded.received_at), late = late + excluded.late,
-        disputed = disputed + excluded.disputed,
-        unsynchronised = unsynchronised + excluded.unsynchronised;
+        {_ADDED};
 END;"""
 
 
 def _shrinks(table: str) -> str:
     """Keeps `holdings` true when a row is deleted."""
     release = table == "releases"
-    seen, other = _seen("releases", "OLD", 1), _seen("disputed", "OLD", 1)
+    seen, other = (
+        _seen(each, "OLD", 1, _OTHER if each == table else "") for each in ("releases", "disputed")
+    )
     ledger, count = _LEDGER.format(row="OLD"), "windows" if release else "disputed"
     of_release = (
-        f"used = used - NOT {seen}, late = late - OLD.late,"
-        " unsynchronised = unsynchronised - (OLD.clock_synchronised IS 0),"
+        f"used = used - {_one(f'NOT {seen}')}, late = late - OLD.late,"
+        f" unsynchronised = unsynchronised - {_one('OLD.clock_synchronised = 0')},"
     )
     return f"""
 CREATE TRIGGER {table}_gone AFTER DELETE ON {table} BEGIN
     DELETE FROM holdings WHERE {ledger} AND windows + disputed = 1;
     UPDATE holdings SET
         {count} = {count} - 1, {of_release if release else ""}
-        numbers = numbers - NOT ({seen} OR {other}),
-        first = CASE WHEN OLD.sequence > first THEN first ELSE {_extreme("min", "sequence")} END,
-        last = CASE WHEN OLD.sequence < last THEN last ELSE {_extreme("max", "sequence")} END,
+        numbers = numbers - {_one(f"NOT ({seen} OR {other})")},
+        first = CASE WHEN OLD.sequence > first THEN first
+            ELSE {_left(table, "min", "sequence")} END,
+        last = CASE WHEN OLD.sequence < last THEN last
+            ELSE {_left(table, "max", "sequence")} END,
         first_start = CASE WHEN OLD.window_start > first_start THEN first_start
-            ELSE {_FIRST_START} END,
+            ELSE {_first_start(table)} END,
         last_end = CASE WHEN OLD.window_end < last_end THEN last_end
-            ELSE {_extreme("max", "window_end")} END,
+            ELSE {_left(table, "max", "window_end")} END,
         received_at = CASE WHEN OLD.received_at < received_at THEN received_at
-            ELSE {_RECEIVED_AT} END
+            ELSE {_last_arrival(table)} END
     WHERE {ledger};
 END;"""
 
@@ -131,8 +167,9 @@ CREATE TABLE tallies (
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER totals_added AFTER INSERT ON totals WHEN {_INCLUDED.format(row="NEW")} BEGIN
     INSERT INTO tallies VALUES (NEW.device, NEW.stream, 1, NEW.value, NEW.variance)
-    ON CONFLICT (device, stream) DO UPDATE SET releases = releases + 1,
-        value = value + excluded.value, variance = variance + excluded.variance;
+    ON CONFLICT (device, stream) DO UPDATE SET releases = tallies.releases + 1,
+        value = tallies.value + excluded.value,
+        variance = tallies.variance + excluded.variance;
 END;
 CREATE TRIGGER totals_gone AFTER DELETE ON totals WHEN {_INCLUDED.format(row="OLD")} BEGIN
     DELETE FROM tallies WHERE device = OLD.device AND stream = OLD.stream AND releases = 1;
@@ -162,18 +199,18 @@ CREATE TABLE holdings (
 {_grows("releases")}{_shrinks("releases")}{_grows("disputed")}{_shrinks("disputed")}{_TALLIES}"""
 _COLUMNS = (
     "device, stream, incarnation, sequence, window_start, window_end, received_at,"
-    " clock_synchronised IS 0 AS unsynchronised"
+    " CASE WHEN clock_synchronised = 0 THEN 1 ELSE 0 END AS unsynchronised"
 )
 
 
 def _counted(condition: str) -> str:
     """`holdings` as releases and disputed ones have it."""
     return (
-        "SELECT device, stream, incarnation, sum(NOT disputed), count(DISTINCT sequence),"
-        " count(DISTINCT iif(disputed, NULL, sequence)), min(sequence), max(sequence),"
+        "SELECT device, stream, incarnation, sum(1 - disputed), count(DISTINCT sequence),"
+        " count(DISTINCT CASE WHEN disputed = 0 THEN sequence END), min(sequence), max(sequence),"
         " min(window_start), max(window_end), max(received_at), sum(late), sum(disputed),"
-        f" sum(unsynchronised AND NOT disputed) FROM (SELECT {_COLUMNS}, late, 0 AS disputed"
-        f" FROM releases UNION ALL SELECT {_COLUMNS}, 0, 1 FROM disputed)"
+        f" sum(unsynchronised * (1 - disputed)) FROM (SELECT {_COLUMNS}, late, 0 AS disputed"
+        f" FROM releases UNION ALL SELECT {_COLUMNS}, 0, 1 FROM disputed) AS every"
         f" WHERE {condition}"
         " GROUP BY device, stream, incarnation"
     )
@@ -202,8 +239,8 @@ def wrong(db: Database) -> list[str]:
     """`device/stream` of all whose row is not what is stored of them."""
     truth = _counted("TRUE")
     rows = db.execute(
-        f"SELECT * FROM (SELECT * FROM holdings EXCEPT {truth})"
-        f" UNION SELECT * FROM ({truth} EXCEPT SELECT * FROM holdings)"
+        f"SELECT * FROM (SELECT * FROM holdings EXCEPT {truth}) AS more"
+        f" UNION SELECT * FROM ({truth} EXCEPT SELECT * FROM holdings) AS fewer"
     )
     return sorted({one_line(f"{row[0]}/{row[1]}") for row in rows})
 

@@ -92,7 +92,7 @@ _ABSENT = (
     "SELECT device, stream, incarnation, windows, first_sequence AS first, last_sequence AS last"
     " FROM removed UNION ALL"
     " SELECT device, stream, incarnation, 1, sequence, sequence FROM damaged"
-    ") GROUP BY device, stream, incarnation"
+    ") AS absent GROUP BY device, stream, incarnation"
 )
 
 
@@ -143,7 +143,17 @@ def high_water(db: Database, device: str) -> list[HighWaterMark]:
         " max(window_end) AS window_end, count(*) AS windows"
         " FROM releases WHERE device = :device GROUP BY stream, incarnation"
         " UNION ALL SELECT stream, incarnation, sequence, window_end, 0"
-        " FROM high_water WHERE device = :device) GROUP BY stream, incarnation",
+        " FROM high_water WHERE device = :device) AS ever GROUP BY stream, incarnation",
         {"device": device},
     )
     return [HighWaterMark(*row) for row in rows]
+
+
+def stored_after(db: Database, number: int | None) -> tuple[int, list[str]]:
+    """The highest number of a release, and the devices of those above `number`; None: no device."""
+    if number is None:
+        return int(db.execute("SELECT coalesce(max(id), 0) FROM releases").fetchone()[0]), []
+    rows = db.execute(
+        "SELECT device, max(id) FROM releases WHERE id > ? GROUP BY device", (number,)
+    ).fetchall()
+    return max((row[1] for row in rows), default=number), [row[0] for row in rows]

@@ -92,7 +92,7 @@ def portions(found: Iterable[Stored]) -> Iterator[list[Stored]]:
 
 # The names of the row's own table, whichever it is, must not be those of this one.
 EXCLUDED = (
-    "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded)"
+    "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded) AS gone"
     " WHERE whose = device AND since <= window_start AND window_start < until)"
 )
 

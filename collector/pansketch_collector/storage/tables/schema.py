@@ -1,8 +1,9 @@
 """The tables of the collector's database."""
 
+import re
 from typing import Final
 
-from pansketch_collector.storage.tables import holding_counts, sums
+from pansketch_collector.storage.tables import enrolments, holding_counts, sums
 
 # The columns that a release has wherever it is stored, in the order of `Store.apply`.
 RELEASE: Final = (
@@ -251,13 +252,24 @@ CREATE TABLE keepers (
 # Figures of the releases: collector/pansketch_collector/storage/tables/sums.py, holding_counts.py.
 _FIGURES: Final = sums.TABLES + holding_counts.TABLES
 TABLES: Final = (
-    _RELEASES + _GENERATION + _DEVICES + _QUARANTINE + _HISTORY + _SCALES + _BLINDED + _FIGURES
+    _RELEASES
+    + _GENERATION
+    + _DEVICES
+    + _QUARANTINE
+    + _HISTORY
+    + _SCALES
+    + _BLINDED
+    + _FIGURES
+    + enrolments.TABLES
 )
-VERSION: Final = 7
+TRIGGERS: Final = tuple(re.findall(r"CREATE TRIGGER .*?\nEND;", TABLES, re.DOTALL))
+VERSION: Final = 8
+FIGURES_SINCE: Final = 7
 # What makes a database of an earlier schema one of the next: new tables, and a column. Figures of
-# the releases that it holds are made then: upgrade.py.
+# the releases that it holds are made then, where it has none: database.py.
 UPGRADES: Final = {
     4: _SCALES,
     5: _BLINDED,
     6: "ALTER TABLE releases ADD COLUMN late INTEGER NOT NULL DEFAULT 0;" + _FIGURES,
+    7: enrolments.TABLES,
 }

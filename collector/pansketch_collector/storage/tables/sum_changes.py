@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 
 from pansketch_collector.storage.tables import schema
-from pansketch_collector.storage.tables.connection import Database
+from pansketch_collector.storage.tables.connection import Database, streamed
 from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, sound_counters
 from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
 from pansketch_collector.storage.tables.sums import (
@@ -64,9 +64,8 @@ class SumChanges:
         self, condition: str, values: Sequence[object] | Mapping[str, object], sign: int
     ) -> None:
         """Adds stored releases that are not excluded now, or takes them out with sign -1."""
-        found = self.db.execute(
-            f"SELECT {schema.RELEASE} FROM releases WHERE {condition} AND NOT {EXCLUDED}", values
-        )
+        query = f"SELECT {schema.RELEASE} FROM releases WHERE {condition} AND NOT {EXCLUDED}"
+        found = streamed(self.db, query, values)
         for portion in portions(map(stored, found)):
             self.change([Addend(each) for each in portion], sign)
 

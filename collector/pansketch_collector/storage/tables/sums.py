@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pansketch import Spec
 from pansketch.sketches import LinearSpec
-from pansketch_collector.storage.tables.connection import Database
+from pansketch_collector.storage.tables.connection import Database, streamed
 from pansketch_collector.storage.tables.corruption import StoredLayout
 
 HOUR: Final = 3_600
@@ -122,7 +122,8 @@ def rows(
     """The rows of buckets of one length that start in [since, until), of one spec or of all. None
     for a row that has changed on the disk."""
     values = stream, seconds, since, until, spec
-    for start, fingerprint, *row in db.execute(
+    for start, fingerprint, *row in streamed(
+        db,
         "SELECT bucket, fingerprint, releases, draws, first, last, seal, counters FROM sums"
         " WHERE stream = ?1 AND seconds = ?2 AND bucket >= ?3 AND bucket < ?4"
         " AND (?5 IS NULL OR fingerprint = ?5)",
@@ -148,16 +149,16 @@ def _seal(bucket: Bucket, figures: Sequence[object], content: bytes | None) -> i
 
 def write(db: Database, bucket: Bucket, total: Sum | None) -> None:
     """Replaces the row of a bucket; the new one has a number that none ever had."""
+    db.execute(
+        "DELETE FROM sums WHERE stream = ? AND seconds = ? AND bucket = ? AND fingerprint = ?",
+        (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),
+    )
     if total is None or not total.releases:
-        db.execute(
-            "DELETE FROM sums WHERE stream = ? AND seconds = ? AND bucket = ? AND fingerprint = ?",
-            (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),
-        )
         return
     figures = total.releases, total.draws, total.first, total.last
     content = None if total.counters is None else total.counters.astype("<i8").tobytes()
     db.execute(
-        "INSERT OR REPLACE INTO sums (stream, seconds, bucket, fingerprint, releases, draws, first,"
+        "INSERT INTO sums (stream, seconds, bucket, fingerprint, releases, draws, first,"
         " last, seal, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),

@@ -152,7 +152,7 @@ def read_plan(
     expected: Expected,
 ) -> SketchSettings:
     """What is said of one sketch of a stream of readings. Raises ConfigError."""
-    name = entry.kind or _usual(document, where, stream, domain)
+    name = entry.kind or _usual(document, where, stream, domain, expected)
     place, sizes = entry.place, entry.sizes
     kind, sets = KINDS[name], _sets(document, where, stream)
     if isinstance(kind, OfViews):
@@ -164,6 +164,9 @@ def read_plan(
             problem = f"goes with sketches of type views, and this one is {name}; use type views"
             raise document.error(join(where, f"attributes.{attribute.name}.atoms"), problem)
     beside_views = "views" in [each.get("type") for each in stream.sketches or ()]
+    if expected.means and not beside_views:
+        problem = f"goes with sketches of type views, and this one is {name}; use type views"
+        raise document.error(join(where, "expect.ask"), problem)
     if len(sets) > 1 and not beside_views:
         problem = f"has several views, and {name} keeps one; use type views, or name one view"
         raise document.error(join(where, "views"), problem)
@@ -208,14 +211,16 @@ def _sets(document: Document, where: str, stream: StreamSection) -> tuple[tuple[
     return read_sets(document, join(where, "views"), stream.views, known)
 
 
-def _usual(document: Document, where: str, stream: StreamSection, domain: Domain) -> str:
+def _usual(
+    document: Document, where: str, stream: StreamSection, domain: Domain, expected: Expected
+) -> str:
     """The kind of sketch that suits: a joint hierarchy of many attributes would be too coarse, and
-    has no cells for atoms. Whoever states a hierarchy's sizes wants one."""
+    has no cells for atoms and none for means. Whoever states a hierarchy's sizes wants one."""
     open_ended = stream.views is None or stream.views == "auto"
     many = sum(attribute.max_bits > 0 for attribute in domain.attributes) > MAX_JOINT
     several = len(_sets(document, where, stream)) > 1
     atoms = any(attribute.atoms for attribute in domain.attributes)
-    planned = (atoms or (open_ended and many)) and stream.sketch is None
+    planned = (atoms or expected.means or (open_ended and many)) and stream.sketch is None
     return "views" if several or planned else "hierarchy"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pansketch_fleet.sections.sources.json_paths import check_paths, read_exec, read_http
 from pansketch_fleet.sections.sources.metrics import check_metrics, read_metrics
+from pansketch_fleet.sections.sources.modbus import check_registers, read_modbus
 from pansketch_fleet.sections.sources.mqtt_topic import read_topic
 from pansketch_fleet.sections.sources.sensors import check_places, read_interval, read_sensors
 from pansketch_fleet.settings.section import described, join, nearest, section
@@ -18,6 +19,7 @@ from pansketch_fleet.settings.sources import (
     ExecSource,
     HttpSource,
     MetricsSource,
+    ModbusSource,
     MqttSource,
     ReplaySource,
     SensorSource,
@@ -53,6 +55,8 @@ def read_source(
             return read_http(document, where, raw)
         case "prometheus":
             return read_metrics(document, where, raw, folder, local)
+        case "modbus":
+            return read_modbus(document, where, raw)
         case "iio" | "hwmon" | "w1" as kind:
             return read_sensors(document, where, raw, kind)
         case None:
@@ -71,6 +75,8 @@ def check_names(document: Document, where: str, source: Source, names: tuple[str
         check_places(document, where, source, names)
     if isinstance(source, MetricsSource):
         check_metrics(document, where, source, names)
+    if isinstance(source, ModbusSource):
+        check_registers(document, where, source, names)
     if isinstance(source, ExecSource | MqttSource | HttpSource):
         check_paths(document, where, source.paths, names)
 

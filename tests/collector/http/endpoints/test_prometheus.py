@@ -170,6 +170,7 @@ def test_every_reason_for_a_refusal_is_counted_from_0_on(get):
                 "collector/pansketch_collector/validation/decision.py",
                 "collector/pansketch_collector/validation/accepted_specs.py",
                 "collector/pansketch_collector/validation/keeper_messages.py",
+                "collector/pansketch_collector/validation/signatures.py",
                 "collector/pansketch_collector/validation/window_labels.py",
             ),
             "pansketch/wire/codec.py",

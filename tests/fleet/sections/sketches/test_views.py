@@ -218,3 +218,54 @@ def test_two_streams_of_views_fit_every_profile(load_text):
     for profile in every():
         config = load_text((many + second).replace("pi-zero-2w", profile.name))
         assert sum(s.spec.nbytes for s in config.streams) <= profile.sketch_memory_bytes
+
+
+ASK = "    expect: {ask: [pm25, temp]}\n"
+
+
+def test_means_that_are_asked_have_views_of_their_own(load_text):
+    plain, asked = stream_of(load_text), stream_of(load_text, ASK)
+    assert asked.expected.means == ("pm25", "temp")
+    assert [view.names for view in asked.spec.views[len(plain.spec.views) :]] == [
+        ("pm25",),
+        ("temp",),
+    ]
+    shown = {each.path: each for each in describe(load_text(TEXT + ASK))}
+    assert shown["streams.air.expect.ask"].value_text == "[pm25, temp]"
+    assert shown["streams.air.expect.ask"].origin.endswith(":15")
+
+
+def test_means_that_are_asked_join_one_stated_view(load_text):
+    """It would have a hierarchy else, which has no views."""
+    stream = stream_of(load_text, "    views: [[temp, pm25, rain]]\n" + ASK)
+    assert [view.names for view in stream.spec.views] == [
+        ("temp", "pm25", "rain"),
+        ("pm25",),
+        ("temp",),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "where", "says"),
+    [
+        ("[]", "ask", "is empty; name an attribute, or remove it"),
+        ("[temp, temp]", r"ask\[1\]", "names temp twice; remove one"),
+        ("[tmep]", r"ask\[0\]", "'tmep' is no attribute; did you mean temp"),
+        ("[wind]", r"ask\[0\]", "wind has no mean: it is not a number; remove it"),
+        ("[temp, site]", r"ask\[1\]", "site has no mean: it is not a number"),
+        ("temp", "ask", ""),
+    ],
+)
+def test_means_that_cannot_be_asked_are_refused(load_text, ask, where, says):
+    with pytest.raises(ConfigError, match=rf":15: streams\.air\.expect\.{where}: .*{says}"):
+        stream_of(load_text, f"    expect: {{ask: {ask}}}\n")
+
+
+@pytest.mark.parametrize(
+    "sketch", ["sketch: {k: 64}", "sketch: {type: cells}", "sketch: {type: moments}"]
+)
+def test_other_sketches_have_no_means_of_their_own(load_text, sketch):
+    with pytest.raises(
+        ConfigError, match=r":16: streams\.air\.expect\.ask: goes with .* type views"
+    ):
+        stream_of(load_text, f"    {sketch}\n{ASK}")

@@ -1,0 +1,118 @@
+"""SIGHUP: another broker or key while windows stay open, and every other change refused."""
+
+import os
+import pty
+import signal
+import time
+from itertools import pairwise
+
+import pytest
+
+from pansketch_fleet.protocol.signed_release import (
+    envelope_of,
+    holds,
+    is_signed,
+    new_credentials,
+)
+from testbed.embedded_broker import free_port
+from tests.waiting import SECONDS
+
+LIVE = {"source": "{type: stdin}", "window": "2s"}
+KEPT = "the configuration before stays in effect"
+
+
+def edit(device, before, after):
+    text = device.config.read_text()
+    assert before in text
+    device.config.write_text(text.replace(before, after))
+
+
+def test_another_broker_gets_the_windows_that_follow_and_none_is_lost(
+    device, broker, broker_at, peer, until
+):
+    device.configure(broker.url, **LIVE)
+    with broker_at(free_port()) as other, peer(broker.url) as first, peer(other.url) as second:
+        agent = device.start("run")
+        until(lambda: first.releases, "a release at the first broker")
+        edit(device, broker.url, other.url)
+        agent.process.send_signal(signal.SIGHUP)
+        seen = len(first.releases) + 2
+        until(lambda: len(second.releases) >= seen, "releases at the second broker")
+        assert agent.stop() == 0, agent.said
+    windows = sorted({w for p in (first, second) for w in p.windows()}, key=lambda w: w.start)
+    assert [each.sequence for each in windows] == list(range(1, len(windows) + 1))
+    assert all(each.end == later.start for each, later in pairwise(windows))
+    assert {each.session for p in (first, second) for each in p.statuses} == {
+        first.statuses[0].session
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("fleet: testing", "fleet: [", "config.yaml"),
+        ("fleet: testing", "fleet: other", "a reload does not change fleet;"),
+        ("epsilon: 1.0", "epsilon: 0.5", "a reload does not change streams.air.privacy.epsilon"),
+        ("low: -40", "low: -50", "a reload does not change streams.air.attributes.temp"),
+        ("fanout: 2", "fanout: 4", "a reload does not change streams.air.sketch.fanout"),
+        ("device: dev-1", "device: dev-2", "a reload does not change agent.device"),
+    ],
+    ids=["broken", "fleet", "epsilon", "domain", "sketch", "device"],
+)
+def test_what_cannot_change_is_refused_and_nothing_changes(device, before, after, says):
+    """The broker's address changes with it, and stays what it was."""
+    port, ignored = free_port(), free_port()
+    device.configure(f"mqtt://127.0.0.1:{port}", source="{type: stdin}")
+    agent = device.start("run")
+    agent.starts()
+    began = time.monotonic_ns()
+    edit(device, f":{port}", f":{ignored}")
+    edit(device, before, after)
+    agent.process.send_signal(signal.SIGHUP)
+    agent.says(f"{KEPT}: ")
+    agent.notified.wait_for("READY", "1", SECONDS, times=2)
+    assert (agent.notified.value("RELOADING"), agent.notified.times("RELOADING")) == ("1", 1)
+    at = int(agent.notified.value("MONOTONIC_USEC")) * 1000
+    assert began - 1000 <= at <= time.monotonic_ns()
+    assert says in agent.said
+    assert str(ignored) not in agent.said
+    edit(device, after, before)
+    agent.process.send_signal(signal.SIGHUP)
+    agent.says(f"no broker at 127.0.0.1:{ignored}")
+    assert agent.stop() == 0
+
+
+def test_releases_that_wait_are_signed_once_the_device_is_enrolled(device, broker, peer, until):
+    device.configure(broker.url)
+    with peer(broker.url, answer=lambda payload, ack: None) as deaf:
+        agent = device.start("run")
+        until(lambda: deaf.releases, "a release without a signature")
+        assert not is_signed(deaf.releases[0])
+        held = new_credentials("testing", "dev-1")
+        path = device.folder / "device.json"
+        path.write_bytes(held.encode())
+        os.chmod(path, 0o600)
+        edit(device, "device: dev-1", "device: dev-1, credentials: device.json")
+        agent.process.send_signal(signal.SIGHUP)
+        until(lambda: is_signed(deaf.releases[-1]), "a signed release")
+        sealed = envelope_of(deaf.releases[-1])
+        assert holds(sealed, held.public, "testing", "dev-1", "air")
+        assert sealed.release in device.releases().values()
+        agent.stop()
+    for secret in (held.key, held.password):
+        assert secret not in agent.said
+
+
+def test_an_agent_in_a_terminal_ends_with_it(device, broker, peer, until):
+    """The kernel sends the signal of a reload when a terminal closes."""
+    device.configure(broker.url, **LIVE)
+    keyboard, terminal = pty.openpty()
+    try:
+        with peer(broker.url) as first:
+            agent = device.start("run", stdin=terminal)
+            until(lambda: first.statuses, "a status")
+            agent.process.send_signal(signal.SIGHUP)
+            assert agent.ends() == -signal.SIGHUP
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
