@@ -39,34 +39,6 @@ class _Steady(dict[str, Any]):
         return iter(list(self.keys()))
 
 
-class _Broker(Broker):
-    """Closes every connection at its end. amqtt drops those whose client has not said all yet."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__(config)
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def stream_connected(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
-    ) -> None:
-        self._writers.add(writer)
-        try:
-            await super().stream_connected(reader, writer, listener_name)
-        finally:
-            # The session has ended. Its last bytes still leave.
-            writer.close()
-            self._writers.discard(writer)
-
-    async def shutdown(self) -> None:
-        await super().shutdown()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for writer in self._writers:
-            writer.transport.abort()
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-
 class EmbeddedBroker:
     """Runs amqtt in a thread of its own from `__enter__` to `__exit__`; bound to 127.0.0.1 only."""
 
@@ -74,7 +46,8 @@ class EmbeddedBroker:
         self.port = port or free_port()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._broker: _Broker | None = None
+        self._broker: Broker | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
@@ -91,7 +64,7 @@ class EmbeddedBroker:
         return self
 
     async def _start(self) -> None:
-        self._broker = _Broker(
+        self._broker = Broker(
             {
                 "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{self.port}"}},
                 "plugins": {
@@ -100,11 +73,31 @@ class EmbeddedBroker:
             }
         )
         self._broker._subscriptions = _Steady(self._broker._subscriptions)
+        # amqtt drops a connection whose client has not said all yet; here each is closed.
+        serve = self._broker.stream_connected
+
+        async def kept(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
+        ) -> None:
+            self._writers.add(writer)
+            try:
+                await serve(reader, writer, listener_name)
+            finally:
+                writer.close()
+                self._writers.discard(writer)
+
+        self._broker.stream_connected = kept
         await self._broker.start()
 
     async def _stop(self) -> None:
         if self._broker is not None:
             await self._broker.shutdown()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for writer in self._writers:
+            writer.transport.abort()
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     def __exit__(
         self,

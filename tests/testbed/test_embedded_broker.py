@@ -11,7 +11,9 @@ from testbed.embedded_broker import EmbeddedBroker
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a"
 
 
-@pytest.mark.parametrize("sent", [b"", CONNECT[:3], CONNECT], ids=["silent", "halfway", "connected"])
+@pytest.mark.parametrize(
+    "sent", [b"", CONNECT[:3], CONNECT], ids=["silent", "halfway", "connected"]
+)
 def test_it_closes_the_connections_that_a_client_left_open(sent):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

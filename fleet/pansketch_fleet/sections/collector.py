@@ -3,7 +3,6 @@
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 from pansketch_fleet.settings.schema import CollectorSection, HomeAssistantSection
 from pansketch_fleet.settings.section import section
@@ -16,7 +15,21 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5}
 _TOKEN = re.compile(rf"[!-~]{{{MIN_TOKEN},512}}")
 _NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,8}", re.IGNORECASE)
 _EXAMPLE = "write 127.0.0.1:8080, [::1]:8080 or another address of this host"
-_SERVER = "write postgresql://USER@HOST:5432/DATABASE"
+_ADDRESSED = (
+    "write postgresql://USER@HOST:5432/DATABASE, and a password as collector.database_password"
+)
+# What libpq takes, without all that can hold a secret: errors print this address.
+_HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::[0-9]{1,5})?"
+_OPTION = (
+    r"(?:host|hostaddr|port|sslmode|sslrootcert|sslcert|sslkey|sslcrl|ssl_min_protocol_version|"
+    r"channel_binding|gssencmode|krbsrvname|connect_timeout|application_name|target_session_attrs|"
+    r"load_balance_hosts)=[\w./:,%+@-]*"
+)
+_SERVER = re.compile(
+    rf"postgresql://(?:(?:[\w.+-]|%40)+@)?{_HOST}(?:,{_HOST})*/[\w.%+-]+"
+    rf"(?:\?{_OPTION}(?:&{_OPTION})*)?",
+    re.ASCII,
+)
 _WHERE = "collector.home_assistant"
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}")
 
@@ -32,17 +45,9 @@ def read_database(
             problem = "has no effect for a file; name a server in collector.database"
             raise document.error("collector.database_password", problem)
         return folder / text
-    try:
-        url = urlsplit(text)
-        known = url.scheme == "postgresql" and url.port != 0
-        credentials = url.password is not None or "password" in parse_qs(url.query)
-    except ValueError:
-        known = credentials = False
-    if credentials:
-        problem = "holds a password; write it as collector.database_password"
-        raise document.error("collector.database", problem)
-    if not known or url.path.strip("/") == "":
-        raise document.error("collector.database", f"is no address of a server; {_SERVER}")
+    if not _SERVER.fullmatch(text):
+        # The text is not repeated: it may hold a password that is spelled in any way.
+        raise document.error("collector.database", f"is no address of a server; {_ADDRESSED}")
     if password == "":
         raise document.error("collector.database_password", "is empty; fill it in or remove it")
     return DatabaseServer(text, password)

@@ -23,7 +23,6 @@ from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.storage.writer import changing
 from pansketch_collector.validation.verdicts import Accepted, Duplicate
-from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.postgresql import postgresql
 from tests.collector.small_fleet import incoming
@@ -202,32 +201,6 @@ def test_without_psycopg_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(CommandError, match="extra `postgresql`"):
         open_reading(DatabaseServer("postgresql://one@host/fleet"))
-
-
-@pytest.mark.parametrize(
-    ("database", "password", "problem"),
-    [
-        ("postgresql://one:secret@host/fleet", None, "holds a password"),
-        ("postgresql://one@host/fleet?password=secret", None, "holds a password"),
-        ("postgresql://one@host", None, "is no address of a server"),
-        ("postgres://one@host/fleet", None, "is no address of a server"),
-        ("postgresql://one@host/fleet", "", "is empty"),
-        ("fleet.sqlite", "secret", "has no effect for a file"),
-    ],
-)
-def test_wrong_settings_are_refused_without_the_password(
-    make_small_fleet, database, password, problem
-):
-    fleet = make_small_fleet()
-    own = "" if password is None else f', database_password: "{password}"'
-    text = fleet.path.read_text(encoding="utf-8")
-    fleet.path.write_text(
-        text.replace('database: "var/collector.sqlite"', f'database: "{database}"{own}'),
-        encoding="utf-8",
-    )
-    with pytest.raises(ConfigError, match=problem) as caught:
-        _ = fleet.config
-    assert "secret" not in str(caught.value)
 
 
 def test_statements_name_their_values_as_psycopg_wants_them():
