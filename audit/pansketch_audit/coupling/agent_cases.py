@@ -59,9 +59,10 @@ def agent_cases(seed: int, count: int, folder: Path, first: int = 0) -> Iterator
         rng = np.random.default_rng((seed, number))
         config = random_config(rng, number, folder)
         stream = config.streams[0]
-        yield AgentCase(
-            config, history(config, stream, rng), stream.name, int(rng.integers(1 << 30))
-        )
+        steps = history(config, stream, rng)
+        if number % 2:
+            steps = as_lines(steps)
+        yield AgentCase(config, steps, stream.name, int(rng.integers(1 << 30)))
 
 
 def cases_of(config: AgentConfig, seed: int, folder: Path) -> Iterator[AgentCase]:
@@ -76,6 +77,8 @@ def cases_of(config: AgentConfig, seed: int, folder: Path) -> Iterator[AgentCase
         for number in range(CASES_A_STREAM):
             rng = np.random.default_rng((seed, number))
             steps = history(alone, live[0], rng)
+            if number % 2:
+                steps = as_lines(steps)
             yield AgentCase(alone, steps, stream.name, int(rng.integers(1 << 30)))
 
 
@@ -145,6 +148,11 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
         at = round(float(rng.uniform(1, seconds)), 3)
         steps += [Step(at, "look"), Step(at + 1e-6, "announce")] if slots is None else []
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def as_lines(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The same history, whose rows come through the agent's own source."""
+    return tuple(replace(step, what="lines") if step.what == "rows" else step for step in steps)
 
 
 def _others(

@@ -31,6 +31,7 @@ from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, replaced, sampled, times_the_claim
 from pansketch_audit.planted_bugs.further_draws import further_draws, sampler_bugs
 from pansketch_audit.planted_bugs.keys import key_bugs
+from pansketch_audit.planted_bugs.process_leaks import process_leaks
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, sceptic_draws, shared_by_size
 
 SEARCH_RUNS = 1200
@@ -135,7 +136,8 @@ def bugs() -> list[Bug]:
         *blinded_bugs(),
         *sampler_bugs(),
     ]
-    return [*enumerated_bugs, *_outside_bugs(), *sceptic_draws(), *further_draws(), *agent_leaks()]
+    coupled_bugs = [*sceptic_draws(), *further_draws(), *agent_leaks(), *process_leaks()]
+    return [*enumerated_bugs, *_outside_bugs(), *coupled_bugs]
 
 
 def _shared_noise() -> Bug:

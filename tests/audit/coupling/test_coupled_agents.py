@@ -19,6 +19,8 @@ PLANTED = (
     *("views-share-noise", "counter-4097-bare", "slots-beyond-32768", "nan-drops-batch"),
     *("noise-in-module", "health-counts", "empty-windows-skipped", "limiter-slots-short"),
     *("log-line", "file-time", "late-tick", "cached-reading", "generator-advanced"),
+    *("log-debug", "written-count", "file-elsewhere", "datagram", "count-in-environment"),
+    *("count-in-numpy", "lengths-of-lines", "lines-counted"),
 )
 
 
