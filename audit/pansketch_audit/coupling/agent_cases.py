@@ -32,6 +32,7 @@ from pansketch_fleet.settings.sources import (
 WINDOW_SECONDS = 10
 WINDOWS = 4
 CASES_A_STREAM = 3
+ALONE = 4  # In every fourth history nothing but the unit comes: a cache that it fills first shows.
 ATTRIBUTES = (
     "temp: {low: -40, high: 60}",
     "flow: {low: 0, high: 1000, scale: log}",
@@ -60,6 +61,8 @@ def agent_cases(seed: int, count: int, folder: Path, first: int = 0) -> Iterator
         config = random_config(rng, number, folder)
         stream = config.streams[0]
         steps = history(config, stream, rng)
+        if number % ALONE == ALONE - 1:
+            steps = tuple(_without_others(steps))
         if number % 2:
             steps = as_lines(steps)
         yield AgentCase(config, steps, stream.name, int(rng.integers(1 << 30)))
@@ -153,6 +156,15 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
 def as_lines(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The same history, whose rows come through the agent's own source."""
     return tuple(replace(step, what="lines") if step.what == "rows" else step for step in steps)
+
+
+def _without_others(steps: tuple[Step, ...]) -> Iterator[Step]:
+    for step in steps:
+        if step.rows is None:
+            yield step
+        elif step.units:
+            rows = step.rows[list(step.units)]
+            yield replace(step, rows=rows, units=tuple(range(len(rows))))
 
 
 def _others(

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -26,7 +26,6 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.accounts import HEADER, line
 from pansketch_agent.ledger.ledger import Ledger
-from pansketch_agent.mqtt.events import Publication
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.status_report import StatusReport
 from pansketch_agent.runtime.stream_builder import StreamBuilder
@@ -41,8 +40,8 @@ from pansketch_audit.coupling.coupled_runs import (
     Noises,
 )
 from pansketch_audit.coupling.hostile import printed, printed_keys
-from pansketch_audit.coupling.process_events import ProcessEvents
-from pansketch_audit.coupling.reachable import memory_of_objects, memory_of_program
+from pansketch_audit.coupling.process_events import ProcessEvents, RecordingBroker
+from pansketch_audit.coupling.reachable import forget_results, memory_of_objects, memory_of_program
 from pansketch_audit.coupling.scripted_noise import Integers
 from pansketch_audit.coupling.sketch_runs import counts_of
 from pansketch_fleet.config.programs import AgentConfig
@@ -69,28 +68,6 @@ class Step:
     units: tuple[int, ...] = ()
 
 
-@dataclass
-class _Broker:
-    """Takes everything and acknowledges it at the next tick."""
-
-    events: ProcessEvents
-    unanswered: list[Publication] = field(default_factory=list)
-    packets: int = 0
-
-    def send(self, stream: str, payload: bytes) -> Publication:
-        self.packets += 1
-        publication = Publication(self.packets, stream)
-        self.events.note(f"release of {stream}", payload)
-        self.unanswered.append(publication)
-        return publication
-
-    def report(self, health: object) -> None:
-        self.events.note("health", repr(health))
-
-    def change(self, *statuses: object) -> None:
-        self.events.note("status", repr(statuses))
-
-
 class _Agent:
     """One run of the agent's parts."""
 
@@ -103,7 +80,7 @@ class _Agent:
         self.state.mkdir(parents=True, mode=0o700)
         (self.state / "ledger").write_text(_new_ledger())
         (self.state / "ledger").chmod(0o600)
-        self.events, self.broker = events, _Broker(events)
+        self.events, self.broker = events, RecordingBroker(events)
         self.forms = {each.name: form_of(each) for each in config.streams if not each.part_of}
         clock = Clock(lambda: BEGIN + now[0], lambda: UP + now[0], lambda *_: True, lambda: True)
         self.clock = clock
@@ -142,6 +119,10 @@ class _Agent:
             config, SESSION, broker, list(self.workers.values()), adoption, protected, facts
         )
         self.delivery.connected(clock.monotonic())
+        # Of windows that are released as a count without noise of its own: their last bits, which
+        # have a draw each.
+        self._counted = {each.name for each in config.streams if _is_bare_count(each)}
+        self._bits: dict[Name, Integers] = {}
 
     def do(self, number: int, step: Step, with_unit: bool) -> None:
         self.events.step = number
@@ -177,6 +158,9 @@ class _Agent:
                     worker.absorb(readings, self.clock)
 
     def _tick(self) -> None:
+        self._bits |= {
+            name: bits for name, bits in self.open_counters().items() if name[0] in self._counted
+        }
         up = self.clock.monotonic()
         for publication in self.broker.unanswered:
             self.delivery.publish_acknowledged(publication, "")
@@ -204,7 +188,7 @@ class _Agent:
             *(self.ledger, self.outbox, self.delivery, self.health, self.status),
             self.forms,
         )
-        besides = (*self.noises.values(), self.broker, self.events, self._now, self.config)
+        besides = (*self.noises.values(), self.broker, self.events, self._bits, self._now)
         program = memory_of_program(besides)
         files = {
             str(path.relative_to(self.state)): path.read_bytes()
@@ -247,12 +231,19 @@ class _Agent:
                         payload = self.outbox.read(key)
                         assert payload is not None
                         ordinal = (key.sequence - 1) * len(parts) + place
-                        found[source, ordinal] = _counters(payload, stream)
+                        name = source, ordinal
+                        found[name] = self._bits.get(name, _counters(payload, stream))
         return found
 
     def close(self) -> None:
         self.outbox.close()
         self.ledger.__exit__(None, None, None)
+
+
+def _is_bare_count(stream: Stream) -> bool:
+    if not isinstance(stream, KeyStream):
+        return False
+    return stream.spec.release == "count" and not stream.spec.guarantee.release_micro
 
 
 def _counters(payload: bytes, stream: Stream) -> Integers:
@@ -276,6 +267,7 @@ def play(
     """One run of the agent."""
     now = [0.0]
     exposures = []
+    forget_results([config])
     events = ProcessEvents(config.agent.state)
     with events.logging():
         agent = _Agent(config, noises, now, events)

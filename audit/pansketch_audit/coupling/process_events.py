@@ -11,7 +11,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pansketch_agent.mqtt.events import Publication
 
 OPERATIONS = (
     "open",
@@ -90,6 +93,28 @@ class ProcessEvents(logging.Handler):
         inside = any(text.startswith(self._state) for text in texts)
         if not inside and not any(text.endswith(IMPORTED) for text in texts):
             self.note(f"operation {name}", texts)
+
+
+@dataclass
+class RecordingBroker:
+    """Takes everything and acknowledges it at the next tick."""
+
+    events: ProcessEvents
+    unanswered: list[Publication] = field(default_factory=list)
+    packets: int = 0
+
+    def send(self, stream: str, payload: bytes) -> Publication:
+        self.packets += 1
+        publication = Publication(self.packets, stream)
+        self.events.note(f"release of {stream}", payload)
+        self.unanswered.append(publication)
+        return publication
+
+    def report(self, health: object) -> None:
+        self.events.note("health", repr(health))
+
+    def change(self, *statuses: object) -> None:
+        self.events.note("status", repr(statuses))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from pansketch_audit.planted_bugs.bug import Bug, agent_bugs
 
 FORM = "pansketch_agent.sources.decoders:ReadingForm.take_line"
 STDIN = "pansketch_agent.sources.stdin:_fill"
+THRESHOLD = "pansketch.sketches.distinct.sketch:threshold"
+CACHED = "pansketch.randomness.exact_noise:threshold"
+KEY_ALONE = 7  # A case whose keys are the unit alone.
 DISCARD_PORT = 9  # A datagram to it is dropped on this host.
 
 
@@ -120,6 +124,15 @@ def _lines_counted(fill: Any) -> Any:
     return filling
 
 
+def _found_by_the_first(_: Any) -> Any:
+    """The first key fills the cache, and not the start of the window."""
+    return lambda chance, bits: None
+
+
+def _by_last_use(threshold: Any) -> Any:
+    return lru_cache(maxsize=512)(threshold.__wrapped__)
+
+
 def process_leaks() -> list[Bug]:
     """All of them."""
     absorb = f"{WORKER}.absorb"
@@ -139,6 +152,16 @@ def process_leaks() -> list[Bug]:
             "count-in-numpy": ("exact count in a module of others", 0, [(absorb, _other_module)]),
             "reading-in-builtins": ("the last reading in builtins", 0, [(absorb, _builtin)]),
             "lengths-of-lines": ("lengths of lines, kept by a source", 1, [(FORM, _longest_line)]),
+            "cache-of-first-key": (
+                "a cache that the first key of a process fills",
+                KEY_ALONE,
+                [(THRESHOLD, _found_by_the_first)],
+            ),
+            "cache-by-last-use": (
+                "a cache whose order shows which draw came last",
+                KEY_ALONE,
+                [(CACHED, _by_last_use)],
+            ),
             "lines-counted": ("lines counted by a source", 1, [(STDIN, _lines_counted)]),
         }
     )
