@@ -67,7 +67,7 @@ def _rate(ledger: KeeperLedger, windows: int) -> float:
     epochs = tuple(PrivateKey.draw(rng).public for _ in range(EPOCHS))
     key = keeper_id(private.public)
     payload = Ask("answer", _question("dev", range(windows), epochs), SPEC, key).encode()
-    answerer = Answerer(FLEET, {key: private}, ledger, rng)
+    answerer = Answerer(FLEET, {key: private}, ledger)
     began = process_time()
     reply = answerer.reply(payload).encode()
     spent = process_time() - began
