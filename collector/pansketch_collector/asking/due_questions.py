@@ -64,14 +64,16 @@ def due(
         for period, held in sorted(found.items())
         if now
         >= lateness_seconds
-        + max(over(period, level, window_seconds), _arrived(held, lateness_seconds))
+        + max(over(period, level, window_seconds), _arrived(held, lateness_seconds, now))
     ]
 
 
-def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int) -> int:
-    """When the last of these came that a question waits for, in unix seconds."""
-    first = min(each.first_received for each in held)
-    return min(max(each.last_received for each in held), first + MAX_WAITS * lateness_seconds)
+def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int, now: int) -> int:
+    """When the last of these came that a question waits for, in unix seconds. Times after `now` are
+    of a clock that was set back since: a question waits for none of them."""
+    times = [time for each in held for time in (each.first_received, each.last_received)]
+    past = [time for time in times if time <= now]
+    return min(max(past), min(past) + MAX_WAITS * lateness_seconds) if past else 0
 
 
 def parts(windows: int, most: int) -> list[slice]:

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pansketch import os_entropy
+from pansketch.blinding import PrivateKey
 from pansketch.wire import decode_question
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
@@ -122,6 +124,26 @@ def test_late_releases_are_in_the_next_answer_of_their_level(make_fleet):
         fleet,
         {("1h", 0): [("one", 0), ("two", 0)], ("1h", 1): [("three", 0), *all_of([1])]},
     )
+
+
+def test_devices_under_new_keys_wait_for_no_period_of_those_under_the_old_ones(make_fleet):
+    """Devices take a keeper's new key one after the other."""
+    fleet = make_fleet()
+    fleet.outlet.offline |= {"tower", "well"}
+    well = fleet.keepers["well"].key.public
+    old = PrivateKey.draw(os_entropy()).public
+    text = fleet.path.read_text()
+    keys = "tower: {key: " + fleet.keepers["tower"].key.public.hex()
+    fleet.path.write_text(text.replace(keys, f"{keys}, previous: [{old.hex()}]"))
+    with Collector(fleet) as collector:
+        messages = [fleet.release(device, 0, keys=(old, well)) for device in ("one", "two")]
+        collector.take(*messages, fleet.release("three", 0), at=BEGIN)
+        collector.turns(3)
+        collector.take(fleet.release("four", 0), at=BEGIN + 2 * HOUR)
+        collector.turns(4)
+    asked = rows(fleet.database, "SELECT period_start, windows FROM questions ORDER BY windows")
+    assert sorted(asked[:2]) == [(BEGIN, 1), (BEGIN + HOUR, 1)], "one that is late, and three"
+    assert asked[2:] == [(BEGIN, 2)]
 
 
 def test_every_level_has_each_window_once_and_the_noise_of_its_share(make_fleet):

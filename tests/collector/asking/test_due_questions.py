@@ -51,8 +51,17 @@ def test_a_backlog_that_still_comes_is_waited_for_but_not_for_ever():
 
     assert not is_due(now + 500, now + 1_099)
     assert is_due(now + 500, now + 1_100)
-    assert not is_due(now + 9_000, now + 5_999)
-    assert is_due(now + 9_000, now + 6_000)
+    assert not is_due(now + 5_990, now + 5_999)
+    assert is_due(now + 5_990, now + 6_000)
+
+
+def test_releases_that_came_while_the_clock_was_ahead_wait_for_no_clock():
+    end, ahead = 11 * HOUR + 360, 10**6 * HOUR
+    assert asked([(10, ahead)], None, HOURLY, end + 599) == []
+    assert asked([(10, ahead)], None, HOURLY, end + 600) == [(10, (10,))]
+    held = [WaitingPeriod(10, end, ahead)]
+    assert due(held, None, HOURLY, HOUR, 600, end + 599) == []
+    assert [each.period for each in due(held, None, HOURLY, HOUR, 600, end + 600)] == [10]
 
 
 def test_what_is_late_joins_the_period_after_the_last_one_that_was_asked():
