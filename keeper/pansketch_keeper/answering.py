@@ -16,6 +16,7 @@ from pansketch.blinding import (
     WindowKey,
     answer_once,
 )
+from pansketch.blinding.answering import check_answerable
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer
 from pansketch_fleet.errors import one_line
@@ -105,6 +106,10 @@ class Answerer:
             return "key: this keeper has no such key, or has erased it"
         if ask.question.share.denominator > MAX_DENOMINATOR:
             return f"share: its denominator exceeds {MAX_DENOMINATOR}"
+        try:
+            check_answerable(ask.question, ask.spec)
+        except ValueError as error:
+            return f"share: {error}"
         return ""
 
     def _prepared(self, ask: Ask) -> Reply:

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pansketch import Privacy
 from pansketch.blinding import MaskedWindow, answer, question_about
 from pansketch.wire import decode_answer
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_keeper import state
 from pansketch_keeper.ledger import StateError
 from tests.keeper.site import answerer, ask_of, released
-from tests.pansketch.blinding.fleet import FLEET, SMALL
+from tests.pansketch.blinding.fleet import FLEET, SMALL, SPECS
 from tests.pansketch.conftest import NoNoise
+
+WIDE = replace(SPECS["moments-rff"], privacy=Privacy(epsilon=0.0005, aggregation="blinded"))
 
 
 @pytest.fixture
@@ -101,6 +104,20 @@ def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, places, chan
     assert reply.reason.startswith(reason)
     assert held.ledger.summary() == []
     assert asked(held, ask).kind == "answered", "the control"
+
+
+def test_every_share_that_a_configuration_may_name_is_answered(held, places):
+    ask = ask_of(places[0], released(places, [1]), share=Fraction("0.000001"))
+    assert asked(held, ask).kind == "answered"
+
+
+def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, places):
+    """A sketch of large sums, whose noise for a small share is beyond what is drawn exactly."""
+    releases = released(places, [1], spec=WIDE)
+    ask = ask_of(places[0], releases, share=Fraction(1, 10**6), spec=WIDE)
+    reply = asked(held, ask)
+    assert (reply.kind, held.ledger.summary()) == ("refused", [])
+    assert asked(held, ask_of(places[0], releases, spec=WIDE)).kind == "answered", "the control"
 
 
 def test_a_reserved_question_is_answered_after_a_restart(places):

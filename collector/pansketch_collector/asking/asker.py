@@ -26,7 +26,7 @@ from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply,
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask, ask_nbytes
+from pansketch_fleet.protocol.keeper_messages import Ask, most_listed
 from pansketch_fleet.settings.settings import AnswerLevel, Stream
 from pansketch_fleet.units import utc_text
 
@@ -179,15 +179,10 @@ class Asker:
         names = max(len(each.window.device + each.window.stream) for each in windows)
         epochs = max(len(each.epochs) for each in windows)
         room = min(
-            MAX_ASK_BYTES,
-            *(
-                self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
-                for key in group.keepers
-            ),
+            self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
+            for key in group.keepers
         )
-        head = ask_nbytes(spec, 0, names, epochs)
-        each = ask_nbytes(spec, 1, names, epochs) - head
-        return max(1, min(fit, (room - head) // each))
+        return max(1, min(fit, most_listed(spec, names, epochs, room)))
 
     def _spec(self, stream: str, fingerprint: bytes) -> LinearSpec | None:
         specs = self._rules.specs.get(stream)
