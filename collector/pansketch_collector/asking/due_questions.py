@@ -10,7 +10,6 @@ after its period was asked about goes into the next question of its level.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from pansketch_fleet.settings.device_spec import MAX_OFFSET_SECONDS
 from pansketch_fleet.settings.settings import AnswerLevel
@@ -76,8 +75,16 @@ def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int, now: int) -> 
     return min(max(past), min(past) + MAX_WAITS * lateness_seconds) if past else 0
 
 
-def parts(windows: int, most: int) -> list[slice]:
-    """So many windows in as few questions of at most `most` as there can be, of similar size."""
-    count = -(-windows // most)
-    edges = [windows * number // max(count, 1) for number in range(count + 1)]
-    return [slice(first, last) for first, last in pairwise(edges)]
+def parts(loads: Sequence[float], most: int) -> list[slice]:
+    """Windows in as few questions as their order allows.
+
+    `loads`: the part that each takes of what one question may list; `most`: how many it may list. A
+    window that takes more than all is alone.
+    """
+    found, first, load = [], 0, 0.0
+    for number, each in enumerate(loads):
+        if number > first and (load + each > 1 or number - first >= most):
+            found.append(slice(first, number))
+            first, load = number, 0.0
+        load += each
+    return [*found, slice(first, len(loads))] if loads else []

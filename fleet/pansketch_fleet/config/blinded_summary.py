@@ -9,7 +9,7 @@ from pansketch.blinding import keeper_id, most_windows
 from pansketch.privacy import MICRO
 from pansketch.sketches import LinearSpec
 from pansketch.wire import blinded_nbytes
-from pansketch_fleet.protocol.keeper_messages import most_listed
+from pansketch_fleet.protocol.keeper_messages import ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, BlindedSettings, ReadingStream, Stream
 from pansketch_fleet.units import duration_text, number_text
 
@@ -115,7 +115,8 @@ def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
         stream.spec, level.share, len(blinded.keys), stream.most_readings, max(1, wanted)
     )
     names = len(LONGEST_NAME) + len(stream.name)
-    most = max(1, min(fit, most_listed(stream.spec, names, epochs_of(blinded, window))))
+    load = ask_load(stream.spec, names, epochs_of(blinded, window))
+    most = max(1, min(fit, int(1 / load)))
     if most >= wanted:
         return ""
     return (

@@ -133,12 +133,13 @@ class Reply:
         return cls(head.kind, *names, listed, head.reason, tail)
 
 
-def most_listed(spec: LinearSpec, names: int, epochs: int, room_bytes: int = MAX_ASK_BYTES) -> int:
-    """How many windows an `Ask` can list, at least one. `names`: the bytes of the names of a device
-    and its stream; `epochs`: of a window; `room_bytes`: of the message."""
+def ask_load(spec: LinearSpec, names: int, epochs: int, room_bytes: int = MAX_ASK_BYTES) -> float:
+    """The part that a window takes of what one `Ask` may list. `names`: the bytes of the names of
+    its device and its stream; `room_bytes`: of the message."""
     head = HEAD_BYTES + len(msgspec.json.encode(form_of(spec)))
-    fit = (min(room_bytes, MAX_ASK_BYTES) - head) // (WINDOW_BYTES + names + EPOCH_BYTES * epochs)
-    return max(1, min(fit, MAX_MASK_BYTES // (spec.nbytes * epochs)))
+    room = max(1, min(room_bytes, MAX_ASK_BYTES) - head)
+    listed = (WINDOW_BYTES + names + EPOCH_BYTES * epochs) / room
+    return max(listed, spec.nbytes * epochs / MAX_MASK_BYTES)
 
 
 def _framed(head: msgspec.Struct, tail: bytes, limit_bytes: int) -> bytes:

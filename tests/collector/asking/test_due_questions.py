@@ -97,10 +97,15 @@ def test_every_waiting_period_is_in_one_question_at_last_and_in_none_twice(waiti
 
 
 @pytest.mark.parametrize(("windows", "most"), [(0, 1), (1, 1), (7, 3), (9, 3), (100, 7), (5, 100)])
-def test_parts_are_whole_of_similar_size_and_as_few_as_can_be(windows, most):
-    found = [list(range(windows))[part] for part in parts(windows, most)]
-    assert [each for part in found for each in part] == list(range(windows))
-    sizes = {len(part) for part in found} or {0}
-    assert max(sizes) <= most
-    assert max(sizes) - min(sizes) <= 1
-    assert len(found) == -(-windows // most)
+def test_parts_are_whole_and_as_few_as_can_be(windows, most):
+    for loads, limit in (([1 / most - 1e-9] * windows, 1000), ([1e-9] * windows, most)):
+        found = [list(range(windows))[part] for part in parts(loads, limit)]
+        assert [each for part in found for each in part] == list(range(windows))
+        assert all(0 < len(part) <= most for part in found)
+        assert len(found) == -(-windows // most)
+
+
+def test_one_large_window_splits_no_others():
+    loads = [0.01] * 40 + [0.5] + [0.01] * 9
+    assert parts(loads, 1000) == [slice(0, 50)]
+    assert parts([0.01, 3.0, 0.01], 1000) == [slice(0, 1), slice(1, 2), slice(2, 3)]

@@ -20,7 +20,7 @@ from pansketch_fleet.protocol.keeper_messages import (
     MAX_REPLY_BYTES,
     Ask,
     Reply,
-    most_listed,
+    ask_load,
 )
 
 DOMAIN = Domain([Attribute("temp", -10, 40), Attribute("humidity", 0, 100)])
@@ -169,7 +169,7 @@ def test_more_masks_than_a_keeper_sums_in_time_are_refused():
     """Its watchdog would end it, and the broker would send the same question again, for ever."""
     wide = replace(SPEC, views=(View(("temp", "humidity"), (10, 10), 1_000_000),))
     epochs = 4096
-    assert most_listed(wide, 20, epochs) == 2
+    assert ask_load(wide, 20, epochs) == 1 / 2
     listed = tuple(MaskedWindow(window(n).window, (bytes(32),) * epochs) for n in (1, 2, 3))
     question = replace(QUESTION, spec=wide.digest, windows=listed)
     with pytest.raises(ValueError, match="bytes of masks"):
