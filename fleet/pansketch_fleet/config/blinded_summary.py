@@ -64,7 +64,7 @@ def release_text(stream: Stream, device: str) -> str:
     exact = release_nbytes(stream, device)
     return (
         f"{exact} bytes with every epoch of a window, 32 for each; up to 4 more for a sequence "
-        "number above 127, and 32 more for each announced intrusion"
+        "number above 127, and 32 more for each announced intrusion or epoch that a clock repeats"
     )
 
 
