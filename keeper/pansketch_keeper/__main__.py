@@ -112,7 +112,7 @@ def _run(config: KeeperConfig) -> int:
     with state.opened(config.state) as held:
         session = f"{rng.identifier():016x}"
         link = KeeperClient(config.mqtt, config.fleet, config.name, session, notifier)
-        answerer = Answerer(config.fleet, held.keys, held.ledger, rng)
+        answerer = Answerer(config.fleet, held.keys, held.ledger)
         serving = f"keeper {config.name} of fleet {config.fleet}, {len(held.keys)} keys"
         log.info("%s, current key %s", serving, keeper_id(held.ledger.public_keys()[-1]).hex())
         link.start()

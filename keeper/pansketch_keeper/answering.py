@@ -16,7 +16,7 @@ from pansketch.blinding import (
     WindowKey,
     answer_once,
 )
-from pansketch.randomness import Entropy
+from pansketch.blinding.answering import check_answerable
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer
 from pansketch_fleet.errors import one_line
@@ -60,12 +60,10 @@ class SpecLedger:
 
 
 class Answerer:
-    """One keeper: its fleet, its keys, its ledger, and where noise is drawn from."""
+    """One keeper: its fleet, its keys, which its noise follows from too, and its ledger."""
 
-    def __init__(
-        self, fleet: str, keys: dict[bytes, PrivateKey], ledger: KeeperLedger, rng: Entropy
-    ) -> None:
-        self._fleet, self._keys, self._ledger, self._rng = fleet, keys, ledger, rng
+    def __init__(self, fleet: str, keys: dict[bytes, PrivateKey], ledger: KeeperLedger) -> None:
+        self._fleet, self._keys, self._ledger = fleet, keys, ledger
 
     def reply(self, payload: bytes) -> Reply:
         """The reply to any bytes.
@@ -108,6 +106,10 @@ class Answerer:
             return "key: this keeper has no such key, or has erased it"
         if ask.question.share.denominator > MAX_DENOMINATOR:
             return f"share: its denominator exceeds {MAX_DENOMINATOR}"
+        try:
+            check_answerable(ask.question, ask.spec)
+        except ValueError as error:
+            return f"share: {error}"
         return ""
 
     def _prepared(self, ask: Ask) -> Reply:
@@ -122,7 +124,8 @@ class Answerer:
         if self._ledger.stored_bytes(question.digest) is None:
             private, ledger = self._keys[ask.key], SpecLedger(self._ledger, ask.spec)
             try:
-                answer_once(question, ask.spec, private, self._rng, ledger)
+                with private.noise(question.digest) as rng:
+                    answer_once(question, ask.spec, private, rng, ledger)
             except AlreadyAnswered as error:
                 return _refusal(question.digest, ask.key, SPENT, error.windows)
             except ValueError:

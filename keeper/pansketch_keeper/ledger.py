@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pansketch.blinding import (
@@ -119,12 +118,7 @@ class KeeperLedger:
     def __enter__(self) -> "KeeperLedger":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def stored_bytes(self, question: bytes) -> bytes | None:
@@ -189,8 +183,12 @@ class KeeperLedger:
         self._change_keys("UPDATE keys SET retired = 1 WHERE id = ?", (key,))
 
     def public_keys(self) -> list[bytes]:
-        """All public keys whose private key is there; the current one is the last."""
-        return self._column("SELECT public FROM keys WHERE NOT retired ORDER BY number")
+        """The public keys whose private key is there, the current one last. Raises StateError."""
+        found = self._column("SELECT public FROM keys WHERE NOT retired ORDER BY number")
+        if not found:
+            problem = "has no key, because its init was cut off"
+            raise StateError(f"{self.path}: {problem}; remove its folder, and run init again")
+        return found
 
     def retired_keys(self) -> list[bytes]:
         """The ids of erased keys."""

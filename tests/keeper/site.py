@@ -74,8 +74,8 @@ def ask_of(place, releases, level="window", share=Fraction(1), kind="answer", sp
     return Ask(kind, question_about(FLEET, releases, level, share), spec, place.id)
 
 
-def answerer(held, rng=None):
-    return Answerer(FLEET, held.keys, held.ledger, rng or os_entropy())
+def answerer(held):
+    return Answerer(FLEET, held.keys, held.ledger)
 
 
 class Collector:

@@ -115,7 +115,7 @@ class StreamWorker:
                 # A live stream never waits for room.
                 for _ in self._advance(index, clock):
                     pass
-                self._windows.refresh(index, self._schedule.epoch(now))
+                self._windows.refresh(index, self._schedule.epoch(now), clock.monotonic())
                 if ended:
                     self._tell(over is not None)
         except Exception as error:

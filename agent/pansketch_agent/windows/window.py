@@ -27,6 +27,7 @@ from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
 MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
 MAX_HELD_SECONDS = 60
+MAX_EPOCHS_OF_MASKS = 1.25  # How long masks last by the clock that nobody can set.
 
 
 class GapError(Exception):
@@ -147,6 +148,7 @@ class Windows:
     ) -> None:
         self._schedule, self._rng, self._live = schedule, rng, live
         self._begin, self._epoch = start, 0
+        self._masked_at: float | None = None  # By that clock; None: since the last look at it.
         self._specs: list[tuple[float, Sequence[Spec]]] = [(-inf, specs)]
         self.base = specs[0]
         # A clock that wakes in 1970 has no window that began before.
@@ -178,11 +180,23 @@ class Windows:
         if not self._sketches and self._next == index:
             self._sketches = self._start(index)
 
-    def refresh(self, index: int, epoch: int) -> None:
+    def refresh(self, index: int, epoch: int, up: float | None = None) -> None:
         """Time has come to an epoch of the window `index`: its masks are added. In a live stream
-        they stand for all epochs that passed without a look at the clock."""
+        they stand for all epochs that passed without a look at the clock.
+
+        `up`: of a live stream, seconds of the clock that nobody can set. While the other one is set
+        back, masks follow this one: its adversary must not have them stay.
+        """
         if index == self._next:
             self._refresh(self._sketches, epoch)
+        if up is None or self._schedule.epoch_seconds is None:
+            return
+        longest = MAX_EPOCHS_OF_MASKS * self._schedule.epoch_seconds
+        if self._masked_at is not None and up - self._masked_at > longest:
+            self.rerandomise()
+            self._masked_at = None
+        if self._masked_at is None:
+            self._masked_at = up
 
     def _refresh(self, sketches: Sketches, epoch: int) -> None:
         """A replay's window has masks of all its epochs: the release tells their number, and
@@ -190,6 +204,7 @@ class Windows:
         clock alone."""
         while self._epoch < epoch:
             self._epoch = epoch if self._live else self._epoch + 1
+            self._masked_at = None
             for sketch in sketches:
                 if isinstance(sketch, BlindedSketch):
                     sketch.begin_epoch(self._rng)
@@ -241,7 +256,7 @@ class Windows:
 
     def _start(self, index: int) -> Sketches:
         span = self._schedule.span(index)
-        start, self._epoch = span.start, 0
+        start, self._epoch, self._masked_at = span.start, 0, None
         specs = [specs for begins, specs in self._specs if begins <= start][-1]
         self.base = specs[0]
         if self._begin is not None:

@@ -26,7 +26,7 @@ from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply,
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask, ask_nbytes
+from pansketch_fleet.protocol.keeper_messages import Ask, ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, Stream
 from pansketch_fleet.units import utc_text
 
@@ -150,8 +150,7 @@ class Asker:
         if spec is None or any(key not in names for key in group.keepers):
             return  # The configuration may know them again.
         windows = self._waiting.windows(group, listed)
-        most = self._most(group, spec, windows)
-        for part in parts(len(windows), most):
+        for part in self._parts(group, spec, windows):
             question = KeeperQuestion(
                 self._config.fleet,
                 spec.digest,
@@ -169,25 +168,21 @@ class Asker:
                 utc_text(period * group.level.every_seconds),
             )
 
-    def _most(self, group: Group, spec: LinearSpec, windows: list[MaskedWindow]) -> int:
-        """How many of these windows one question can list."""
+    def _parts(self, group: Group, spec: LinearSpec, windows: list[MaskedWindow]) -> list[slice]:
+        """The windows that one question each can list."""
         if not windows:
-            return 1
+            return []
         longest = max(each.window.end - each.window.start for each in windows)
         readings = self._rules.specs[group.stream].readings_of(longest)
         fit = most_windows(spec, group.level.share, len(group.keepers), readings, len(windows))
-        names = max(len(each.window.device + each.window.stream) for each in windows)
-        epochs = max(len(each.epochs) for each in windows)
         room = min(
-            MAX_ASK_BYTES,
-            *(
-                self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
-                for key in group.keepers
-            ),
+            self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
+            for key in group.keepers
         )
-        head = ask_nbytes(spec, 0, names, epochs)
-        each = ask_nbytes(spec, 1, names, epochs) - head
-        return max(1, min(fit, (room - head) // each))
+        # Of each window its own: a device with many epochs must not split the fleet's answer.
+        sizes = [(len(each.window.device + group.stream), len(each.epochs)) for each in windows]
+        loads = {each: ask_load(spec, *each, room) for each in set(sizes)}
+        return parts([loads[each] for each in sizes], max(1, fit))
 
     def _spec(self, stream: str, fingerprint: bytes) -> LinearSpec | None:
         specs = self._rules.specs.get(stream)

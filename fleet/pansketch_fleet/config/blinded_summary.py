@@ -9,7 +9,7 @@ from pansketch.blinding import keeper_id, most_windows
 from pansketch.privacy import MICRO
 from pansketch.sketches import LinearSpec
 from pansketch.wire import blinded_nbytes
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, ask_nbytes
+from pansketch_fleet.protocol.keeper_messages import ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, BlindedSettings, ReadingStream, Stream
 from pansketch_fleet.units import duration_text, number_text
 
@@ -64,7 +64,7 @@ def release_text(stream: Stream, device: str) -> str:
     exact = release_nbytes(stream, device)
     return (
         f"{exact} bytes with every epoch of a window, 32 for each; up to 4 more for a sequence "
-        "number above 127, and 32 more for each announced intrusion"
+        "number above 127, and 32 more for each announced intrusion or epoch that a clock repeats"
     )
 
 
@@ -115,9 +115,8 @@ def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
         stream.spec, level.share, len(blinded.keys), stream.most_readings, max(1, wanted)
     )
     names = len(LONGEST_NAME) + len(stream.name)
-    head = ask_nbytes(stream.spec, 0, names, 0)
-    each = ask_nbytes(stream.spec, 1, names, epochs_of(blinded, window)) - head
-    most = max(1, min(fit, (MAX_ASK_BYTES - head) // each))
+    load = ask_load(stream.spec, names, epochs_of(blinded, window))
+    most = max(1, min(fit, int(1 / load)))
     if most >= wanted:
         return ""
     return (

@@ -22,6 +22,7 @@ VERSION = 1
 MAX_ASK_BYTES = MAX_REPLY_BYTES = 8 << 20
 MAX_HEAD_BYTES = 1 << 20
 MAX_COUNTER_BYTES = 4 << 20  # of one answer: a question about more is refused
+MAX_MASK_BYTES = 32 << 30  # that one answer sums: a keeper's work ends within its watchdog's time
 MAX_REFUSED = 4096  # windows in one reply; whoever asks removes them and asks again
 MAX_SEQUENCE = 2**63 - 1
 HEAD_BYTES = 4_096  # of an ask, beside the settings and the windows, at most
@@ -71,6 +72,8 @@ class Ask:
         expect(self.spec.guarantee.answer_micro, "this spec is not blinded")
         expect(self.spec.digest == self.question.spec, "the question is about another spec")
         expect(self.spec.nbytes <= MAX_COUNTER_BYTES, f"more than {MAX_COUNTER_BYTES} bytes")
+        masks = sum(len(each.epochs) for each in self.question.windows)
+        expect(masks * self.spec.nbytes <= MAX_MASK_BYTES, f"over {MAX_MASK_BYTES} bytes of masks")
 
     def encode(self) -> bytes:
         """Raises ValueError when it would be larger than what `decode` takes."""
@@ -130,11 +133,13 @@ class Reply:
         return cls(head.kind, *names, listed, head.reason, tail)
 
 
-def ask_nbytes(spec: LinearSpec, windows: int, names: int, epochs: int) -> int:
-    """Bytes of an `Ask` about so many windows, at most. `names`: the bytes of the names of a device
-    and its stream; `epochs`: of a window."""
+def ask_load(spec: LinearSpec, names: int, epochs: int, room_bytes: int = MAX_ASK_BYTES) -> float:
+    """The part that a window takes of what one `Ask` may list. `names`: the bytes of the names of
+    its device and its stream; `room_bytes`: of the message."""
     head = HEAD_BYTES + len(msgspec.json.encode(form_of(spec)))
-    return head + windows * (WINDOW_BYTES + names + EPOCH_BYTES * epochs)
+    room = max(1, min(room_bytes, MAX_ASK_BYTES) - head)
+    listed = (WINDOW_BYTES + names + EPOCH_BYTES * epochs) / room
+    return max(listed, spec.nbytes * epochs / MAX_MASK_BYTES)
 
 
 def _framed(head: msgspec.Struct, tail: bytes, limit_bytes: int) -> bytes:

@@ -24,7 +24,8 @@ from pansketch_fleet.units import duration_text, seconds
 from pansketch_fleet.yaml.document import Document
 
 KEY = re.compile(r"[0-9a-fA-F]{64}")
-SHARE = re.compile(r"[0-9]{1,6}/[0-9]{1,6}|[0-9]{0,6}(?:\.[0-9]{1,9})?")
+# Denominators are at most 10**6: keepers answer no others.
+SHARE = re.compile(r"[0-9]{1,6}/[0-9]{1,6}|[0-9]{0,6}(?:\.[0-9]{1,6})?")
 EPOCHS_IN_A_WINDOW = 24
 LEAST_EPOCH_SECONDS = 60
 MAX_EVERY_SECONDS = 3660 * 86400

@@ -150,6 +150,23 @@ def test_epochs_follow_the_clock_and_announced_intrusions(device, blinded):
         assert len(live.sketch._masks.epoch_keys) == begun + 2, "a clock set back begins none"
 
 
+@pytest.mark.parametrize("back", [1200, 2 * HOUR])
+def test_a_clock_that_is_set_back_keeps_no_masks(device, blinded, back):
+    """Before, they stayed until the clock had caught up: time servers are part of the traffic. A
+    clock that is more than a window behind is not followed at all."""
+    config = blinded(", epoch: 10m", source="{type: stdin}")
+    with Live(device, config) as live:
+        live.step(HOUR - (BEGIN % HOUR) + 1800)
+        live.now -= back
+        live.step(1)
+        for _ in range(2):
+            before, begun = live.counters, len(live.sketch._masks.epoch_keys)
+            for _ in range(8):
+                live.step(100)
+            assert len(live.sketch._masks.epoch_keys) - begun in (1, 2)
+            assert np.count_nonzero(live.counters == before) < 10
+
+
 def test_snapshots_of_different_epochs_are_independent(device, blinded):
     """The difference of two snapshots: its low bytes are uniform. Chi-square with 255 degrees of
     freedom exceeds 385 with probability 1e-6 (Wilson-Hilferty). Within an epoch it does."""

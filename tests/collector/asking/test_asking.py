@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pansketch.wire import decode_question
+from pansketch import os_entropy
+from pansketch.blinding import PrivateKey
+from pansketch.wire import decode_blinded, decode_question, encode_blinded
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from tests.collector.asking.blinded_fleet import (
@@ -124,6 +126,26 @@ def test_late_releases_are_in_the_next_answer_of_their_level(make_fleet):
     )
 
 
+def test_devices_under_new_keys_wait_for_no_period_of_those_under_the_old_ones(make_fleet):
+    """Devices take a keeper's new key one after the other."""
+    fleet = make_fleet()
+    fleet.outlet.offline |= {"tower", "well"}
+    well = fleet.keepers["well"].key.public
+    old = PrivateKey.draw(os_entropy()).public
+    text = fleet.path.read_text()
+    keys = "tower: {key: " + fleet.keepers["tower"].key.public.hex()
+    fleet.path.write_text(text.replace(keys, f"{keys}, previous: [{old.hex()}]"))
+    with Collector(fleet) as collector:
+        messages = [fleet.release(device, 0, keys=(old, well)) for device in ("one", "two")]
+        collector.take(*messages, fleet.release("three", 0), at=BEGIN)
+        collector.turns(3)
+        collector.take(fleet.release("four", 0), at=BEGIN + 2 * HOUR)
+        collector.turns(4)
+    asked = rows(fleet.database, "SELECT period_start, windows FROM questions ORDER BY windows")
+    assert sorted(asked[:2]) == [(BEGIN, 1), (BEGIN + HOUR, 1)], "one that is late, and three"
+    assert asked[2:] == [(BEGIN, 2)]
+
+
 def test_every_level_has_each_window_once_and_the_noise_of_its_share(make_fleet):
     fleet = make_fleet(answers=TWO_LEVELS)
     with Collector(fleet) as collector:
@@ -214,7 +236,7 @@ def test_a_question_is_split_where_its_sums_could_wrap_or_no_message_holds_it(ma
     with Collector(fleet) as collector:
         take(collector, all_of([0], ("a", "b", "c", "d", "e")))
         collector.turns(24)
-    assert [each[2] for each in sums(fleet)] == [1, 2, 2]
+    assert [each[2] for each in sums(fleet)] == [2, 2, 1]
     parts = sum(each[4] for each in sums(fleet))
     assert np.array_equal(parts, fleet.counted(*all_of([0], ("a", "b", "c", "d", "e"))))
 
@@ -228,6 +250,21 @@ def test_what_a_broker_takes_bounds_a_question(make_fleet):
     found = sums(fleet)
     assert len(found) > 1
     assert sum(each[2] for each in found) == 9
+
+
+def test_a_device_with_many_epochs_does_not_split_the_answer_of_a_fleet(make_fleet):
+    """Each part of an answer has noise of its own."""
+    fleet = make_fleet()
+    fleet.outlet.offline |= {"tower", "well"}
+    fleet.outlet.most = 200_000
+    topic, payload = fleet.release("hostile", 0)
+    made = decode_blinded(payload, fleet.spec)
+    many = encode_blinded(replace(made, epochs=made.epochs[:1] * 4096))
+    with Collector(fleet) as collector:
+        take(collector, all_of([0], [f"dev-{n}" for n in range(9)]))
+        collector.take((topic, many))
+        collector.turns(2)
+    assert rows(fleet.database, "SELECT windows FROM questions") == [(10,)]
 
 
 def test_excluded_devices_wait_and_are_in_no_question(make_fleet):

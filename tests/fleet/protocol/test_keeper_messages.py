@@ -20,6 +20,7 @@ from pansketch_fleet.protocol.keeper_messages import (
     MAX_REPLY_BYTES,
     Ask,
     Reply,
+    ask_load,
 )
 
 DOMAIN = Domain([Attribute("temp", -10, 40), Attribute("humidity", 0, 100)])
@@ -162,6 +163,18 @@ def test_what_is_too_large_is_refused():
     many = tuple(window(n, f"{n:064}").key for n in range(2**62, 2**62 + MAX_REFUSED))
     most = Reply("prepared", QUESTION.digest, KEY, many)
     assert Reply.decode(most.encode()) == most, "the largest reply fits"
+
+
+def test_more_masks_than_a_keeper_sums_in_time_are_refused():
+    """Its watchdog would end it, and the broker would send the same question again, for ever."""
+    wide = replace(SPEC, views=(View(("temp", "humidity"), (10, 10), 1_000_000),))
+    epochs = 4096
+    assert ask_load(wide, 20, epochs) == 1 / 2
+    listed = tuple(MaskedWindow(window(n).window, (bytes(32),) * epochs) for n in (1, 2, 3))
+    question = replace(QUESTION, spec=wide.digest, windows=listed)
+    with pytest.raises(ValueError, match="bytes of masks"):
+        Ask("prepare", question, wide, KEY)
+    assert Ask("prepare", replace(question, windows=listed[:2]), wide, KEY).encode()
 
 
 @pytest.mark.parametrize("head", [b"[" * 200_000, b'{"spec":' * 100_000, b"{}", b""])
