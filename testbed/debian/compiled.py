@@ -107,7 +107,7 @@ def _compile(source: Path, target: Path, headers: Path, arch: str) -> None:
     if shutil.which(compiler) is None:
         raise BuildError(f"{compiler} is missing (apt install gcc-{prefix})")
     suffix = f".cpython-{PYTHON.replace('.', '')}-{multiarch}.so"
-    includes = [f"-I{headers}/python{PYTHON}", f"-I{headers}", f"-I{source.parent}"]
+    includes = [f"-I{headers}/python{PYTHON}", f"-I{headers}", f"-I{source.parents[1]}"]
     run(
         *(compiler, *FLAGS, *includes, f"-ffile-prefix-map={source.parent}=."),
         *(source.name, "-o", str(target / f"{source.stem}{suffix}"), "-lm"),
