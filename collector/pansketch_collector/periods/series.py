@@ -7,6 +7,7 @@ releases still help the smoother: those of several such rows together give it on
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -53,7 +54,7 @@ class Row:
 
     `readings`: their estimated number. `answer` is None where there is none; then `refusal` says
     why, and `more_windows` how many more windows of all devices it needs, if that is known.
-    `level`: the smoothed answer, where one was asked for.
+    `level`: the smoothed answer, where one was asked for; None where the other rows do not tell it.
     """
 
     start: int
@@ -71,11 +72,13 @@ class Row:
 @dataclass(frozen=True, kw_only=True)
 class Series(Basis):
     """Rows in order of time, or of devices' names. `step`: the standard deviation by which the
-    level moves in one window or day, where it was smoothed."""
+    level moves in one window or day, where it was smoothed. `bounds`: what no level is outside of.
+    """
 
     by: By
     rows: tuple[Row, ...]
     step: float | None = None
+    bounds: tuple[float, float] = (-inf, inf)
 
 
 Ask = Callable[[Row, Selection], tuple[Row, Basis]]
@@ -145,10 +148,10 @@ def series(
         rows.append(answered)
     if not found:
         raise CommandError(rows[0].refusal)
-    step = None
+    step, bounds = None, questions.bounds_of(stream.domain, asked.question, asked.words)
     if asked.smooth:
         seconds = DAY_SECONDS if asked.by == "day" else stream.window_seconds
-        rows, step = _smoothed(groups, rows, ask, asked, seconds)
+        rows, step = _smoothed(groups, rows, ask, bounds, seconds)
     parts = tuple(joined_parts(part for each in found for part in each.parts))
     return Series(
         generator=found[0].generator,
@@ -164,6 +167,7 @@ def series(
         by=asked.by,
         rows=tuple(rows),
         step=step,
+        bounds=bounds,
     )
 
 
@@ -274,7 +278,7 @@ def _smoothed(
     groups: Sequence[tuple[Row, Selection]],
     rows: list[Row],
     ask: Ask,
-    asked: SeriesQuestion,
+    bounds: tuple[float, float],
     seconds: int,
 ) -> tuple[list[Row], float | None]:
     """The rows with their levels, and how far a level moves in one of their steps."""
@@ -288,7 +292,7 @@ def _smoothed(
             return None
 
     answers = pooled([row.answer for row in rows], together)
-    levels = smoothed(answers, [row.start / seconds for row in rows])
+    levels = smoothed(answers, [row.start / seconds for row in rows], bounds)
     if levels is None:
         return rows, None
     found = [replace(row, level=level) for row, level in zip(rows, levels[0], strict=True)]

@@ -91,7 +91,17 @@ def _object(found: Series, row: Row) -> dict[str, object]:
         object_["share"] = answers.known(answer.share)
     if answer is None:
         object_ |= {"refused": row.refusal, "more_windows": row.more_windows}
-    return object_ | ({} if found.step is None else {"level": estimate_object(row.level)})
+    return object_ | ({} if found.step is None else {"level": _level(found, row.level)})
+
+
+def _level(found: Series, level: Estimate | None) -> dict[str, object] | None:
+    """As `estimate_object`, with its `band`: two standard errors around it, inside the bounds."""
+    object_ = estimate_object(level)
+    if object_ is None or level is None:
+        return None
+    low, high = found.bounds
+    ends = level.value - 2 * level.standard_error, level.value + 2 * level.standard_error
+    return object_ | {"band": [answers.known(min(max(end, low), high)) for end in ends]}
 
 
 def estimate_object(estimate: Estimate | None) -> dict[str, object] | None:

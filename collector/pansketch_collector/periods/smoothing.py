@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import sqrt
 
 import numpy as np
 
@@ -55,9 +56,14 @@ def _of_one(answer: Answer, rows: int) -> Answer:
 
 
 def smoothed(
-    answers: Sequence[Answer | None], times: Sequence[float]
-) -> tuple[list[Estimate], float] | None:
-    """The level at each time, and the standard deviation of its steps; None without any answer."""
+    answers: Sequence[Answer | None], times: Sequence[float], bounds: tuple[float, float]
+) -> tuple[list[Estimate | None], float] | None:
+    """The level at each time, and the standard deviation of its steps; None without any answer.
+
+    `bounds`: what an answer is never outside of. A level is inside of them. One whose error is no
+    less than that of any number inside of them is refused: few answers do not tell how far a level
+    moves to a time without one.
+    """
     told = [(each.value, each.standard_error) if each else (np.nan, np.nan) for each in answers]
     values, errors = np.array(told, dtype=np.float64).T
     unknown = ~(np.isfinite(values) & np.isfinite(errors) & (errors > 0))
@@ -65,8 +71,12 @@ def smoothed(
         return None
     values[unknown] = errors[unknown] = np.nan
     levels = smooth_levels(values[:, None], errors[:, None], np.array(times))
-    found = zip(levels.value[:, 0], levels.standard_error[:, 0], strict=True)
+    low, high = bounds
+    found = zip(np.clip(levels.value[:, 0], low, high), levels.standard_error[:, 0], strict=True)
     return (
-        [Estimate(float(value), float(error)) for value, error in found],
+        [
+            Estimate(float(value), float(error)) if error < (high - low) / sqrt(12) else None
+            for value, error in found
+        ],
         float(np.sqrt(levels.step_variance[0])),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from pansketch import Attribute, Domain
 from pansketch.domain import MISSING
@@ -160,6 +160,14 @@ def answer(model: Model, name: str, words: Sequence[str]) -> Answer | Matrix:
             return QUESTIONS[name].ask(model.fitted, words)
     except ValueError as error:
         raise wrong(str(error)) from error
+
+
+def bounds_of(domain: Domain, name: str, words: Sequence[str]) -> tuple[float, float]:
+    """What an answer that is one number is never outside of, in its unit."""
+    if name in ("mean", "quantile"):
+        attribute = attribute_of(domain, words[0])
+        return attribute.origin, attribute.highest
+    return (0.0, 1.0) if name == "cdf" else (0.0, inf)
 
 
 def attribute_of(domain: Domain, name: str) -> Attribute:

@@ -51,7 +51,28 @@ def test_a_number_of_readings_of_several_rows_is_that_of_one():
 
 
 def test_without_an_answer_there_is_no_level():
-    assert smoothed([None, None], [0.0, 1.0]) is None
+    assert smoothed([None, None], [0.0, 1.0], (0.0, 1.0)) is None
+
+
+@pytest.mark.parametrize("answered", [1, 2, 3, 12])
+@pytest.mark.parametrize("value", [-29.0, 10.0])
+def test_a_level_has_an_error_below_that_of_any_number_inside_the_bounds_or_is_refused(
+    answered, value
+):
+    """Of one answer nobody can tell how far the level moves; of twelve alike one can."""
+    bounds = -30.0, 50.0
+    answers = [Answer(value, 2.0, "degC")] * answered + [None]
+    levels, _ = smoothed(answers, [float(at) for at in range(answered + 1)], bounds)
+    assert all(each is not None for each in levels[:-1])
+    assert answered in (2, 3) or (levels[-1] is None) == (answered == 1)
+    given = [each for each in levels if each is not None]
+    assert all(bounds[0] <= each.value <= bounds[1] for each in given)
+    assert all(each.standard_error < 80 / 12**0.5 for each in given)
+
+
+def test_an_answer_outside_the_bounds_has_a_level_inside():
+    levels, _ = smoothed([Answer(1.2, 0.3, "")] * 2, [0.0, 1.0], (0.0, 1.0))
+    assert [each.value for each in levels] == [1.0, 1.0]
 
 
 @pytest.fixture
@@ -77,5 +98,10 @@ def test_rows_that_are_too_noisy_have_a_level_from_all_of_them(sparse, run):
     _, out, _ = run(*ASK, "mean", "temp", "--by", "day", "--smooth", "--json")
     rows = json.loads(out)["rows"]
     assert sum(row["value"] is None for row in rows) > 32
+    bands = [row["level"].pop("band") for row in rows]
     levels = [Estimate(**row["level"]) for row in rows]
+    assert all(
+        -40 <= low < each.value < high <= 60
+        for (low, high), each in zip(bands, levels, strict=True)
+    )
     assert all(abs(each.value - 10) < 6 * each.standard_error for each in levels)

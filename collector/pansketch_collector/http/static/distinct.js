@@ -43,7 +43,8 @@ function drawn(figures, seconds, width) {
   const points = figures.map((each) => ({
     at: Date.parse(each.from), value: each.value, error: each.standard_error ?? 0,
     frozen: each.frozen.length > 0,
-  })).filter((each) => each.value !== null);
+  })).filter((each) => each.value !== null)
+    .map((each) => ({ ...each, low: each.value - each.error, high: each.value + each.error }));
   if (!points.length) {
     return [s("text", { x: INSET, y: HEIGHT / 2 }, "No window has an estimate: see the table.")];
   }

@@ -53,7 +53,7 @@ export function showSeries(frame, parts, what, { brief = false, periods = [] } =
 
 export function explained(by) {
   return `Points: the value of one ${by}. Whiskers, if there is room: one standard error. Line and ` +
-    "band: the level behind the noise, plus or minus two standard errors.";
+    "band: the level behind the noise, plus or minus two standard errors, inside the bounds.";
 }
 
 function newest({ name, answer }, unit, several) {
@@ -78,9 +78,10 @@ function placed({ answer: { rows } }) {
   return {
     points: rows.filter((each) => each.value !== null).map((each) => ({
       at: Date.parse(each.from), value: each.value, error: each.standard_error ?? 0,
-    })),
+    })).map((each) => ({ ...each, low: each.value - each.error, high: each.value + each.error })),
     levels: rows.filter((each) => each.level).map((each) => ({
-      at: Date.parse(each.from), value: each.level.value, error: 2 * each.level.standard_error,
+      at: Date.parse(each.from), value: each.level.value,
+      low: each.level.band[0] ?? each.level.value, high: each.level.band[1] ?? each.level.value,
     })),
   };
 }
@@ -92,8 +93,7 @@ function drawn(parts, periods, seconds, unit, width, height) {
     return [s("text", { x: INSET, y: height / 2 }, "No row has a value: see the table.")];
   }
   const bottom = height - BOTTOM;
-  const y = axes.around(min(all, (each) => each.value - each.error),
-    max(all, (each) => each.value + each.error), bottom, TOP);
+  const y = axes.around(min(all, (each) => each.low), max(all, (each) => each.high), bottom, TOP);
   const heights = axes.heights(y, unit ? ` ${unit}` : "");
   const [left, right] = [Math.max(axes.longest(heights) + 14, 44), width - RIGHT];
   const x = scaleUtc([min(all, (each) => each.at), max(all, (each) => each.at)],

@@ -20,8 +20,7 @@ export function runs(points, seconds) {
 }
 
 export function band(run, x, y) {
-  const shape = area((each) => x(each.at), (each) => y(each.value - each.error),
-    (each) => y(each.value + each.error));
+  const shape = area((each) => x(each.at), (each) => y(each.low), (each) => y(each.high));
   return s("path", { class: "band", d: shape(run) });
 }
 
