@@ -123,7 +123,7 @@ class DistinctSketch:
         self._drawn = np.zeros(KEYS_AT_ONCE, np.uint8)
         self._intrusions = 0
         self._closed = False
-        # Found now, for all draws to come: a cache that the first key fills would show that it came.
+        # For all draws to come: a cache that the first key fills would show that it came.
         for chance in (*spec.chances, spec.flip):
             if chance is not None:
                 threshold(chance, WORD_BITS)
