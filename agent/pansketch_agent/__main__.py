@@ -1,6 +1,7 @@
 """pansketch-agent: turns a device's readings into private releases for its fleet's collector."""
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -35,6 +36,8 @@ from pansketch_fleet.text_table import show
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The program; returns its exit code."""
+    if argv is None:
+        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     try:
         arguments = parser().parse_args(argv)
     except SystemExit as leaving:

@@ -1,6 +1,7 @@
 """`pansketch`: inspects releases, plans sketches and audits the privacy guarantee."""
 
 import argparse
+import gc
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ from pansketch_fleet.text_table import discard_stdout
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0: done; 1: the audit found something; 2: wrong input."""
+    if argv is None:
+        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     options = parser().parse_args(argv)
     try:
         code = int(options.run(options))

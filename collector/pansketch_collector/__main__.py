@@ -1,6 +1,7 @@
 """pansketch-collector: runs one command of the command line."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -98,6 +99,8 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; never raises for what a user or a disk did."""
+    if argv is None:
+        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     try:
         options = parser().parse_args(argv)
     except SystemExit as end:

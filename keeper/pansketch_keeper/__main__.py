@@ -1,6 +1,7 @@
 """pansketch-keeper: holds one key of a blinded fleet, and adds the noise to its answers."""
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -43,6 +44,8 @@ log = logging.getLogger("keeper")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The program; returns its exit code."""
+    if argv is None:
+        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     try:
         options = parser().parse_args(argv)
     except SystemExit as leaving:

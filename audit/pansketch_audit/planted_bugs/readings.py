@@ -7,7 +7,7 @@ evidence.
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -121,8 +121,9 @@ def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
     return times_the_claim(ratios)
 
 
-def bugs() -> list[Bug]:
-    """All planted bugs."""
+@cache
+def bugs() -> tuple[Bug, ...]:
+    """All planted bugs; made once, as a worker asks for each task."""
     gaps = next(each for each in subjects() if "missing" in each.name)
     twice = Mechanism(_start_counting_twice, publish)
     what = "a reading without a value counted twice"
@@ -137,7 +138,7 @@ def bugs() -> list[Bug]:
         *sampler_bugs(),
     ]
     coupled_bugs = [*sceptic_draws(), *further_draws(), *agent_leaks(), *process_leaks()]
-    return [*enumerated_bugs, *_outside_bugs(), *coupled_bugs]
+    return (*enumerated_bugs, *_outside_bugs(), *coupled_bugs)
 
 
 def _shared_noise() -> Bug:

@@ -6,6 +6,7 @@ one.
 """
 
 import argparse
+import gc
 import logging
 import os
 import resource
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--broker-state", type=int, required=True, help="a file descriptor")
     add_log_options(parser)
     options = parser.parse_args()
+    gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     set_up_log("pansketch-collector http", options, os.environ)
     # Below that are uvicorn's own words.
     logging.root.setLevel(max(logging.root.level, logging.WARNING))
