@@ -50,7 +50,7 @@ streams:
 
 # devices:                          # what one device has otherwise than the others
 #   attic:
-#     profile: pi-zero-w
+#     profile: pi-zero-2w
 #     streams: {{board: {{source: {{type: system, interval: 1m}}}}}}
 
 collector:
