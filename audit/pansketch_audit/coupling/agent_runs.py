@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch import decode, peek
+from pansketch import decode
+from pansketch.blinding.masks import WindowMasks
+from pansketch.sketches import LinearSpec
+from pansketch.wire import decode_blinded, peek_any
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
@@ -42,7 +46,7 @@ from pansketch_audit.coupling.coupled_runs import (
 from pansketch_audit.coupling.hostile import printed, printed_keys
 from pansketch_audit.coupling.process_events import ProcessEvents, RecordingBroker
 from pansketch_audit.coupling.reachable import forget_results, memory_of_objects, memory_of_program
-from pansketch_audit.coupling.scripted_noise import Integers
+from pansketch_audit.coupling.scripted_noise import Integers, scripted
 from pansketch_audit.coupling.sketch_runs import counts_of
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.settings.device_spec import window_index
@@ -247,9 +251,12 @@ def _is_bare_count(stream: Stream) -> bool:
 
 
 def _counters(payload: bytes, stream: Stream) -> Integers:
-    start = peek(payload).windows[0].start
+    start = peek_any(payload).windows[0].start
     spec = stream.spec.for_window(window_index(start, stream.window_seconds))
-    return np.asarray(decode(payload, spec).counters)
+    if stream.blinded is None:
+        return np.asarray(decode(payload, spec).counters)
+    assert isinstance(spec, LinearSpec)
+    return np.asarray(decode_blinded(payload, spec).counters).astype(np.int64)
 
 
 def _new_ledger() -> str:
@@ -269,7 +276,8 @@ def play(
     exposures = []
     forget_results([config])
     events = ProcessEvents(config.agent.state)
-    with events.logging():
+    masks = patch.object(WindowMasks, "begin_epoch", scripted(WindowMasks.begin_epoch))
+    with events.logging(), masks:
         agent = _Agent(config, noises, now, events)
         try:
             for number, step in enumerate(steps):

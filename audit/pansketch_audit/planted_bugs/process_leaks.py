@@ -22,6 +22,8 @@ FORM = "pansketch_agent.sources.decoders:ReadingForm.take_line"
 STDIN = "pansketch_agent.sources.stdin:_fill"
 THRESHOLD = "pansketch.sketches.distinct.sketch:threshold"
 CACHED = "pansketch.randomness.exact_noise:threshold"
+MASKS = "pansketch.blinding.masks"
+MASKED = 3  # A case of a blinded stream.
 KEY_ALONE = 7  # A case whose keys are the unit alone.
 DISCARD_PORT = 9  # A datagram to it is dropped on this host.
 
@@ -133,6 +135,22 @@ def _by_last_use(threshold: Any) -> Any:
     return lru_cache(maxsize=512)(threshold.__wrapped__)
 
 
+def _all_but_the_last(add: Any) -> Any:
+    return lambda self, counters: add(self, counters[:-1])
+
+
+def _always_the_first(context: Any) -> Any:
+    return lambda fleet, window, digest, epoch, *keys: context(fleet, window, digest, 0, *keys)
+
+
+def _counted(update: Any) -> Any:
+    def update_many(self: Any, readings: Any) -> None:
+        self.seen = getattr(self, "seen", 0) + len(readings)
+        update(self, readings)
+
+    return update_many
+
+
 def process_leaks() -> list[Bug]:
     """All of them."""
     absorb = f"{WORKER}.absorb"
@@ -161,6 +179,21 @@ def process_leaks() -> list[Bug]:
                 "a cache whose order shows which draw came last",
                 KEY_ALONE,
                 [(CACHED, _by_last_use)],
+            ),
+            "masks-lack-the-last": (
+                "the last counter of a blinded sketch without masks",
+                MASKED,
+                [(f"{MASKS}:SodiumMasks._add_stream", _all_but_the_last)],
+            ),
+            "masks-without-epoch": (
+                "masks that do not depend on the epoch",
+                MASKED,
+                [(f"{MASKS}:MaskContext", _always_the_first)],
+            ),
+            "count-beside-masks": (
+                "an exact count beside masked counters",
+                MASKED,
+                [("pansketch.blinding.blinded_sketch:BlindedSketch.update_many", _counted)],
             ),
             "lines-counted": ("lines counted by a source", 1, [(STDIN, _lines_counted)]),
         }

@@ -20,6 +20,7 @@ PLANTED = (
     *("noise-in-module", "health-counts", "empty-windows-skipped", "limiter-slots-short"),
     *("log-line", "file-time", "late-tick", "cached-reading", "generator-advanced"),
     *("log-debug", "written-count", "file-elsewhere", "datagram", "count-in-environment"),
+    *("masks-lack-the-last", "masks-without-epoch", "count-beside-masks", "cache-of-first-key"),
     *("count-in-numpy", "lengths-of-lines", "lines-counted"),
 )
 
