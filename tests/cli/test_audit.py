@@ -1,4 +1,4 @@
-"""`pansketch audit --record`: what is kept of an audit, whatever it found."""
+"""`pansketch audit --record`: the record of an audit, with any result."""
 
 import os
 import stat

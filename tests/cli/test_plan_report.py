@@ -37,7 +37,7 @@ streams:
 
 @pytest.fixture
 def config(tmp_path):
-    """Its file; neither the device's name nor its readings are there."""
+    """Its file; it contains neither the device's name nor its readings."""
     file = tmp_path / "config.yaml"
     file.write_text(TEXT)
     return file
