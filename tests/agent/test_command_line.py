@@ -1,4 +1,4 @@
-"""The command line: exit codes, one-line errors, and what validate promises."""
+"""The command line: exit codes, single-line errors, and the guarantee that validate prints."""
 
 import subprocess
 import sys

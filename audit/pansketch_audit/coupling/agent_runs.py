@@ -127,7 +127,7 @@ class _Agent:
             None,
         )
         self.workers: dict[str, StreamWorker] = {
-            stream.name: builder.assemble(config.parts(stream), noises[stream.name])
+            stream.name: builder.build(config.parts(stream), noises[stream.name])
             for stream in config.streams
             if not stream.part_of
         }
@@ -214,7 +214,7 @@ class _Agent:
         found = {}
         for source in self.workers:
             parts = self.config.parts(next(s for s in self.config.streams if s.name == source))
-            for key in self.outbox.waiting():
+            for key in self.outbox.queued():
                 for place, stream in enumerate(parts):
                     if key.stream == stream.name:
                         payload = self.outbox.read(key)

@@ -1,4 +1,4 @@
-"""`pansketch-agent outbox`: lists, exports and sends again, beside a running agent or without."""
+"""`pansketch-agent outbox`: list, export and retry, beside a running agent or without."""
 
 import base64
 import json

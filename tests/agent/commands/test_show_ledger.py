@@ -66,9 +66,9 @@ def test_a_capped_stream_stops_says_so_everywhere_and_the_others_go_on(device, b
     assert [w.sequence for w in collector.windows() if w.stream == "air"] == [1, 2, 3, 4, 5]
     assert len([w for w in collector.windows() if w.stream == "water"]) == 40
     assert [debit[1] for debit in device.ledger()].count("air") == 5
-    farewell = collector.statuses[-1].streams
-    assert "stopped at its daily cap of epsilon 5" in farewell["air"].problem
-    assert farewell["water"].problem == ""
+    stopped_status = collector.statuses[-1].streams
+    assert "stopped at its daily cap of epsilon 5" in stopped_status["air"].problem
+    assert stopped_status["water"].problem == ""
 
 
 def test_a_live_stream_that_stops_shows_while_the_agent_runs(device, broker, peer, until):
@@ -158,7 +158,7 @@ def test_a_tampered_ledger_is_one_line_that_names_it(device, capsys, command):
 def test_an_unreadable_ledger_is_one_line_that_names_it(device, capsys, command):
     device.configure()
     path = device.state / "ledger"
-    path.mkdir(parents=True)  # unreadable for everybody, root too
+    path.mkdir(parents=True)  # unreadable for all users, including root
     assert main([command, "--config", str(device.config)]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1

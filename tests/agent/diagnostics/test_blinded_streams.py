@@ -1,4 +1,4 @@
-"""What `validate` says of a blinded stream, and what it refuses before the first mask."""
+"""`validate` of a blinded stream: its output, and its refusals before the first mask."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`validate` and `check` of a stream of keys: what they say of its key, its error and its cost."""
+"""`validate` and `check` of a stream of keys: its key, its error and its cost."""
 
 import json
 

@@ -1,5 +1,8 @@
-"""The memory lock and swap: real processes that may not lock their memory, beside swap areas of a
-root folder. What cannot be protected is said, and refused where the configuration requires it."""
+"""The memory lock and swap: real processes that may not lock memory, with swap areas of a root
+folder.
+
+Missing protection is logged, and refused where the configuration requires it.
+"""
 
 import json
 import subprocess
@@ -42,7 +45,7 @@ sys.exit(ctypes.CDLL(None).mlockall(7) != 0)
 
 
 def may_lock() -> bool:
-    """Whether this host lets a test's process lock all of its memory."""
+    """Return whether this host lets a test's process lock all of its memory."""
     return subprocess.run([sys.executable, "-c", WHOLE], check=False).returncode == 0
 
 

@@ -23,7 +23,7 @@ def test_a_connection_under_way_to_the_broker_before_is_given_up(
 
             def make(self, terms):
                 made = super().make(terms)
-                if not (terms.asking or self.done):
+                if not (terms.probing or self.done):
                     self.done = True
                     self.renew(later.mqtt, None)
                 return made

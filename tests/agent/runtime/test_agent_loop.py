@@ -85,9 +85,9 @@ def test_birth_is_retained_and_a_clean_stop_says_stopped(device, broker, peer, u
         until(lambda: collector.statuses, "the retained birth")
         assert agent.stop(signal.SIGTERM) == 0, agent.said
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
-    birth, farewell = collector.statuses[0], collector.statuses[-1]
+    birth, stopped_status = collector.statuses[0], collector.statuses[-1]
     stream = config.streams[0]
-    assert birth == Status("online", farewell.session, birth.streams)
+    assert birth == Status("online", stopped_status.session, birth.streams)
     assert birth.streams["air"].fingerprint == stream.spec.fingerprint.hex()
     assert birth.streams["air"].guarantee == str(stream.spec.guarantee)
     assert birth.streams["air"].window_seconds == HOUR

@@ -1,4 +1,4 @@
-"""Streams of keys in the whole agent: what is released, what is said, and what is kept quiet."""
+"""Streams of keys in the whole agent: their releases, their log lines, and their secrets."""
 
 import struct
 from pathlib import Path
@@ -101,7 +101,7 @@ def counted(config, collector) -> int:
 
 
 def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, device, broker, peer):
-    """An agent before may have had keys of it, and been looked into."""
+    """An earlier agent may have had keys of it, and been compromised."""
     source = "{type: stdin}"
     keyed(broker.url, source=source, window="2s", privacy="{epsilon: 1, intrusion: announced}")
     with peer(broker.url) as collector:

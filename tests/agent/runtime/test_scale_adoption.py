@@ -118,7 +118,7 @@ def test_the_same_message_again_writes_nothing(device):
 
 
 def test_what_has_not_begun_yet_is_replaced(device):
-    """A scale for the year 9999 locks nobody in."""
+    """A scale for the year 9999 blocks no later one."""
     device.hears(device.scales(252_000_000_000))
     assert device.hears(device.scales(NOW + HOUR, OTHERS)) == ""
     assert device.times() == [NOW + HOUR]

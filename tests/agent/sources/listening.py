@@ -14,13 +14,13 @@ from tests.waiting import SECONDS
 
 @contextmanager
 def listening(stream, clock=None):
-    """The rows that the source has handed over so far; in the end its buffer is overwritten."""
+    """The rows that the source has yielded so far; in the end its buffer is overwritten."""
     stop, rows, kept = threading.Event(), [], []
 
     def run() -> None:
-        chance = iter([0.5] * 1000).__next__
+        uniform = iter([0.5] * 1000).__next__
         for readings in open_source(
-            stream, clock or system_clock(), stop, Path("/"), chance, print
+            stream, clock or system_clock(), stop, Path("/"), uniform, print
         ):
             rows.extend(readings.rows.tolist())
             kept.append(readings.rows)

@@ -1,4 +1,4 @@
-"""What programs of this host post: what becomes a reading, and how everything else is answered."""
+"""Posts of programs of this host: which become readings, and the responses to all others."""
 
 import json
 import socket
@@ -55,7 +55,7 @@ def post(port, body, headers=JSON, method="POST", target="/") -> tuple[int, str]
 
 
 def post_soon(port, body) -> None:
-    """As soon as somebody listens."""
+    """Post as soon as the source listens."""
 
     def posted() -> bool:
         with suppress(ConnectionRefusedError):
@@ -102,7 +102,7 @@ def test_an_object_is_a_reading_and_a_list_is_several(served, port):
     ],
 )
 def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port, status, body):
-    assert post(port, body) == (status, http_push.ANSWERS[status][1] + "\n")
+    assert post(port, body) == (status, http_push.RESPONSES[status][1] + "\n")
     assert post(port, GOOD) == (202, "")
     until(lambda: served, "the good one")
     assert served == [[1.5, 1.0]]
@@ -115,7 +115,7 @@ def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port
         (405, {"method": "GET"}),
         (405, {"method": "OPTIONS"}),
         (415, {"headers": {}}),
-        # What a page of another site can make a browser on this host send.
+        # Requests that a page of another site can make a browser on this host send.
         (415, {"headers": {"Content-Type": "text/plain"}}),
         (403, {"headers": {**JSON, "Host": "rebound.example:80"}}),
         (411, {"headers": {**JSON, "Transfer-Encoding": "chunked"}, "body": iter([b"{}"])}),
@@ -123,7 +123,7 @@ def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port
     ],
 )
 def test_other_requests_are_answered_with_the_fix(served, port, status, more):
-    assert post(port, **{"body": GOOD, **more}) == (status, http_push.ANSWERS[status][1] + "\n")
+    assert post(port, **{"body": GOOD, **more}) == (status, http_push.RESPONSES[status][1] + "\n")
     assert not served
 
 
@@ -185,7 +185,7 @@ def test_requests_and_bytes_are_bounded_by_pauses(stream, port):
         sender.join(SECONDS)
     stop.set()
     assert list(source) == []
-    assert waits[0] == http_push.PAUSE_SECONDS
+    assert waits[0] == http_push.MIN_INTERVAL_SECONDS
     assert 12_000 / http_push.MAX_BYTES_PER_SECOND < waits[1] < 0.06
 
 

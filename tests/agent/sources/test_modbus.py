@@ -19,7 +19,7 @@ from pansketch_agent.__main__ import main
 from pansketch_agent.diagnostics.check import check
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.runtime.stream_builder import open_source
-from pansketch_agent.sources.modbus import _crc, _Line, _RefusedError
+from pansketch_agent.sources.modbus import _Connection, _crc, _RefusedError
 from pansketch_fleet.config.loader import ConfigError
 from pansketch_fleet.settings.sources import Register
 from testbed.embedded_broker import free_port
@@ -142,12 +142,12 @@ ANSWER = "0001 0000 0005 01 03 02 ff29"
 
 
 def value_of(answer: str, register=TEMP):
-    """What a line reads when these bytes come for its first request; and what it keeps."""
+    """Return the value that a connection reads from these bytes, and its buffer afterwards."""
     mine, theirs = socket.socketpair()
     with mine, theirs:
         theirs.sendall(bytes.fromhex(answer))
         theirs.shutdown(socket.SHUT_WR)
-        line = _Line(mine.fileno(), system_clock(), serial=False)
+        line = _Connection(mine.fileno(), system_clock(), serial=False)
         try:
             return line.value(register)
         finally:
@@ -202,7 +202,7 @@ def test_a_frame_with_a_wrong_checksum_is_no_answer(spoiled):
         with mine, theirs:
             theirs.sendall(frame)
             theirs.shutdown(socket.SHUT_WR)
-            line = _Line(mine.fileno(), system_clock(), serial=True)
+            line = _Connection(mine.fileno(), system_clock(), serial=True)
             if wrong:
                 with pytest.raises((OSError, _RefusedError)):
                     line.value(TEMP)

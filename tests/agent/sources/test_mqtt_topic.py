@@ -93,7 +93,7 @@ def test_an_absent_broker_is_said_once_and_tried_after_pauses_that_grow(device, 
 @pytest.fixture
 @needs("mosquitto")
 def strict_broker(tmp_path):
-    """mosquitto, which knows nobody."""
+    """mosquitto without any user."""
     with mosquitto(tmp_path, anonymous=False) as port:
         yield f"mqtt://127.0.0.1:{port}"
 

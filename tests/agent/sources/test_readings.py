@@ -1,4 +1,4 @@
-"""Sources: what a row, a line or a sensor becomes, and what is dropped without a word."""
+"""Sources: the readings of a row, a line or a sensor, and the silent drops."""
 
 import gzip
 import os
@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
 from pansketch_agent.sources import memory_scrub, replay, stdin
-from pansketch_agent.sources.decoders import ReadingForm
+from pansketch_agent.sources.decoders import ReadingDecoder
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from tests.agent.sources.manual_clock import ManualClock
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
-FORM = ReadingForm(DOMAIN)
+FORM = ReadingDecoder(DOMAIN)
 
 
 def taken(source) -> list[list[float]]:
@@ -65,7 +65,7 @@ def test_replay_reads_columns_by_name_and_categories_by_code(tmp_path, name):
 )
 def test_times(text, seconds):
     got = replay.unix_seconds(text)
-    assert got == seconds or (isnan(seconds) and not 0 <= got < replay.LATEST)
+    assert got == seconds or (isnan(seconds) and not 0 <= got < replay.MAX_UNIX_SECONDS)
 
 
 @pytest.mark.parametrize("cell", ["", "NaN", "x", "1_0", "1,5", "--", "0x10", "\0"])
@@ -146,7 +146,7 @@ def test_a_paced_replay_hands_over_one_reading_when_its_time_has_come(tmp_path):
 
 
 def piped(*chunks: bytes) -> list[list[float]]:
-    """What stdin's source makes of chunks that arrive one after the other."""
+    """The readings of stdin's source from chunks that arrive one after the other."""
     reader, writer = os.pipe()
 
     def feed() -> None:
@@ -286,8 +286,9 @@ def test_an_attribute_that_no_host_has_is_refused_with_what_there_is():
 
 
 def test_every_size_of_python_s_pools_is_filled_to_its_last_byte():
-    """Python's allocator rounds up to two pointers. Of bytes with one character there is one each,
-    which fills no place, so the least size is the first one that a text of two needs."""
+    """Python's allocator rounds up to two pointers. Python caches bytes of one character, so the
+    smallest size is the first one that a text of two needs.
+    """
     step = 2 * calcsize("P")
     filled = [sys.getsizeof(bytes(length)) for length in memory_scrub._LENGTHS]
     least = -(-sys.getsizeof(bytes(2)) // step) * step

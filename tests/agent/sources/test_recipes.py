@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pansketch import key_words
-from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.decoders import decoder_for
 from pansketch_fleet.config.loader import load_agent
 from tests.agent.sources.listening import listening, listens, speaker
 
@@ -89,9 +89,9 @@ def documented(tmp_path):
 def test_the_documented_configurations_take_what_these_programs_send(
     documented, page, name, text, values
 ):
-    form = form_of(documented(page)[name])
-    rows = form.empty(1)
-    assert form.take_line(memoryview(text.encode()), rows, 0)
+    decoder = decoder_for(documented(page)[name])
+    rows = decoder.empty(1)
+    assert decoder.decode_line(memoryview(text.encode()), rows, 0)
     assert np.array_equal(rows, [values], equal_nan=True)
 
 
@@ -103,10 +103,10 @@ def test_every_documented_stream_has_a_message(documented):
 
 
 def test_the_documented_stream_of_keys_takes_a_tag(documented):
-    form = form_of(documented(REFERENCE)["doors"])
-    rows = form.empty(1)
+    decoder = decoder_for(documented(REFERENCE)["doors"])
+    rows = decoder.empty(1)
     text = '{"Time":"2024-01-01T00:00:00","RDM6300":{"UID":"A1B2C3D4","DATA":""}}'
-    assert form.take_line(memoryview(text.encode()), rows, 0)
+    assert decoder.decode_line(memoryview(text.encode()), rows, 0)
     assert rows.tolist() == key_words(("A1B2C3D4",)).tolist()
 
 

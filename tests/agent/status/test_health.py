@@ -1,4 +1,4 @@
-"""What a device says of its own health: counts, ages and its clock, on a public schedule."""
+"""A device's health message: counts, ages and its clock, on a public schedule."""
 
 from contextlib import ExitStack
 from itertools import pairwise
@@ -10,7 +10,7 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
-from pansketch_agent.outbox.records import scan, waiting_in
+from pansketch_agent.outbox.records import queued_in, scan
 from pansketch_agent.status.disk_writes import DAY_SECONDS, written_daily
 from pansketch_agent.status.health import INTERVAL_SECONDS, HealthCollector, HealthSchedule
 from pansketch_fleet.protocol.messages import Health
@@ -93,7 +93,7 @@ def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
     assert parts.collector.snapshot().oldest_waiting_seconds == 9 * HOUR + 5
     parts.outbox.forget(Key(1, "air"))
     assert parts.collector.snapshot().oldest_waiting_seconds == 8 * HOUR + 5
-    parts.wall = 0.0  # A board without a clock has started again: nobody can tell.
+    parts.wall = 0.0  # A board without a clock has restarted: the age is unknown.
     taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
 
@@ -126,7 +126,7 @@ def test_dropped_and_set_aside_are_counted(made):
             parts.put(sequence)
     with pytest.raises(OutboxFullError):
         parts.outbox.put(Key(99, "air"), bytes(4000))
-    first, second = parts.outbox.waiting()[:2]
+    first, second = parts.outbox.queued()[:2]
     parts.outbox.refuse(first)
     assert parts.collector.snapshot().dropped == parts.outbox.dropped == 1
     assert parts.collector.snapshot().set_aside == 1
@@ -142,7 +142,7 @@ def test_dropped_and_set_aside_are_counted(made):
 
 
 def names(segment):
-    return [key.filename for key in waiting_in(scan(segment.read_bytes()))]
+    return [key.filename for key in queued_in(scan(segment.read_bytes()))]
 
 
 def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
@@ -167,7 +167,7 @@ def test_looking_changes_nothing(made):
 
 
 def said_at(reports, said, seconds):
-    """The moments, of these, at which a health was said."""
+    """The moments, of these, at which a health was published."""
     moments = []
     for now in seconds:
         before = len(said)
@@ -185,7 +185,7 @@ def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made)
     moments = said_at(reports, said, range(1000, 2000))
     assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
     assert len(moments) in (16, 17)
-    # Another run, another connection, and whatever waits in the outbox: the same second.
+    # Another run, another connection, and any backlog: the same second.
     parts.put(1)
     again = HealthSchedule("dev-1", parts.collector, say)
     again.connected(3017.0)

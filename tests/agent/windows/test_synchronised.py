@@ -1,4 +1,4 @@
-"""Whether the clock was synchronised when a window closed, as its release says."""
+"""The state of the clock when a window closed, in its release."""
 
 import threading
 
@@ -21,22 +21,22 @@ class Host:
 
     def __init__(self, device, known):
         self.device, self.wall, self.up, self.known = device, float(NOW), 0.0, known
-        self.asked = []
+        self.polls = []
         self.config = device.configure(source=LIVE)
 
     def synchronised(self):
-        self.asked.append(self.wall)
+        self.polls.append(self.wall)
         return self.known
 
     def run(self, steps):
-        """Steps of (seconds that pass, by how much the clock is set, what it then says)."""
+        """Steps of (seconds that pass, by how much the clock is set, its synchronisation then)."""
         clock = Clock(lambda: self.wall, lambda: self.up, lambda *_: True, self.synchronised)
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
             builder = StreamBuilder(
                 "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
             )
-            work = builder.assemble(self.config.streams[:1], os_entropy())
+            work = builder.build(self.config.streams[:1], os_entropy())
             work.tick(clock)
             for seconds, jump, self.known in steps:
                 self.up, self.wall = self.up + seconds, self.wall + seconds + jump
@@ -54,7 +54,7 @@ def windows_in(device):
 def test_a_release_says_what_the_clock_said_when_its_window_closed(device, known):
     host = Host(device, known)
     assert host.run([(HOUR, 0, known)] * 4) == [known] * 4
-    assert len(host.asked) == 4, "once a window, and never between"
+    assert len(host.polls) == 4, "once a window, and never between"
 
 
 def test_each_window_has_its_own(device):

@@ -1,4 +1,4 @@
-"""What print-config shows: every setting in force, where it came from, and no secret."""
+"""The output of print-config: every effective setting, its origin, and no secret."""
 
 from pansketch_fleet.config.loader import Config, describe
 

@@ -1,4 +1,4 @@
-"""What a unit pays in a day: counted in one place, and said the same on device and page."""
+"""The daily privacy loss of a unit: computed in one place, the same on device and page."""
 
 from fractions import Fraction
 
@@ -11,7 +11,13 @@ from pansketch_agent.diagnostics.validate_report import validation
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_collector.http.endpoints.listing import guarantee_object
 from pansketch_fleet.config.loader import load_agent, load_collector
-from pansketch_fleet.config.privacy_cost import DAY_SECONDS, costs, day_micro, times_a_day, weakness
+from pansketch_fleet.config.privacy_cost import (
+    DAY_SECONDS,
+    costs,
+    day_micro,
+    times_a_day,
+    weak_epsilon_warning,
+)
 
 HOUR = 3600
 DAILY = "72 at most, for a source in every span (24 spans of 1h)"
@@ -115,7 +121,7 @@ def test_an_epsilon_that_hides_nothing_is_warned_about(load_text, valid, epsilon
     text = valid.replace("epsilon: 0.5", f"epsilon: {epsilon}")
     (stream,) = load_text(text).streams
     says = f"epsilon {epsilon} hides next to nothing; write 10 or less"
-    assert weakness(stream, (stream,)) == (says if warned else None)
+    assert weak_epsilon_warning(stream, (stream,)) == (says if warned else None)
 
 
 def test_the_sketches_of_a_stream_are_warned_about_together(load_text, valid):
@@ -123,6 +129,6 @@ def test_the_sketches_of_a_stream_are_warned_about_together(load_text, valid):
     text = valid.replace("views: [[pm25, temp]]", both).replace("epsilon: 0.5", "epsilon: 12")
     streams = load_text(text).streams
     assert len(streams) == 2
-    assert {weakness(each, streams) for each in streams} == {
+    assert {weak_epsilon_warning(each, streams) for each in streams} == {
         "epsilon 12 hides next to nothing; write 10 or less"
     }

@@ -1,5 +1,7 @@
-"""Streams that take the same records are found in the configuration, and what a unit pays in all of
-them is added up; so is what a key pays at several devices."""
+"""Streams of the same records are found in the configuration, and their losses add up.
+
+So do the losses of a key at several devices.
+"""
 
 import json
 
@@ -10,7 +12,7 @@ from pansketch_agent.diagnostics.validate_report import validation
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_collector.http.endpoints.listing import guarantee_object
-from pansketch_fleet.config.privacy_cost import all_costs, shared, sharing
+from pansketch_fleet.config.privacy_cost import all_costs, shared, streams_sharing_source
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.sections.sources.mqtt_topic import overlap
 from tests.configurations import LOADERS
@@ -89,8 +91,8 @@ SOURCES = [
 def test_streams_of_one_source_are_found(read, one, other, holds, holds_too, same):
     config = read(stream("one", one, holds=holds), stream("other", other, holds=holds_too))
     first, second = config.streams
-    assert sharing(first, config.streams) == ((second,) if same else ())
-    assert sharing(second, config.streams) == ((first,) if same else ())
+    assert streams_sharing_source(first, config.streams) == ((second,) if same else ())
+    assert streams_sharing_source(second, config.streams) == ((first,) if same else ())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The record of an audit: its bytes are a promise, and what contradicts itself is refused."""
+"""The record of an audit: its bytes are fixed, and contradictions are refused."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -103,7 +103,7 @@ def test_times_are_utc():
 
 
 def test_what_would_be_too_large_to_read_is_not_written():
-    """With a line for every field it is larger than without."""
+    """A record with each field on its line is larger."""
     named = {f"{number:0>56}": True for number in range(1000)}
     record = AuditRecord(**HELD | {"planted": named})
     assert len(json.dumps(record.as_object(), indent=2)) > LIMIT_BYTES

@@ -1,4 +1,4 @@
-"""Questions to keepers and their replies: strict, bounded, the same again."""
+"""Questions to keepers and their replies: strict, bounded, reproducible."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The small messages: their bytes are a promise, and hostile ones raise ValueError and no more."""
+"""The small messages: their bytes are fixed, and hostile ones only raise ValueError."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The message of published scales and a device's file of them: strict, bounded, the same again."""
+"""The message of published scales and a device's file of them: strict, bounded, reproducible."""
 
 import json
 

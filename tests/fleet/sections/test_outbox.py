@@ -1,4 +1,4 @@
-"""How an outbox is configured: the profile's policy, unless the device says otherwise."""
+"""The configuration of an outbox: the profile's policy, and the device's own."""
 
 import pytest
 
