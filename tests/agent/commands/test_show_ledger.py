@@ -50,7 +50,7 @@ def test_a_window_belongs_to_the_day_of_its_last_second(end, day):
     assert day_of(end) == day
 
 
-def test_a_capped_stream_stops_says_so_everywhere_and_the_others_go_on(device, broker, peer, until):
+def test_a_capped_stream_stops_with_reports_and_the_others_go_on(device, broker, peer, until):
     device.configure(broker.url, rows=ONE_DAY, privacy="{epsilon: 1, daily_cap: 5}")
     text = device.config.read_text()
     head, _, stream = text.partition("  air:\n")
@@ -165,7 +165,7 @@ def test_an_unreadable_ledger_is_one_line_that_names_it(device, capsys, command)
     assert f"{path}: cannot be used (Is a directory)" in err
 
 
-def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
+def test_the_ledger_shows_what_a_key_has_spent(keyed, device, capsys):
     keyed(privacy="{epsilon: 2}")
     with Ledger(device.state) as ledger:
         for hour in range(3):

@@ -69,7 +69,7 @@ def test_without_an_agent_it_is_one_line_and_a_failure(device, capsys):
             assert lock_holder(device.state) == os.getpid()
 
 
-def test_an_agent_that_does_not_answer_is_said(device, capsys, monkeypatch):
+def test_an_agent_that_does_not_answer_is_reported(device, capsys, monkeypatch):
     device.configure()
     monkeypatch.setattr("pansketch_agent.control.requests.INTRUSION_SECONDS", 0.1)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)

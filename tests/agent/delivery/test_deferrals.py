@@ -63,7 +63,7 @@ def collector(device, release_of, tmp_path):
     return made
 
 
-def test_all_stay_in_the_outbox_and_come_back_with_growing_pauses(collector, caplog):
+def test_all_stay_in_the_outbox_and_come_back_with_exponential_backoff(collector, caplog):
     deaf = collector(lambda sequence: True)
     sent = {}
     for now in range(40_000):
@@ -112,7 +112,7 @@ def test_once_one_is_taken_the_others_follow_at_once(collector, caplog):
     assert "air: the collector stored a deferred release (fingerprint)" in caplog.messages
 
 
-def test_an_answer_that_comes_twice_counts_once(collector):
+def test_an_answer_that_is_repeated_counts_once(collector):
     deaf = collector(lambda sequence: True)
     deaf.turn(0)
     payload = deaf.sent[0]
@@ -131,7 +131,7 @@ def test_a_release_whose_header_the_collector_cannot_read_is_named_by_its_digest
     assert key(3) in old.delivery.outbox
 
 
-def test_somebody_who_asks_need_not_wait(collector):
+def test_a_request_need_not_wait(collector):
     deaf = collector(lambda sequence: True)
     for now in range(COUNT):
         deaf.turn(now)
@@ -142,7 +142,7 @@ def test_somebody_who_asks_need_not_wait(collector):
     assert len(deaf.sent) == before + IN_FLIGHT
 
 
-def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, peer, until):
+def test_health_states_how_many_wait_for_the_collector_and_why(device, broker, peer, until):
     later = "fingerprint: made with other settings"
     device.configure(broker.url)
     with peer(
@@ -162,7 +162,7 @@ def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, pee
     assert len(device.outbox()) == 5
 
 
-def test_what_was_refused_is_exported_and_sent_again(device, broker, peer, until, capsys):
+def test_what_was_refused_is_exported_and_retransmitted(device, broker, peer, until, capsys):
     def words(*given):
         code = main(["outbox", *given, "--config", str(device.config)])
         said = capsys.readouterr()

@@ -34,7 +34,7 @@ def times_sent(delivery, wire, seconds):
     return times
 
 
-def test_the_same_bytes_again_with_growing_pauses(outbox, payloads):
+def test_the_same_bytes_again_with_exponential_backoff(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
     for number in range(2, 13):
@@ -154,7 +154,7 @@ def test_a_broker_that_answers_nothing_is_left_for_another_connection(outbox):
     assert delivery.stalled(1e6 + 60)
 
 
-def test_somebody_may_ask_for_another_try_at_once(outbox, payloads):
+def test_a_request_retransmits_at_once(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
     delivery.connected(-NEW_CONNECTION_SECONDS)

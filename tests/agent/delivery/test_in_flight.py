@@ -67,7 +67,7 @@ def fill(outbox, count):
 
 
 @pytest.mark.parametrize("count", [10, 60], ids=["a short queue", "a long one"])
-def test_four_that_are_never_answered_hold_up_nobody(outbox, count):
+def test_four_that_are_never_answered_block_no_other(outbox, count):
     """More than fill all slots of the stream, and the oldest."""
     fill(outbox, count)
     deaf = set(range(1, IN_FLIGHT + 1))
@@ -81,7 +81,7 @@ def test_four_that_are_never_answered_hold_up_nobody(outbox, count):
     ), "each of the others once"
 
 
-def test_they_come_round_again_and_are_taken_when_somebody_answers(outbox):
+def test_they_come_round_again_and_are_taken_when_the_collector_answers(outbox):
     fill(outbox, 30)
     fleet = Fleet(outbox, set(range(1, 11)))
     fleet.run(4 * 3600)
@@ -132,7 +132,7 @@ def test_alone_it_keeps_its_place(outbox):
     assert fleet.delivery.attempts() == {key(n): 5 for n in range(1, IN_FLIGHT + 1)}
 
 
-def test_a_place_is_given_up_after_several_transmissions_and_not_before(outbox):
+def test_a_slot_is_yielded_after_several_transmissions_and_not_before(outbox):
     fill(outbox, IN_FLIGHT + 1)
     fleet = Fleet(outbox, set(range(1, IN_FLIGHT + 2)))
     fleet.run(69)
@@ -143,7 +143,7 @@ def test_a_place_is_given_up_after_several_transmissions_and_not_before(outbox):
     assert fleet.sent[-IN_FLIGHT][1] == IN_FLIGHT + 1
 
 
-def test_a_new_connection_begins_with_those_that_have_their_places(outbox):
+def test_a_new_connection_begins_with_those_that_have_their_slots(outbox):
     fill(outbox, 12)
     fleet = Fleet(outbox, set(range(1, 13)))
     fleet.run(100)

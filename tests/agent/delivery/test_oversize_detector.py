@@ -110,7 +110,7 @@ def test_it_is_tried_again_after_an_hour_and_costs_one_connection(outbox):
     assert broker.delivery.on_hold() == {}
 
 
-def test_one_that_was_held_back_goes_when_a_larger_one_has_passed(outbox):
+def test_one_that_was_on_hold_goes_when_a_larger_one_has_passed(outbox):
     fill(outbox, 500, 2000)
     broker = SmallBroker(outbox)
     broker.run(60)
@@ -133,7 +133,7 @@ def test_a_network_that_breaks_now_and_then_holds_nothing_back(outbox):
     assert broker.left() == []
 
 
-def test_a_limit_that_the_broker_states_is_kept_and_said_once(outbox, caplog):
+def test_a_limit_that_the_broker_states_is_kept_and_reported_once(outbox, caplog):
     fill(outbox, 500, 2000, 600, 2000, 700)
     broker = SmallBroker(outbox, told=True)
     broker.run(100)

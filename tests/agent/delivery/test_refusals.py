@@ -49,7 +49,7 @@ def test_a_release_too_large_for_a_message_is_never_sent(outbox, payloads, monke
     assert (outbox.folder / "refused" / key(1).filename).exists()
 
 
-def test_what_the_broker_forbids_is_said_once_for_each_topic_until_it_is_allowed(caplog):
+def test_what_the_broker_forbids_is_logged_once_for_each_topic_until_it_is_allowed(caplog):
     denials = AclErrors("dev-1")
     for failure in ("Not authorized", "Not authorized", "", "Not authorized"):
         denials.set_result("write", "here", failure)

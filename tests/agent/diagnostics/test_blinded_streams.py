@@ -51,7 +51,7 @@ def test_validate_states_adversary_keepers_and_answers(device, blinded, capsys, 
 
 
 @pytest.mark.parametrize("command", ["validate", "once"])
-def test_without_pynacl_a_blinded_stream_is_refused_in_one_line(device, blinded, command):
+def test_without_pynacl_a_blinded_stream_is_refused_by_a_single_line(device, blinded, command):
     blinded()
     program = device.start(command, program=("-c", WITHOUT_NACL))
     assert program.ends() == 2

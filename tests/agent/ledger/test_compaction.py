@@ -65,7 +65,7 @@ def compacted(state: Path, monkeypatch) -> bytes:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, STEPS)
-def test_it_says_the_same_and_goes_on_the_same(tmp_path_factory, monkeypatch, steps, later):
+def test_it_states_the_same_and_goes_on_the_same(tmp_path_factory, monkeypatch, steps, later):
     """Beside its twin, which is never compacted and lives on in the same way."""
     monkeypatch.setattr(ledgers, "_incarnation", lambda: "0123456789abcdef")
     state, twin = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("twin")

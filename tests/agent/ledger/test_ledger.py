@@ -164,7 +164,7 @@ def test_after_an_incarnation_that_a_power_cut_tore_the_earlier_one_goes_on(tmp_
         assert standing(ledger, "air") == (2, 30, 10)
 
 
-def test_adopted_windows_are_paid_for_and_none_of_them_is_debited(tmp_path):
+def test_adopted_windows_are_counted_and_none_of_them_is_debited(tmp_path):
     day = 86_400
     other = b"another!"
     for _ in range(2):
@@ -198,7 +198,7 @@ def test_a_rolled_back_ledger_goes_on_under_another_incarnation(tmp_path):
 @given(
     st.integers(0, 10**18 - 1), st.integers(0, 2**70), st.integers(0, 2**70), st.integers(0, 2**70)
 )
-def test_whatever_is_adopted_nothing_gets_cheaper_and_no_window_returns(
+def test_after_any_adoption_nothing_gets_cheaper_and_no_window_returns(
     tmp_path, until, windows, of_the_day, micro
 ):
     """A mark comes from outside: it may stop a stream, and never gives it anything back."""

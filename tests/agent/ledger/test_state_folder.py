@@ -43,7 +43,7 @@ def lying(path, pid):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ["run", "--drain", "0"], ["once"]])
-def test_a_folder_that_others_may_write_to_is_refused_in_one_line(device, capfd, command):
+def test_a_folder_that_others_may_write_to_is_refused_by_a_single_line(device, capfd, command):
     device.configure()
     device.state.mkdir(parents=True)
     device.state.chmod(0o777)
@@ -98,7 +98,7 @@ def test_no_link_is_followed(tmp_path):
     assert (state / "ledger").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_unfinished_file_has_a_name_that_nobody_knows_before(tmp_path, monkeypatch):
+def test_an_unfinished_file_has_a_name_that_cannot_be_guessed(tmp_path, monkeypatch):
     names = []
     monkeypatch.setattr(os, "replace", lambda source, _: names.append(source))
     for _ in range(2):

@@ -21,7 +21,7 @@ SAYS = re.compile(f"{LASTS_NOT}|another client uses this name")
 
 @pytest.mark.needs("mosquitto")
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_two_agents_with_one_name_say_so_once_each(device, tmp_path, protocol):
+def test_two_agents_with_one_name_log_it_once_each(device, tmp_path, protocol):
     """A broker of MQTT 3.1.1 just closes the older connection, and so does mosquitto before 2.0.12
     in either version. Later ones report why over MQTT 5.
     """
@@ -75,7 +75,7 @@ def test_connections_that_last_or_end_over_a_release_are_no_conflict():
     assert conflicts.count == 1
 
 
-def test_the_log_says_it_once_whatever_comes_between(caplog):
+def test_it_is_logged_once_with_any_events_between(caplog):
     absence = OutageLog("broker:1883")
     for _ in range(3):
         absence.log(Disconnected("another client uses this name", taken_over=True))

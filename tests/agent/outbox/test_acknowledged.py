@@ -44,7 +44,7 @@ def test_a_restart_knows_what_is_kept(tmp_path):
     assert again.read(Key(1, "air")) == bytes([1]) * 100
 
 
-def test_what_waits_again_still_does_after_a_restart(tmp_path):
+def test_a_requeued_release_stays_so_after_a_restart(tmp_path):
     """However the agent ends before the collector has acknowledged it once more."""
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, 2, at=DAY)
@@ -119,7 +119,7 @@ def test_what_was_acknowledged_before_the_clock_was_set_ages_from_then_on(tmp_pa
     assert restarted.kept() == {Key(n, "air") for n in (4, 5)}
 
 
-def test_none_is_kept_where_the_rules_say_so(tmp_path):
+def test_none_is_kept_where_the_rules_forbid_it(tmp_path):
     outbox = Outbox(tmp_path, 10**6, OutboxRules(keep_seconds=0))
     put(outbox, 1, 2, at=DAY)
     assert len(outbox.requeue(outbox.kept())) == 0
@@ -128,7 +128,7 @@ def test_none_is_kept_where_the_rules_say_so(tmp_path):
 
 
 @pytest.mark.parametrize("size", [100, 1500])
-def test_what_is_kept_yields_to_what_waits_and_is_no_loss(tmp_path, size):
+def test_what_is_kept_yields_to_the_backlog_and_is_no_loss(tmp_path, size):
     capacity = 40_000
     outbox, plain = Outbox(tmp_path / "a", capacity, RULES), Outbox(tmp_path / "b", capacity)
     put(outbox, *range(1, 400), size=size, at=DAY)
@@ -198,7 +198,7 @@ def test_a_power_cut_brings_back_no_release_whose_number_names_another(tmp_path,
     assert again.queued() == [Key(4, "air")]
 
 
-def test_what_the_disk_does_not_let_go_stays(tmp_path, monkeypatch):
+def test_what_the_disk_does_not_release_stays(tmp_path, monkeypatch):
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, at=DAY)
 

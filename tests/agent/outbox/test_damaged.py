@@ -90,7 +90,7 @@ def test_a_torn_note_of_an_acknowledgement_has_nothing_wait_again(tmp_path):
             assert Outbox(folder, 10**6, RULES).requeued() == set()
 
 
-def test_a_repair_at_work_knows_what_waits_again_from_memory(tmp_path):
+def test_a_repair_at_work_knows_requeued_releases_from_memory(tmp_path):
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, at=DAY)
     outbox.requeue({Key(1, "air")})

@@ -69,7 +69,7 @@ def test_it_takes_nothing_new_when_it_is_full(folder):
     assert outbox.queued() == [key(2), key(3)]
 
 
-def test_it_drops_its_oldest_when_it_is_told_to(folder, caplog):
+def test_it_drops_its_oldest_when_it_is_configured_to(folder, caplog):
     capacity = room_for(20, 1000)
     outbox = Outbox(folder, capacity, DROPPING)
     for number in range(1, 101):
@@ -96,7 +96,7 @@ def test_a_release_that_never_fits_drops_nothing_for_good(folder):
 
 
 @pytest.mark.parametrize("policy", ["reject_new", "drop_oldest"])
-def test_the_disk_use_is_bounded_and_shrinks_whatever_is_acknowledged(folder, policy):
+def test_the_disk_use_is_bounded_and_shrinks_after_any_acknowledgements(folder, policy):
     """Every 29th release is never acknowledged, so it stays in the middle of its segment."""
     capacity = 400_000
     outbox = Outbox(folder, capacity, OutboxRules(policy=policy))
@@ -197,7 +197,7 @@ def test_refused_releases_come_back_as_far_as_there_is_room(folder, config, rele
     assert [again.read(key(number)) for number in payloads] == list(payloads.values())
 
 
-def test_patience_writes_only_what_is_not_acknowledged_in_time(folder):
+def test_write_behind_writes_only_what_is_not_acknowledged_in_time(folder):
     outbox = Outbox(folder, 10**6, PATIENT)
     for number in (1, 2, 3):
         outbox.put(key(number), b"%d" % number)
@@ -213,7 +213,7 @@ def test_patience_writes_only_what_is_not_acknowledged_in_time(folder):
     assert Outbox(folder, 10**6).queued() == [key(1), key(3), key(4)]
 
 
-def test_patience_holds_no_more_than_it_may(folder, monkeypatch):
+def test_write_behind_holds_no_more_than_it_may(folder, monkeypatch):
     monkeypatch.setattr("pansketch_agent.outbox.write_behind.MAX_BUFFERED_BYTES", 250)
     outbox = Outbox(folder, 10**6, PATIENT)
     for number in (1, 2, 3):

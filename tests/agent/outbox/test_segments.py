@@ -141,7 +141,7 @@ def test_the_others_go_on_when_a_segment_is_rubbish(tmp_path):
 
 @settings(max_examples=200)
 @given(st.binary(max_size=400), st.integers(0, 300), st.integers(0, 300))
-def test_whatever_a_segment_holds_reading_it_never_fails(rubbish, begin, count):
+def test_reading_any_bytes_of_a_segment_never_fails(rubbish, begin, count):
     whole = SIGNATURE + b"".join(encode(RELEASE, key(n), p) for n, p in PAYLOADS.items())
     content = whole[:begin] + rubbish + whole[begin + count :]
     found = scan(content)
@@ -151,7 +151,7 @@ def test_whatever_a_segment_holds_reading_it_never_fails(rubbish, begin, count):
         assert release.sequence in PAYLOADS
 
 
-def test_segments_set_aside_are_bounded(tmp_path):
+def test_renamed_segments_are_bounded(tmp_path):
     damaged = only_segment_bytes(tmp_path / "whole").replace(PAYLOADS[2], bytes(40))
     for number in range(MAX_BAD + 3):
         (tmp_path / f"{number:08d}.segment").write_bytes(damaged)
@@ -159,7 +159,7 @@ def test_segments_set_aside_are_bounded(tmp_path):
     assert len(list(tmp_path.glob("*.bad"))) == MAX_BAD
 
 
-def test_forgetting_survives_a_restart_and_a_torn_note_only_sends_again(tmp_path):
+def test_forgetting_survives_a_restart_and_a_torn_note_only_retransmits(tmp_path):
     segments = filled(tmp_path)
     segments.forget(key(1))
     segments.forget(key(4))
@@ -169,7 +169,7 @@ def test_forgetting_survives_a_restart_and_a_torn_note_only_sends_again(tmp_path
     assert contents(Segments(tmp_path, 10**6)) == expected(2, 3, 4, 5)
 
 
-def test_a_copy_made_while_a_segment_was_set_aside_is_no_second_release(tmp_path):
+def test_a_copy_made_while_a_segment_was_renamed_is_no_second_release(tmp_path):
     """A power cut after the copy and before the damaged segment was renamed."""
     filled(tmp_path)
     original = only_segment(tmp_path)
@@ -247,7 +247,7 @@ for number in range(first, first + 10**6):
 """
 
 
-def test_killed_at_random_points_it_has_all_it_said_it_has(tmp_path):
+def test_killed_at_random_points_it_has_all_it_reported(tmp_path):
     """SIGKILL while it puts, forgets, shrinks and starts; reported results before count."""
     put, forgotten, first = set(), set(), 1
     for kill in range(12):
@@ -276,7 +276,7 @@ def test_killed_at_random_points_it_has_all_it_said_it_has(tmp_path):
     assert len(forgotten) > 50
 
 
-def test_records_say_what_they_are():
+def test_records_state_what_they_are():
     content = encode(RELEASE, key(7), b"payload") + encode(FORGOTTEN, key(7))
     first = record_at(content, 0)
     assert (first.kind, first.key, first.payload_bytes) == (RELEASE, key(7), 7)

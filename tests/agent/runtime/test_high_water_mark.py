@@ -82,7 +82,7 @@ def refused(outbox) -> list[str]:
 
 
 @pytest.mark.parametrize("incarnation", [None, OTHER_LEDGER])
-def test_what_was_acknowledged_is_sent_again_whatever_another_ledger_released(made, incarnation):
+def test_what_was_acknowledged_is_retransmitted_after_releases_of_another_ledger(made, incarnation):
     """The collector's database was restored, and the mark is of a ledger with later windows.
 
     So this ledger is an old copy, or there is a second agent.

@@ -92,7 +92,7 @@ def device(tmp_path):
     return Device(tmp_path)
 
 
-def test_scales_hold_from_the_window_that_they_say(device):
+def test_scales_hold_from_the_window_that_they_state(device):
     assert device.hears(device.scales(NOW + 2 * HOUR)) == ""
     assert device.knots(NOW + 2 * HOUR - 1) == ()
     assert device.knots(NOW + 2 * HOUR) == KNOTS["temp"]
@@ -175,7 +175,7 @@ def test_the_configured_scales_come_back(device):
         ({"knots": {"temp": (-40.0, 59.0, 60.0)}}, "wider than a quarter"),
     ],
 )
-def test_refused_scales_change_nothing_and_are_told_in_one_line(device, fields, says, caplog):
+def test_refused_scales_change_nothing_and_are_logged_once(device, fields, says, caplog):
     device.hears(device.scales(NOW))
     before = device.file.read_bytes()
     wrong = {"begins": NOW + 2 * DAY_SECONDS, **fields}
@@ -197,7 +197,7 @@ def test_bytes_that_are_no_scales_are_refused(device, payload):
     assert not device.file.exists()
 
 
-def test_an_empty_message_and_one_of_another_stream_say_nothing(device):
+def test_an_empty_message_and_one_of_another_stream_state_nothing(device):
     device.hears(device.scales(NOW))
     assert device.hears(b"") == ""
     assert device.hears(device.scales(NOW + DAY_SECONDS), stream="raw") == ""

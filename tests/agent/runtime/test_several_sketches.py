@@ -92,7 +92,7 @@ def test_a_debit_beyond_the_cap_spends_nothing_of_any(tmp_path):
 
 
 @pytest.mark.parametrize("kept", range(4, 80, 5))
-def test_a_debit_torn_anywhere_is_paid_by_both_and_used_by_none(tmp_path, kept):
+def test_a_debit_torn_anywhere_is_spent_by_both_and_used_by_none(tmp_path, kept):
     with Ledger(tmp_path) as ledger:
         ledger.debit({"a": 60, "b": 30}, 0, 10)
         before = ledger.path.stat().st_size

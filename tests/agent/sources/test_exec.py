@@ -65,7 +65,7 @@ def test_what_a_program_prints_becomes_readings():
     assert rows == [[1.5, 1.0], [1.5, 1.0]]
 
 
-def test_a_program_that_ends_is_started_again_after_pauses_that_grow():
+def test_a_program_that_ends_is_started_again_with_exponential_backoff():
     _, recorder = printed("", 8)
     assert recorder.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     _, early = printed("", 3, jitter=0.0)
@@ -82,7 +82,7 @@ def test_a_long_life_is_followed_by_a_short_pause():
     assert recorder.waits[:5] == [1.0, 2.0, 1.0, 2.0, 4.0]
 
 
-def test_only_the_way_it_ended_is_said_and_not_in_the_log(caplog):
+def test_only_the_way_it_ended_is_reported_and_not_in_the_log(caplog):
     program = f"import sys; print('{LINE}'); print('secret 17.25', file=sys.stderr); sys.exit(3)"
     rows, recorder = printed(program, 5)
     assert rows

@@ -184,7 +184,7 @@ def test_an_answer_to_something_else_is_none(answer):
         value_of(answer)
 
 
-def test_a_refusal_says_why():
+def test_a_refusal_states_why():
     for code, says in (("02", "has no such address"), ("63", "answers with the exception 99")):
         with pytest.raises(_RefusedError, match=says):
             value_of(f"0001 0000 0003 01 83 {code}")
@@ -217,7 +217,7 @@ def finding(config) -> tuple[str, str]:
     return of_source.state, of_source.text
 
 
-def test_check_says_what_is_wrong(device, port):
+def test_check_states_what_is_wrong(device, port):
     url = f"tcp://127.0.0.1:{port}"
     found = "holding 0 of unit 1, holding 1 of unit 1"
     assert finding(device.configure(source=source(url))) == ("ok", f"readable at {url}: {found}")

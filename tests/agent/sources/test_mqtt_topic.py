@@ -69,7 +69,7 @@ def lost(caplog) -> int:
     return sum("retrying until it is available" in record.getMessage() for record in caplog.records)
 
 
-def test_an_absent_broker_is_said_once_and_tried_after_pauses_that_grow(device, caplog):
+def test_an_absent_broker_is_logged_once_and_tried_with_exponential_backoff(device, caplog):
     port = free_port()
     stream = device.configure(source=source(f"mqtt://127.0.0.1:{port}")).streams[0]
     waits, stop = [], threading.Event()
@@ -98,7 +98,7 @@ def strict_broker(tmp_path):
         yield f"mqtt://127.0.0.1:{port}"
 
 
-def test_a_broker_that_refuses_is_said_once_with_the_fix(device, strict_broker, until, caplog):
+def test_a_broker_that_refuses_is_logged_once_with_the_fix(device, strict_broker, until, caplog):
     more = ", username: me, password: s3cret"
     stream = device.configure(source=source(strict_broker, more=more)).streams[0]
     real, waits = system_clock(), []
@@ -115,7 +115,7 @@ def test_a_broker_that_refuses_is_said_once_with_the_fix(device, strict_broker, 
     assert "s3cret" not in said[0]
 
 
-def test_an_agent_releases_what_a_topic_says(device, broker, peer, until):
+def test_an_agent_releases_what_a_topic_states(device, broker, peer, until):
     device.configure(broker.url, source=source(broker.url), window="2s")
     with peer(broker.url) as collector:
         agent = device.start("run")

@@ -114,12 +114,12 @@ def test_many_rows_come_in_blocks_and_the_buffer_is_overwritten(tmp_path):
         ("time,temp\n", NotOfferedError, "no 'wind'; rename it to one of: temp"),
     ],
 )
-def test_a_header_that_lacks_something_is_said_with_what_there_is(tmp_path, text, error, words):
+def test_a_header_that_lacks_something_is_reported_with_what_there_is(tmp_path, text, error, words):
     with pytest.raises(error, match=words):
         replay.check(write(tmp_path / "rows.csv", text), DOMAIN.names)
 
 
-def test_a_damaged_gzip_is_said_without_its_contents(tmp_path):
+def test_a_damaged_gzip_is_reported_without_its_contents(tmp_path):
     text = "time,temp,wind\n" + "".join(f"{n},{n % 50}.5,N\n" for n in range(20000))
     path = write(tmp_path / "rows.csv.gz", text)
     path.write_bytes(path.read_bytes()[:-200])
@@ -136,7 +136,7 @@ def test_no_file_breaks_the_reader(tmp_path_factory, content):
         assert isnan(wind) or wind in (0, 1, 2)
 
 
-def test_a_paced_replay_hands_over_one_reading_when_its_time_has_come(tmp_path):
+def test_a_paced_replay_yields_one_reading_when_its_time_has_come(tmp_path):
     path = write(tmp_path / "rows.csv", "time,temp,wind\n100,1,N\n160,2,N\n170,3,N\n")
     manual = ManualClock(5000.0)
     seen = []

@@ -80,7 +80,7 @@ def test_the_clock_is_asked_each_time(made, known):
     assert parts.collector.snapshot().clock_synchronised is known
 
 
-def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
+def test_the_backlog_is_counted_and_the_oldest_has_an_age(made):
     """Of all streams, from the end of its window, by the clock of now."""
     parts = made()
     for sequence in (1, 2, 3):
@@ -118,7 +118,7 @@ def test_a_release_of_a_later_version_only_counts(made):
     assert (taken.waiting, taken.oldest_waiting_seconds) == (1, None)
 
 
-def test_dropped_and_set_aside_are_counted(made):
+def test_dropped_and_dead_lettered_are_counted(made):
     parts = made(capacity=4000)
     size = len(parts.put(1))
     for sequence in range(2, 99):
@@ -145,7 +145,7 @@ def names(segment):
     return [key.filename for key in queued_in(scan(segment.read_bytes()))]
 
 
-def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
+def test_what_is_written_today_follows_the_debits_and_begins_again_each_day(made):
     parts = made()
     each = written_daily(parts.config.streams[0], DEFAULT_OUTBOX) / 24
     parts.debit(3)
@@ -176,7 +176,7 @@ def said_at(reports, said, seconds):
     return moments
 
 
-def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made):
+def test_it_is_published_at_a_connection_and_then_at_one_second_of_every_minute(made):
     parts, said = made(), []
     say = said.append
     reports = HealthSchedule("dev-1", parts.collector, say)
@@ -204,7 +204,7 @@ def out_of_order(folder):
     (folder / "refused").symlink_to("x" * 300)
 
 
-def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, caplog):
+def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_logged_once(made, caplog):
     parts, said = made(), []
     reports = HealthSchedule("dev-1", parts.collector, said.append)
     out_of_order(parts.outbox.folder)
@@ -234,7 +234,7 @@ def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, 
     assert "Traceback" not in agent.said
 
 
-def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
+def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
     device.configure(broker.url, source=LIVE)
     with peer(broker.url) as collector:
         agent = device.start("run")
@@ -251,7 +251,7 @@ def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker
         assert late.healths == []
 
 
-def test_the_health_of_an_agent_whose_collector_is_away(device, broker, peer, until):
+def test_the_health_of_an_agent_whose_collector_is_unavailable(device, broker, peer, until):
     device.configure(broker.url)
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1

@@ -86,7 +86,7 @@ def contiguous(starts):
     return {after - before for before, after in pairwise(starts)} <= {HOUR}
 
 
-def test_a_clock_that_nobody_touches(host):
+def test_a_clock_that_is_never_set(host):
     host.run(hours(10))
     assert contiguous(host.starts())
     assert len(host.starts()) == 10
@@ -210,7 +210,7 @@ JUMPS = st.one_of(st.just(0), st.integers(-5000, 5000), st.integers(-3 * YEAR, 3
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 90), JUMPS), max_size=60), st.integers(10, 300))
-def test_whatever_the_clock_does_windows_come_once_and_in_time(steps, window_seconds):
+def test_for_any_clock_windows_come_once_and_in_time(steps, window_seconds):
     windows = Windows((SPEC,), Schedule(window_seconds, 3), ENTROPY)
     timeline, schedule = WindowClock(window_seconds), Schedule(window_seconds, 3)
     wall, up, opened_at, seen = float(NOW), 0.0, 0.0, []
@@ -241,5 +241,5 @@ def test_the_time_of_a_timeline_never_leaves_the_window_behind():
     assert timeline.now(0.0, 20.0, NOW) == NOW + 4
 
 
-def test_this_host_says_whether_its_clock_is_synchronised():
+def test_this_host_states_whether_its_clock_is_synchronised():
     assert clock_is_synchronised() in (True, False, None)

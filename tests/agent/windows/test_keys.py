@@ -44,7 +44,7 @@ def line(decoder: KeyDecoder, content: bytes) -> int | None:
 
 
 @pytest.mark.parametrize("text", ["badge-1", "  badge-1 ", "\tbadge-1"])
-def test_a_text_is_its_word_whatever_is_around_it(text):
+def test_a_text_is_its_word_with_any_text_around_it(text):
     assert cell(TEXTS, text) == word("badge-1")
 
 

@@ -86,7 +86,7 @@ def test_blocks_make_no_difference(chosen, times, block):
 
 @settings(deadline=None)
 @given(SPANS, st.lists(st.integers(0, 400).map(float), max_size=60))
-def test_out_of_order_rows_do_not_let_more_in(span, times):
+def test_out_of_order_rows_admit_no_more(span, times):
     left = taken(times, SpanLimiter(slots_for(span)), 5)
     assert most_in_any(left, span.seconds) <= span.max_readings
     assert left == sorted(left)
@@ -183,7 +183,7 @@ def test_what_a_refusal_advises_is_accepted(span, seconds):
     assert refusal(Span(long.seconds, enough - 1), seconds) is not None
 
 
-def test_a_steady_source_is_let_in_once_a_slot():
+def test_a_steady_source_is_accepted_once_a_slot():
     times = [at / 2 for at in range(12_000)]
     left = taken(times, SpanLimiter(slots_for(Span(600, 60))), 100)
     assert len(left) == pytest.approx(6000 / (600 / 58), abs=2)

@@ -51,7 +51,7 @@ def windows_in(device):
 
 
 @pytest.mark.parametrize("known", [True, False, None])
-def test_a_release_says_what_the_clock_said_when_its_window_closed(device, known):
+def test_a_release_states_the_clock_s_state_when_its_window_closed(device, known):
     host = Host(device, known)
     assert host.run([(HOUR, 0, known)] * 4) == [known] * 4
     assert len(host.polls) == 4, "once a window, and never between"
@@ -70,14 +70,14 @@ def test_windows_by_elapsed_time_do_not_count_as_synchronised(device):
     assert host.run(steps) == [True, False, False]
 
 
-def test_a_replay_says_nothing_of_the_clock(device):
+def test_a_replay_states_nothing_of_the_clock(device):
     """Its windows bear the times of its file."""
     device.configure()
     device.start("run", "--drain", "0").ends()
     assert [w.clock_synchronised for w in windows_in(device)] == [None] * 5
 
 
-def test_an_agent_on_this_host_says_what_the_kernel_says(device, broker, peer, until):
+def test_an_agent_on_this_host_reports_the_kernel_s_state(device, broker, peer, until):
     device.configure(broker.url, source=LIVE, window="1s")
     with peer(broker.url) as collector:
         agent = device.start("run")

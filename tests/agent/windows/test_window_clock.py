@@ -140,7 +140,7 @@ def test_a_reading_between_the_end_and_the_tick_is_counted_once(device):
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["ends", "fails"])
-def test_the_moment_of_a_source_s_end_is_told_by_nothing(device, broken):
+def test_the_moment_of_a_source_s_end_is_revealed_by_nothing(device, broken):
     """Seen is the window in which it ended, and no more."""
     seen = []
     for folder, at in (("early", 21.0), ("late", 29.9)):
@@ -227,7 +227,7 @@ def test_no_reading_ends_a_window_of_the_real_agent(device, until):
     assert set(re.findall("debit by (.*)", agent.said)) == {"MainThread"}
 
 
-def test_a_program_s_end_is_told_when_its_window_is_over(device, until):
+def test_a_program_s_end_is_logged_when_its_window_is_over(device, until):
     """Once, until it ends in another way."""
     (device.folder / "speak.py").write_text("raise SystemExit(3)")
     command = json.dumps([sys.executable, str(device.folder / "speak.py")])

@@ -54,7 +54,7 @@ def test_who_connects_needs_the_broker_s_references(load_text, program):
     assert_refused(refused.value, 3, "mqtt.url", says)
 
 
-def test_all_missing_references_are_in_one_line(load_text):
+def test_all_missing_references_are_one_error(load_text):
     with pytest.raises(ConfigError) as refused:
         load_text(text(BROKER, AGENT), "agent")
     rest = "mqtt.username (line 4), mqtt.password (line 5), mqtt.protocol (line 7), agent.device"

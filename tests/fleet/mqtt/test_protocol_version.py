@@ -70,7 +70,7 @@ def test_a_broker_that_spoke_5_may_hang_up_a_few_times():
     assert negotiation.version == "3.1.1"
 
 
-def test_an_answer_starts_the_count_anew():
+def test_an_answer_starts_the_count_again():
     negotiation = VersionNegotiation("auto")
     negotiation.accepted()
     for _ in range(10):
@@ -79,7 +79,7 @@ def test_an_answer_starts_the_count_anew():
     assert negotiation.version == "5"
 
 
-def test_a_broker_that_spoke_5_and_says_that_it_does_not_is_believed():
+def test_a_broker_that_spoke_5_and_states_that_it_does_not_is_believed():
     negotiation = VersionNegotiation("auto")
     negotiation.accepted()
     assert negotiation.rejected(reported=True)

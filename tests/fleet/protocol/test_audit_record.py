@@ -72,13 +72,13 @@ def test_what_is_written_is_read(fields):
         {"more": 1},
     ],
 )
-def test_what_is_none_is_refused_in_one_line(changed):
+def test_what_is_none_is_refused_by_a_single_line(changed):
     with pytest.raises(ValueError, match="no auditrecord") as refused:
         AuditRecord.decode(encoded(**changed))
     assert "\n" not in str(refused.value)
 
 
-def test_a_key_that_comes_twice_or_too_many_bytes_are_refused():
+def test_a_key_that_is_repeated_or_too_many_bytes_are_refused():
     with pytest.raises(ValueError, match="a key is repeated"):
         AuditRecord.decode(encoded()[:-1] + b', "holds": true}')
     with pytest.raises(ValueError, match="larger than"):

@@ -129,7 +129,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_in_one_line_without_a_secret(tmp_path, name):
+def test_a_bad_file_is_refused_by_a_single_line_without_a_secret(tmp_path, name):
     file, text = BAD[name]
     with pytest.raises(ValueError, match=text) as found:
         read_credentials(file.write(tmp_path / "device.json"))
