@@ -21,18 +21,20 @@ def key(sequence):
 class SmallBroker:
     """Ends the connection at a payload beyond its limit, in the order of arrival.
 
-    `told`: it states its limit beforehand, as MQTT 5 allows.
+    `states_limit`: it states its limit beforehand, as MQTT 5 allows.
     """
 
     outbox: Outbox
     limit: int = LIMIT
-    told: bool = False
+    states_limit: bool = False
     ends: list[float] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self):
-        max_payload_bytes = (lambda stream: self.limit) if self.told else (lambda stream: 2**28)
+        max_payload_bytes = (
+            (lambda stream: self.limit) if self.states_limit else (lambda stream: 2**28)
+        )
         self.delivery = Delivery(self.outbox, self._send, lambda: 0.5, max_payload_bytes)
         self._pending = []
 
@@ -135,7 +137,7 @@ def test_a_network_that_breaks_now_and_then_holds_nothing_back(outbox):
 
 def test_a_limit_that_the_broker_states_is_kept_and_reported_once(outbox, caplog):
     fill(outbox, 500, 2000, 600, 2000, 700)
-    broker = SmallBroker(outbox, told=True)
+    broker = SmallBroker(outbox, states_limit=True)
     broker.run(100)
     assert broker.ends == []
     assert max(broker.sent) < LIMIT

@@ -34,11 +34,11 @@ def test_two_agents_with_one_name_log_it_once_each(device, tmp_path, protocol):
         device.config.write_text(
             device.config.read_text().replace("device: dev-1", "device: dev-1, state: twin")
         )
-        heard = healths(port)
+        received = healths(port)
         second = device.start("run")
         for agent in (first, second):
             until(lambda agent=agent: SAYS.search(agent.said), lambda agent=agent: agent.said)
-        until(lambda: any(health.name_conflicts for health in heard), "a health that says it")
+        until(lambda: any(health.name_conflicts for health in received), "a health that says it")
         for agent in (first, second):
             assert agent.stop() == 0
             assert len(SAYS.findall(agent.said)) == 1
@@ -46,13 +46,13 @@ def test_two_agents_with_one_name_log_it_once_each(device, tmp_path, protocol):
 
 def healths(port: int) -> list[Health]:
     """The health messages from now on."""
-    heard: list[Health] = []
+    received: list[Health] = []
     client = Client(CallbackAPIVersion.VERSION2)
-    client.on_message = lambda _c, _u, message: heard.append(Health.decode(message.payload))
+    client.on_message = lambda _c, _u, message: received.append(Health.decode(message.payload))
     client.on_connect = lambda *_: client.subscribe(topics.health("testing", "dev-1"))
     client.connect("127.0.0.1", port)
     client.loop_start()
-    return heard
+    return received
 
 
 def test_a_broker_that_names_the_reason_is_believed_at_once():

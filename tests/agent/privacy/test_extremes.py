@@ -128,7 +128,7 @@ def test_a_program(device, until, tmp_path):
 def test_a_topic(device, broker, until, tmp_path):
     def made(each, lines):
         configure(each, f"{{type: mqtt, topic: home/air, url: '{broker.url}'}}", FAMILIES)
-        with speaker(broker.port) as client:
+        with publisher(broker.port) as client:
 
             def feed(agent) -> None:
                 for line in lines:
@@ -141,7 +141,7 @@ def test_a_topic(device, broker, until, tmp_path):
 
 
 @contextmanager
-def speaker(port: int):
+def publisher(port: int):
     client = Client(CallbackAPIVersion.VERSION2, client_id="speaker")
     client.connect("127.0.0.1", port)
     client.loop_start()

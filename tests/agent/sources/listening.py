@@ -37,17 +37,17 @@ def listening(stream, clock=None):
 
 
 @contextmanager
-def speaker(url: str):
+def publisher(url: str):
     """A device on the same broker."""
     client = Client(CallbackAPIVersion.VERSION2, client_id="speaker")
     client.connect("127.0.0.1", int(url.rpartition(":")[2]))
     client.loop_start()
 
-    def say(text: str | bytes, topic: str = "home/air", retain: bool = False) -> None:
+    def publish(text: str | bytes, topic: str = "home/air", retain: bool = False) -> None:
         client.publish(topic, text, 1, retain).wait_for_publish(SECONDS)
 
     try:
-        yield say
+        yield publish
     finally:
         client.disconnect()
         client.loop_stop()

@@ -12,7 +12,7 @@ import pytest
 from pansketch import key_words
 from pansketch_agent.sources.decoders import decoder_for
 from pansketch_fleet.config.loader import load_agent
-from tests.agent.sources.listening import listening, listens, speaker
+from tests.agent.sources.listening import listening, listens, publisher
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 REFERENCE, GUIDE = DOCS / "reference/sources.md", DOCS / "how-to/connect-a-source.md"
@@ -115,7 +115,7 @@ def test_a_bare_state_arrives_over_a_broker(device, broker, until, caplog):
     more = "topic: stat/fan/POWER, paths: {wind: ., temp: temp}"
     source = f'{{type: mqtt, url: "{broker.url}", {more}}}'
     stream = device.configure(source=source).streams[0]
-    with speaker(broker.url) as say, listening(stream) as rows:
+    with publisher(broker.url) as say, listening(stream) as rows:
         until(lambda: listens(caplog), "the subscription")
         say("NO", topic="stat/fan/POWER")
         until(lambda: rows, "the reading")

@@ -166,7 +166,7 @@ def test_looking_changes_nothing(made):
     assert parts.outbox.read(Key(1, "air")) == payload
 
 
-def said_at(reports, said, seconds):
+def published_at(reports, said, seconds):
     """The moments, of these, at which a health was published."""
     moments = []
     for now in seconds:
@@ -182,20 +182,20 @@ def test_it_is_published_at_a_connection_and_then_at_one_second_of_every_minute(
     reports = HealthSchedule("dev-1", parts.collector, say)
     reports.connected(1000.0)
     assert len(said) == 1
-    moments = said_at(reports, said, range(1000, 2000))
+    moments = published_at(reports, said, range(1000, 2000))
     assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
     assert len(moments) in (16, 17)
     # Another run, another connection, and any backlog: the same second.
     parts.put(1)
     again = HealthSchedule("dev-1", parts.collector, say)
     again.connected(3017.0)
-    later = said_at(again, said, range(3017, 4000))
+    later = published_at(again, said, range(3017, 4000))
     assert {moment % 60 for moment in later} == {moment % 60 for moment in moments}
     seconds = set()
     for number in range(40):
         other = HealthSchedule(f"dev-{number}", parts.collector, say)
         other.connected(0.0)
-        seconds.update(moment % 60 for moment in said_at(other, said, range(1, 121)))
+        seconds.update(moment % 60 for moment in published_at(other, said, range(1, 121)))
     assert len(seconds) > 15, "devices speak at different seconds"
 
 
@@ -210,11 +210,11 @@ def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_logged_once(made,
     out_of_order(parts.outbox.folder)
     with pytest.raises(OSError, match="too long"):
         parts.collector.snapshot()
-    assert said_at(reports, said, range(300)) == []
+    assert published_at(reports, said, range(300)) == []
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("no health is published: the outbox cannot be read (")
     (parts.outbox.folder / "refused").unlink()
-    assert len(said_at(reports, said, range(300, 400))) in (1, 2)
+    assert len(published_at(reports, said, range(300, 400))) in (1, 2)
     out_of_order(parts.outbox.folder)
     reports.connected(400.0)
     assert len(caplog.records) == 2
