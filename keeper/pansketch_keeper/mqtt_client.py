@@ -21,12 +21,12 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import (
-    FAREWELL_SECONDS,
+    DISCONNECT_SECONDS,
     KEEPALIVE_SECONDS,
     MAX_UNANSWERED,
     Connack,
     Reconnector,
-    Terms,
+    SessionOptions,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
@@ -59,8 +59,10 @@ class KeeperConnection:
     """One connection, and the questions that it brought. `ending`: why it is over; `overflowed`:
     it brought some for which there was no room. Raises TlsFilesError."""
 
-    def __init__(self, client: "KeeperClient", mqtt: Mqtt, client_id: str, terms: Terms) -> None:
-        self.trial, self.version = terms.asking, terms.version
+    def __init__(
+        self, client: "KeeperClient", mqtt: Mqtt, client_id: str, terms: SessionOptions
+    ) -> None:
+        self.trial, self.version = terms.probing, terms.version
         self.answer: Connack | None = None
         self.ending = ""
         self.overflowed = False
@@ -79,7 +81,7 @@ class KeeperConnection:
         )
         self._paho.max_inflight_messages = terms.max_unanswered
         # Some brokers of MQTT 3.1.1 that read a will of MQTT 5 wait for more of it, in silence.
-        if not terms.asking:
+        if not terms.probing:
             self._paho.will_set(client.status, client.death, 1, retain=True)
         if mqtt.username is not None:
             self._paho.username_pw_set(mqtt.username, mqtt.password)
@@ -179,7 +181,7 @@ class KeeperClient:
         self._stopping = threading.Event()
         self._subscribed, self._denied = False, False
         self._complained: set[str] = set()
-        self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
+        self._connection = self.make(SessionOptions("5", MAX_UNANSWERED, probing=True))
         mender = Reconnector(self, mqtt, self._stopping)
         self._thread = threading.Thread(target=mender.run, name="link", daemon=True)
 
@@ -216,16 +218,16 @@ class KeeperClient:
         if self._subscribed:
             sent = connection.publish(self.status, self._farewell, retain=True)
             with suppress(RuntimeError, ValueError):
-                sent.wait_for_publish(FAREWELL_SECONDS)
+                sent.wait_for_publish(DISCONNECT_SECONDS)
         connection.leave()
         if self._thread.is_alive():
-            self._thread.join(FAREWELL_SECONDS)
+            self._thread.join(DISCONNECT_SECONDS)
 
-    def make(self, terms: Terms) -> KeeperConnection:
+    def make(self, terms: SessionOptions) -> KeeperConnection:
         self._connection = KeeperConnection(self, self._mqtt, self._id, terms)
         return self._connection
 
-    def serve(self, connection: KeeperConnection, lesser: bool) -> None:
+    def serve(self, connection: KeeperConnection, is_fallback: bool) -> None:
         connection.subscribe(self.ask)
         connection.publish(self.status, self._birth, retain=True)
         address = self._mqtt.host, self._mqtt.port

@@ -35,7 +35,7 @@ from pansketch_agent.runtime.status_report import StatusReport
 from pansketch_agent.runtime.stream_builder import StreamBuilder
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.sources import stdin
-from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.decoders import decoder_for
 from pansketch_agent.sources.readings import Readings
 from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule
 from pansketch_audit.coupling.coupled_runs import (
@@ -85,7 +85,9 @@ class _Agent:
         (self.state / "ledger").write_text(_new_ledger())
         (self.state / "ledger").chmod(0o600)
         self.events, self.broker = events, RecordingBroker(events)
-        self.forms = {each.name: form_of(each) for each in config.streams if not each.part_of}
+        self.decoders = {
+            each.name: decoder_for(each) for each in config.streams if not each.part_of
+        }
         clock = Clock(lambda: BEGIN + now[0], lambda: UP + now[0], lambda *_: True, lambda: True)
         self.clock = clock
         self.ledger = Ledger(self.state)
@@ -112,7 +114,7 @@ class _Agent:
             None,
         )
         self.workers: dict[str, StreamWorker] = {
-            stream.name: builder.assemble(config.parts(stream), noises[stream.name])
+            stream.name: builder.build(config.parts(stream), noises[stream.name])
             for stream in config.streams
             if not stream.part_of
         }
@@ -157,8 +159,8 @@ class _Agent:
                 file.write(printed(stream.domain, rows))
             file.seek(0)
             with self.events.record():
-                form, stop = self.forms[step.stream], threading.Event()
-                for readings in stdin.lines(file.fileno(), form, self.clock, stop):
+                decoder, stop = self.decoders[step.stream], threading.Event()
+                for readings in stdin.lines(file.fileno(), decoder, self.clock, stop):
                     worker.absorb(readings, self.clock)
 
     def _tick(self) -> None:
@@ -190,7 +192,7 @@ class _Agent:
         """Everything but the counters of releases."""
         parts = (
             *(self.ledger, self.outbox, self.delivery, self.health, self.status),
-            self.forms,
+            self.decoders,
         )
         besides = (*self.noises.values(), self.broker, self.events, self._bits, self._now)
         program = memory_of_program(besides)
@@ -229,7 +231,7 @@ class _Agent:
         found = {}
         for source in self.workers:
             parts = self.config.parts(next(s for s in self.config.streams if s.name == source))
-            for key in self.outbox.waiting():
+            for key in self.outbox.queued():
                 for place, stream in enumerate(parts):
                     if key.stream == stream.name:
                         payload = self.outbox.read(key)

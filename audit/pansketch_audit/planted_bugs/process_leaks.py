@@ -18,7 +18,7 @@ import numpy as np
 from pansketch_audit.planted_bugs.agent_leaks import WORKER
 from pansketch_audit.planted_bugs.bug import Bug, agent_bugs
 
-FORM = "pansketch_agent.sources.decoders:ReadingForm.take_line"
+DECODER = "pansketch_agent.sources.decoders:ReadingDecoder.decode_line"
 STDIN = "pansketch_agent.sources.stdin:_fill"
 THRESHOLD = "pansketch.sketches.distinct.sketch:threshold"
 CACHED = "pansketch.randomness.exact_noise:threshold"
@@ -106,12 +106,12 @@ def _builtin(absorb: Any) -> Any:
     return absorbing
 
 
-def _longest_line(take_line: Any) -> Any:
+def _longest_line(decode_line: Any) -> Any:
     longest = [0]
 
     def taking(self: Any, line: memoryview, rows: Any, place: int) -> bool:
         longest.append(len(line))
-        taken: bool = take_line(self, line, rows, place)
+        taken: bool = decode_line(self, line, rows, place)
         return taken
 
     return taking
@@ -169,7 +169,11 @@ def process_leaks() -> list[Bug]:
             "count-in-environment": ("exact count in the environment", 0, [(absorb, _environment)]),
             "count-in-numpy": ("exact count in a module of others", 0, [(absorb, _other_module)]),
             "reading-in-builtins": ("the last reading in builtins", 0, [(absorb, _builtin)]),
-            "lengths-of-lines": ("lengths of lines, kept by a source", 1, [(FORM, _longest_line)]),
+            "lengths-of-lines": (
+                "lengths of lines, kept by a source",
+                1,
+                [(DECODER, _longest_line)],
+            ),
             "cache-of-first-key": (
                 "a cache that the first key of a process fills",
                 KEY_ALONE,

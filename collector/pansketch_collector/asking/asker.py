@@ -245,7 +245,7 @@ class Asker:
                 online = self._presences.get(keeper.name, ("online", ""))[0] == "online"
                 if online and uptime >= turn.due and sent < MAX_AT_ONCE:
                     self._ask(each, keeper, kind)
-                    turn.pause = self._backoff.after(turn.pause)
+                    turn.pause = self._backoff.following(turn.pause)
                     turn.due = uptime + self._backoff.jittered(turn.pause)
                     sent += 1
         self._turns = turns

@@ -30,7 +30,7 @@ from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Verdict
 from pansketch_fleet.config.loader import CollectorConfig, load_collector
-from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.config.privacy_cost import weak_epsilon_warning
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.logs import log_words, set_up_log
 from pansketch_fleet.settings.settings import DatabaseServer
@@ -143,7 +143,7 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
 
         log.info("%s, generation %s", serving, opened.generation)
         for stream in config.streams:
-            if warning := weakness(stream, config.streams):
+            if warning := weak_epsilon_warning(stream, config.streams):
                 log.warning("%s: %s", stream.name, warning)
         if config.collector.require_signature:
             enrolment.check_signing(opened.connection)

@@ -29,7 +29,7 @@ from pansketch_fleet.mqtt.reconnect import (
     KEEPALIVE_SECONDS,
     UNLIMITED_BYTES,
     Connack,
-    Terms,
+    SessionOptions,
 )
 from pansketch_fleet.protocol import topics
 
@@ -80,7 +80,7 @@ class CollectorConnection:
         mqtt: Mqtt,
         client_id: str,
         filters: tuple[str, ...],
-        terms: Terms,
+        terms: SessionOptions,
         listener: Listener,
         number: int,
         lasting: bool = True,
@@ -126,7 +126,11 @@ class CollectorConnection:
 
     def room(self, topic: str) -> int:
         """The largest payload that the broker is known to take under `topic`, in bytes."""
-        return UNLIMITED_BYTES if self.answer is None else self.answer.room(topic, self.version)
+        return (
+            UNLIMITED_BYTES
+            if self.answer is None
+            else self.answer.max_payload_bytes(topic, self.version)
+        )
 
     def subscribe(self) -> None:
         if self._former:

@@ -14,7 +14,12 @@ from pansketch_collector.errors import wrong
 from pansketch_collector.mqtt.client import CollectorConnection, ReceivedMessage
 from pansketch_fleet.config.loader import Mqtt
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.reconnect import MAX_UNANSWERED, UNKNOWN_VERSION, Reconnector, Terms
+from pansketch_fleet.mqtt.reconnect import (
+    MAX_UNANSWERED,
+    UNKNOWN_VERSION,
+    Reconnector,
+    SessionOptions,
+)
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import STATUS_LIMIT_BYTES, Ack, digest
 from pansketch_fleet.protocol.signed_release import ENVELOPE_BYTES, release_in
@@ -77,7 +82,7 @@ class CollectorClient:
         self._denied: tuple[str, ...] = ()
         self._subscribed = False
         try:
-            self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
+            self._connection = self.make(SessionOptions("5", MAX_UNANSWERED, probing=True))
         except tls.TlsFilesError as error:
             raise wrong(str(error)) from error
         keeper = Reconnector(self, mqtt, self._stopping)
@@ -163,7 +168,7 @@ class CollectorClient:
             log.error("a message exceeds the broker's limit: %s; raise its max_packet_size", size)
             self._complained.add("size")
 
-    def make(self, terms: Terms) -> CollectorConnection:
+    def make(self, terms: SessionOptions) -> CollectorConnection:
         self._connections += 1
         self._subscribed = False
         # A broker without MQTT 5 may know no shared subscriptions, and not tell.
@@ -180,9 +185,9 @@ class CollectorClient:
         )
         return self._connection
 
-    def serve(self, connection: CollectorConnection, lesser: bool) -> None:
+    def serve(self, connection: CollectorConnection, is_fallback: bool) -> None:
         connection.subscribe()
-        if lesser:
+        if is_fallback:
             log.info("the broker does not support MQTT 5; using MQTT 3.1.1 until the next start")
         address = self._mqtt.host, self._mqtt.port
         log.info("broker %s:%d is connected (MQTT %s)", *address, connection.version)

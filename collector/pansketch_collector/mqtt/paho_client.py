@@ -15,11 +15,11 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from pansketch_fleet.config.loader import Mqtt
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.reconnect import Terms, Version
+from pansketch_fleet.mqtt.reconnect import SessionOptions, Version
 
 READ_BYTES = 262_144
 MAX_UNSENT_BYTES = 262_144
-FAREWELL_SECONDS = 1.0
+DISCONNECT_SECONDS = 1.0
 MAX_REMAINING = (1 << 28) - 1
 MAX_TOPIC = (1 << 16) - 1  # bytes
 
@@ -101,7 +101,7 @@ class BufferedSocket:
     def close(self) -> None:
         """Sends what is left, as far as it goes in a moment."""
         with suppress(OSError):
-            self._inner.settimeout(FAREWELL_SECONDS)
+            self._inner.settimeout(DISCONNECT_SECONDS)
             self._inner.sendall(self._unsent)
         self._unsent.clear()
         self._inner.close()
@@ -147,7 +147,7 @@ class PahoClient(paho.Client):
         return self.wire
 
 
-def paho_client(mqtt: Mqtt, client_id: str, terms: Terms) -> PahoClient:
+def paho_client(mqtt: Mqtt, client_id: str, terms: SessionOptions) -> PahoClient:
     """A client with a persistent session and acknowledgements by hand. Raises TlsFilesError."""
     five = terms.version == "5"
     client = PahoClient(

@@ -1,5 +1,8 @@
-"""What somebody has to know of a blinded stream: its adversary, its keepers, the noise of its
-answers, what it cannot do, and the bytes of its releases, which no reading changes."""
+"""A summary of a blinded stream: adversary, keepers, noise of answers, limits, and bytes of
+releases.
+
+No reading changes these bytes.
+"""
 
 from collections.abc import Iterator
 from math import sqrt
@@ -29,7 +32,7 @@ ADVERSARY = (
 
 
 def epochs_of(blinded: BlindedSettings, window_seconds: int) -> int:
-    """The epochs of a whole window, with that of its release, without announced intrusions."""
+    """Return the epochs of a window, including its release, without announced intrusions."""
     return -(-window_seconds // blinded.epoch_seconds) + 1
 
 
@@ -42,22 +45,25 @@ def _nbytes(stream: Stream, device: str, sequence: int, epochs: int) -> int:
 
 
 def release_nbytes(stream: Stream, device: str = LONGEST_NAME) -> int:
-    """Bytes of a release: as expected with local noise; of a blinded one all of them, but for a
-    sequence number above 127, which takes up to four more."""
+    """Return the bytes of a release: expected ones with local noise, exact ones of a blinded
+    stream.
+
+    A sequence number above 127 takes up to four more.
+    """
     if stream.blinded is None:
         return stream.spec.release_nbytes
     return _nbytes(stream, device, 1, epochs_of(stream.blinded, stream.window_seconds))
 
 
 def max_release_nbytes(stream: Stream) -> int:
-    """A bound that no honest release of one window exceeds, on any device."""
+    """Return a bound in bytes for every honest release of one window, on any device."""
     if stream.blinded is None:
         return stream.spec.max_release_nbytes
     return _nbytes(stream, LONGEST_NAME, LARGE_SEQUENCE, MAX_EPOCHS)
 
 
 def release_text(stream: Stream, device: str) -> str:
-    """What a release takes on the wire, in words."""
+    """Return the size of a release on the wire, in words."""
     if stream.blinded is None:
         expected, most = stream.spec.release_nbytes, stream.spec.max_release_nbytes
         return f"about {expected} bytes, never more than {most}"
@@ -69,7 +75,7 @@ def release_text(stream: Stream, device: str) -> str:
 
 
 def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[str, str]]:
-    """What somebody may ask of a blinded stream, and a sentence with the answer."""
+    """Yield questions about a blinded stream, and their answers in sentences."""
     guarantee, keepers = stream.spec.guarantee, len(blinded.keys)
     yield "adversary", ADVERSARY
     yield (
@@ -106,7 +112,7 @@ def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[st
 
 
 def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
-    """In how many sums an answer comes, where one cannot list all its windows."""
+    """Return the number of sums of an answer, if one sum cannot list all its windows."""
     assert isinstance(stream, ReadingStream)
     assert isinstance(stream.spec, LinearSpec)
     devices, window = stream.expected.devices, stream.window_seconds

@@ -52,7 +52,7 @@ class Live:
         self.outbox = Outbox(device.state / "outbox", 10**7)
         arguments = self.ledger, self.outbox, self.clock, threading.Event(), False, None
         builder = StreamBuilder(config.fleet, "dev-1", *arguments)
-        self.work = builder.assemble(config.streams, ENTROPY)
+        self.work = builder.build(config.streams, ENTROPY)
 
     def __enter__(self):
         return self
@@ -77,8 +77,9 @@ class Live:
 
 
 def test_releases_unblind_to_what_was_counted(device, blinded, keepers):
-    """At epsilon 100 noise adds to a sum of all counters of a level less than 10, but for a chance
-    below 1e-6; a mask left over would make it uniform."""
+    """At epsilon 100 noise adds less than 10 to a sum of all counters of a level, but for a
+    probability below 1e-6. A remaining mask would make it uniform.
+    """
     config = blinded(epsilon=100.0, rows=hours(5, gap=(2,)))
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1, "its releases are not acknowledged"
@@ -225,12 +226,12 @@ def test_kills_use_no_label_twice(tmp_path, device, keepers):
 
 def kill_again_and_again(device):
     """(debits, releases) after the kills."""
-    chance, seen = random.Random(), {}
+    uniform, seen = random.Random(), {}
     for number in range(KILLS // FOLDERS):
         before = debits_in(device)
         agent = device.start("run")
         until(lambda: debits_in(device) >= before + 2 + number % 4, lambda: agent.said)  # noqa: B023
-        time.sleep(chance.random() * 0.05)
+        time.sleep(uniform.random() * 0.05)
         agent.process.kill()
         assert agent.process.wait(SECONDS) == -9
         agent.close()
