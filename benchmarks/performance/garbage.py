@@ -100,21 +100,21 @@ class Made:
         self._stop = stop
         self.answered = self.presences = 0
 
-    def take(self, most: int, timeout_seconds: float) -> list[Incoming]:
-        batch = list(islice(self._messages, most))
+    def receive(self, limit: int, timeout_seconds: float) -> list[Incoming]:
+        batch = list(islice(self._messages, limit))
         if not batch:
             self._stop.set()
         return batch
 
-    def done(self, message: Incoming) -> None:
+    def ack_broker(self, message: Incoming) -> None:
         self.answered += 1
         self.presences += _holds_a_status(message)
 
-    def answer(self, device: str, ack: Ack) -> None:
-        ack.encode()  # as the link does, which would raise what is no answer
+    def send_ack(self, device: str, ack: Ack) -> None:
+        ack.encode()  # as the client does: an invalid acknowledgement raises
 
     def flush(self) -> None:
-        """Nothing waits: `answer` has told everything."""
+        """Nothing is buffered."""
 
 
 def _holds_a_status(message: Incoming) -> bool:

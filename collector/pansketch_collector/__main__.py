@@ -1,4 +1,4 @@
-"""pansketch-collector: runs one command of the command line."""
+"""pansketch-collector: runs one command."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def run_devices(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_settings(config: Config, options: argparse.Namespace) -> int:
-    """Prints the settings that the database holds releases of, and since when."""
+    """Prints the settings of the stored releases, and since when each is in effect."""
     with reading(config.collector.database) as reader:
         found = list(stream_settings.rows(reader, config))
     with writing("-") as out:
@@ -58,7 +58,7 @@ def run_settings(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_keepers(config: Config, options: argparse.Namespace) -> int:
-    """Prints who is asked what, and what no keeper answers."""
+    """Prints the questions to keepers, and those without an answer."""
     with reading(config.collector.database) as reader:
         found = keepers.asking_report(reader, config)
     with writing("-") as out:
@@ -66,7 +66,7 @@ def run_keepers(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
-# These need the broker, the others do not.
+# Commands that need the broker.
 WITH_BROKER: dict[str, Callable[[CollectorConfig, argparse.Namespace], int]] = {
     "serve": run_serve,
     "ingest": run_ingest,
@@ -97,7 +97,8 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code; never raises for what a user or a disk did."""
+    """Runs one command and returns its exit code; reports errors of users and disks without
+    raising."""
     try:
         options = parser().parse_args(argv)
     except SystemExit as end:

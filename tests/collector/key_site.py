@@ -82,17 +82,17 @@ class Site:
         rules, config = Rules.of(self.config), self.config
         with store.opened(config.collector.database) as opened:
             for payload, device in zip(releases, devices, strict=True):
-                verdict = judge(topics.release("testing", device, stream), payload, rules)
-                assert isinstance(verdict, Accepted), verdict
+                outcome = judge(topics.release("testing", device, stream), payload, rules)
+                assert isinstance(outcome, Accepted), outcome
                 with opened.batch():
-                    opened.add(verdict, 1000)
+                    opened.add(outcome, 1000)
 
 
 def keys(*ranges):
     return np.concatenate([np.arange(*each, dtype=np.uint64) for each in ranges])
 
 
-def verdict(site, payload, device="one", stream="doors"):
+def outcome(site, payload, device="one", stream="doors"):
     return judge(topics.release("testing", device, stream), payload, Rules.of(site.config))
 
 

@@ -119,17 +119,17 @@ class ArchiveReader(Reader):
                     devices |= found
         return len(devices)
 
-    def releasing(self, selection: Selection) -> list[str]:
+    def releasing_devices(self, selection: Selection) -> list[str]:
         return sorted(set[str]().union(*self._part(selection).devices.values()))
 
     def holders(self, stream: str, most: int) -> list[str]:
-        found = self.releasing(Selection(stream))
+        found = self.releasing_devices(Selection(stream))
         return found if most < 0 else found[:most]
 
     def holds(self, stream: str, device: str) -> bool:
         return device in self.holders(stream, -1)
 
-    def held_span(self, stream: str) -> tuple[int, int] | None:
+    def stored_span(self, stream: str) -> tuple[int, int] | None:
         found = self._part(Selection(stream)).sums.values()
         if not found:
             return None

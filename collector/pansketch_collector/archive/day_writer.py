@@ -20,8 +20,8 @@ from pansketch_collector.storage.tables.corruption import (
     UNREADABLE,
     Damage,
     StoredLayout,
-    changed,
-    sound_counters,
+    intact_counters,
+    label_damage,
 )
 from pansketch_collector.storage.tables.records import Selection, Stored, portions
 from pansketch_collector.storage.tables.sums import DAY, Counters
@@ -230,18 +230,18 @@ def _counted(
         same = list(group)
         layout = layouts.get(fingerprint)
         try:
-            yield from sound_counters(same, layout) if layout else map(_whole, same)
+            yield from intact_counters(same, layout) if layout else map(_whole, same)
         except UNREADABLE as error:
             if len(same) > 1:
                 for each in same:
                     yield from _counted([each], layouts, damaged)
             else:
-                damaged.append(changed(same[0]) or Damage.of(same[0], type(error).__name__))
+                damaged.append(label_damage(same[0]) or Damage.of(same[0], type(error).__name__))
 
 
 def _whole(stored: Stored) -> tuple[Stored, int, None]:
-    if hurt := changed(stored):
-        raise ValueError(hurt.problem)
+    if damage := label_damage(stored):
+        raise ValueError(damage.problem)
     return stored, 0, None
 
 

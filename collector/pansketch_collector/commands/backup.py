@@ -1,4 +1,4 @@
-"""`backup`: a copy of the database that is whole, made beside a process that serves.
+"""`backup`: a copy of the database that is whole, made beside a process that serving.
 
 `migrate`: all that a SQLite file holds, copied to the PostgreSQL server of the configuration. One
 transaction of the server copies and verifies, so an interrupted command leaves an empty database.
@@ -206,7 +206,7 @@ def run_migrate(config: Config, options: argparse.Namespace) -> int:
     # As `serve` opens it: locked, of this schema, and known to be no restored copy.
     with (
         store.opened(options.file) as source,
-        closing(open_server(server, serves=True, makes=True)) as target,
+        closing(open_server(server, serving=True, create=True)) as target,
     ):
         try:
             found = migrate(source.connection, target, check, _say)

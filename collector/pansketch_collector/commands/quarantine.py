@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pansketch_collector import clock
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
-from pansketch_collector.ingest.ingest_loop import BATCH, judge, settle
+from pansketch_collector.ingest.ingest_loop import BATCH, commit_batch, validate_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.quarantine import QuarantineRow
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.store import Store
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
@@ -62,17 +62,19 @@ def retry(store: Store, rules: Rules, at: int) -> int:
     new = after = 0
     while found := store.quarantined(after, BATCH):
         after = found[-1][0]
-        judged = judge(store, [message for _, message in found], rules)
-        fit = [row for row, one in zip(found, judged, strict=True) if not isinstance(one, Refused)]
-        verdicts = settle(store, [message for _, message in fit], rules, at)
-        new += sum(isinstance(verdict, Accepted) for verdict in verdicts)
+        validated = validate_batch(store, [message for _, message in found], rules)
+        fit = [
+            row for row, one in zip(found, validated, strict=True) if not isinstance(one, Rejected)
+        ]
+        outcomes = commit_batch(store, [message for _, message in fit], rules, at)
+        new += sum(isinstance(outcome, Accepted) for outcome in outcomes)
         # What the stored state refuses stays, unless it is kept as disputed.
-        settled = zip(fit, verdicts, strict=True)
+        settled = zip(fit, outcomes, strict=True)
         store.leave_quarantine(
             [
                 number
-                for (number, _), verdict in settled
-                if not isinstance(verdict, Refused) or verdict.reason == "equivocation"
+                for (number, _), outcome in settled
+                if not isinstance(outcome, Rejected) or outcome.reason == "equivocation"
             ]
         )
     return new

@@ -19,7 +19,7 @@ from pansketch_collector import clock
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.commands.query import note_left_out
 from pansketch_collector.errors import CommandError, wrong
-from pansketch_collector.ingest.ingest_loop import BATCH, settle
+from pansketch_collector.ingest.ingest_loop import BATCH, commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.queries.basis import set_aside
 from pansketch_collector.queries.selection import check_devices, nothing_selected, select
@@ -27,10 +27,10 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
 from pansketch_collector.storage.tables.connection import ERRORS
-from pansketch_collector.storage.tables.corruption import Damage, changed
+from pansketch_collector.storage.tables.corruption import Damage, label_damage
 from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused, Verdict
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Outcome, Rejected
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
@@ -53,7 +53,7 @@ def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Co
             while lines := list(islice(found, BATCH)):
                 batch = [message for message in lines if message is not None]
                 counts[UNREADABLE] += len(lines) - len(batch)
-                counts.update(map(_outcome, settle(store, batch, rules, now(), True)))
+                counts.update(map(_outcome, commit_batch(store, batch, rules, now(), True)))
     except OSError as error:
         raise wrong(f"cannot read {path}: {error.strerror or error}") from error
     except ERRORS as error:
@@ -82,13 +82,13 @@ def _problems(counts: Counter[str]) -> dict[str, int]:
     return {what: n for what, n in counts.items() if what not in ("stored", "duplicate")}
 
 
-def _outcome(verdict: Verdict) -> str:
-    match verdict:
+def _outcome(outcome: Outcome) -> str:
+    match outcome:
         case Accepted():
             return "stored"
         case Duplicate():
             return "duplicate"
-        case Refused(reason):
+        case Rejected(reason):
             return reason
     return UNREADABLE
 
@@ -133,8 +133,8 @@ def write_jsonl(
     left out."""
     lines, bad = 0, list[Damage]()
     for stored in reader.releases(selection):
-        if hurt := changed(stored):
-            bad.append(hurt)
+        if damage := label_damage(stored):
+            bad.append(damage)
             continue
         out.write(json.dumps(as_object(stored, fleet)) + "\n")
         lines += 1

@@ -28,7 +28,7 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.config_epochs import EpochStore
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Verdict
+from pansketch_collector.validation.verdicts import Outcome
 from pansketch_fleet.config.loader import CollectorConfig, load_collector
 from pansketch_fleet.config.privacy_cost import weakness
 from pansketch_fleet.errors import ConfigError
@@ -122,7 +122,7 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
         patrol = verification.BackgroundVerification(opened, rules)
         removal = retention.RetentionTask(opened, config)
 
-        def alive() -> None:
+        def heartbeat() -> None:
             sessions.step()
             patrol.step(clock.uptime(), clock.now())
             removal.step(clock.uptime(), clock.now())
@@ -134,12 +134,12 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
             scales.step(clock.uptime(), clock.now())
             asker.step(clock.uptime(), clock.now())
 
-        def heard(message: Incoming, verdict: Verdict) -> None:
-            marks.heard(message, verdict)
-            scales.heard(message, verdict)
-            asker.heard(verdict, clock.now())
+        def on_committed(message: Incoming, outcome: Outcome) -> None:
+            marks.on_committed(message, outcome)
+            scales.heard(message, outcome)
+            asker.heard(outcome, clock.now())
             if discovery is not None:
-                discovery.heard(message, verdict)
+                discovery.on_committed(message, outcome)
 
         log.info("%s, generation %s", serving, opened.generation)
         for stream in config.streams:
@@ -151,10 +151,10 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
             log.info("ingested from quarantine, under these settings: %d", taken)
         link.start()
         notifier.ready()
-        ingest_loop.spare_collections()
+        ingest_loop.tune_gc()
         try:
             watch = ingest_loop.IngestClock(clock.now, clock.uptime)
-            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
+            ingest_loop.serve(link, opened, rules, watch, sessions.over, heartbeat, on_committed)
         finally:
             if sessions.ends:
                 notifier.stopping()
@@ -218,22 +218,22 @@ def _ingest(config: CollectorConfig, sessions: Sessions) -> None:
             worker=worker,
         )
 
-        def alive() -> None:
+        def heartbeat() -> None:
             sessions.step()
             renewal.step(clock.uptime())
             notifier.alive(clock.uptime(), f"{serving}, {link.state}")
 
-        def heard(message: Incoming, verdict: Verdict) -> None:
+        def on_committed(message: Incoming, outcome: Outcome) -> None:
             nonlocal taken
             taken += 1
 
         log.info("%s", serving)
         link.start()
         notifier.ready()
-        ingest_loop.spare_collections()
+        ingest_loop.tune_gc()
         try:
             watch = ingest_loop.IngestClock(clock.now, clock.uptime)
-            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
+            ingest_loop.serve(link, opened, rules, watch, sessions.over, heartbeat, on_committed)
         finally:
             if sessions.ends:
                 notifier.stopping()

@@ -18,7 +18,12 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
 from pansketch_collector.storage.tables.connection import ERRORS
-from pansketch_collector.storage.tables.corruption import Damage, changed, masked_damage, sound
+from pansketch_collector.storage.tables.corruption import (
+    Damage,
+    decode_intact,
+    label_damage,
+    masked_damage,
+)
 from pansketch_collector.storage.tables.records import Stored
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleError
@@ -37,12 +42,12 @@ def problem_of(stored: Stored, rules: Rules) -> Damage | None:
     known = rules.specs.get(stored.stream)
     spec = None if known is None else known.at(stored.start).get(stored.fingerprint)
     if spec is None:
-        found = changed(stored)
+        found = label_damage(stored)
     elif isinstance(spec, LinearSpec) and spec.guarantee.answer_micro:
         found = masked_damage(stored, spec)
     else:
         bad: list[Damage] = []
-        sound([stored], spec, bad)
+        decode_intact([stored], spec, bad)
         found = bad[0] if bad else None
     if found is None and digest(stored.payload) != stored.digest:
         return Damage.of(stored, "the digest beside it is another one")
@@ -155,7 +160,7 @@ class BackgroundVerification:
             lacking, totals = self._store.without_total(self._after, last), []
             for number, stored in found:
                 if damage := problem_of(stored, self._rules):
-                    self._store.set_aside(number, damage, now)
+                    self._store.move_damaged(number, damage, now)
                     log.error(
                         "moved to the table `damaged`, because its bytes have changed: %s", damage
                     )

@@ -13,7 +13,7 @@ from typing import Protocol
 from pansketch_collector.home_assistant import payloads
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.validation.verdicts import HealthReport, Presence, Verdict
+from pansketch_collector.validation.verdicts import HealthReport, Outcome, StatusReport
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.settings.settings import HomeAssistant
 
@@ -49,20 +49,20 @@ class Discovery:
         settings: HomeAssistant,
         fleet: str,
         versions: Mapping[str, str | None],
-        outlet: RetainedPublisher,
+        publisher: RetainedPublisher,
     ) -> None:
-        self._settings, self._fleet, self._outlet = settings, fleet, outlet
+        self._settings, self._fleet, self._publisher = settings, fleet, publisher
         self._versions = dict(versions)
         self._noted_on: dict[str, int] = {}  # the connection on which each had its turn
-        self._said_at: dict[str, float] = {}
+        self._announced_at: dict[str, float] = {}
         self._due = dict.fromkeys(versions, 0.0) if settings.remove else {}
         self._next = 0.0
         self._finished = False
 
-    def heard(self, message: Incoming, verdict: Verdict) -> None:
+    def on_committed(self, message: Incoming, outcome: Outcome) -> None:
         """Notes whose turn it is. Only of devices that the store has room for, so it is bounded."""
-        match verdict:
-            case Presence(device):
+        match outcome:
+            case StatusReport(device):
                 if self._noted_on.get(device) != message.connection:
                     self._noted_on[device] = message.connection
                     self._due[device] = 0.0
@@ -73,17 +73,17 @@ class Discovery:
 
     def step(self, uptime: float) -> None:
         """Announces the next few, at most once in PAUSE_SECONDS. Call it at every turn."""
-        if not self._due or uptime < self._next or not self._outlet.connected:
+        if not self._due or uptime < self._next or not self._publisher.connected:
             return
         self._next = uptime + PAUSE_SECONDS
         ready = (device for device, at in self._due.items() if at <= uptime)
         for device in list(islice(ready, MAX_AT_ONCE)):
             del self._due[device]
-            self._said_at[device] = uptime
-            self._outlet.announce(*self._said(device))
+            self._announced_at[device] = uptime
+            self._publisher.announce(*self._message_of(device))
         if self._settings.remove and not self._due and not self._finished:
             self._finished = True
-            taken = f"{len(self._said_at)} devices are removed from Home Assistant"
+            taken = f"{len(self._announced_at)} devices are removed from Home Assistant"
             log.info("%s; now leave collector.home_assistant out of the configuration", taken)
 
     def _note_version(self, device: str, version: str) -> None:
@@ -91,10 +91,12 @@ class Discovery:
             return
         self._versions[device] = version
         if device in self._noted_on and not self._settings.remove:
-            said_at = self._said_at.get(device)
-            self._due.setdefault(device, 0.0 if said_at is None else said_at + AGAIN_SECONDS)
+            announced_at = self._announced_at.get(device)
+            self._due.setdefault(
+                device, 0.0 if announced_at is None else announced_at + AGAIN_SECONDS
+            )
 
-    def _said(self, device: str) -> tuple[str, bytes]:
+    def _message_of(self, device: str) -> tuple[str, bytes]:
         """Topic and payload of what is announced of a device."""
         place = payloads.topic(self._settings.prefix, self._fleet, device)
         if self._settings.remove:
@@ -102,7 +104,7 @@ class Discovery:
         return place, payloads.message(self._fleet, device, self._versions.get(device))
 
 
-def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
+def discovery_of(config: Config, publisher: RetainedPublisher) -> Discovery | None:
     """The announcements that a configuration wants; None where it wants none. Raises CommandError.
 
     The database must be there.
@@ -116,4 +118,4 @@ def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
     versions = {name: healths[name].health.version if name in healths else None for name in names}
     what = "removing devices from" if wanted.remove else "announcing devices to"
     log.info("%s Home Assistant, below %s/device", what, wanted.prefix)
-    return Discovery(wanted, config.fleet, versions, outlet)
+    return Discovery(wanted, config.fleet, versions, publisher)

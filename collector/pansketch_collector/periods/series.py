@@ -215,7 +215,7 @@ def _groups(
     if by == "device":
         if masked:
             raise wrong(PER_DEVICE)
-        for device in reader.releasing(selection):
+        for device in reader.releasing_devices(selection):
             yield replace(empty, device=device), replace(selection, devices=frozenset([device]))
         return
     seconds = DAY_SECONDS if by == "day" else stream.window_seconds

@@ -33,7 +33,7 @@ from pansketch_collector.queries.basis import (
 )
 from pansketch_collector.queries.selection import check_devices, nothing_selected
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.corruption import Damage, changed, sound
+from pansketch_collector.storage.tables.corruption import Damage, decode_intact, label_damage
 from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.validation.accepted_specs import StreamSpecs
 from pansketch_fleet.config.loader import Config
@@ -163,16 +163,16 @@ class _Work:
         """The release; None, and noted why, where it cannot be used."""
         spec = self._specs.at(stored.start).get(stored.fingerprint)
         if spec is None:
-            hurt = changed(stored)
-            if hurt is None:
+            damage = label_damage(stored)
+            if damage is None:
                 self._apart[SETTINGS] += 1
             else:
-                self.bad.append(hurt)
+                self.bad.append(damage)
             return None
         if not isinstance(spec, DistinctSpec):
             self._apart[f"a sketch of type {spec.family}, and now it is distinct"] += 1
             return None
-        found = sound([stored], spec, self.bad)
+        found = decode_intact([stored], spec, self.bad)
         return found[0] if found else None
 
     def left(self) -> list[LeftOut]:

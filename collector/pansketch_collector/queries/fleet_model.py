@@ -28,7 +28,7 @@ from pansketch_collector.queries.generator_registry import (
 )
 from pansketch_collector.queries.selection import check_devices, nothing_selected
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.corruption import Damage, changed
+from pansketch_collector.storage.tables.corruption import Damage, label_damage
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.accepted_specs import Epoch, spec_in
 from pansketch_fleet.config.loader import Config
@@ -247,10 +247,10 @@ def _unusable(
     for fingerprint in sorted(held.keys() - specs.keys()):
         reason, releases = why.get(fingerprint, ""), held[fingerprint]
         if not reason:
-            found = [changed(each) for each in reader.releases(selection, fingerprint)]
-            hurt = [damage for damage in found if damage is not None]
-            bad.extend(hurt)
-            reason, releases = SETTINGS, releases - len(hurt)
+            found = [label_damage(each) for each in reader.releases(selection, fingerprint)]
+            damages = [damage for damage in found if damage is not None]
+            bad.extend(damages)
+            reason, releases = SETTINGS, releases - len(damages)
         counts[reason] = counts.get(reason, 0) + releases
     yield from (LeftOut(releases, reason) for reason, releases in counts.items() if releases)
 

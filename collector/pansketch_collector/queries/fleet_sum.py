@@ -7,7 +7,7 @@ import numpy as np
 
 from pansketch import Release, Spec
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.corruption import Damage, sound
+from pansketch_collector.storage.tables.corruption import Damage, decode_intact
 from pansketch_collector.storage.tables.records import Selection, portions
 from pansketch_collector.storage.tables.sums import Sum
 
@@ -55,7 +55,7 @@ def _read(
 ) -> Iterator[Sum]:
     """Single releases. A few at a time: a fleet's releases together need not fit in memory."""
     for portion in portions(reader.releases(selection, spec.fingerprint)):
-        for release in sound(portion, spec, bad):
+        for release in decode_intact(portion, spec, bad):
             (window,) = release.windows
             devices.add(window.device)
             yield Sum(1, release.draws, window.start, window.end, release.counters)

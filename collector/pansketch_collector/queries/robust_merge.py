@@ -106,7 +106,7 @@ def build_groups(
     if is_masked(stream.spec):
         raise wrong(PER_DEVICE)
     check_devices(reader, selection)
-    devices = reader.releasing(selection)
+    devices = reader.releasing_devices(selection)
     if not devices:
         build(reader, config, selection, choice)  # raises what is wrong with the selection
     selections = [replace(selection, devices=group) for group in grouped(devices)]

@@ -154,7 +154,7 @@ def check_devices(reader: Reader, selection: Selection) -> None:
 
 def nothing_selected(reader: Reader, selection: Selection) -> CommandError:
     """The failure to raise for an empty selection: what there is instead."""
-    held = reader.held_span(selection.stream)
+    held = reader.stored_span(selection.stream)
     if held is None:
         return CommandError(
             f"nothing stored yet of stream {selection.stream}: start `pansketch-collector serve` "

@@ -29,8 +29,8 @@ def all_of(hours, devices=THREE):
 
 def take(collector, windows, at=BEGIN):
     fleet = collector.fleet
-    verdicts = collector.take(*(fleet.release(*each) for each in windows), at=at)
-    assert {type(each).__name__ for each in verdicts} == {"Accepted"}
+    outcomes = collector.take(*(fleet.release(*each) for each in windows), at=at)
+    assert {type(each).__name__ for each in outcomes} == {"Accepted"}
 
 
 def check_sums(fleet, wanted):
@@ -269,8 +269,8 @@ def test_replies_to_no_question_of_a_stranger_or_twice_change_nothing(make_fleet
         ]:
             collector.hear(keeper, reply.encode(), BEGIN)
         topic = topics.keeper_answer(FLEET, "stranger")
-        (verdict,) = collector.take((topic, Reply("prepared", question, tower).encode()))
-        assert verdict.reason == "topic"
+        (outcome,) = collector.take((topic, Reply("prepared", question, tower).encode()))
+        assert outcome.reason == "topic"
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 

@@ -8,7 +8,7 @@ from pansketch_collector.commands.quarantine import retry
 from pansketch_collector.storage import quarantine
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Refused
+from pansketch_collector.validation.verdicts import Rejected
 
 
 def change(small_fleet, old, new):
@@ -25,11 +25,11 @@ def misconfigured(small_fleet, serve, monkeypatch):
     monkeypatch.setattr(quarantine, "MAX_BYTES", 100)
     assert min(map(len, releases)) > quarantine.MAX_BYTES
     change(small_fleet, "privacy: {epsilon: 100}\n", "privacy: {epsilon: 90}\n")
-    verdicts = serve(
+    outcomes = serve(
         *(("attic", "heavy", each) for each in releases), ("kitchen", "air", b"no release")
     )
-    assert all(isinstance(verdict, Refused) for verdict in verdicts)
-    assert [verdict.reason for verdict in verdicts[:3]] == ["fingerprint"] * 3
+    assert all(isinstance(outcome, Rejected) for outcome in outcomes)
+    assert [outcome.reason for outcome in outcomes[:3]] == ["fingerprint"] * 3
     serve(("attic", "heavy", releases[0]), at=5000)
     return small_fleet, releases
 

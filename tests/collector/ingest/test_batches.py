@@ -7,7 +7,7 @@ from math import ceil
 
 from pansketch_collector.ingest import ingest_loop
 from pansketch_collector.ingest.ingest_loop import BATCH
-from pansketch_collector.mqtt.connection import MAX_WAITING, CollectorClient
+from pansketch_collector.mqtt.connection import MAX_QUEUED, CollectorClient
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_writing
 from pansketch_fleet.protocol import topics
@@ -24,16 +24,16 @@ class Load:
         self._messages, self._stop, self._database = list(messages), stop, database
         self.told, self.on_disk = [], []
 
-    def take(self, most, timeout_seconds):
-        taken, self._messages = self._messages[:most], self._messages[most:]
+    def receive(self, limit, timeout_seconds):
+        taken, self._messages = self._messages[:limit], self._messages[limit:]
         if not taken:
             self._stop.set()
         return taken
 
-    def done(self, message):
+    def ack_broker(self, message):
         self.told.append(message)
 
-    def answer(self, device, ack):
+    def send_ack(self, device, ack):
         if len(self.told) % BATCH == 1:
             with closing(sqlite3.connect(self._database)) as other:
                 query = "SELECT count(*) FROM releases"
@@ -60,11 +60,11 @@ def test_many_releases_share_a_commit_and_are_told_only_after_it(small_fleet, ar
 
 
 def test_one_batch_holds_what_the_queue_does_at_most_and_leaves_the_rest(small_fleet, arrive):
-    assert BATCH <= MAX_WAITING  # else every batch would wait for more that cannot come
+    assert BATCH <= MAX_QUEUED  # else every batch would wait for more that cannot come
     link = CollectorClient(small_fleet.config.mqtt, small_fleet.fleet, small_fleet.rules.largest)
     message = arrive(topics.status(small_fleet.fleet, "one"), Status("online", "s", {}).encode())
     for _ in range(5):
-        link._waiting.append(message)
-    assert len(link.take(3, 0.1)) == 3
-    assert len(link.take(3, 0.1)) == 2
-    assert link.take(3, 0.01) == []
+        link._queue.append(message)
+    assert len(link.receive(3, 0.1)) == 3
+    assert len(link.receive(3, 0.1)) == 2
+    assert link.receive(3, 0.01) == []

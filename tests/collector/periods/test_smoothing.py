@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pansketch import Estimate
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.periods.smoothing import pooled, smoothed
 from pansketch_collector.queries.answers import Answer
 from pansketch_collector.storage import writer as store
@@ -68,8 +68,8 @@ def sparse(small_fleet, arrive):
         for day, rows in readings.items()
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_005_000_000)
-    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_005_000_000)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
 
 
 def test_rows_that_are_too_noisy_have_a_level_from_all_of_them(sparse, run):

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
@@ -121,7 +121,7 @@ def served(site, *releases, at=1_000_001_000):
             )
             for device, payload in releases
         ]
-        assert all(isinstance(v, Accepted) for v in settle(opened, messages, rules, at))
+        assert all(isinstance(v, Accepted) for v in commit_batch(opened, messages, rules, at))
 
 
 def test_figures_span_epochs_also_of_windows_of_another_length(site, ask):

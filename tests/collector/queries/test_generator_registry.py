@@ -10,7 +10,7 @@ import pytest
 from pansketch import MomentsSpec, decode
 from pansketch.generators import M2MModel
 from pansketch_collector.errors import CommandError
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.generator_registry import GENERATORS, GeneratorChoice
 from pansketch_collector.storage import writer as store
@@ -56,8 +56,8 @@ def fleet(small_fleet, arrive, weather):
         )
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 
@@ -208,7 +208,7 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet
     ]
     failures = []
     with store.opened(small_fleet.database) as opened:
-        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+        commit_batch(opened, messages, small_fleet.rules, 1_000_000_001)
     with reading(small_fleet.database) as reader:
         for n in days:
             try:

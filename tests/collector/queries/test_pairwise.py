@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.verdicts import Accepted
 
@@ -48,8 +48,8 @@ def fleet(small_fleet, arrive, weather):
         )
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 
@@ -116,8 +116,8 @@ def young(small_fleet, arrive, weather):
         for sequence, part in enumerate(np.split(weather[:120], 2), 1)
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 

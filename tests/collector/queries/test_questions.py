@@ -11,7 +11,7 @@ import pytest
 
 from pansketch import Attribute
 from pansketch_collector.errors import CommandError
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import answers
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.questions import answer
@@ -41,8 +41,8 @@ def load(small_fleet, arrive):
             for r in releases
         ]
         with store.opened(small_fleet.database) as opened:
-            verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-        assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+            outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+        assert all(isinstance(v, Accepted) for v in outcomes), outcomes
 
     return run
 
@@ -201,7 +201,7 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet
         for n in window_numbers
     ]
     with store.opened(small_fleet.database) as opened:
-        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+        commit_batch(opened, messages, small_fleet.rules, 1_000_000_001)
     totals, failures = [], []
     with reading(small_fleet.database) as reader:
         for n in window_numbers:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from pansketch import WindowId, encode, os_entropy
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import questions as query
 from pansketch_collector.queries import robust_merge
 from pansketch_collector.queries.fleet_model import build
@@ -67,7 +67,7 @@ def fleet(small_fleet, arrive):
             payload = encode(sketch.release(ENTROPY, window))
             messages.append(arrive(small_fleet.topic(device, stream), payload))
         with store.opened(small_fleet.database) as opened:
-            verdicts = settle(opened, messages, Rules.of(config), 1_000_001_000)
+            verdicts = commit_batch(opened, messages, Rules.of(config), 1_000_001_000)
         assert all(isinstance(v, Accepted) for v in verdicts), verdicts
 
     return run

@@ -34,7 +34,7 @@ def ingest(serve, small_fleet, sequences, mean=17.0, at=1000):
         ("one", "loose", small_fleet.release("one", n, "loose", readings(n, mean)))
         for n in sequences
     ]
-    assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=at))
+    assert all(isinstance(outcome, Accepted) for outcome in serve(*given, at=at))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 
 DAY = 86_400
 EACH = 4_000
@@ -40,8 +40,8 @@ def changed(serve, small_fleet):
     change(small_fleet, "{low: -40, high: 60, unit: degC}", "{low: -60, high: 90, unit: degC}")
     warm = [drawn(n, 40.0) for n in (3, 4)]
     after = [small_fleet.release("two", n, "air", rows) for n, rows in enumerate(warm, 3)]
-    verdicts = serve(("one", "air", before[1]), *(("two", "air", each) for each in after), at=9000)
-    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+    outcomes = serve(("one", "air", before[1]), *(("two", "air", each) for each in after), at=9000)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
     return np.concatenate([*cold, *warm])[:, 0]
 
 
@@ -126,12 +126,12 @@ def test_settings_that_were_never_served_are_deferred(small_fleet, serve):
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     ahead = small_fleet.release("one", 1)
     small_fleet.path.write_text(old)
-    (verdict,) = serve(("one", "air", ahead))
-    assert isinstance(verdict, Refused)
-    assert (verdict.reason, verdict.final) == ("fingerprint", False)
+    (outcome,) = serve(("one", "air", ahead))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.final) == ("fingerprint", False)
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    (verdict,) = serve(("one", "air", ahead))
-    assert isinstance(verdict, Accepted)
+    (outcome,) = serve(("one", "air", ahead))
+    assert isinstance(outcome, Accepted)
 
 
 def test_going_back_to_earlier_settings_is_the_same_epoch(small_fleet, serve):

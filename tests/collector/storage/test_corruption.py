@@ -135,8 +135,8 @@ def test_a_patrol_sets_aside_what_is_damaged_and_answers_still_say_so(three, run
     assert (json.loads(out)["releases"], json.loads(out)["left_out"]) == (2, 1)
     assert NAMED in err
     assert json.loads(run("devices", "--json")[1])["devices"][0]["streams"]["air"]["gaps"] == 0
-    (verdict,) = serve(("one", "air", whole))
-    assert isinstance(verdict, Accepted)
+    (outcome,) = serve(("one", "air", whole))
+    assert isinstance(outcome, Accepted)
     _, out, err = run("query", "--stream", "air", "mean", "temp", "--json")
     assert (json.loads(out)["releases"], json.loads(out)["left_out"], err) == (3, 0, "")
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol.messages import digest
 config = load_collector(Path(sys.argv[1]), {{}})
@@ -41,7 +41,7 @@ topic = f"pansketch/v1/{{config.fleet}}/one/release/air"
 messages = [Incoming(topic, p, len(p), digest(p), 0, 1, 1) for p in payloads]
 with store.opened(config.collector.database) as opened:
     for at in range(0, len(messages), {BATCH}):
-        settle(opened, messages[at : at + {BATCH}], rules, {AFTER})
+        commit_batch(opened, messages[at : at + {BATCH}], rules, {AFTER})
         print(at // {BATCH}, flush=True)
 """
 
@@ -96,16 +96,16 @@ class OnePost:
     def __init__(self, messages, stop):
         self.waiting, self.told, self.acks, self._stop = list(messages), [], [], stop
 
-    def take(self, most, timeout_seconds):
-        taken, self.waiting = self.waiting[:most], self.waiting[most:]
+    def receive(self, limit, timeout_seconds):
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         if not taken:
             self._stop.set()
         return taken
 
-    def done(self, message):
+    def ack_broker(self, message):
         self.told.append(message)
 
-    def answer(self, device, ack):
+    def send_ack(self, device, ack):
         self.acks.append(ack)
 
     def flush(self):

@@ -14,7 +14,7 @@ from pansketch_collector import storage
 from pansketch_collector.commands.verification import verify
 from pansketch_collector.errors import CommandError
 from pansketch_collector.ingest import ingest_loop
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_reading
 from pansketch_collector.storage.postgresql import Postgresql, translated
@@ -59,11 +59,11 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(server
     pool, rules = messages(server_fleet, ("one",), (1, 2)), server_fleet.rules
     place = server_fleet.database
     with store.opened(place) as opened:
-        settle(opened, pool[:1], rules, NOW)
+        commit_batch(opened, pool[:1], rules, NOW)
 
     def work():
         with store.opened(place) as opened:
-            settle(opened, [*pool, pool[0]], rules, NOW)
+            commit_batch(opened, [*pool, pool[0]], rules, NOW)
         with changing(place) as kept:
             kept.exclude("one", None, None, NOW)
 
@@ -77,7 +77,7 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(server
                 kept.undo("one", None, None)
             kept.forget("one", releases=True)
         with store.opened(place) as opened:
-            settle(opened, pool[:1], rules, NOW)
+            commit_batch(opened, pool[:1], rules, NOW)
         statement += 1
     assert statement > 30
     assert {(1, 0), (2, 0)} <= found <= {(1, 0), (2, 0), (2, 1)}
@@ -120,11 +120,11 @@ def test_one_process_serves_and_others_may_change(server_fleet):
     ):
         raise AssertionError
     with store.opened(place) as opened:
-        settle(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
         with changing(place) as kept:
             assert kept.exclude("one", None, None, NOW) == 6
-        verdicts = settle(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
-    assert not any(isinstance(each, Accepted | Duplicate) for each in verdicts)
+        outcomes = commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+    assert not any(isinstance(each, Accepted | Duplicate) for each in outcomes)
     assert not faults(server_fleet)
 
 
@@ -215,7 +215,7 @@ def test_a_statement_that_fails_is_one_of_errors_and_undoes_its_transaction(serv
         with pytest.raises(ERRORS), opened.batch():  # noqa: PT012
             opened.connection.execute("DELETE FROM generation")
             opened.connection.execute("SELECT nothing")
-        settle(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
     with reading(server_fleet.database) as reader:
         assert not verify(reader, server_fleet.rules).figures
         assert reader.generation()
@@ -230,7 +230,7 @@ def test_every_command_answers_from_it(server_fleet, run):
         for n in (1, 2, 3)
     ]
     with store.opened(server_fleet.database) as opened:
-        settle(opened, [*pool, incoming("x", b"1")], server_fleet.rules, 1_000_000_000)
+        commit_batch(opened, [*pool, incoming("x", b"1")], server_fleet.rules, 1_000_000_000)
     place = server_fleet.path.parent / "out"
     assert run("export", "--stream", "fine", "--out", str(place), config=server_fleet.path)[0] == 0
     assert len(place.read_text(encoding="utf-8").splitlines()) == len(pool)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pansketch_collector.validation.validation import Rules, validate
-from pansketch_collector.validation.verdicts import Accepted, Presence, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected, StatusReport
 from pansketch_fleet.config.loader import ConfigError, load_collector
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Status, StreamBirth
@@ -49,7 +49,7 @@ def test_a_message_is_judged_alike_alone_and_among_others(garbage):
     messages = list(garbage.made(600, random.Random(3)))
     together = validate(messages, rules)
     assert together == [validate([message], rules)[0] for message in messages]
-    assert {type(verdict) for verdict in together} == {Accepted, Presence, Refused}
+    assert {type(outcome) for outcome in together} == {Accepted, StatusReport, Rejected}
 
 
 @pytest.mark.parametrize(("kind", "whole"), [(Ack, ACK), (Status, BIRTH)])

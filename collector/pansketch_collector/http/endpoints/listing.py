@@ -13,7 +13,7 @@ from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.reports import devices
 from pansketch_collector.storage.reader import Reader
 from pansketch_collector.storage.tables.holdings import Holding
-from pansketch_collector.storage.tables.records import Place, ReleaseSummary, Selection
+from pansketch_collector.storage.tables.records import Cursor, ReleaseSummary, Selection
 from pansketch_fleet.config.privacy_cost import all_costs, day_micro, shared, times_a_day
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.audit_record import LIMIT_BYTES, AuditRecord
@@ -141,13 +141,13 @@ def release_part(
 ) -> dict[str, Any]:
     """Stored releases without their payloads. Raises CommandError for an `after` that is none."""
     check_devices(reader, selection)
-    found = reader.listed(selection, None if after is None else _place(after), limit + 1)
+    found = reader.listed(selection, None if after is None else _cursor(after), limit + 1)
     part = found[:limit]
-    last = ",".join(map(str, part[-1].place)) if len(found) > limit else None
+    last = ",".join(map(str, part[-1].cursor)) if len(found) > limit else None
     return {"releases": list(map(_release, part)), "next": last}
 
 
-def _place(text: str) -> Place:
+def _cursor(text: str) -> Cursor:
     start, _, rest = text.partition(",")
     device, _, sequence = rest.rpartition(",")
     for number in (start, sequence):

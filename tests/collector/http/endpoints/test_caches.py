@@ -55,7 +55,7 @@ def test_a_new_release_makes_a_new_model_and_a_dispute_none(site, executors, arr
         ):
             if message is not None:
                 device = "one" if len(config) < 3 else "two"
-                site.settle([arrive(topics.release("testing", device, "air"), message)])
+                site.commit([arrive(topics.release("testing", device, "air"), message)])
             config.append(await models.model(AIR, AUTO))
             assert await models.model(AIR, AUTO) is config[-1]
         return config
@@ -73,7 +73,7 @@ def test_a_model_that_was_replaced_is_gone_at_once(site, executors, arrive):
         _, model = await models.ask(AIR, AUTO, "count", lambda model: {"n": model.windows})
         old = weakref.ref(model)
         del model
-        site.settle(
+        site.commit(
             [arrive(topics.release("testing", "one", "air"), site.release("one", "air", 5))]
         )
         await models.model(AIR, AUTO)
@@ -172,7 +172,7 @@ def test_releases_that_keep_coming_do_not_keep_fits_going(site, executors, fits,
             await asyncio.sleep(0)
             for device in ("one", "two"):
                 topic = topics.release("testing", device, "air")
-                site.settle([arrive(topic, site.release(device, "air", day))])
+                site.commit([arrive(topic, site.release(device, "air", day))])
             found += await asyncio.gather(*asked, models.model(AIR, AUTO))
         return found
 

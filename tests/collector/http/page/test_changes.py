@@ -52,7 +52,7 @@ def server(tmp_path_factory, request):
                 messages.append(incoming(topic, site.release(device, "pairs", day)))
     finally:
         READINGS["pairs"] = before
-    site.settle(messages)
+    site.commit(messages)
     with serving(site) as started:
         yield started
         assert started.program.stop() == 0, started.program.said

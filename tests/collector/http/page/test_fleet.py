@@ -54,7 +54,7 @@ def site(make_site, arrive):
     ]
     health = arrive(topics.health("testing", "d0"), HEALTH.encode())
     refused = arrive(topics.release("testing", "d2", "air"), b"no release")
-    found.settle([*held, *said, health, refused])
+    found.commit([*held, *said, health, refused])
     with changing(found.config.collector.database) as database:
         database.exclude("d3", 3 * 86_400, 4 * 86_400, 0)
     return found
