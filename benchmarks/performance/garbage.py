@@ -75,7 +75,7 @@ def _flat(many: int) -> str:
 
 
 def taken(folder: Path, many: int, seed: int, look: Callable[[], object]) -> Counter[str]:
-    """Serves `many` made-up messages: how many were "answered", and how many "kept" in any table.
+    """Ingests `many` generated messages; returns how many were "answered", and "kept" in any table.
 
     `look` is called at every turn of the loop.
     """
@@ -92,8 +92,10 @@ def taken(folder: Path, many: int, seed: int, look: Callable[[], object]) -> Cou
 
 
 class Made:
-    """A post office that makes its messages up. Births and wills are overwritten in the database,
-    so those that hold are counted here."""
+    """A transport of generated messages, with counters of acknowledged messages and of statuses.
+
+    The database overwrites birth messages and last wills, so the valid ones are counted here.
+    """
 
     def __init__(self, many: int, seed: int, stop: threading.Event) -> None:
         self._messages = made(many, random.Random(seed))

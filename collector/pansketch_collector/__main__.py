@@ -110,16 +110,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load_reader(options.config, os.environ)
         return COMMANDS[options.command](config, options)
     except ConfigError as error:
-        return _say(str(error), 2)
+        return _fail(str(error), 2)
     except CommandError as failure:
-        return _say(str(failure), failure.code)
+        return _fail(str(failure), failure.code)
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
-        return _say("interrupted", 1)
+        return _fail("interrupted", 1)
 
 
-def _say(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(line, file=sys.stderr)
     return code
 

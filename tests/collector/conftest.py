@@ -83,7 +83,7 @@ def kept(small_fleet: SmallFleet) -> Iterator[store.Store]:
 
 @pytest.fixture
 def commit(small_fleet: SmallFleet, kept: store.Store) -> Callable[..., list[Outcome]]:
-    """Judges and stores messages, (topic, payload) each, received at second `at`: outcomes."""
+    """Validates and stores messages, (topic, payload) each, received at second `at`: outcomes."""
     rules = small_fleet.rules
 
     def run(*messages: tuple[str, bytes], at: int = 1_000_001_000) -> list[Outcome]:
@@ -122,8 +122,10 @@ def filled(small_fleet: SmallFleet) -> SmallFleet:
 
 @pytest.fixture
 def serve(small_fleet: SmallFleet) -> Callable[..., list[Outcome]]:
-    """What a collector of the configuration as it is now makes of releases: (device, stream,
-    payload) each. `at`: when its settings are served; the releases come a month later."""
+    """Stores releases under the present configuration: (device, stream, payload) each.
+
+    `at`: when its settings are served; the releases come a month later.
+    """
 
     def go(*messages: tuple[str, str, bytes], at: int = 1000) -> list[Outcome]:
         with store.opened(small_fleet.database) as opened:

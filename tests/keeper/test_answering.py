@@ -1,4 +1,4 @@
-"""What a keeper replies: each window once for each level, and a refusal to everything else."""
+"""The replies of a keeper: each window once for each level, and a refusal of everything else."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -99,7 +99,7 @@ def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, places, chan
 
 
 def test_a_reserved_question_is_answered_after_a_restart(places):
-    """The keeper ended between the ledger's entry and the answer: nobody has seen an answer."""
+    """The keeper ended between the ledger's entry and the answer, which it never published."""
     tower, releases = places[0], released(places, range(1, 3))
     ask = ask_of(tower, releases)
     with state.opened(tower.state) as held:
@@ -113,8 +113,10 @@ def test_a_reserved_question_is_answered_after_a_restart(places):
 
 @pytest.mark.parametrize("reserved", [False, True])
 def test_an_old_copy_of_the_ledger_is_refused(places, reserved):
-    """Also one whose only difference is an answer. With an old mark it would answer anew: the
-    control of every test of repeated bytes."""
+    """Also one whose only difference is an answer.
+
+    With an old mark the keeper would answer again: the control of every test of repeated bytes.
+    """
     tower = places[0]
     ask = ask_of(tower, released(places, [1]))
     path, mark = tower.state / "ledger.sqlite", tower.state / "ledger-mark"

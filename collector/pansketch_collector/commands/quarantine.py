@@ -1,4 +1,4 @@
-"""`quarantine`: refused messages, listed, and ingested once this configuration accepts them."""
+"""`quarantine`: lists rejected messages, and ingests those that this configuration accepts."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ NUMBERS = frozenset({"sequence", "times", "bytes"})
 
 
 def as_table(found: Sequence[QuarantineRow]) -> str:
-    """An aligned table, and below it each reason in words."""
+    """An aligned table, and below it the text of each reason."""
     if not found:
         return "nothing is in quarantine"
     lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
@@ -57,23 +57,25 @@ def _object(row: QuarantineRow) -> Mapping[str, object]:
 
 
 def retry(store: Store, rules: Rules, at: int) -> int:
-    """Ingests the whole releases that this configuration accepts, and returns how many were new.
-    The others stay. Raises one of ERRORS."""
+    """Ingests the whole releases that this configuration accepts; returns the number of new ones.
+
+    The others stay. Raises one of ERRORS.
+    """
     new = after = 0
     while found := store.quarantined(after, BATCH):
         after = found[-1][0]
         validated = validate_batch(store, [message for _, message in found], rules)
-        fit = [
+        accepted = [
             row for row, one in zip(found, validated, strict=True) if not isinstance(one, Rejected)
         ]
-        outcomes = commit_batch(store, [message for _, message in fit], rules, at)
+        outcomes = commit_batch(store, [message for _, message in accepted], rules, at)
         new += sum(isinstance(outcome, Accepted) for outcome in outcomes)
-        # What the stored state refuses stays, unless it is kept as disputed.
-        settled = zip(fit, outcomes, strict=True)
+        # A release that the stored state rejects stays, unless it is stored as disputed.
+        committed = zip(accepted, outcomes, strict=True)
         store.leave_quarantine(
             [
                 number
-                for (number, _), outcome in settled
+                for (number, _), outcome in committed
                 if not isinstance(outcome, Rejected) or outcome.reason == "equivocation"
             ]
         )
@@ -81,7 +83,7 @@ def retry(store: Store, rules: Rules, at: int) -> int:
 
 
 def run_quarantine(config: Config, options: argparse.Namespace) -> int:
-    """Prints what lies in quarantine, or takes in what this configuration accepts."""
+    """Prints the quarantined messages, or ingests those that this configuration accepts."""
     if options.action == "list":
         with reading(config.collector.database) as reader:
             found = reader.in_quarantine(options.device, options.stream)

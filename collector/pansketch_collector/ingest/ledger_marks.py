@@ -15,7 +15,7 @@ from pansketch import WindowId
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.holdings import HighWaterMark
-from pansketch_collector.validation.verdicts import Accepted, Outcome, StatusReport
+from pansketch_collector.validation.verdicts import Accepted, DeviceStatus, Outcome
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import MAX_STREAMS, Mark, StreamMark
 
@@ -81,7 +81,7 @@ class Marks:
         """Schedules the mark of a device. The store limits the number of devices, which bounds the
         memory."""
         match outcome:
-            case StatusReport(device, status) if status.state == "online":
+            case DeviceStatus(device, status) if status.state == "online":
                 self._schedule(device, BIRTH_SECONDS)
             case Accepted(window) if not self._shares:
                 self._add_release(window)

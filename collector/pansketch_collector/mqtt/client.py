@@ -34,7 +34,7 @@ from pansketch_fleet.mqtt.reconnect import (
 from pansketch_fleet.protocol import topics
 
 POLL_MILLISECONDS = 1000
-# The broker keeps messages so long while the collector is disconnected. MQTT 3.1.1 sets no limit.
+# The broker keeps messages so long while the collector is disconnected (MQTT 5 only).
 SESSION_SECONDS = 30 * 86400
 
 

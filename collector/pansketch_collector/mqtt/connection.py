@@ -206,8 +206,8 @@ class CollectorClient:
     def unreachable(self, error: Exception) -> None:
         if isinstance(error, tls.TlsFilesError):
             self._warn_once(f"is out of reach: {error}")
-        elif why := tls.meaning(error, self._mqtt):
-            self._warn_once(f"is of no use: {why}")
+        elif reason := tls.meaning(error, self._mqtt):
+            self._warn_once(f"is of no use: {reason}")
         else:
             self._warn_once("is not there", "absent")
 
@@ -219,9 +219,9 @@ class CollectorClient:
             fix = "set mqtt.protocol to auto"
         self._warn_once(f"refuses this client ({code}): {fix}")
 
-    def unanswered(self, why: str) -> None:
-        if why:
-            self._warn_once(f"closed the connection: {why}")
+    def unanswered(self, reason: str) -> None:
+        if reason:
+            self._warn_once(f"closed the connection: {reason}")
         else:
             self._warn_once("gives no answer", "absent")
 
@@ -244,12 +244,12 @@ class CollectorClient:
             log.error("broker does not authorize writing %s: allow it in the broker's ACL", topic)
             self._warned.add("denied")
 
-    def _warn_once(self, what: str, kind: str = "") -> None:
+    def _warn_once(self, problem: str, kind: str = "") -> None:
         # Each kind once until it works again: a broker may be unavailable for days.
-        if (kind or what) not in self._warned:
+        if (kind or problem) not in self._warned:
             address = self._mqtt.host, self._mqtt.port
-            log.warning("broker %s:%d %s; retrying with exponential backoff", *address, what)
-            self._warned.add(kind or what)
+            log.warning("broker %s:%d %s; retrying with exponential backoff", *address, problem)
+            self._warned.add(kind or problem)
 
     def is_full(self) -> bool:
         return len(self._queue) >= MAX_QUEUED

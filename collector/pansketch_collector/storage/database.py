@@ -158,8 +158,8 @@ def _renew_triggers(connection: sqlite3.Connection) -> None:
     names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
     for (name,) in names:
         connection.execute(f"DROP TRIGGER {name}")
-    for made in schema.TRIGGERS:
-        connection.execute(made)
+    for statement in schema.TRIGGERS:
+        connection.execute(statement)
 
 
 def rebuild(connection: Database) -> None:

@@ -75,10 +75,10 @@ def move_damaged(db: Database, number: int, damage: Damage, at: int) -> None:
     the hour of the label inside.
     """
     columns = schema.RELEASE
-    place = "SELECT device, stream, window_start FROM releases WHERE id = ?"
-    places = set(db.execute(place, (number,)).fetchall())
+    query = "SELECT device, stream, window_start FROM releases WHERE id = ?"
+    windows = set(db.execute(query, (number,)).fetchall())
     if damage.inside is not None:
-        places.add((damage.inside.device, damage.inside.stream, damage.inside.start))
+        windows.add((damage.inside.device, damage.inside.stream, damage.inside.start))
     db.execute(
         f"INSERT INTO damaged ({columns}, problem, found_at)"
         f" SELECT {columns}, ?, ? FROM releases WHERE id = ?",
@@ -92,7 +92,7 @@ def move_damaged(db: Database, number: int, damage: Damage, at: int) -> None:
         )
     db.execute("DELETE FROM releases WHERE id = ?", (number,))
     sums = SumChanges(db)
-    for device, stream, start in sorted(places):
+    for device, stream, start in sorted(windows):
         sums.stale(stream, start)
         rebuild(db, device, stream)
     sums.flush()

@@ -6,7 +6,7 @@ The functions run within a transaction of their caller and raise one of ERRORS.
 import json
 
 from pansketch_collector.storage.tables.connection import Database
-from pansketch_collector.validation.verdicts import HealthReport, StatusReport
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport
 
 MAX_DEVICES = 100_000
 
@@ -17,16 +17,16 @@ def session(db: Database, device: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def has_room(db: Database, report: StatusReport | HealthReport) -> bool:
+def has_room(db: Database, report: DeviceStatus | HealthReport) -> bool:
     """True if the table has a row for this device, or room for one."""
-    table = "devices" if isinstance(report, StatusReport) else "healths"
+    table = "devices" if isinstance(report, DeviceStatus) else "healths"
     known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (report.device,))
     if known.fetchone() is not None:
         return True
     return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) < MAX_DEVICES
 
 
-def store_status(db: Database, report: StatusReport, at: int) -> None:
+def store_status(db: Database, report: DeviceStatus, at: int) -> None:
     """Stores a device's latest state; `since` changes only with the state or the session."""
     status = report.status
     streams = {

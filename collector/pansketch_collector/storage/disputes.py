@@ -47,21 +47,23 @@ def found(db: Database) -> list[Dispute]:
 def keep(db: Database, numbers: Iterable[int]) -> None:
     """Exchanges these releases with the counted ones of their windows. Raises CommandError."""
     columns = schema.RELEASE
-    place = "(device, stream, window_start) = (SELECT device, stream, window_start FROM disputed"
+    same_window = (
+        "(device, stream, window_start) = (SELECT device, stream, window_start FROM disputed"
+    )
     sums = SumChanges(db)
     for number in _known(db, numbers):
-        sums.select(f"{place} WHERE id = ?)", (number,), -1)
+        sums.select(f"{same_window} WHERE id = ?)", (number,), -1)
         db.execute(
             f"INSERT INTO disputed ({columns}) SELECT {columns} FROM releases"
-            f" WHERE {place} WHERE id = ?)",
+            f" WHERE {same_window} WHERE id = ?)",
             (number,),
         )
-        db.execute(f"DELETE FROM releases WHERE {place} WHERE id = ?)", (number,))
+        db.execute(f"DELETE FROM releases WHERE {same_window} WHERE id = ?)", (number,))
         db.execute(
             f"INSERT INTO releases ({columns}) SELECT {columns} FROM disputed WHERE id = ?",
             (number,),
         )
-        sums.select(f"{place} WHERE id = ?)", (number,), 1)
+        sums.select(f"{same_window} WHERE id = ?)", (number,), 1)
         db.execute("DELETE FROM disputed WHERE id = ?", (number,))
     sums.flush()
 

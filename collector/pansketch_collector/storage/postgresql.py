@@ -58,11 +58,8 @@ CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL);
 
 
 def tables() -> str:
-    """`schema.TABLES` in the SQL of PostgreSQL.
-
-    A trigger for deleted releases runs before each deletion, so that it sees the rows that its
-    statement deletes later.
-    """
+    """`schema.TABLES` in the SQL of PostgreSQL. A trigger for deleted releases runs before each
+    deletion, so that it sees the rows that its statement deletes later."""
     text = schema.TABLES
     for ours, theirs in _TYPES:
         text = text.replace(ours, theirs)
@@ -142,7 +139,7 @@ class Postgresql:
 
     def _connected(self) -> "psycopg.Connection[Any]":
         try:
-            made = psycopg.connect(
+            connection = psycopg.connect(
                 self._server.url,
                 password=self._server.password,
                 autocommit=True,
@@ -152,17 +149,17 @@ class Postgresql:
                 keepalives_idle=SILENT_SECONDS,
                 tcp_user_timeout=SILENT_SECONDS * 1_000,
             )
-            made.execute(f"SET lock_timeout = {SILENT_SECONDS * 1_000}")
+            connection.execute(f"SET lock_timeout = {SILENT_SECONDS * 1_000}")
         except psycopg.Error as error:
             raise ServerError(str(error)) from error
-        made.adapters.register_dumper(str, _Text)
-        made.adapters.register_dumper(bool, _Bit)
-        made.adapters.register_loader("numeric", _Whole)
+        connection.adapters.register_dumper(str, _Text)
+        connection.adapters.register_dumper(bool, _Bit)
+        connection.adapters.register_loader("numeric", _Whole)
         lock = "SELECT pg_try_advisory_lock(%s, %s)"
-        if self._serves and made.execute(lock, SERVING).fetchone() != (True,):
-            made.close()
+        if self._serves and connection.execute(lock, SERVING).fetchone() != (True,):
+            connection.close()
             raise ServerError("another collector is serving it: stop that one first")
-        return made
+        return connection
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         """See `Database`."""
@@ -188,8 +185,8 @@ class Postgresql:
         with self._translate_errors(), self._connection.cursor(name) as cursor:
             cursor.itersize = FETCHED
             # Values are in the text: a declared cursor does not infer the types of parameters.
-            whole = psycopg.ClientCursor(self._connection)
-            cursor.execute(whole.mogrify(translated(sql), _named(sql, values)))
+            client_cursor = psycopg.ClientCursor(self._connection)
+            cursor.execute(client_cursor.mogrify(translated(sql), _named(sql, values)))
             yield from cursor
 
     def script(self, sql: str) -> None:

@@ -21,12 +21,12 @@ MAX_TOTAL_BYTES = 64 * 2**20
 MAX_TOPIC = 256
 
 
-def put(db: Database, message: Incoming, refused: Rejected, at: int, max_rows: int) -> None:
+def put(db: Database, message: Incoming, rejected: Rejected, at: int, max_rows: int) -> None:
     """Stores a rejected message; counts it if its bytes are stored already.
 
     Stores a plausible release whole, and the first MAX_BYTES of any other payload.
     """
-    whole = refused.plausible and len(message.payload) == message.size
+    whole = rejected.plausible and len(message.payload) == message.size
     db.execute(
         "INSERT INTO quarantine (first_received_at, received_at, times, topic, reason, text,"
         " size, digest, payload, device, stream, sequence, whole)"
@@ -37,14 +37,14 @@ def put(db: Database, message: Incoming, refused: Rejected, at: int, max_rows: i
         {
             "at": at,
             "topic": one_line(message.topic[:MAX_TOPIC]),
-            "reason": refused.reason,
-            "text": one_line(refused.text),
+            "reason": rejected.reason,
+            "text": one_line(rejected.text),
             "size": message.size,
             "digest": message.digest,
             "payload": message.payload if whole else message.payload[:MAX_BYTES],
-            "device": refused.device or "",
-            "stream": refused.stream or "",
-            "sequence": refused.sequence,
+            "device": rejected.device or "",
+            "stream": rejected.stream or "",
+            "sequence": rejected.sequence,
             "whole": int(whole),
         },
     )
@@ -52,7 +52,7 @@ def put(db: Database, message: Incoming, refused: Rejected, at: int, max_rows: i
     db.execute(
         "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (reason)"
         " DO UPDATE SET total = refusals.total + 1",
-        (refused.reason,),
+        (rejected.reason,),
     )
 
 
@@ -62,8 +62,8 @@ def _remove_beyond(db: Database, max_rows: int) -> None:
     Then it deletes the oldest row of the device with the most bytes, so that no device displaces
     the releases of another one.
     """
-    kept, taken = db.execute("SELECT rows, bytes FROM quarantined").fetchone()
-    while kept > max_rows or taken > MAX_TOTAL_BYTES:
+    row_count, total_bytes = db.execute("SELECT rows, bytes FROM quarantined").fetchone()
+    while row_count > max_rows or total_bytes > MAX_TOTAL_BYTES:
         deleted = db.execute(
             "DELETE FROM quarantine WHERE id = coalesce("
             "(SELECT min(id) FROM quarantine WHERE whole = 0),"
@@ -71,7 +71,10 @@ def _remove_beyond(db: Database, max_rows: int) -> None:
             " GROUP BY device ORDER BY sum(length(payload)) DESC, device LIMIT 1)))"
             " RETURNING length(payload)"
         ).fetchall()
-        kept, taken = kept - len(deleted), taken - sum(size for (size,) in deleted)
+        row_count, total_bytes = (
+            row_count - len(deleted),
+            total_bytes - sum(size for (size,) in deleted),
+        )
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class ReceivedHealth:
 
 @dataclass(frozen=True)
 class QuarantineCount:
-    """The number of quarantined messages of one device, stream and reason, with its text."""
+    """Counts quarantined messages of one device, stream and reason, with its text."""
 
     stream: str
     reason: str
@@ -88,19 +88,14 @@ class Reader:
 
     def parts(self, selection: Selection, fingerprint: bytes) -> Iterator[Sum | Selection]:
         """The selected releases of one spec: sums of many releases, and selections without a usable
-        sum.
-
-        Selections cover the edges, and sums that have changed on the disk.
-        """
+        sum. Selections cover the edges, and sums that have changed on the disk."""
         return sum_reader.parts(self._db, selection, fingerprint)
 
     def device_count(
         self, periods: Sequence[Selection], releases: int, fingerprints: Sequence[bytes] = ()
     ) -> int:
-        """The number of devices with some of the `releases` selected releases.
-
-        `periods`: in order of time. `fingerprints`: counts these specs only.
-        """
+        """The number of devices with some of the `releases` selected releases. `periods`: in order
+        of time. `fingerprints`: counts these specs only."""
         return sum_reader.device_count(self._db, periods, releases, fingerprints)
 
     def releasing_devices(self, selection: Selection) -> list[str]:
@@ -132,10 +127,8 @@ class Reader:
     def releases(
         self, selection: Selection, fingerprint: bytes | None = None, excluded: bool | None = False
     ) -> Iterator[Stored]:
-        """The selected releases, one at a time, by window, device and sequence.
-
-        `excluded`: False leaves out the excluded ones, True selects only them, None selects both.
-        """
+        """The selected releases, one at a time, by window, device and sequence. `excluded`: False
+        leaves out the excluded ones, True selects only them, None selects both."""
         condition, values = where(selection, excluded)
         if fingerprint is not None:
             condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
@@ -145,8 +138,7 @@ class Reader:
             yield stored(row)
 
     def portion(self, table: str, after: int, limit: int) -> list[tuple[int, Stored]]:
-        """At most `limit` rows of `releases` or `disputed` after number `after`, with their
-        numbers."""
+        """At most `limit` rows of a table of releases after number `after`, with their numbers."""
         return portion(self._db, table, after, limit)
 
     def excluded(self, selection: Selection) -> int:
@@ -155,18 +147,13 @@ class Reader:
 
     def totals(self) -> list[tuple[str, str, int, float, float]]:
         """By device and stream: number of counted releases, and their estimated total with its
-        variance.
-
-        Excluded releases are left out.
-        """
+        variance. Excluded releases are left out."""
         query = "SELECT device, stream, releases, value, variance FROM tallies"
         return self._db.execute(f"{query} ORDER BY device, stream").fetchall()
 
     def mark(self, selection: Selection) -> tuple[int, int, int]:
-        """A value that changes with the selected releases, their exclusions and their answers.
-
-        It may also change with other releases of the same days.
-        """
+        """A value that changes with the selected releases, their exclusions and their answers. It
+        may also change with other releases of the same days."""
         rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
         query = "SELECT '', id, settled_at FROM questions WHERE stream = ?"
         rest += self._db.execute(query, (selection.stream,)).fetchall()
@@ -175,11 +162,9 @@ class Reader:
     def listed(
         self, selection: Selection, after: Cursor | None, limit: int, excluded: bool | None = False
     ) -> list[ReleaseSummary]:
-        """At most `limit` of the selected releases, without their payloads.
-
-        The order is window, device, sequence. `after`: a cursor in that order (None: from the
-        first). `excluded`: as in `releases`.
-        """
+        """At most `limit` of the selected releases, without payloads, by window, device and
+        sequence. `after`: a cursor in that order (None: from the first). `excluded`: as in
+        `releases`."""
         condition, values = where(selection, excluded)
         if after is not None:
             condition = f"{condition} AND (window_start, device, sequence) > (?, ?, ?)"
@@ -206,8 +191,7 @@ class Reader:
         return disputes.found(self._db)
 
     def in_quarantine(self, device: str | None, stream: str | None) -> list[QuarantineRow]:
-        """Quarantined messages, by device, stream and number; of one device or stream, or of
-        all."""
+        """Quarantined messages by device, stream and number; optionally of one device or stream."""
         return list(quarantine.rows(self._db, device, stream))
 
     def age_limit(self, stream: str, seconds: int, now: int) -> int | None:
@@ -229,8 +213,7 @@ class Reader:
         yield from (f"counts of {name}" for name in holding_counts.wrong(self._db))
 
     def file_faults(self) -> list[str]:
-        """The faults that SQLite reports in its file; none for a server, which checks its own
-        data."""
+        """The faults that SQLite reports in its file; a server checks its own data."""
         if not isinstance(self._db, sqlite3.Connection):
             return []
         rows = self._db.execute("PRAGMA integrity_check(20)")
@@ -241,10 +224,8 @@ class Reader:
         return config_epochs.served(self._db, stream)
 
     def damaged(self, selection: Selection) -> list[tuple[str, str, int, int, int, str]]:
-        """The selected releases that were moved because their bytes have changed.
-
-        Device, stream, start, end, sequence and problem of each.
-        """
+        """The selected releases that were moved because their bytes have changed. Device, stream,
+        start, end, sequence and problem of each."""
         condition, values = where(selection)
         rows = self._db.execute(
             "SELECT device, stream, window_start, window_end, sequence, problem"

@@ -37,12 +37,12 @@ from pansketch_collector.validation.decision import (
 )
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     Duplicate,
     EstimatedTotal,
     HealthReport,
     Outcome,
     Rejected,
-    StatusReport,
     StoredWindow,
     Validated,
 )
@@ -123,7 +123,7 @@ class SqlStore:
                     self._first(window),
                     self._count(window.device, window.stream),
                 )
-            case StatusReport() | HealthReport():
+            case DeviceStatus() | HealthReport():
                 return DeviceState(
                     device_reports.session(self._db, validated.device),
                     device_reports.has_room(self._db, validated),
@@ -137,13 +137,13 @@ class SqlStore:
                 self.add(release, at)
             case Duplicate(window):
                 device_reports.count_duplicate(self._db, window.device)
-            case StatusReport() as report if not decision.outdated:
+            case DeviceStatus() as report if not decision.outdated:
                 device_reports.store_status(self._db, report, at)
             case HealthReport() as report:
                 device_reports.store_health(self._db, report, at)
-            case Rejected() as refused:
+            case Rejected() as rejected:
                 self._follow_up()  # before `put`: it deletes quarantine rows of stored digests
-                quarantine.put(self._db, message, refused, at, self._quarantine_rows)
+                quarantine.put(self._db, message, rejected, at, self._quarantine_rows)
         if decision.disputed is not None:
             self._dispute(decision.disputed, at)
 
@@ -186,7 +186,7 @@ class SqlStore:
         self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
         self._db.executemany(
             "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
-            [digest + place for digest, place in zip(digests, added, strict=True)],
+            [digest + window for digest, window in zip(digests, added, strict=True)],
         )
         self._added.clear()
 

@@ -168,7 +168,7 @@ def _max_bytes(spec: DeviceSpec) -> int:
 def _check_draws(draws: int, guarantee: Guarantee) -> None:
     """Checks that noise was drawn as often as one window of the spec needs. Raises
     ImplausibleError."""
-    least, most = guarantee.draws, guarantee.draws + MAX_INTRUSIONS
-    if not least <= draws <= most:
-        text = f"a release holds {least} to {most} draws of noise in each counter, not {draws}"
+    minimum, most = guarantee.draws, guarantee.draws + MAX_INTRUSIONS
+    if not minimum <= draws <= most:
+        text = f"a release holds {minimum} to {most} draws of noise in each counter, not {draws}"
         raise ImplausibleError("bounds", text)

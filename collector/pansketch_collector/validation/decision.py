@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pansketch import WindowId
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     Duplicate,
     HealthReport,
     ImplausibleError,
     Outcome,
     Rejected,
-    StatusReport,
     StoredWindow,
     Validated,
     reject,
@@ -84,10 +84,10 @@ def decide(validated: Validated, state: ReleaseState | DeviceState | None, at: i
     match validated, state:
         case Accepted() as release, ReleaseState() as stored_state:
             return _decide_release(release, stored_state, at)
-        case (StatusReport() | HealthReport()) as report, DeviceState(has_room=False):
+        case (DeviceStatus() | HealthReport()) as report, DeviceState(has_room=False):
             text = "more devices than a fleet may have"
             return Decision(Rejected("devices", text, report.device))
-        case StatusReport(_, status), DeviceState(session):
+        case DeviceStatus(_, status), DeviceState(session):
             return Decision(validated, outdated=not supersedes(status, session))
     return Decision(validated)
 
@@ -145,11 +145,11 @@ def check_sequence(window: WindowId, first: LedgerStart | None) -> None:
     A ledger that was rolled back only lags behind. Raises ImplausibleError.
     """
     window_seconds = window.end - window.start
-    most = window.start // window_seconds
+    maximum = window.start // window_seconds
     if first is not None and first.start <= window.start:
-        most = min(most, first.sequence + (window.start - first.start) // window_seconds)
-    if window.sequence > most + MAX_AHEAD:
-        text = f"sequence {window.sequence} is ahead of the windows, of which there were {most}"
+        maximum = min(maximum, first.sequence + (window.start - first.start) // window_seconds)
+    if window.sequence > maximum + MAX_AHEAD:
+        text = f"sequence {window.sequence} is ahead of the windows, of which there were {maximum}"
         raise ImplausibleError("bounds", text)
 
 
@@ -159,8 +159,8 @@ def check_room(window: WindowId, stored: int) -> None:
     `stored`: releases of this stream of this device. Raises ImplausibleError.
     """
     window_seconds = window.end - window.start
-    most = min(MAX_RELEASES, MAX_YEARS * 366 * 86_400 // window_seconds)
-    if stored >= most:
+    maximum = min(MAX_RELEASES, MAX_YEARS * 366 * 86_400 // window_seconds)
+    if stored >= maximum:
         text = (
             f"{stored} releases of {window.stream} of {window.device} are stored, the maximum; "
             "set a retention"

@@ -23,12 +23,12 @@ from pansketch_collector.validation.keeper_messages import (
 )
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     EstimatedTotal,
     HealthReport,
     ImplausibleError,
     Rejected,
     ScalesReceived,
-    StatusReport,
     Validated,
     reject,
 )
@@ -128,9 +128,9 @@ def _open(message: Message, rules: Rules) -> "_Opened | Validated":
     return _open_release(topic.device, topic.stream or "", message, rules)
 
 
-def _validate_status(device: str, payload: bytes) -> StatusReport | Rejected:
+def _validate_status(device: str, payload: bytes) -> DeviceStatus | Rejected:
     try:
-        return StatusReport(device, Status.decode(payload))
+        return DeviceStatus(device, Status.decode(payload))
     except ValueError:
         return Rejected("status", "not a status message of this version", device)
 

@@ -57,7 +57,7 @@ class Duplicate:
 
 
 @dataclass(frozen=True)
-class StatusReport:
+class DeviceStatus:
     """A device's birth message or last will."""
 
     device: str
@@ -134,7 +134,7 @@ class StoredWindow:
 
 
 Validated = (
-    Accepted | StatusReport | HealthReport | ScalesReceived | KeeperStatus | KeeperReply | Rejected
+    Accepted | DeviceStatus | HealthReport | ScalesReceived | KeeperStatus | KeeperReply | Rejected
 )
 Outcome = Validated | Duplicate
 

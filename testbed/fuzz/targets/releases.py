@@ -31,9 +31,9 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     HealthReport,
     Rejected,
-    StatusReport,
     Validated,
 )
 from pansketch_fleet.config.loader import load_collector
@@ -195,7 +195,7 @@ def _check_outcome(outcome: Validated, message: Incoming) -> None:
         case Accepted(window, _, _, payload):
             topic = topics.release("beijing-air", window.device, window.stream)
             promise((topic, payload) == message[:2], "a release is accepted as another one")
-        case StatusReport(_, status):
+        case DeviceStatus(_, status):
             promise(Status.decode(status.encode()) == status, "a status comes back changed")
         case HealthReport(_, health):
             promise(Health.decode(health.encode()) == health, "a health comes back changed")

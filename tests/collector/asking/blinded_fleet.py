@@ -91,7 +91,8 @@ class TestKeeper:
 
 @dataclass
 class Outlet:
-    """Where questions go: to keepers in this process, whose replies wait until they are heard."""
+    """Delivers questions to keepers in this process, whose replies wait until the collector reads
+    them."""
 
     keepers: dict[str, TestKeeper]
     connected: bool = True
@@ -216,7 +217,8 @@ class Collector:
         self.asker.heard(outcome, now)
 
     def turns(self, hours, count=12):
-        """So many turns at a time after the beginning, with all replies heard between them."""
+        """Runs `count` turns at `hours` after the beginning, and delivers all replies between
+        them."""
         now = BEGIN + int(hours * HOUR)
         for _ in range(count):
             self.uptime += 2.0

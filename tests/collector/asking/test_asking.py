@@ -1,4 +1,5 @@
-"""Asking keepers: from masked releases to their sum, whatever is late, offline or restored."""
+"""Asking keepers: from masked releases to their sum, with late, offline and restored
+participants."""
 
 import shutil
 from dataclasses import replace
@@ -95,7 +96,7 @@ def test_a_keeper_that_is_offline_costs_nothing_but_time(make_fleet):
     check_sums(fleet, {("1h", hour): all_of([hour]) for hour in range(3)})
 
 
-def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(make_fleet):
+def test_an_offline_keeper_is_not_asked_until_it_is_online(make_fleet):
     fleet = make_fleet()
     with Collector(fleet) as collector:
         collector.presence("well", "offline")
@@ -103,7 +104,7 @@ def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(mak
         collector.turns(24)
         assert fleet.keepers["well"].asked == []
         collector.presence("well", "online", "again")
-        collector.presence("well", "offline", "s")  # The will of the session before.
+        collector.presence("well", "offline", "s")  # The last will of the earlier session.
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 
@@ -180,7 +181,7 @@ def test_windows_that_one_keeper_refuses_are_in_no_list_of_any(make_fleet):
     assert [len(question.windows) for question in kept] == [2]
 
 
-def test_an_answer_whose_masks_do_not_cancel_is_set_aside_with_the_reason(make_fleet, ask):
+def test_an_answer_whose_masks_do_not_cancel_is_rejected_with_the_reason(make_fleet, ask):
     fleet = make_fleet()
     fleet.keepers["well"].broken = True
     with Collector(fleet) as collector:
@@ -264,7 +265,7 @@ def test_replies_to_no_question_of_a_stranger_or_twice_change_nothing(make_fleet
         for keeper, reply in [
             ("tower", Reply("prepared", bytes(32), tower)),
             ("tower", Reply("prepared", question, well)),  # The key of the other one.
-            ("tower", Reply("answered", question, tower, (), "", b"x")),  # Nobody asked for it.
+            ("tower", Reply("answered", question, tower, (), "", b"x")),  # It was not asked.
             ("tower", Reply("refused", question, tower, (("x", "air", b"", 1),), "never")),
         ]:
             collector.hear(keeper, reply.encode(), BEGIN)

@@ -12,7 +12,7 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.protocol import topics
 from tests.collector.asking.blinded_fleet import BEGIN, FLEET, HOUR, Collector
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 from tests.collector.small_fleet import SmallFleet, rows
 
 
@@ -22,7 +22,7 @@ def fleet(make_fleet):
 
 
 def outcome(fleet, topic, payload):
-    return judge(topic, payload, Rules.of(fleet.config))
+    return validate_one(topic, payload, Rules.of(fleet.config))
 
 
 def test_a_masked_release_is_taken_without_any_total(fleet):
@@ -39,7 +39,7 @@ def test_the_longest_release_that_a_device_may_make_is_taken(fleet):
     topic, payload = fleet.release("one", 0)
     made = decode_blinded(payload, fleet.spec)
     longest = replace(made, epochs=made.epochs[:1] * 4096)
-    assert type(judge(topic, encode_blinded(longest), rules)).__name__ == "Accepted"
+    assert type(validate_one(topic, encode_blinded(longest), rules)).__name__ == "Accepted"
     assert len(encode_blinded(longest)) <= rules.specs["air"].max_bytes
 
 
@@ -132,4 +132,4 @@ def test_a_fleet_without_keepers_takes_no_masked_release(fleet, tmp_path):
     window = WindowId("one", "air", 1, 0, 86_400)
     made = decode_blinded(fleet.release("one", 0)[1], fleet.spec)
     masked = encode_blinded(replace(made, window=window))
-    assert judge(plain.topic("one", "air"), masked, plain.rules).reason == "fingerprint"
+    assert validate_one(plain.topic("one", "air"), masked, plain.rules).reason == "fingerprint"

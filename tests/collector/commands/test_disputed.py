@@ -1,4 +1,4 @@
-"""`disputed`: both releases of a window are there until somebody drops one."""
+"""`disputed`: both releases of a window are stored until a command drops one."""
 
 import json
 import sqlite3
@@ -56,7 +56,7 @@ def test_list_shows_both(both, run):
 
 
 @pytest.mark.parametrize("serving", [True, False])
-def test_keep_changes_places_and_back(small_fleet, both, run, serving):
+def test_keep_exchanges_both_releases_and_back(small_fleet, both, run, serving):
     first, other = both
     rest = small_fleet.stored()[1:]
     with (

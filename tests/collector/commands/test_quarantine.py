@@ -1,4 +1,4 @@
-"""What was refused is named, kept whole where it is a release, and taken in once it fits."""
+"""The quarantine lists rejected messages, keeps releases whole, and ingests them once accepted."""
 
 import json
 
@@ -19,8 +19,10 @@ def change(small_fleet, old, new):
 
 @pytest.fixture
 def misconfigured(small_fleet, serve, monkeypatch):
-    """Releases of `heavy`, larger than what is kept of garbage, that came while the collector had
-    another epsilon; and some garbage."""
+    """Releases of `heavy`, larger than the kept part of malformed messages, and malformed messages.
+
+    They came while the collector had another epsilon.
+    """
     releases = [small_fleet.release("attic", n, "heavy", [[20.0, 50.0, 1.0]]) for n in (1, 2, 3)]
     monkeypatch.setattr(quarantine, "MAX_BYTES", 100)
     assert min(map(len, releases)) > quarantine.MAX_BYTES
@@ -62,7 +64,7 @@ def test_json_holds_the_same_and_can_be_of_one_stream(misconfigured, run):
     assert run("quarantine", "retry", "--json")[0] == 2
 
 
-def test_retry_takes_in_what_fits_and_leaves_the_rest(misconfigured, run):
+def test_retry_ingests_accepted_releases_and_keeps_the_others(misconfigured, run):
     small_fleet, releases = misconfigured
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 0\n"
     change(small_fleet, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
@@ -101,7 +103,7 @@ def test_a_release_that_comes_again_and_fits_leaves_quarantine(misconfigured, se
 
 
 def test_no_flood_pushes_out_what_another_device_sent(small_fleet, serve, monkeypatch, run):
-    """Neither of garbage, nor of releases, nor beyond the bytes."""
+    """A flood of malformed messages, of releases, or of bytes."""
     honest = small_fleet.release("attic", 1)
     flood = [small_fleet.release("flooder", n) for n in range(1, 60)]
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")

@@ -94,7 +94,7 @@ def test_an_equivocation_in_a_file_is_one(small_fleet, run, tmp_path, arrive):
     assert small_fleet.stored() == [first]
 
 
-def test_what_waits_in_an_outbox_can_be_carried_there(small_fleet, run, tmp_path):
+def test_the_backlog_of_an_outbox_can_be_replayed(small_fleet, run, tmp_path):
     """The form of `pansketch-agent outbox export`: `received_at` is null."""
     release = small_fleet.release()
     found = {

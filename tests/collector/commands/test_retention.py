@@ -38,7 +38,7 @@ def streams(run):
     return {each["device"]: each["streams"]["air"] for each in found}
 
 
-def test_a_dry_run_says_what_and_removes_nothing(ten, run):
+def test_a_dry_run_lists_releases_and_removes_none(ten, run):
     small_fleet, releases = ten
     code, out, err = run("retention", "--dry-run")
     assert (code, err) == (0, "")

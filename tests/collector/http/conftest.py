@@ -163,7 +163,7 @@ class Server:
 
 @contextmanager
 def serving(site: Site, answers: bool = True) -> Iterator[Server]:
-    """A server that answers, unless told; it is gone afterwards."""
+    """A running server, by default after its first answer; it is stopped afterwards."""
     with processes.serving(site.path, site.folder / "stderr") as program:
         server = Server(site, program)
         if answers:

@@ -1,4 +1,4 @@
-"""Marks: what a device is told of its stored releases, and which database says so."""
+"""Marks: they report a device's stored releases, and name the database."""
 
 import shutil
 import sqlite3
@@ -10,7 +10,7 @@ from pansketch import WindowId
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.ingest.ledger_marks import Marks
 from pansketch_collector.storage import writer as store
-from pansketch_collector.validation.verdicts import StatusReport
+from pansketch_collector.validation.verdicts import DeviceStatus
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Mark, Status, StreamMark
 from pansketch_fleet.settings.device_spec import schedule_offset
@@ -39,7 +39,7 @@ def window(sequence, day, incarnation=FIRST, device="one"):
 
 @pytest.fixture
 def serving(small_fleet, arrive):
-    """A collector's turn: messages are judged, stored and heard of, then marks are published."""
+    """A collector's turn: messages are validated and stored, then marks are published."""
     broker = RetainedMessages()
 
     def turn(opened, marks, uptime, *messages):
@@ -61,7 +61,7 @@ def released(small_fleet, *windows):
     return [(small_fleet.topic(each.device), small_fleet.release(window=each)) for each in windows]
 
 
-def test_a_birth_is_answered_also_where_nothing_is_known(small_fleet, serving):
+def test_a_birth_message_publishes_an_empty_mark_without_releases(small_fleet, serving):
     broker, turn = serving
     with store.opened(small_fleet.database) as opened:
         turn(opened, Marks(small_fleet.fleet, opened, broker), 10.0, birth(small_fleet))
@@ -70,7 +70,7 @@ def test_a_birth_is_answered_also_where_nothing_is_known(small_fleet, serving):
         }
 
 
-def test_a_mark_says_how_far_the_newest_ledger_went_and_how_many_are_stored(small_fleet, serving):
+def test_a_mark_has_the_newest_ledgers_end_and_the_stored_count(small_fleet, serving):
     broker, turn = serving
     with store.opened(small_fleet.database) as opened:
         marks = Marks(small_fleet.fleet, opened, broker)
@@ -113,7 +113,7 @@ def test_deleted_releases_stay_in_the_mark(small_fleet, serving):
         assert mark.streams == {"air": StreamMark(FIRST.hex(), 3, 4 * DAY + OFFSET, 0)}
 
 
-def test_what_changed_is_said_at_the_end_and_nothing_while_the_broker_is_away(small_fleet, serving):
+def test_changes_are_published_at_the_end_and_nothing_while_disconnected(small_fleet, serving):
     broker, turn = serving
     with store.opened(small_fleet.database) as opened:
         marks = Marks(small_fleet.fleet, opened, broker)
@@ -132,7 +132,7 @@ def test_a_will_is_not_answered(small_fleet, serving):
     broker, _ = serving
     with store.opened(small_fleet.database) as opened:
         marks = Marks(small_fleet.fleet, opened, broker)
-        marks.on_committed(None, StatusReport("one", Status("offline", "s1", {})))
+        marks.on_committed(None, DeviceStatus("one", Status("offline", "s1", {})))
         marks.step(10.0)
     assert broker.published == []
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("mosquitto")
 KEEPS_ALL = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
-def test_what_came_while_it_was_dead_is_delivered_without_being_sent_again(
+def test_the_broker_delivers_releases_that_came_while_it_was_dead(
     make_small_fleet, start, until, tmp_path, connect
 ):
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:

@@ -35,7 +35,7 @@ QUEUES = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
 class Outboxes:
-    """All devices: each release is published until somebody acknowledges it."""
+    """All devices: each release is published until a collector acknowledges it."""
 
     def __init__(self, port, fleet):
         self.acks, self.marks, self._changed = {}, {}, threading.Condition()

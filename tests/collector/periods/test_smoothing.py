@@ -58,8 +58,8 @@ def test_without_an_answer_there_is_no_level():
 def sparse(small_fleet, arrive):
     """64 days of twelve readings each at 10 degrees: noise outweighs nearly every day, not all.
 
-    Noise also outweighs sixteen days together once in 40 (1 of 40 fleets): all four sixteens,
-    below once in a million, before their pairs and the whole are asked.
+    Noise also outweighs sixteen days together once in 40 (1 of 40 fleets). It outweighs all four
+    sixteens below once in a million. Their pairs and the whole are asked after that.
     """
     rng = np.random.default_rng(3)
     readings = {day: np.clip(rng.normal(10, 3, (12, 1)), -40, 60) for day in range(1, 65)}

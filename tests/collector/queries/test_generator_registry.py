@@ -67,10 +67,10 @@ def asked(run, *words):
     return json.loads(out)
 
 
-# How far each may be from the truth: mean of temp, share at most 20, variances and covariance of
-# temp and humid, share of a condition. Epsilon 100 leaves next to no noise: what is left is what
-# 4,096 cells, 200 features of a wide kernel and histograms without any joint cannot tell. It is the
-# same at every run but for a deviation that lies five times between it and the limit (chance 1e-6).
+# Limits of the error: mean of temp, share at most 20, variances and covariance of temp and humid,
+# share of a condition. Epsilon 100 leaves next to no noise. The rest is the error of 4,096 cells,
+# of 200 features of a wide kernel, and of histograms without any joint. It is the same at every
+# run, within a fifth of its distance from the limit (chance 1e-6).
 LIMITS = {
     "heavy": (0.5, 0.02, 20, 15, 0.03),
     "sums": (0.5, 0.2, 30, 15, 0.1),
@@ -271,7 +271,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "part"), BAD)
-def test_wrong_input_is_one_line_that_says_what_can(fleet, run, words, part):
+def test_wrong_input_is_a_single_line_with_the_alternatives(fleet, run, words, part):
     code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert part in err

@@ -1,4 +1,4 @@
-"""A stream of several views: joint records and answers, and what their report says of them."""
+"""A stream of several views: joint records, answers, and their report."""
 
 import csv
 import io
@@ -131,7 +131,7 @@ def young(small_fleet, arrive, weather):
         ("sample", "--stream", "young", "--rows", "9", "--out", "-", "--report"),
     ],
 )
-def test_what_noise_outweighs_is_refused_in_one_line_with_the_windows_it_needs(young, run, words):
+def test_an_answer_below_noise_is_refused_with_the_windows_it_needs(young, run, words):
     """120 readings are less than two deviations of the noise on a running sum of 64 cells."""
     code, out, err = run(*words)
     assert (code, out) == (1, "")

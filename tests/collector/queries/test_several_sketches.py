@@ -76,7 +76,7 @@ def test_the_first_sketch_that_can_answer_does(ask):
     assert abs(answer["value"] - 12) < 6 * answer["standard_error"] + 0.3
 
 
-def test_an_answer_says_what_a_reading_pays_in_all_sketches(ask, capsys):
+def test_an_answer_states_the_epsilon_of_a_reading_in_all_sketches(ask, capsys):
     for words in (["--stream", "air"], ["--stream", "air-moments", "--by", "window"]):
         _, answer, _ = ask(*words, "mean", "temp")
         assert answer["shared"]["record_epsilon"] == 20

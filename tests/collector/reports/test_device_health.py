@@ -1,16 +1,16 @@
-"""Healths: judged like everything else, the newest kept, none answered, and shown as reported."""
+"""Healths: validated like other messages, the newest stored, none acknowledged, and reported."""
 
 import json
 
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import _tell, commit_batch
+from pansketch_collector.ingest.ingest_loop import _acknowledge, commit_batch
 from pansketch_collector.storage import device_reports
 from pansketch_collector.storage import writer as store
-from pansketch_collector.validation.verdicts import HealthReport, Rejected, StatusReport
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport, Rejected
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import HEALTH_LIMIT_BYTES, Health, Status
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 HEALTH = Health("s1", "0.1.0", 200_000, True, 3, 7205, 1, 2, 40_960, memory_protected=True)
 HEADER = "device  heard                 waiting  oldest  deferred  dropped  set aside  written"
@@ -22,7 +22,9 @@ def changed(**changes):
 
 
 def test_a_health_is_of_the_device_whose_topic_it_comes_on(small_fleet):
-    outcome = judge(topics.health(small_fleet.fleet, "one"), HEALTH.encode(), small_fleet.rules)
+    outcome = validate_one(
+        topics.health(small_fleet.fleet, "one"), HEALTH.encode(), small_fleet.rules
+    )
     assert outcome == HealthReport("one", HEALTH)
 
 
@@ -42,24 +44,26 @@ def test_a_health_is_of_the_device_whose_topic_it_comes_on(small_fleet):
         changed(readings=7),
     ],
 )
-def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(small_fleet, commit, payload):
+def test_an_invalid_health_message_is_quarantined_without_acknowledgement(
+    small_fleet, commit, payload
+):
     (outcome,) = commit((topics.health(small_fleet.fleet, "one"), payload))
     assert isinstance(outcome, Rejected)
     assert (outcome.reason, outcome.device, outcome.stream) == ("health", "one", None)
-    post = Post()
-    _tell(post, None, outcome)
-    assert post.answers == []
+    recorder = AckRecorder()
+    _acknowledge(recorder, None, outcome)
+    assert recorder.answers == []
 
 
 def test_a_health_of_another_fleet_is_refused(small_fleet):
     assert (
-        judge(topics.health("elsewhere", "one"), HEALTH.encode(), small_fleet.rules).reason
+        validate_one(topics.health("elsewhere", "one"), HEALTH.encode(), small_fleet.rules).reason
         == "fleet"
     )
 
 
-class Post:
-    """Where answers would go."""
+class AckRecorder:
+    """Collects acknowledgements."""
 
     def __init__(self):
         self.answers = []
@@ -77,10 +81,10 @@ class Post:
         pass
 
 
-def test_a_health_is_told_to_nobody():
-    post = Post()
-    _tell(post, None, HealthReport("one", HEALTH))
-    assert post.answers == []
+def test_a_health_message_is_not_acknowledged():
+    recorder = AckRecorder()
+    _acknowledge(recorder, None, HealthReport("one", HEALTH))
+    assert recorder.answers == []
 
 
 def test_only_the_newest_health_of_a_device_is_kept(small_fleet, commit, run):
@@ -108,7 +112,7 @@ def test_the_table_of_healths_is_bounded_and_apart_from_that_of_devices(
     assert [type(v) for v in outcomes] == [HealthReport, HealthReport, Rejected, HealthReport]
     birth = Status("online", "s1", {}).encode()
     (outcome,) = commit((topics.status(small_fleet.fleet, "four"), birth))
-    assert isinstance(outcome, StatusReport)
+    assert isinstance(outcome, DeviceStatus)
 
 
 def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, commit, run):
@@ -149,21 +153,21 @@ def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, commit, 
     ]
 
 
-def test_states_are_told_apart_and_a_stale_will_changes_none(small_fleet, commit, run):
-    """Online, gone, stopped by itself; what comes of an earlier session is no news."""
+def test_states_are_distinguished_and_a_stale_last_will_changes_none(small_fleet, commit, run):
+    """Online, offline, stopped by the device; a status of an earlier session is outdated."""
 
-    def say(state, session):
+    def report_status(state, session):
         commit((topics.status(small_fleet.fleet, "one"), Status(state, session, {}).encode()))
         return json.loads(run("devices", "--json")[1])["devices"][0]["state"]
 
-    assert say("online", "s1") == "online"
-    assert say("offline", "s1") == "offline"
-    assert say("online", "s2") == "online"
-    assert say("offline", "s1") == "online"
-    assert say("stopped", "s1") == "online"
-    assert say("stopped", "s2") == "stopped"
-    assert say("offline", "s1") == "stopped"
-    assert say("online", "s3") == "online"
+    assert report_status("online", "s1") == "online"
+    assert report_status("offline", "s1") == "offline"
+    assert report_status("online", "s2") == "online"
+    assert report_status("offline", "s1") == "online"
+    assert report_status("stopped", "s1") == "online"
+    assert report_status("stopped", "s2") == "stopped"
+    assert report_status("offline", "s1") == "stopped"
+    assert report_status("online", "s3") == "online"
 
 
 def test_the_newest_health_survives_a_restart(small_fleet, arrive, run):

@@ -1,4 +1,4 @@
-"""A stream that has stopped by itself, and spans: what the collector's tables say of them."""
+"""A stream that its device has stopped, and reading spans, in the collector's tables."""
 
 import json
 from dataclasses import replace

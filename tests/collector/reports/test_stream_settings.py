@@ -20,7 +20,7 @@ def change(small_fleet, old, new):
 
 
 def birth(small_fleet, stream="air"):
-    """What a device of the configuration as it is now says of itself."""
+    """The birth message of a device with the present configuration."""
     spec = small_fleet.specs(stream)[0]
     seconds = next(s.window_seconds for s in small_fleet.config.streams if s.name == stream)
     found = StreamBirth(spec.fingerprint.hex(), str(spec.guarantee), seconds)

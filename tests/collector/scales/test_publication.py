@@ -1,4 +1,4 @@
-"""When scales are published, and what becomes of those that somebody else publishes."""
+"""The publication of scales, and the scales that other clients publish."""
 
 import json
 
@@ -141,7 +141,7 @@ def test_releases_on_them_are_taken_at_once_and_after_a_restart(fleet, serving):
     spec = serving.spec_on(scales)
     serving.now = 20 * DAY
     assert isinstance(serving.stored([11], spec)[0], Accepted)
-    # A device that was away has the configured scale, and counts too.
+    # A device that was disconnected has the configured scale, and counts too.
     assert isinstance(serving.stored([12])[0], Accepted)
     again = Serving(fleet, serving.opened, 30)
     assert isinstance(again.stored([13], spec)[0], Accepted)
@@ -149,7 +149,7 @@ def test_releases_on_them_are_taken_at_once_and_after_a_restart(fleet, serving):
     assert again.broker.scales == scales
 
 
-def test_the_next_ones_come_after_every_and_only_if_they_pay(serving):
+def test_the_next_ones_come_after_every_and_only_if_they_gain(serving):
     serving.stored([8, 9])
     serving.learns()
     first, times = serving.broker.scales, serving.broker.times
@@ -183,7 +183,7 @@ def test_the_configured_scales_are_published_again(fleet, serving):
     assert back.broker.times == times
 
 
-def test_a_restored_database_hears_what_the_devices_have(serving):
+def test_a_restored_database_receives_the_scales_of_the_devices(serving):
     """Its copy is older than the scales that the broker holds."""
     serving.passes()
     lost = serving.scales(9 * DAY)
@@ -191,7 +191,7 @@ def test_a_restored_database_hears_what_the_devices_have(serving):
     serving.hears(lost)
     assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Accepted)
     serving.passes()
-    assert serving.broker.times == 0  # What the broker holds is left alone.
+    assert serving.broker.times == 0  # The retained message stays.
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_restored_database_hears_what_the_devices_have(serving):
         lambda serving: serving.scales(300 * 366 * DAY),
     ],
 )
-def test_scales_that_nobody_takes_are_replaced_once_a_minute(serving, hostile):
+def test_scales_that_no_device_adopts_are_replaced_once_a_minute(serving, hostile):
     serving.stored([8, 9])
     serving.learns()
     own, times = serving.broker.scales, serving.broker.times
@@ -231,7 +231,7 @@ def test_newer_scales_of_another_collector_are_taken(serving):
     assert isinstance(serving.stored([14], serving.spec_on(theirs))[0], Accepted)
 
 
-def test_what_nobody_can_use_is_told_off_where_there_are_no_scales_yet(serving):
+def test_unusable_scales_are_cleared_before_any_are_published(serving):
     """Devices may wait for a scale of the far future: they stay on the configured ones."""
     serving.hears(serving.scales(300 * 366 * DAY))
     serving.passes()
@@ -247,7 +247,7 @@ def test_scales_of_a_stream_that_adopts_none_are_cleared(serving):
     assert serving.broker.times == 1
 
 
-def test_offline_nothing_is_learned_and_the_next_connection_hears_it(serving):
+def test_offline_nothing_is_learned_until_the_next_connection(serving):
     serving.broker.connected = False
     serving.stored([8, 9])
     serving.passes()

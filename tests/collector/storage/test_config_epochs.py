@@ -80,7 +80,7 @@ def test_answers_span_epochs_whose_bounds_and_epsilon_differ(changed, run):
     assert asked(run, "mean", "temp", "--devices", "two")["value"] == pytest.approx(40, abs=1)
 
 
-def test_the_text_says_what_each_epoch_promised(changed, run):
+def test_the_text_has_the_guarantee_of_each_epoch(changed, run):
     code, out, err = run("query", "--stream", "air", "mean", "temp")
     assert (code, err) == (0, "")
     assert "2 of settings served since 1970-01-01T02:30:00Z: epsilon 90 per reading (silent)" in out
@@ -103,7 +103,7 @@ def test_samples_span_epochs(changed, run, tmp_path):
         ("high: 60, unit: degC}", "high: 60, unit: degC, scale: log}", "another scale of temp"),
     ],
 )
-def test_what_cannot_be_added_is_left_out_and_said(small_fleet, serve, run, old, new, says):
+def test_incompatible_epochs_are_omitted_and_reported(small_fleet, serve, run, old, new, says):
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 60.0, unit")
     serve(("one", "air", small_fleet.release("one", 1, "air", drawn(1, 5.0))))
     change(small_fleet, old, new)

@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 RELEASES, BATCH, KILLS = 500, 5, 6
 AFTER = 1_000_000_001  # unix seconds: all windows are over
 
-# Stores batch after batch, and says the number of each one that it may acknowledge.
+# Stores batch after batch, and prints the number of each one that it may acknowledge.
 CHILD = f"""
 import sys
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(small_f
     acknowledged, sizes = set(), []
     for _ in range(KILLS):
         with begin(small_fleet, releases) as process:
-            # Some batches that are new, then a moment inside of one that nobody chose.
+            # Some new batches, then a random moment inside of one.
             for _ in range(len(acknowledged) + random.randrange(1, 4)):
                 acknowledged.add(int(process.stdout.readline()))
             threading.Event().wait(random.uniform(0, 0.004))
@@ -90,11 +90,11 @@ def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(small_f
     assert small_fleet.stored() == payloads
 
 
-class OnePost:
-    """Hands over its messages once, and ends the service when all are told."""
+class OneBatchTransport:
+    """Returns its messages once, and stops the loop when all are acknowledged."""
 
     def __init__(self, messages, stop):
-        self.waiting, self.told, self.acks, self._stop = list(messages), [], [], stop
+        self.waiting, self.acknowledged, self.acks, self._stop = list(messages), [], [], stop
 
     def receive(self, limit, timeout_seconds):
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
@@ -103,7 +103,7 @@ class OnePost:
         return taken
 
     def ack_broker(self, message):
-        self.told.append(message)
+        self.acknowledged.append(message)
 
     def send_ack(self, device, ack):
         self.acks.append(ack)
@@ -116,7 +116,7 @@ def pages(connection):
     return connection.execute("PRAGMA page_count").fetchone()[0]
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
+def test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before(
     small_fleet, arrive, monkeypatch, caplog
 ):
     monkeypatch.setattr(ingest_loop, "RETRY_SECONDS", 0.01)
@@ -124,25 +124,25 @@ def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
     connection.execute(f"PRAGMA max_page_count = {pages(connection)}")
     messages = [arrive(small_fleet.topic(), small_fleet.release(sequence=n)) for n in range(1, 60)]
     stop = threading.Event()
-    post, turns = OnePost(messages, stop), []
+    transport, turns = OneBatchTransport(messages, stop), []
 
     def alive():
-        turns.append(len(post.told))
-        if len(turns) == 5:  # somebody has freed the disk
+        turns.append(len(transport.acknowledged))
+        if len(turns) == 5:  # the disk is freed
             connection.execute("PRAGMA max_page_count = 100000")
 
     with closing(store.SqliteStore(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
-        ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, alive)
+        ingest_loop.serve(transport, kept, small_fleet.rules, clock, stop, alive)
     assert turns[:5] == [0] * 5
-    assert [ack.status for ack in post.acks] == ["stored"] * 59
-    assert post.told == messages
+    assert [ack.status for ack in transport.acks] == ["stored"] * 59
+    assert transport.acknowledged == messages
     assert len(small_fleet.stored()) == 59
     assert [r.message.count("full") for r in caplog.records] == [1]
 
 
-def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(small_fleet):
-    """A traceback there would end the collector as well, and say nothing of what to do."""
+def test_a_disk_that_is_full_at_the_start_ends_it_with_a_single_line(small_fleet):
+    """A traceback would also end the collector, but without a fix for the operator."""
 
     def start():
         with store.opened(small_fleet.database) as opened:
@@ -155,10 +155,10 @@ def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(small_fleet):
     assert "\n" not in str(caught.value)
 
 
-def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet, arrive):
+def test_a_database_that_breaks_while_serving_ends_it_with_a_single_line(small_fleet, arrive):
     connection = open_writing(small_fleet.database)
     stop = threading.Event()
-    post = OnePost([arrive(small_fleet.topic(), small_fleet.release())], stop)
+    transport = OneBatchTransport([arrive(small_fleet.topic(), small_fleet.release())], stop)
     with closing(sqlite3.connect(small_fleet.database)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with closing(store.SqliteStore(connection)) as kept:
@@ -166,7 +166,7 @@ def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet,
         small_fleet.database.write_bytes(b"\xa5" * small_fleet.database.stat().st_size)
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
         with pytest.raises(CommandError) as caught:
-            ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, lambda: None)
+            ingest_loop.serve(transport, kept, small_fleet.rules, clock, stop, lambda: None)
     assert "restore a copy" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert post.told == []
+    assert transport.acknowledged == []

@@ -33,7 +33,7 @@ def disputed(small_fleet):
 
 @pytest.fixture
 def commit(small_fleet, arrive):
-    """Judges and stores payloads of one device, each batch by a collector that starts anew."""
+    """Validates and stores payloads of one device, each batch by a restarted collector."""
     rules = small_fleet.rules
 
     def run(*payloads, at=1_000_001_000):
@@ -64,7 +64,7 @@ def test_the_one_stored_first_goes_on_counting_and_the_other_is_kept_whole(
     assert disputed(small_fleet) == [other]
 
 
-def test_whatever_comes_for_a_stored_window_takes_nothing_away(small_fleet, commit):
+def test_no_message_for_a_stored_window_removes_its_release(small_fleet, commit):
     first, other = small_fleet.release(), small_fleet.release()
     commit(first, other)
     third = small_fleet.release()
@@ -78,7 +78,7 @@ def test_whatever_comes_for_a_stored_window_takes_nothing_away(small_fleet, comm
 
 
 @pytest.mark.parametrize("incarnation", [b"", b"another!"], ids=["the same ledger", "another"])
-def test_whoever_has_a_devices_credentials_removes_nothing_of_its_history(
+def test_a_client_with_a_devices_credentials_removes_none_of_its_history(
     small_fleet, commit, incarnation
 ):
     """Ten windows are stored; then ten later ones come under the numbers 1 to 10."""
@@ -140,7 +140,7 @@ def test_a_disputed_window_is_shown_and_is_no_gap(small_fleet, commit, run):
         ({b"": [1, 2], b"another!": [3, 4]}, 0, 2, 0),
         ({b"": [1, 2], b"another!": [5]}, 2, 2, 0),
         ({b"": [1, 2, 3, 4, 5], b"another!": [3, 4]}, 0, 2, 0),
-        # A restored copy that never heard of what was stored before.
+        # A restored copy without the releases that were stored later.
         ({b"": [1, 2, 3, 2, 3, 4]}, 0, 1, 2),
     ],
 )

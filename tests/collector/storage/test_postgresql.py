@@ -26,7 +26,7 @@ from pansketch_collector.validation.verdicts import Accepted, Duplicate
 from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.postgresql import postgresql
 from tests.collector.small_fleet import incoming
-from tests.collector.storage.test_crash import OnePost
+from tests.collector.storage.test_crash import OneBatchTransport
 from tests.collector.storage.test_stores import NOW, faults, messages
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -39,12 +39,12 @@ def dies_at(statement, work):
         numbers, run, many = iter(range(10**6)), Postgresql._run, Postgresql.executemany
 
         def counted(call):
-            def told(*words):
+            def acknowledged(*words):
                 if next(numbers) == statement:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return call(*words)
 
-            return told
+            return acknowledged
 
         Postgresql._run, Postgresql.executemany = counted(run), counted(many)
         try:
@@ -83,7 +83,7 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(server
     assert {(1, 0), (2, 0)} <= found <= {(1, 0), (2, 0), (2, 1)}
 
 
-def test_a_server_that_is_killed_is_waited_for_and_nothing_is_told_before(
+def test_a_killed_server_is_waited_for_and_nothing_is_acknowledged_before(
     tmp_path, make_small_fleet, monkeypatch, caplog
 ):
     monkeypatch.setattr(ingest_loop, "RETRY_SECONDS", 0.01)
@@ -91,20 +91,20 @@ def test_a_server_that_is_killed_is_waited_for_and_nothing_is_told_before(
         fleet = make_small_fleet(server=server.url)
         pool = messages(fleet)[::2]
         stop = threading.Event()
-        post, turns = OnePost(pool, stop), []
+        transport, turns = OneBatchTransport(pool, stop), []
 
         def alive():
-            turns.append(len(post.told))
+            turns.append(len(transport.acknowledged))
             if len(turns) == 5:
                 server.start()
 
         with store.opened(fleet.database) as opened:
             server.kill()
             clock = ingest_loop.IngestClock(lambda: NOW, lambda: 0.0)
-            ingest_loop.serve(post, opened, fleet.rules, clock, stop, alive)
+            ingest_loop.serve(transport, opened, fleet.rules, clock, stop, alive)
         assert turns[:5] == [0] * 5
-        assert {ack.status for ack in post.acks} == {"stored"}
-        assert post.told == pool
+        assert {ack.status for ack in transport.acks} == {"stored"}
+        assert transport.acknowledged == pool
         assert not faults(fleet)
         with reading(fleet.database) as reader:
             assert reader.count(Selection("air")) == len(pool)
@@ -142,7 +142,7 @@ def test_a_database_served_elsewhere_before_has_another_generation(server_fleet)
 
 
 @pytest.mark.parametrize("opening", [open_reading, lambda place: store.opened(place).__enter__()])
-def test_what_cannot_be_used_is_refused_in_one_line(server_fleet, opening):
+def test_an_unusable_database_is_rejected_with_a_single_line(server_fleet, opening):
     place = server_fleet.database
     with closing(psycopg.connect(place.url, autocommit=True)) as other:
         other.execute("CREATE TABLE releases (n integer)")
@@ -167,7 +167,7 @@ def test_an_empty_database_has_no_answers_yet(server_fleet, run):
     assert "run `pansketch-collector serve`" in err
 
 
-def test_an_ordinary_role_serves_and_its_wrong_password_is_told_and_not_shown(tmp_path):
+def test_an_ordinary_role_serves_and_its_wrong_password_is_reported_and_not_shown(tmp_path):
     with postgresql() as server:
         with closing(psycopg.connect(server.url, autocommit=True)) as admin:
             admin.execute("CREATE ROLE one LOGIN PASSWORD 'right'")
@@ -195,7 +195,7 @@ def test_an_ordinary_role_serves_and_its_wrong_password_is_told_and_not_shown(tm
             assert opened.generation
 
 
-def test_without_psycopg_one_line_says_what_to_install(monkeypatch):
+def test_without_psycopg_a_single_line_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "pansketch_collector.storage.postgresql")
     monkeypatch.delattr(storage, "postgresql")
     monkeypatch.setitem(sys.modules, "psycopg", None)

@@ -1,4 +1,4 @@
-"""What a release says of its device's clock is kept."""
+"""The reported state of a device's clock is stored with its release."""
 
 import base64
 import json

@@ -46,7 +46,7 @@ def stored(path, selection):
 
 
 def check(any_fleet, selection):
-    """What is read from sums is what the releases say."""
+    """Sums agree with the releases."""
     spec, found = any_fleet.specs("air")[0], stored(any_fleet.database, selection)
     with reading(any_fleet.database) as reader:
         summed = list(read_sum(reader, selection, spec, []))
@@ -74,7 +74,7 @@ def a_span(dice):
 
 
 def change(any_fleet, pool, dice):
-    """One thing that somebody may do."""
+    """One random change by an operator or a device."""
     path, device = any_fleet.database, dice.choice(DEVICES)
     what = dice.choice(["commit"] * 4 + ["exclude", "undo", "keep", "drop", "forget", "remove"])
     if what in ("commit", "remove"):

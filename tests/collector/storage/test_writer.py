@@ -16,11 +16,11 @@ from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.corruption import Damage
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.decision import Decision
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Rejected, StatusReport
+from pansketch_collector.validation.verdicts import Accepted, DeviceStatus, Duplicate, Rejected
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 from tests.collector.small_fleet import rows
 
 DAY = 86_400
@@ -36,7 +36,7 @@ def test_bytes_are_kept_as_received(small_fleet, commit):
     assert (stored.payload, stored.received_at, stored.sequence) == (payload, 1_000_000_077, 1)
 
 
-def test_a_duplicate_is_told_and_not_stored_twice_not_even_within_a_batch(small_fleet, commit):
+def test_a_duplicate_is_reported_and_not_stored_even_within_a_batch(small_fleet, commit):
     message = (small_fleet.topic(), small_fleet.release())
     assert [type(v) for v in commit(message, message)] == [Accepted, Duplicate]
     assert [type(v) for v in commit(message)] == [Duplicate]
@@ -44,7 +44,7 @@ def test_a_duplicate_is_told_and_not_stored_twice_not_even_within_a_batch(small_
     assert rows(small_fleet.database, "SELECT count(*) FROM quarantine") == [(0,)]
 
 
-def test_a_second_release_of_a_window_goes_to_quarantine_whatever_its_number(small_fleet, commit):
+def test_a_second_release_of_a_window_is_quarantined_with_any_number(small_fleet, commit):
     first, other = small_fleet.release(sequence=1), small_fleet.release(sequence=1)
     window = WindowId("one", "air", 2, DAY + OFFSET, 2 * DAY + OFFSET)
     renumbered = small_fleet.release(window=window)
@@ -114,7 +114,7 @@ def test_what_fails_in_the_middle_of_a_batch_leaves_nothing_of_it(
     assert isinstance(commit((small_fleet.topic(), small_fleet.release(sequence=5)))[0], Accepted)
 
 
-def test_a_stored_release_leaves_quarantine_whatever_follows_it_in_its_batch(small_fleet, commit):
+def test_a_stored_release_leaves_quarantine_with_any_successor_in_its_batch(small_fleet, commit):
     """Its removal waits for the end of the batch, or for the next refusal. The bytes of `first`
     were refused before, those of `second` come to a wrong topic only after they were stored."""
     first, second = small_fleet.release(sequence=1), small_fleet.release(sequence=2)
@@ -133,7 +133,7 @@ def test_a_stored_release_leaves_quarantine_whatever_follows_it_in_its_batch(sma
 
 @pytest.mark.parametrize("known_by", ["digest", "window"])
 def test_a_stored_release_is_damaged_no_more(small_fleet, kept, commit, known_by):
-    """Set aside under a changed label, or with changed bytes."""
+    """It was moved with a changed label, or with changed bytes."""
     payload, other = small_fleet.release(sequence=1), small_fleet.release(sequence=2)
     commit((small_fleet.topic(), payload), (small_fleet.topic(), other))
     for number in (1, 2):
@@ -148,7 +148,7 @@ def test_a_stored_release_is_damaged_no_more(small_fleet, kept, commit, known_by
 def test_a_batch_that_fails_leaves_no_removal_to_the_next_one(small_fleet, kept, commit):
     payload = small_fleet.release()
     commit((small_fleet.topic("two"), payload))
-    release = judge(small_fleet.topic(), payload, small_fleet.rules)
+    release = validate_one(small_fleet.topic(), payload, small_fleet.rules)
     assert isinstance(release, Accepted)
 
     def fail() -> None:
@@ -184,7 +184,7 @@ def test_the_table_of_devices_is_bounded(small_fleet, commit, monkeypatch):
     birth = Status("online", "s1", {}).encode()
     names = ["one", "two", "three", "one"]
     outcomes = commit(*((topics.status(small_fleet.fleet, name), birth) for name in names))
-    assert [type(v) for v in outcomes] == [StatusReport, StatusReport, Rejected, StatusReport]
+    assert [type(v) for v in outcomes] == [DeviceStatus, DeviceStatus, Rejected, DeviceStatus]
 
 
 def test_a_second_server_of_one_database_is_refused(small_fleet, kept):
@@ -247,7 +247,7 @@ def test_what_is_no_collector_database_is_refused_and_left_alone(tmp_path, openi
 
 @pytest.mark.parametrize("opening", [open_writing, open_reading, changed])
 @pytest.mark.parametrize("found", [-1, 1, 2, 3, 9, 10])
-def test_a_database_of_another_schema_is_refused_in_one_line(small_fleet, opening, found):
+def test_a_database_of_another_schema_is_rejected_with_a_single_line(small_fleet, opening, found):
     open_writing(small_fleet.database).close()
     with closing(sqlite3.connect(small_fleet.database)) as connection:
         connection.execute(f"PRAGMA user_version = {found}")
@@ -278,7 +278,7 @@ def test_a_damaged_database_is_refused_at_the_start(small_fleet, arrive):
 
 
 def test_a_new_database_and_what_is_beside_it_are_private(small_fleet):
-    """Whatever the umask; the files of the write-ahead log as well."""
+    """With any umask; also the files of the write-ahead log."""
     before = os.umask(0)
     try:
         with store.opened(small_fleet.database):

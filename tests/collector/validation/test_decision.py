@@ -1,4 +1,4 @@
-"""What a hostile or broken device says beyond its schedule and its readings is refused."""
+"""Releases of a hostile or broken device beyond its schedule and its readings are rejected."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation import decision
 from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 DAY, NOW = 86_400, 20_000 * 86_400
 OFFSET = schedule_offset("one", DAY)
@@ -111,7 +111,9 @@ def test_more_readings_than_configured_are_refused_until_the_configuration_has_t
     more = replace(rules, most_readings=3 * rules.most_readings + 200_000, _bounds={})
     specs = {**small_fleet.rules.specs, stream: more}
     topic = small_fleet.topic(stream=stream)
-    assert isinstance(judge(topic, payload, replace(small_fleet.rules, specs=specs)), Accepted)
+    assert isinstance(
+        validate_one(topic, payload, replace(small_fleet.rules, specs=specs)), Accepted
+    )
 
 
 def test_one_forged_release_does_not_take_others_of_its_batch_with_it(small_fleet, arrive_all):
@@ -146,7 +148,7 @@ def test_a_device_cannot_fill_the_disk(small_fleet, arrive_all, monkeypatch):
     outcomes = arrive_all(*payloads)
     assert [isinstance(v, Accepted) for v in outcomes] == [True] * 4 + [False] * 3
     assert {(v.reason, v.final) for v in outcomes[4:]} == {("full", False)}
-    # What is stored is acknowledged again, full or not.
+    # A stored release is acknowledged again, even at the limit.
     assert type(arrive_all(payloads[0])[0]).__name__ == "Duplicate"
     with reading(small_fleet.database) as reader:
         assert len(list(reader.releases(Selection("air")))) == 4

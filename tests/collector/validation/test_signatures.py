@@ -141,7 +141,7 @@ def test_hostile_envelopes_raise_nothing_and_are_never_accepted(shared_rules, re
 
 
 def test_no_public_key_makes_a_signature_hold(place):
-    """Points of low order, under which other libraries accept made-up signatures."""
+    """Points of low order, under which other libraries accept generated signatures."""
     release = place.fleet.release("one", 1)
     for public in (bytes(32), b"\x01" + bytes(31), b"\xff" * 32, b"short"):
         signers = Signers(place.fleet.fleet, {"one": [SigningKey(public)]}, False)

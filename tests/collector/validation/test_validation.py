@@ -14,22 +14,22 @@ from pansketch_collector.validation.decision import compare, supersedes
 from pansketch_collector.validation.verdicts import (
     LATEST_SECOND,
     Accepted,
+    DeviceStatus,
     Duplicate,
     Rejected,
-    StatusReport,
     StoredWindow,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, StreamBirth, digest
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
 
 
 def refusal(topic, payload, rules):
-    outcome = judge(topic, payload, rules)
+    outcome = validate_one(topic, payload, rules)
     assert isinstance(outcome, Rejected), outcome
     assert outcome.text
     assert "\n" not in outcome.text
@@ -38,7 +38,7 @@ def refusal(topic, payload, rules):
 
 def test_a_release_on_its_own_topic_is_accepted_with_its_exact_bytes(small_fleet):
     payload = small_fleet.release("one", 7)
-    outcome = judge(small_fleet.topic("one"), payload, small_fleet.rules)
+    outcome = validate_one(small_fleet.topic("one"), payload, small_fleet.rules)
     assert isinstance(outcome, Accepted)
     assert outcome.window == WindowId("one", "air", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
     assert outcome.payload == payload
@@ -159,7 +159,7 @@ def test_a_reason_that_is_not_listed_as_final_is_temporary(reason):
 def test_every_device_class_of_the_fleet_is_accepted(small_fleet):
     for spec in small_fleet.specs("fine"):
         payload = small_fleet.release(stream="fine", spec=spec, readings=((20.0, 1.0),))
-        outcome = judge(small_fleet.topic(stream="fine"), payload, small_fleet.rules)
+        outcome = validate_one(small_fleet.topic(stream="fine"), payload, small_fleet.rules)
         assert isinstance(outcome, Accepted)
         assert outcome.fingerprint == spec.fingerprint
 
@@ -168,7 +168,7 @@ def test_every_device_class_of_the_fleet_is_accepted(small_fleet):
 @given(st.text(max_size=60), st.binary(max_size=200))
 def test_arbitrary_messages_are_refused_and_never_raise(shared_rules, topic, payload):
     for place in (topic, "pansketch/v1/testing/one/release/air", "pansketch/v1/testing/one/status"):
-        assert isinstance(judge(place, payload, shared_rules), Rejected)
+        assert isinstance(validate_one(place, payload, shared_rules), Rejected)
 
 
 JUNK = st.recursive(
@@ -196,33 +196,33 @@ def test_hostile_bodies_with_a_right_checksum_are_refused_and_never_raise(
     bodies = (*map(msgpack.packb, (body, junk, *newer)), noise)
     for version, packed in product((1, 2, 3), bodies):
         payload = b"PANS" + bytes([version]) + checksum(packed, 8) + packed
-        outcome = judge("pansketch/v1/testing/one/release/air", payload, shared_rules)
+        outcome = validate_one("pansketch/v1/testing/one/release/air", payload, shared_rules)
         assert isinstance(outcome, Rejected)
 
 
 def test_the_same_bytes_again_are_a_duplicate(small_fleet):
-    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
+    accepted = validate_one(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
     assert isinstance(compare(accepted, StoredWindow(accepted.digest, 1, b"")), Duplicate)
 
 
 @pytest.mark.parametrize("incarnation", [b"", b"another!"])
 def test_a_second_release_of_a_stored_window_is_an_equivocation(small_fleet, incarnation):
-    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
+    accepted = validate_one(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
     outcome = compare(accepted, StoredWindow("0" * 32, 9, incarnation))
     assert (outcome.reason, outcome.sequence, outcome.final) == ("equivocation", 1, True)
     assert "sequence 9" in outcome.text
     assert ("another ledger" in outcome.text) == bool(incarnation)
 
 
-def test_presence_is_taken_and_garbage_on_its_topic_is_refused(small_fleet):
+def test_a_status_is_accepted_and_a_malformed_one_rejected(small_fleet):
     birth = Status("online", "s1", {"air": StreamBirth("0" * 16, "epsilon 1", DAY)})
     topic = topics.status(small_fleet.fleet, "one")
-    assert judge(topic, birth.encode(), small_fleet.rules) == StatusReport("one", birth)
+    assert validate_one(topic, birth.encode(), small_fleet.rules) == DeviceStatus("one", birth)
     for garbage in (b"", b"{}", b"\xff", b"[" * 5000, birth.encode()[:-1]):
         assert refusal(topic, garbage, small_fleet.rules).reason == "status"
 
 
-def test_the_will_of_an_older_session_is_no_news():
+def test_the_last_will_of_an_older_session_is_outdated():
     will = Status("offline", "s1", {})
     assert supersedes(will, None)
     assert supersedes(will, "s1")

@@ -86,15 +86,15 @@ def enroll(db: Database, device: str, public: bytes, at: int) -> bool:
     Raises CommandError if the device has another one, or this key was retired or revoked.
     """
     keys = keys_of(db, [device]).get(device, [])
-    held = current(keys)
-    if held is not None and held.public == public:
+    current_key = current(keys)
+    if current_key is not None and current_key.public == public:
         return False
-    if held is not None:
+    if current_key is not None:
         raise wrong(
-            f"{device} is enrolled already, with key {key_id(held.public).hex()}: for another key "
-            "use `pansketch-collector rotate`, or `revoke` first if the key is lost"
+            f"{device} is enrolled already, with key {key_id(current_key.public).hex()}: "
+            "for another key use `pansketch-collector rotate`, or `revoke` first if the key is lost"
         )
-    _refuse_known(device, keys, public)
+    _reject_known(device, keys, public)
     db.execute("INSERT INTO enrolled VALUES (?, ?, ?, NULL, NULL)", (device, public, at))
     return True
 
@@ -107,7 +107,7 @@ def rotate(db: Database, device: str, public: bytes, at: int) -> bool:
     keys = keys_of(db, [device]).get(device, [])
     if current(keys) is None:
         raise wrong(f"{device} has no current key: use `pansketch-collector enroll {device}`")
-    _refuse_known(device, keys, public)
+    _reject_known(device, keys, public)
     db.execute(
         "UPDATE enrolled SET retired_at = ?"
         " WHERE device = ? AND retired_at IS NULL AND revoked_at IS NULL",
@@ -128,7 +128,7 @@ def revoke(db: Database, device: str, at: int) -> bool:
     return db.execute(done, (at, device)).rowcount > 0
 
 
-def _refuse_known(device: str, keys: Sequence[EnrolledKey], public: bytes) -> None:
+def _reject_known(device: str, keys: Sequence[EnrolledKey], public: bytes) -> None:
     for key in keys:
         if key.public == public:
             raise wrong(

@@ -110,8 +110,8 @@ def where(
     if selection.until is not None:
         parts.append(("window_start < ?", [selection.until]))
     if selection.devices is not None:
-        places = ", ".join("?" * len(selection.devices))
-        parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
+        placeholders = ", ".join("?" * len(selection.devices))
+        parts.append((f"device IN ({placeholders})", [*sorted(selection.devices)]))
     if excluded is not None:
         parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
     return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

@@ -269,17 +269,17 @@ def wrong(db: Database) -> Iterator[str]:
 
     It skips hours with a damaged release: their sums were made while it was intact.
     """
-    kept = dict.fromkeys(
+    stored_hours = dict.fromkeys(
         db.execute("SELECT DISTINCT stream, bucket FROM sums WHERE seconds = ?", (HOUR,)).fetchall()
     )
-    for stream, start in dict.fromkeys([*kept, *hours(db)]):
+    for stream, start in dict.fromkeys([*stored_hours, *hours(db)]):
         truth = added_up(db, stream, start)
         found = {
             b.fingerprint: each for b, each in rows(db, stream, HOUR, start, start + HOUR, None)
         }
         if not (truth.damaged or _same(found, truth.sums)) or None in found.values():
             yield f"{one_line(stream)}, hour of {utc_text(start)}"
-    days = dict.fromkeys((stream, start - start % DAY) for stream, start in kept)
+    days = dict.fromkeys((stream, start - start % DAY) for stream, start in stored_hours)
     for row in db.execute("SELECT DISTINCT stream, bucket FROM sums WHERE seconds = ?", (DAY,)):
         days[row] = None
     for stream, start in days:

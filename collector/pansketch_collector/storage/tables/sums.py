@@ -78,13 +78,13 @@ class Sum:
         )
 
     def __add__(self, other: "Sum") -> "Sum":
-        whole = self.counters is not None and other.counters is not None
+        counted = self.counters is not None and other.counters is not None
         return Sum(
             self.releases + other.releases,
             self.draws + other.draws,
             min(self.first, other.first),
             max(self.last, other.last),
-            self.counters + other.counters if whole else None,  # type: ignore[operator]
+            self.counters + other.counters if counted else None,  # type: ignore[operator]
         )
 
 
