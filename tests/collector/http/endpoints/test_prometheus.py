@@ -179,8 +179,8 @@ def test_every_reason_for_a_refusal_is_counted_from_0_on(get):
         )
     )
     raised = (
-        r'(?:Refused|_?MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
-        r'|refuse\(\w[\w.]*, "(\w+)"'
+        r'(?:Rejected|_?MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
+        r'|reject\(\w[\w.]*, "(\w+)"'
     )
     reasons = {first or second for first, second in re.findall(raised, source)}
     assert {"topic", "checksum", "equivocation", "identity", "devices"} <= reasons
