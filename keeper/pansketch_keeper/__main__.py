@@ -43,7 +43,7 @@ log = logging.getLogger("keeper")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program; returns its exit code."""
+    """Runs one command and returns its exit code."""
     if argv is None:
         gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
     try:
@@ -86,7 +86,7 @@ def _init(options: argparse.Namespace) -> int:
     for name in (options.fleet, options.name):
         if not is_id(name):
             return _say(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
-    # A JSON text is one of YAML too, whatever characters it has.
+    # A JSON text is also a YAML text, with any characters.
     url, folder = json.dumps(options.url), json.dumps(options.state)
     text = settings.EXAMPLE.format(fleet=options.fleet, name=options.name, url=url, state=folder)
     try:
@@ -196,7 +196,7 @@ def _check(config: KeeperConfig, as_json: bool) -> int:
 
 
 def _harden() -> list[CheckResult]:
-    """Before any private key is in memory."""
+    """Hardens the process, before any private key is in memory."""
     return [*hardening.forbid_dumps(), hardening.lock_memory(ROOT).finding(required=False)]
 
 

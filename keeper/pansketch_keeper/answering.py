@@ -1,7 +1,7 @@
-"""What a keeper replies to a message: one at a time, and never with an exception.
+"""The replies of a keeper: one message at a time, and never an exception.
 
-The order of checks is: form, fleet, key, share, ledger, public keys. What is refused there costs no
-window anything. Only then are the windows reserved.
+The order of checks is: form, fleet, key, share, ledger, public keys. A refusal by these checks
+spends no epsilon of any window. Only then the ledger reserves the windows.
 """
 
 import logging
@@ -39,8 +39,10 @@ log = logging.getLogger("keeper")
 
 @dataclass(frozen=True)
 class SpecLedger:
-    """A keeper's ledger as an `AnswerLedger`: the spec tells how an answer's bytes are read. Its
-    methods raise what those of `KeeperLedger` do."""
+    """A keeper's ledger as an `AnswerLedger`. The spec decodes the answers.
+
+    Its methods raise the errors of `KeeperLedger`.
+    """
 
     ledger: KeeperLedger
     spec: LinearSpec
@@ -60,7 +62,7 @@ class SpecLedger:
 
 
 class Answerer:
-    """One keeper: its fleet, its keys, which its noise follows from too, and its ledger."""
+    """One keeper: its fleet, its ledger, and its keys, from which its noise follows too."""
 
     def __init__(self, fleet: str, keys: dict[bytes, PrivateKey], ledger: KeeperLedger) -> None:
         self._fleet, self._keys, self._ledger = fleet, keys, ledger
@@ -69,17 +71,17 @@ class Answerer:
         """The reply to any bytes.
 
         Args:
-            payload: that came under the keeper's topic, from anybody who may write there.
+            payload: received under the keeper's topic, from any client that may write there.
 
         Returns:
-            What was prepared or answered, or the refusal with its reason.
+            The prepared question or the answer, or a refusal with its reason.
         """
         try:
             ask = Ask.decode(payload)
         except ValueError as error:
             return _refusal(bytes(DIGEST_BYTES), bytes(KEY_ID_BYTES), f"malformed: {error}")
         except Exception as error:
-            # The text of an error that nobody foresaw may quote what a stranger wrote.
+            # The text of an unexpected error may quote a stranger's message.
             reason = f"malformed: {type(error).__name__}"
             return _refusal(bytes(DIGEST_BYTES), bytes(KEY_ID_BYTES), reason)
         digest = ask.question.digest
@@ -99,7 +101,7 @@ class Answerer:
         return found
 
     def _unanswerable(self, ask: Ask) -> str:
-        """Why this keeper cannot answer such a question, or ""."""
+        """The reason why this keeper cannot answer such a question, or ""."""
         if ask.question.fleet != self._fleet:
             return f"fleet: this is a keeper of {self._fleet}"
         if ask.key not in self._keys:
@@ -132,7 +134,7 @@ class Answerer:
                 if bad := _low_order(question):
                     return _refusal(question.digest, ask.key, LOW_ORDER, bad)
                 raise
-        # What is sent is what is stored, the first time as later.
+        # The reply has the stored bytes, the first time as later.
         found = self._ledger.stored_bytes(question.digest)
         if found is None:
             raise StateError("the answer was not stored; nothing is sent")

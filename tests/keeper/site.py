@@ -79,7 +79,7 @@ def answerer(held):
 
 
 class Collector:
-    """What a keeper has to do with: it asks, and hears replies and statuses."""
+    """The collector of a keeper: it asks, and receives replies and statuses."""
 
     def __init__(self, port):
         self.replies = queue.Queue()

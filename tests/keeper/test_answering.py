@@ -1,4 +1,4 @@
-"""What a keeper replies: each window once for each level, and a refusal to everything else."""
+"""The replies of a keeper: each window once for each level, and a refusal of everything else."""
 
 import shutil
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, places):
 
 
 def test_a_reserved_question_is_answered_after_a_restart(places):
-    """The keeper ended between the ledger's entry and the answer: nobody has seen an answer."""
+    """The keeper ended between the ledger's entry and the answer, which it never published."""
     tower, releases = places[0], released(places, range(1, 3))
     ask = ask_of(tower, releases)
     with state.opened(tower.state) as held:

@@ -22,7 +22,7 @@ from pansketch_collector.asking.waiting_releases import Group, WaitingReleases
 from pansketch_collector.storage.tables.connection import ERRORS, Database
 from pansketch_collector.validation.decision import supersedes
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Verdict
+from pansketch_collector.validation.verdicts import KeeperReply, KeeperStatus, Outcome
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
@@ -77,11 +77,11 @@ class Asker:
         self._look = self._again = 0.0
         self._begun = False
 
-    def heard(self, verdict: Verdict, now: int) -> None:
+    def heard(self, verdict: Outcome, now: int) -> None:
         """Notes what a keeper says. What cannot be written now is asked for again."""
         try:
             match verdict:
-                case KeeperPresence(keeper, status):
+                case KeeperStatus(keeper, status):
                     known = self._presences.get(keeper)
                     if supersedes(status, None if known is None else known[1]):
                         self._store.note_presence(keeper, status, now)

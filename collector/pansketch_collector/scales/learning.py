@@ -80,7 +80,7 @@ def proposal(
     """
     assert stream.scales is not None
     with reading(config.collector.database) as reader:
-        held = reader.held_span(stream.name)
+        held = reader.stored_span(stream.name)
         since = min(now if held is None else held[1], now) - max(
             stream.scales.every_seconds, stream.window_seconds
         )

@@ -1,4 +1,5 @@
-"""Asking keepers: from masked releases to their sum, whatever is late, offline or restored."""
+"""Asking keepers: from masked releases to their sum, with late, offline and restored
+participants."""
 
 import shutil
 from dataclasses import replace
@@ -31,8 +32,8 @@ def all_of(hours, devices=THREE):
 
 def take(collector, windows, at=BEGIN):
     fleet = collector.fleet
-    verdicts = collector.take(*(fleet.release(*each) for each in windows), at=at)
-    assert {type(each).__name__ for each in verdicts} == {"Accepted"}
+    outcomes = collector.take(*(fleet.release(*each) for each in windows), at=at)
+    assert {type(each).__name__ for each in outcomes} == {"Accepted"}
 
 
 def check_sums(fleet, wanted):
@@ -97,7 +98,7 @@ def test_a_keeper_that_is_offline_costs_nothing_but_time(make_fleet):
     check_sums(fleet, {("1h", hour): all_of([hour]) for hour in range(3)})
 
 
-def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(make_fleet):
+def test_an_offline_keeper_is_not_asked_until_it_is_online(make_fleet):
     fleet = make_fleet()
     with Collector(fleet) as collector:
         collector.presence("well", "offline")
@@ -105,7 +106,7 @@ def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(mak
         collector.turns(24)
         assert fleet.keepers["well"].asked == []
         collector.presence("well", "online", "again")
-        collector.presence("well", "offline", "s")  # The will of the session before.
+        collector.presence("well", "offline", "s")  # The last will of the earlier session.
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 
@@ -202,7 +203,7 @@ def test_windows_that_one_keeper_refuses_are_in_no_list_of_any(make_fleet):
     assert [len(question.windows) for question in kept] == [2]
 
 
-def test_an_answer_whose_masks_do_not_cancel_is_set_aside_with_the_reason(make_fleet, ask):
+def test_an_answer_whose_masks_do_not_cancel_is_rejected_with_the_reason(make_fleet, ask):
     fleet = make_fleet()
     fleet.keepers["well"].broken = True
     with Collector(fleet) as collector:
@@ -301,13 +302,13 @@ def test_replies_to_no_question_of_a_stranger_or_twice_change_nothing(make_fleet
         for keeper, reply in [
             ("tower", Reply("prepared", bytes(32), tower)),
             ("tower", Reply("prepared", question, well)),  # The key of the other one.
-            ("tower", Reply("answered", question, tower, (), "", b"x")),  # Nobody asked for it.
+            ("tower", Reply("answered", question, tower, (), "", b"x")),  # It was not asked.
             ("tower", Reply("refused", question, tower, (("x", "air", b"", 1),), "never")),
         ]:
             collector.hear(keeper, reply.encode(), BEGIN)
         topic = topics.keeper_answer(FLEET, "stranger")
-        (verdict,) = collector.take((topic, Reply("prepared", question, tower).encode()))
-        assert verdict.reason == "topic"
+        (outcome,) = collector.take((topic, Reply("prepared", question, tower).encode()))
+        assert outcome.reason == "topic"
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 
