@@ -36,7 +36,7 @@ from pansketch_fleet.text_table import show
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of `pansketch-agent`, and return its exit code."""
     if argv is None:
-        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         arguments = parser().parse_args(argv)
     except SystemExit as leaving:

@@ -14,7 +14,6 @@ import numpy as np
 
 from benchmarks.datasets.small_streams import STREAMS, Stream
 from benchmarks.harness.result import Row, at_most, fastest
-from benchmarks.performance.scale import resident
 from benchmarks.views.plans import MEMORY, planned, released, sampled
 from pansketch import Privacy, Release, View, ViewsSpec, WindowId, merge, os_entropy
 from pansketch.blinding import (
@@ -29,6 +28,7 @@ from pansketch.blinding import (
 from pansketch.generators import pairwise
 from pansketch.planning import Expected, plan_views
 from pansketch_fleet.child_process import run_child
+from testbed.fleet_simulator.usage import resident
 from testbed.metrics import distances
 from testbed.program import ROOT
 

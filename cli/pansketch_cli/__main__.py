@@ -15,7 +15,7 @@ from pansketch_fleet.text_table import discard_stdout
 def main(argv: list[str] | None = None) -> int:
     """Run a command. Exit code 0: done; 1: the audit found a failure; 2: wrong input."""
     if argv is None:
-        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     options = parser().parse_args(argv)
     try:
         code = int(options.run(options))

@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; reports errors of users and disks without
     raising."""
     if argv is None:
-        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         options = parser().parse_args(argv)
     except SystemExit as end:

@@ -45,7 +45,7 @@ log = logging.getLogger("keeper")
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     if argv is None:
-        gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         options = parser().parse_args(argv)
     except SystemExit as leaving:

@@ -15,8 +15,8 @@ from pansketch.blinding import (
     SodiumMasks,
     WindowKey,
     answer_once,
+    check_answerable,
 )
-from pansketch.blinding.answering import check_answerable
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer
 from pansketch_fleet.errors import one_line

@@ -146,8 +146,16 @@ def answer_once(
 
 
 def check_answerable(question: KeeperQuestion, spec: LinearSpec) -> None:
-    """Raise ValueError unless the spec is blinded and the one of the question, and the noise of its
-    share can be drawn."""
+    """Check that a keeper can answer a question.
+
+    Args:
+        question: about releases of one spec.
+        spec: that the collector sends with it.
+
+    Raises:
+        ValueError: the spec is not blinded or not the one of the question, or the noise of its
+            share is beyond what is drawn exactly.
+    """
     if not isinstance(spec, LinearSpec) or not spec.guarantee.answer_micro:
         raise ValueError("this spec is not blinded")
     if spec.digest != question.spec:

@@ -117,6 +117,7 @@ class PrivateKey:
 
         Raises:
             BlindingUnavailable: PyNaCl is not installed.
+            ValueError: noise of a scale that is not drawn exactly is asked for.
         """
         words = _KeyedWords(np.zeros(KEY_BYTES, np.uint8))
         try:

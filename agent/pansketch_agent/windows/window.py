@@ -27,7 +27,7 @@ from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
 MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
 MAX_HELD_SECONDS = 60
-MAX_EPOCHS_OF_MASKS = 1.25  # How long masks last by the clock that nobody can set.
+MAX_EPOCHS_OF_MASKS = 1.25  # The longest life of masks, by the monotonic clock.
 
 
 class GapError(Exception):
@@ -183,29 +183,24 @@ class Windows:
     def refresh(self, index: int, epoch: int, up: float | None = None) -> None:
         """Add the masks of an epoch of the window `index`.
 
-        In a live stream they count for all epochs that passed without a tick.
-
-        Args:
-            up: of a live stream, seconds of the monotonic clock. While the wall clock is set back,
-                masks follow the monotonic clock, so that no adversary can make them stay.
+        In a live stream they count for all epochs that passed without a tick. `up`: its monotonic
+        clock, in seconds, which masks follow while the wall clock is set back.
         """
         if index == self._next:
             self._refresh(self._sketches, epoch)
         if up is None or self._schedule.epoch_seconds is None:
             return
-        longest = MAX_EPOCHS_OF_MASKS * self._schedule.epoch_seconds
-        if self._masked_at is not None and up - self._masked_at > longest:
-            self.rerandomise()
-            self._masked_at = None
         if self._masked_at is None:
+            self._masked_at = up
+        elif up - self._masked_at > MAX_EPOCHS_OF_MASKS * self._schedule.epoch_seconds:
+            self.rerandomise()
             self._masked_at = up
 
     def _refresh(self, sketches: Sketches, epoch: int) -> None:
         """Add masks until `epoch`.
 
-        The release states the number of epochs. So a replay's window has masks of all its epochs,
-        and a reading in an epoch cannot change the number. A live stream's number depends on the
-        clock alone.
+        The release states the number of epochs, which no reading may change. So a replay's window
+        has masks of all epochs; a live stream's number depends on the clock alone.
         """
         while self._epoch < epoch:
             self._epoch = epoch if self._live else self._epoch + 1
@@ -294,8 +289,7 @@ class WindowClock:
     def now(self, wall: float, up: float, open_start: int | None) -> float:
         """Return unix seconds, from the wall clock and the monotonic clock.
 
-        `open_start`: start of the stream's open window, or of the first that may open; None: any
-        may.
+        `open_start`: of the stream's open window, or of the first that may open; None: any may.
         """
         self.adrift = open_start is not None and far_behind(wall, open_start, self._window_seconds)
         if open_start is None or not self.adrift:

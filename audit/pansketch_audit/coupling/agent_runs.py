@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import patch
@@ -22,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch import decode
-from pansketch.blinding.masks import WindowMasks
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_blinded, peek_any
 from pansketch_agent.delivery.delivery import Delivery
@@ -278,7 +278,8 @@ def play(
     exposures = []
     forget_results([config])
     events = ProcessEvents(config.agent.state)
-    masks = patch.object(WindowMasks, "begin_epoch", scripted(WindowMasks.begin_epoch))
+    window_masks = resolve_name("pansketch.blinding.masks:WindowMasks")
+    masks = patch.object(window_masks, "begin_epoch", scripted(window_masks.begin_epoch))
     with events.logging(), masks:
         agent = _Agent(config, noises, now, events)
         try:

@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--broker-state", type=int, required=True, help="a file descriptor")
     add_log_options(parser)
     options = parser.parse_args()
-    gc.freeze()  # What was imported stays: no collection looks at it, at the end neither.
+    gc.freeze()  # Modules stay: no collection visits them, also at exit.
     set_up_log("pansketch-collector http", options, os.environ)
     # Below that level are uvicorn's own messages.
     logging.root.setLevel(max(logging.root.level, logging.WARNING))

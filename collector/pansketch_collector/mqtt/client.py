@@ -129,11 +129,8 @@ class CollectorConnection:
 
     def room(self, topic: str) -> int:
         """The largest payload under `topic` that the broker is known to accept, in bytes."""
-        return (
-            UNLIMITED_BYTES
-            if self.answer is None
-            else self.answer.max_payload_bytes(topic, self.version)
-        )
+        answer = self.answer
+        return answer.max_payload_bytes(topic, self.version) if answer else UNLIMITED_BYTES
 
     def subscribe(self) -> None:
         if self._old_filter:
