@@ -24,7 +24,7 @@ from benchmarks.http.site import (
     serving,
 )
 from benchmarks.performance.ingest import Messages
-from benchmarks.performance.scale import resident
+from testbed.fleet_simulator.usage import resident
 from pansketch_collector.http.__main__ import NICENESS
 from pansketch_collector.storage.reader import reading as stored
 from pansketch_collector.storage.tables.records import Selection
