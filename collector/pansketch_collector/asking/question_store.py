@@ -104,8 +104,11 @@ class QuestionStore:
             " FROM questions AS q JOIN keeper_answers AS a ON question = id"
             " WHERE q.state IN ('prepare', 'answer') ORDER BY id, key"
         ).fetchall()
-        for question, found in groupby(rows, key=itemgetter(slice(5))):
-            yield OpenQuestion(*question, tuple(AskedKeeper(*each[5:]) for each in found))
+        for _, found in groupby(rows, key=itemgetter(0)):
+            held = list(found)
+            number, name, stream, fingerprint, state = held[0][:5]
+            asked = tuple(AskedKeeper(*each[5:]) for each in held)
+            yield OpenQuestion(number, name, stream, fingerprint, state, asked)
 
     def question(self, number: int) -> KeeperQuestion:
         """One question. Raises WireError where its bytes have changed on the disk."""
