@@ -101,10 +101,10 @@ def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
 
 
 def test_noise_gives_no_scale(small_fleet, serve, run):
-    """A five-thousandth of the epsilon: 64 parts cannot be told apart."""
+    """A five-thousandth of the epsilon: 16 parts cannot be told apart."""
     text = STREAM.replace("epsilon: 50", "epsilon: 0.01")
     small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", text))
     ingest(serve, small_fleet, (1, 2))
     code, out, err = run("scales", "--stream", "loose")
     assert (code, out) == (1, "")
-    assert "no scale to learn yet: temp: its releases do not tell 64 parts of it apart" in err
+    assert "no scale to learn yet: temp: its releases do not tell 16 parts of it apart" in err
