@@ -152,7 +152,7 @@ def _reason(attribute: Attribute) -> str:
         return "it is a constant"
     if attribute.cyclic:
         return "it is cyclic"
-    return "its releases do not tell 64 parts of it apart, or it has fewer values"
+    return "its releases do not tell 16 parts of it apart, or it has fewer than 64 values"
 
 
 def _printable(attribute: Attribute) -> Attribute:

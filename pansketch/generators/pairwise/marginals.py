@@ -68,8 +68,8 @@ def margin_of(
     """One attribute's margin; None without a positive total.
 
     `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: a
-    margin as smooth as this one is to be. A learned scale has no smooth density, for its cells are
-    as wide as readings were rare. With atoms the cells of values have gaps, and none either.
+    margin as smooth as this one is to be. With atoms the cells of values have gaps, and no smooth
+    density.
     """
     best = nested_fit(resolutions)
     total, bits = float(best.counts.sum()), resolutions[-1].bits
@@ -82,12 +82,15 @@ def margin_of(
         return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
     turned = _turned(resolutions)
     counts = _of_number(best, turned, total, tail)
-    if rough or attribute.knots:
+    if rough:
         return Margin(bits, counts)
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
     price = like.price if like else None
-    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, price))
+    widths = None
+    if attribute.knots:
+        widths = np.diff(attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1)))
+    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, price, widths))
 
 
 def _turned(resolutions: list[Resolution]) -> Fitted:

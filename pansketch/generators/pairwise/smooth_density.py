@@ -6,13 +6,14 @@ densities", 1971). The price is the one under which the released counts are most
 curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where counts
 outweigh their noise the curve follows all of them.
 
+Cells of a learned scale have different widths. The curve is then that of counts over widths.
+
 A cell that stands out from both its neighbours, as a value with mass of its own does, is no part of
 the curve. Readings that have no smooth density lose little: the running sum stays within NEAR
 deviations of its noise from the one without a curve.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -47,13 +48,15 @@ def smooth(
     best: FloatArray,
     deviations: FloatArray,
     price: float | None = None,
+    widths: FloatArray | None = None,
 ) -> tuple[FloatArray, float | None]:
     """Counts of as many readings in the same cells, along a smooth density: float64[cells]; and the
     price of its bends, None where there are too few cells for a curve.
 
     `resolutions`: what was released, as `nested_fit` takes it. `counts`: without a curve, and not
     negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each cell.
-    `price`: one that is known already; None: the likeliest.
+    `price`: one that is known already; None: the likeliest. `widths`: of the cells, float64[cells];
+    None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
@@ -65,8 +68,11 @@ def smooth(
     matrix, vector = _normal_equations(resolutions, bits)
     curve = np.zeros(len(coarse))
     prices = PRICES if price is None else (price,)
+    wide = np.ones(after - first) if widths is None else folded(widths, finer)[within]
+    wide = wide / wide.mean()
+    equations = matrix[within, within], vector[within]
     curve[within], price = _with_spikes(
-        matrix[within, within], vector[within], coarse[within], folded(best, finer)[within], prices
+        *equations, coarse[within], folded(best, finer)[within], wide, prices
     )
     total = float(counts.sum())
     running = np.cumsum(_detailed(curve * (total / curve.sum()), counts, finer))
@@ -109,12 +115,13 @@ def _with_spikes(
     vector: FloatArray,
     counts: FloatArray,
     best: FloatArray,
+    widths: FloatArray,
     prices: Sequence[float],
 ) -> tuple[FloatArray, float]:
     """The curve's counts, and beside it those of spikes, which have no price; and the price."""
     spikes = _spikes(best, np.sqrt(1 / matrix.diagonal().max()))
     if not len(spikes):
-        return _curve(matrix, vector, counts, prices)
+        return _curve(matrix, vector, counts, widths, prices)
     # Given the curve, the best counts of the spikes are linear in it: what is left is the misfit of
     # the curve alone.
     own = matrix[np.ix_(spikes, spikes)] + np.eye(len(spikes)) * ROUNDING * matrix.max()
@@ -122,7 +129,7 @@ def _with_spikes(
     left = matrix - matrix[:, spikes] @ solved[:, :-1], vector - matrix[:, spikes] @ solved[:, -1]
     others = counts.copy()
     others[spikes] = 0.0
-    curve, price = _curve(*left, others, prices)
+    curve, price = _curve(*left, others, widths, prices)
     beside = np.linalg.solve(own, vector[spikes] - matrix[spikes] @ curve)
     curve[spikes] += np.maximum(beside, 0.0)
     return curve, price
@@ -145,11 +152,17 @@ class _Curve(NamedTuple):
 
 
 def _curve(
-    matrix: FloatArray, vector: FloatArray, counts: FloatArray, prices: Sequence[float]
+    matrix: FloatArray,
+    vector: FloatArray,
+    counts: FloatArray,
+    widths: FloatArray,
+    prices: Sequence[float],
 ) -> tuple[FloatArray, float]:
     """The counts of the likeliest of falling prices, and that price. `counts`: to begin with."""
     cells = len(counts)
-    rough = _roughness(cells)
+    rough = _roughness(widths)
+    # Of densities, which are what is smooth.
+    matrix, vector, counts = widths[:, None] * matrix * widths, widths * vector, counts / widths
     wide = max(3, cells // 16) | 1
     around = np.convolve(np.pad(counts, wide // 2, mode="edge"), np.full(wide, 1 / wide), "valid")
     logs = np.log(np.maximum(around, LEAST * counts.mean() + TINY))
@@ -163,7 +176,7 @@ def _curve(
         elif likelihood < most - WORSE:
             break
         logs = fitted.logs
-    return found.copy(), best
+    return found * widths, best
 
 
 def _newton(matrix: FloatArray, vector: FloatArray, price: FloatArray, logs: FloatArray) -> _Curve:
@@ -198,10 +211,12 @@ def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> Flo
     return np.asarray(found)
 
 
-@cache
-def _roughness(cells: int) -> FloatArray:
-    """Of a vector the sum of its squared second differences, as a matrix."""
-    bends = np.diff(np.eye(cells), 2, axis=0)
+def _roughness(widths: FloatArray) -> FloatArray:
+    """Of a vector the sum of its squared second differences, as a matrix. They count less where a
+    scale has narrow cells beside wide ones: it says that readings crowd on one side."""
+    bends = np.diff(np.eye(len(widths)), 2, axis=0)
+    beside = np.stack([widths[:-2], widths[1:-1], widths[2:]])
+    bends *= (beside.min(axis=0) / beside.max(axis=0))[:, None]
     return np.asarray(bends.T @ bends)
 
 

@@ -101,10 +101,10 @@ def test_an_unusable_selection_is_rejected_with_a_single_line(fleet, run, words,
 
 
 def test_noise_gives_no_scale(small_fleet, serve, run):
-    """At a five-thousandth of the epsilon 64 parts cannot be distinguished."""
+    """At a five-thousandth of the epsilon 16 parts cannot be distinguished."""
     text = STREAM.replace("epsilon: 50", "epsilon: 0.01")
     small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", text))
     ingest(serve, small_fleet, (1, 2))
     code, out, err = run("scales", "--stream", "loose")
     assert (code, out) == (1, "")
-    assert "no scale to learn yet: temp: its releases do not tell 64 parts of it apart" in err
+    assert "no scale to learn yet: temp: its releases do not tell 16 parts of it apart" in err
