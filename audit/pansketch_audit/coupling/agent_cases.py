@@ -131,7 +131,7 @@ def _stream(
     attributes = rng.permutation(len(ATTRIBUTES))[: int(rng.integers(2, 4))]
     named = "".join(f"      {ATTRIBUTES[each]}\n" for each in sorted(attributes))
     sketches = [SKETCHES[number % len(SKETCHES)]]
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and not blinded:
         sketches.append("{type: views}" if "views" not in sketches[0] else SKETCHES[0])
     return (
         f"{head}    privacy: {{{privacy}}}\n    attributes:\n{named}"

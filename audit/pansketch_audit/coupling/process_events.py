@@ -16,16 +16,7 @@ from pathlib import Path
 
 from pansketch_agent.mqtt.events import Publication
 
-OPERATIONS = (
-    "open",
-    "os.",
-    "socket.",
-    "subprocess.",
-    "shutil.",
-    "tempfile.",
-    "syslog.",
-    "sqlite3.",
-)
+OPERATIONS = ("open", "os.", "socket.", "subprocess.", "shutil.", "syslog.", "sqlite3.")
 IMPORTED = (".py", ".pyc", ".so")  # A module that is first needed in this run is read then.
 STREAMS = (1, 2)
 
@@ -50,7 +41,7 @@ class ProcessEvents(logging.Handler):
         super().__init__()
         self.step = 0
         self.recorded: list[Event] = []
-        self._state = str(state)
+        self._state = os.path.normpath(state)
         _watch_operations()
 
     def note(self, kind: str, content: object) -> None:
@@ -90,9 +81,14 @@ class ProcessEvents(logging.Handler):
     def operation(self, name: str, arguments: tuple[object, ...]) -> None:
         """An audit event. Numbers are descriptors, and addresses of objects; texts are paths."""
         texts = [os.fsdecode(each) for each in arguments if isinstance(each, str | bytes)]
-        inside = any(text.startswith(self._state) for text in texts)
-        if not inside and not any(text.endswith(IMPORTED) for text in texts):
-            self.note(f"operation {name}", texts)
+        others = [text for text in texts if not self._is_inside(text)]
+        # A mode beside a path is none, and a file may be moved out of the folder.
+        outside = len(others) == len(texts) or any(os.sep in text for text in others)
+        if outside and not any(text.endswith(IMPORTED) for text in texts):
+            self.note(f"operation {name}", others)
+
+    def _is_inside(self, path: str) -> bool:
+        return f"{os.path.normpath(path)}{os.sep}".startswith(f"{self._state}{os.sep}")
 
 
 @dataclass
@@ -113,7 +109,7 @@ class RecordingBroker:
     def report(self, health: object) -> None:
         self.events.note("health", repr(health))
 
-    def change(self, *statuses: object) -> None:
+    def change_status(self, *statuses: object) -> None:
         self.events.note("status", repr(statuses))
 
 
@@ -140,13 +136,13 @@ def _watch_operations() -> None:
     """Once in a process: an audit hook cannot be removed."""
     if not _hooked:
         _hooked.append(True)
-        sys.addaudithook(_hear)
+        sys.addaudithook(_on_audit_event)
 
 
 _hooked: list[bool] = []
 
 
-def _hear(name: str, arguments: tuple[object, ...]) -> None:
+def _on_audit_event(name: str, arguments: tuple[object, ...]) -> None:
     if _recording and name.startswith(OPERATIONS):
         (run,) = _recording
         run.operation(name, arguments)

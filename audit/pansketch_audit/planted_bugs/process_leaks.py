@@ -70,6 +70,29 @@ def _elsewhere(absorb: Any) -> Any:
     return absorbing
 
 
+def _beside(absorb: Any) -> Any:
+    """The name of the file begins with that of the state folder."""
+
+    def absorbing(self: Any, readings: Any, clock: Any) -> None:
+        state: Path = self._publish.__self__._ledger.path.parent
+        path = state.with_name(f"{state.name}-planted")
+        path.write_text("")
+        absorb(self, readings, clock)
+        path.unlink()
+
+    return absorbing
+
+
+def _moved_out(absorb: Any) -> Any:
+    def absorbing(self: Any, readings: Any, clock: Any) -> None:
+        inside: Path = self._publish.__self__._ledger.path.with_name("planted")
+        inside.write_text("")
+        inside.rename(inside.parent.with_name("planted")).unlink()
+        absorb(self, readings, clock)
+
+    return absorbing
+
+
 def _sent(absorb: Any) -> Any:
     def absorbing(self: Any, readings: Any, clock: Any) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
@@ -165,6 +188,8 @@ def process_leaks() -> list[Bug]:
                 0,
                 [(absorb, _elsewhere)],
             ),
+            "file-beside-state": ("a file beside the state folder", 0, [(absorb, _beside)]),
+            "file-moved-out": ("a file moved out of the state folder", 0, [(absorb, _moved_out)]),
             "datagram": ("a packet for each block of readings", 0, [(absorb, _sent)]),
             "count-in-environment": ("exact count in the environment", 0, [(absorb, _environment)]),
             "count-in-numpy": ("exact count in a module of others", 0, [(absorb, _other_module)]),
