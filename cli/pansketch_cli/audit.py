@@ -31,7 +31,7 @@ def add_audit(commands: Any) -> None:
         "code is 1 if a claim fails or a planted bug is missed. Seizing a running agent needs "
         "root.",
     )
-    audit.add_argument("--quick", action="store_true", help="three minutes on two idle cores")
+    audit.add_argument("--quick", action="store_true", help="one to two minutes on two idle cores")
     audit.add_argument("--json", action="store_true", help="print one JSON object")
     only = audit.add_mutually_exclusive_group()
     only.add_argument(
