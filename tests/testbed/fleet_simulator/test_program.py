@@ -79,10 +79,11 @@ def test_a_broker_that_restarts_costs_a_resend_and_no_release(tmp_path):
     known = {"BROKER": f"127.0.0.1:{port}", "VAR": str(tmp_path)}
     serve = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(CONFIG)]
     log = tmp_path / "simulator.log"
-    with mosquitto(tmp_path, port):
+    with mosquitto(tmp_path, port, "log_type all"):
         simulator = Program([*words, "--json", "--resend-after", "5"], log)
         broker_log = tmp_path / f"mosquitto-{port}.log"
-        waiting.until(lambda: "simulator" in broker_log.read_text(), "its connection")
+        # A first connection that is cut before its subscription is granted is an error.
+        waiting.until(lambda: "Received PUBLISH" in broker_log.read_text(), "a release")
     with (
         mosquitto(tmp_path, port),
         Program(serve, tmp_path / "log", environment=known) as collector,
