@@ -53,11 +53,8 @@ CREATE FUNCTION min(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     AS 'SELECT least($1, $2)';
 CREATE FUNCTION max(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     AS 'SELECT greatest($1, $2)';
-CREATE TABLE pansketch_schema (
-    version BIGINT NOT NULL,
-    place TEXT NOT NULL,
-    workers TEXT NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', '')
-);
+CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL,
+    workers TEXT NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', ''));
 """
 
 

@@ -1,6 +1,5 @@
 """`ingest` beside `serve`: processes that share a fleet's releases, on a real server and broker."""
 
-import re
 import signal
 import sys
 import threading
@@ -33,12 +32,6 @@ from tests.collector.storage.test_stores import NOW, faults, messages
 DEVICES, WINDOWS = [f"device-{n}" for n in range(10)], 60
 RESEND_SECONDS = 2.0
 QUEUES = "max_queued_messages 0\nmax_inflight_messages 0"
-LOGS = "log_type subscribe\nlog_type error"
-
-
-def groups(log):
-    """The group of each shared subscription in a broker's log."""
-    return re.findall(r"\$share/([^/]+)/", log.read_text())
 
 
 class Outboxes:
@@ -161,32 +154,6 @@ def test_verify_finds_a_worker_that_adds_twice_or_loses_a_release(server_fleet, 
             worker.connection.execute("DELETE FROM releases WHERE device = 'one' AND sequence = 3")
             worker.connection.execute("ALTER TABLE releases ENABLE TRIGGER USER")
     assert faults(server_fleet)
-
-
-@pytest.mark.needs("postgresql", "mosquitto")
-def test_all_processes_join_one_group_whose_name_is_in_the_database_alone(
-    tmp_path, make_small_fleet
-):
-    """A device with a guessed name would take releases away: mosquitto lets it subscribe."""
-    joined = set()
-    with postgresql() as first, postgresql() as second:
-        for number, server in enumerate((first, second)):
-            folder = tmp_path / f"site-{number}"
-            folder.mkdir()
-            with ExitStack() as stack:
-                port = stack.enter_context(mosquitto(folder, settings=LOGS))
-                fleet = make_small_fleet(server=server.url, url=f"mqtt://127.0.0.1:{port}")
-                for word in ("serve", "ingest"):
-                    log = folder / word
-                    stack.enter_context(collector(fleet, log, word)).connects()
-                found = groups(folder / f"mosquitto-{port}.log")
-                with changing(fleet.database) as opened:
-                    assert found == [f"pansketch-{opened.workers}"] * 2
-                logs = [(folder / word).read_text() for word in ("serve", "ingest")]
-                assert found[0] not in "".join(logs)
-            joined.update(found)
-    assert len(joined) == 2
-    assert all(len(name) >= 32 and fleet.fleet not in name for name in joined)
 
 
 def waits_for_a_lock(admin):

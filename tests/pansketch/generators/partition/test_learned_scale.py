@@ -88,10 +88,18 @@ def test_bounds_that_differ_keep_the_inner_knots(learned):
     assert found.knots[1:-1] == learned.attributes[0].knots[1:-1]
 
 
-def test_noise_is_no_scale():
-    """Seven readings below noise of some hundred: nothing tells 16 parts apart."""
-    model = fitted(LOOSE, readings(2, 600), epsilon=0.5)
-    assert learned_domain(model) == LOOSE
+@pytest.mark.parametrize(("count", "epsilon", "learns"), [(60, 0.1, False), (3_000, 0.5, True)])
+def test_noise_is_no_scale(count, epsilon, learns):
+    """A scale is learned from the readings where noise is less than they are, and not otherwise.
+
+    Fewer than one of 100 releases of noise has a scale (none of 400), so six of twenty have one
+    with a probability below 1e-7. The second case is the negative control.
+    """
+    scales = 0
+    for _ in range(20):
+        model = fitted(LOOSE, readings(2, count), epsilon=epsilon)
+        scales += model.readings.value > 0 and learned_domain(model) != LOOSE
+    assert (scales > 5) is learns
 
 
 def test_knots_lie_between_the_points_of_a_step():
