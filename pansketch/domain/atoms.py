@@ -1,9 +1,9 @@
 """Values with mass of their own: missing, a sentinel, zero, saturation at a bound.
 
 Such a value, an atom, has a part of the unit interval to itself. The parts stand in the order of
-the values, and `missing` comes last. A part is 2**-bits long, and so are all others together a
-whole number of times: a cell of so many bits or more holds one atom and nothing else, or none. So a
-reading still has one position, and adds to a sketch what it always added.
+the values, and `missing` comes last. A part is 2**-bits long, and the rest of the interval is a
+whole number of such parts. So a cell of at least so many bits holds one atom and nothing else, or
+no atom. A reading still has one position, and adds the same amount to a sketch as without atoms.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ def ordered(name: str, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
 
 @dataclass(frozen=True)
 class AtomSection:
-    """A part [start, end) of the unit interval: of one atom, or of the values whose places without
-    atoms are [first, last)."""
+    """A part [start, end) of the unit interval: of one atom, or of the values whose positions
+    without atoms are [first, last)."""
 
     start: float
     end: float
@@ -104,12 +104,12 @@ class AtomPlaces:
 
     @cached_property
     def top(self) -> float:
-        """Where the values of the scale end: atoms beyond `high` come after it."""
+        """End of the values of the scale: atoms beyond `high` come after it."""
         return self.pieces[-1].end
 
     @cached_property
     def present(self) -> float:
-        """Where all numbers end, and `missing` begins if it is an atom."""
+        """End of all numbers, and start of `missing` if it is an atom."""
         return next((each.start for each in self.sections if each.atom == MISSING), 1.0)
 
     @cached_property
@@ -136,11 +136,12 @@ class AtomPlaces:
         )
 
     def plain(self, places: FloatArray) -> FloatArray:
-        """Places as places without atoms. One in an atom's section is that of the atom."""
+        """Convert positions to positions without atoms. In an atom's section they are the
+        atom's."""
         return np.asarray(np.interp(places, *self._edges))
 
     def spread(self, plain: FloatArray) -> FloatArray:
-        """Places without atoms as places, rounded in every step as `AtomEncoder` rounds them."""
+        """Convert positions without atoms to positions. Every step rounds as `AtomEncoder` does."""
         table = self._table
         held = np.searchsorted(table[1:, 0], plain, side="right")
         first, slope, start, end = table[held].T
@@ -172,8 +173,8 @@ class AtomPlaces:
         return self._edges[0][1:]
 
     def around(self, places: FloatArray) -> FloatArray:
-        """Places, rising: instead of those in an atom's section, where it begins and ends; less
-        those at an end of the unit interval."""
+        """Rising positions: those in an atom's section become its start and end. Those at an end of
+        the unit interval are left out."""
         held = self.section_of(places)
         atom = self.is_atom[held]
         found = [places[~atom], self.starts[held[atom]], self.ends[held[atom]]]
@@ -221,14 +222,14 @@ def _lots(lengths: FloatArray, whole: int) -> list[int]:
 
 
 class AtomEncoder:
-    """Marks the readings that hold an atom, and gives them and all others their places, in scratch.
+    """Marks the readings that hold an atom, and computes the positions of all readings, in scratch.
 
-    Every reading takes the same steps, whatever it holds, and no branch depends on one. All other
-    attributes stay as they are.
+    Every reading takes the same steps, and no branch depends on its value. All other attributes
+    stay as they are.
 
     Args:
-        placed: by position of an attribute with atoms: its `low`, its atoms as (value, place), and
-            its sections, None where categories have none.
+        placed: by position of an attribute with atoms: its `low`, its atoms as (value, position),
+            and its sections, None where categories have none.
         size: of the scratch.
     """
 
@@ -269,8 +270,8 @@ class AtomEncoder:
                     np.copyto(row, low, where=mark)
 
     def apply(self, units: FloatArray, factors: FloatArray) -> None:
-        """Places without atoms, float64[d, n], times `factors` float64[d], become places times
-        `factors`; in place."""
+        """Convert positions without atoms, float64[d, n], times `factors` float64[d], to positions
+        times `factors`, in place."""
         marks = iter(block(self._marks, units.shape[1]))
         for place, _, atoms, places in self._placed:
             row, factor = units[place], float(factors[place])

@@ -1,8 +1,8 @@
 """The values that a sensor of a public resolution can give: whole multiples of its step.
 
-A lattice changes nothing in a sketch. It shapes what is made of releases: a box of the unit
-interval then stands for the points in it, each with the part of the scale from itself to the next.
-On a linear scale all points of a box weigh the same.
+A lattice changes nothing in a sketch. It shapes the models of releases. A box of the unit interval
+then stands for the points in it, each with the part of the scale from itself to the next. On a
+linear scale all points of a box weigh the same.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Lattice:
     ) -> "Lattice":
         """All multiples of a step in [low, high], or in [low, high) on a circle.
 
-        Raises ValueError when there are none, or when they are too fine to be told apart.
+        Raises ValueError when there are none, or when floating point cannot separate them.
         """
         each, bottom, top = exact(step), exact(low), exact(high)
         if max(abs(bottom), abs(top)) > each * MAX_STEPS:
@@ -64,7 +64,7 @@ class Lattice:
 
     @property
     def decimals(self) -> int:
-        """How many decimals write every point in full."""
+        """Number of decimals that write every point in full."""
         places = 0
         while 10**places % self.step.denominator:
             places += 1
@@ -75,14 +75,14 @@ class Lattice:
         return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
 
     def places(self, numbers: FloatArray) -> FloatArray:
-        """Where points stand in the unit interval: below 1, or where atoms beyond `high` begin, up
-        to the last, as an encoder clips."""
+        """Positions of points in the unit interval. Points up to the last stay below the end of the
+        values, as an encoder clips. Later ones do not."""
         places, top = self.scaling.places(self.points(numbers)), self.scaling.top
         held = numbers <= self.last
         return np.where(held, np.minimum(places, nextafter(top, 0.0)), np.maximum(places, top))
 
     def edge(self, value: float, *, after: bool) -> float:
-        """The place where the points below `value` end; where those up to it end, if `after`."""
+        """The position where the points below `value` end, or those up to it, if `after`."""
         number = self._number(value, after)
         return float(self.places(np.array([float(number)]))[0])
 
@@ -97,7 +97,7 @@ class Lattice:
         return np.asarray(np.clip(np.rint(values / float(self.step)), self.first, self.last))
 
     def sections(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The points in intervals [low, high) of places, as numbers [start, end).
+        """The points in intervals [low, high) of positions, as numbers [start, end).
 
         The last cell has all points up to the bound, as the encoder clips. An interval that holds
         none gets the one nearest to its middle.
@@ -114,15 +114,15 @@ class Lattice:
         """The first point that does not stand below each place: its number, or last + 1."""
         guess = np.ceil(self.scaling.values(units) / float(self.step))
         numbers = np.clip(guess, self.first, self.last + 1)
-        numbers -= self.places(numbers - 1) >= units  # What rounding does to a guess is one point.
+        numbers -= self.places(numbers - 1) >= units  # Rounding moves a guess by at most one point.
         numbers += self.places(numbers) < units
         return np.where(
             units >= self.scaling.top, self.last + 1.0, np.clip(numbers, self.first, self.last + 1)
         )
 
     def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Intervals of places, so moved that they begin at their first point and end at the point
-        after their last. Moved once, they stay."""
+        """Intervals of positions, moved to begin at their first point and to end at the point after
+        their last. The operation is idempotent."""
         starts, ends = self.sections(low, high)
         return self.places(starts), self.places(ends)
 

@@ -1,6 +1,6 @@
-"""What error views will have, predicted before any reading (expected_errors.py).
+"""Predict the errors of views before any reading (expected_errors.py).
 
-Views of several sizes, with several parts of epsilon, in several cases, are looked at together: an
+One computation covers views of several sizes, with several parts of epsilon, in several cases. An
 array has an axis for each of the three.
 """
 
@@ -58,8 +58,8 @@ class Kind(NamedTuple):
 
 
 class _Attribute(NamedTuple):
-    """Attributes that no plan tells apart: one of them stands for all. How many views of each sort
-    hold them."""
+    """Attributes that every plan treats alike: one of them represents all. The numbers of views of
+    each sort that hold them."""
 
     kind: Kind
     held: tuple[tuple[Holder, int], ...]
@@ -132,7 +132,7 @@ class _Views:
 
     @property
     def missed(self) -> tuple[FloatArray, FloatArray]:
-        """What noise adds at most to the same two of a pair in a view."""
+        """Maximum that noise adds to the same two of a pair in a view."""
         return np.where(self._alike, MISSED, SHRUNK), np.where(self._alike, PARTED, UNRELATED)
 
     def within(self, kind: Kind, cells: Amount) -> Amount:
@@ -280,8 +280,8 @@ def _correlation(pair: _Pair, views: _Views) -> Amount:
         others = np.sqrt(views.size(view) / (left * right))
         noise = views.deviations[view] * others / views.total
         one, other = views.within(pair.first.kind, left), views.within(pair.second.kind, right)
-        told = np.minimum(one, other)
-        found = np.minimum(found, correlation_error(noise, left, right, told, views.missed[1]))
+        resolved = np.minimum(one, other)
+        found = np.minimum(found, correlation_error(noise, left, right, resolved, views.missed[1]))
     return found
 
 

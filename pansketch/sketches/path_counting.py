@@ -42,8 +42,8 @@ class PathCounter:
     def _count_many(self, paths: Paths, counters: Counters) -> None:
         """One histogram for every row of every level whose cells outnumber the readings.
 
-        A table is a linear image of its level's cells, so where there are fewer cells than readings
-        the cells are counted once and each cell's count is added to its counters.
+        A table is a linear image of its level's cells. So, with fewer cells than readings, the
+        cells are counted once and each cell's count is added to its counters.
         """
         count = len(paths)
         prefixes = self._prefixes[:count]
@@ -95,8 +95,8 @@ class PathCounter:
 class _Slots:
     """Every counter that one path touches, computed for a few paths in one pass over all levels.
 
-    A row of a table is (key * multiplier + addend ^ fold(key)) >> shift & mask + offset, where the
-    key is path >> prefix; an exact level is the same with multiplier 1, no fold and no shift.
+    An index is (key * multiplier + addend ^ fold(key)) >> shift & mask + offset, where the key is
+    path >> prefix. An exact level is the same with multiplier 1, no fold and no shift.
     """
 
     def __init__(self, depth: int, levels: tuple[Level, ...]) -> None:

@@ -1,12 +1,11 @@
 """Many small views of one stream: a private histogram of every attribute and of pairs of them.
 
-With three attributes or more one joint hierarchy is coarse, for its cells are shared among all
-attributes. So the stream's budget is shared among views instead, each a regular grid of cells over
-one, two or a few attributes, and what they say together is found afterwards
-(generators/pairwise/). The marginals of Zhang, Wang, Honorio, Zhang, Backes, Chen and Zhang,
-"PrivSyn: Differentially Private Data Synthesis" (USENIX Security 2021), kept as linear counters:
-noise is drawn as for hierarchies, once at the start and, in `silent` mode, once more at the release
-(docs/explanation/privacy.md).
+With three attributes or more one joint hierarchy is coarse, because its cells are shared among all
+attributes. So views share the stream's budget instead. Each is a regular grid of cells over one,
+two or a few attributes, and generators combine them afterwards (generators/pairwise/). They are the
+marginals of Zhang, Wang, Honorio, Zhang, Backes, Chen and Zhang, "PrivSyn: Differentially Private
+Data Synthesis" (USENIX Security 2021), kept as linear counters. Noise is drawn as for hierarchies:
+once at the start and, in `silent` mode, once more at the release (docs/explanation/privacy.md).
 
 A reading adds 1 to one cell of every view. A view whose share is a part s of epsilon therefore has
 noise DLap(1 / (s epsilon)), and all of them together cost a reading epsilon.
@@ -55,7 +54,7 @@ class View:
         if not self.names or len(self.names) != len(self.bits):
             raise ValueError("a view needs attributes, and bits for each of them")
         if min(self.bits) < 1 or max(self.bits) > MAX_VIEW_BITS:
-            # Without its cells: a number with as many bits as somebody else wrote has no bound.
+            # Without its cells: a number with as many bits as a client wrote has no bound.
             names = " x ".join(map(str, self.names))
             raise ValueError(f"view {names}: bits must lie between 1 and {MAX_VIEW_BITS}")
         if len(set(self.names)) != len(self.names):

@@ -3,9 +3,9 @@
 An entry is [bits] if all counters of its block are 0 or 1, else [low bits, remainders, quotients],
 Rice-coded: integers have one form. Functions raise ValueError or TypeError for any other one.
 
-Noise of a discrete Laplace distribution is geometric on both sides, and for geometric integers a
-Rice code is within a few hundredths of a bit of the entropy. An integer is folded to an unsigned
-one. Its `low_bits` lowest bits are stored as they are, the quotient above them in unary.
+Noise of a discrete Laplace distribution is geometric on both sides. For geometric integers a Rice
+code is within a few hundredths of a bit of the entropy. An integer is folded to an unsigned one.
+Its `low_bits` lowest bits are stored as they are, the quotient above them in unary.
 """
 
 from collections.abc import Sequence
@@ -94,8 +94,8 @@ def _fields(bits: int, many: int, size: int) -> int:
 
 # For up to 8 bits of each of eight counters, by their number. All that a group has:
 _GROUPS = np.array([(1 << 8 * bits) - 1 for bits in range(9)], np.uint64)
-# Then the upper halves of 1, 2 and 4 fields, and what moves them to the middle of their field: a
-# multiple by 2^n - 1, added, takes them from where they are and puts them n bits higher.
+# Then the upper halves of 1, 2 and 4 fields, and the factors that move them to the middle of their
+# field. Adding a multiple by 2^n - 1 moves them n bits higher.
 _HALVES = ((1, 4, 64), (2, 2, 32), (4, 1, 16))
 _UPPER = [
     np.array([_fields(half * bits, many, size) for bits in range(9)], np.uint64)
@@ -153,9 +153,9 @@ def _packed_quotients(quotients: Words) -> list[bytes]:
 def rice_decode(codes: Sequence[Code], counts: Sequence[int]) -> IntArray:
     """The integers of several encodings, one after the other: `counts[i]` of the i-th.
 
-    Takes exactly what `rice_encode` writes: integers have one encoding. Raises ValueError for
-    all else: missing, surplus or non-zero padding bits, a choice of low_bits that is not the
-    shortest, integers beyond 61 bits, no integers at all.
+    Accepts exactly the encodings of `rice_encode`: integers have one encoding. Raises ValueError
+    for no integers, for integers beyond 61 bits, and for all other encodings: missing, surplus or
+    non-zero padding bits, or low_bits that are not the shortest choice.
     """
     if not codes or min(counts) < 1:
         raise ValueError("an encoding of no integers")
@@ -259,8 +259,8 @@ def _expect_in_range(high: IntArray, low_bits: IntArray, firsts: Places) -> None
 
 
 def _expect_shortest(more: IntArray, last: IntArray, low_bits: IntArray, sizes: Places) -> None:
-    """The rule of `_best_low_bits`, from what one bit more would save in each block, and what the
-    last one has saved; it falls from bit to bit."""
+    """The rule of `_best_low_bits`. Its inputs are the saving of one bit more in each block, and
+    that of the last bit; the saving falls from bit to bit."""
     if ((more > sizes) & (low_bits < MAX_LOW_BITS)).any() or (
         (last <= sizes) & (low_bits > 0)
     ).any():

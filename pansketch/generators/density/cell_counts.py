@@ -1,9 +1,10 @@
 """Counts of cells out of released count-sketches, and the heaviest cells among them.
 
-Each row estimates a cell's count by its counter there times the cell's sign: unbiased, with
-variance (F2 - c**2) / R + v, where F2 is the sum of the squares of all cells' counts, c the cell's
-own count and v the noise of one counter. The mean of K rows has a K-th of that. Collisions are
-rare and large, which the median withstands; noise is neither, and there the mean is nearer.
+Each row estimates a cell's count by its counter there times the cell's sign. The estimate is
+unbiased, with variance (F2 - c**2) / R + v. F2 is the sum of the squares of all cells' counts, c
+the cell's own count and v the noise of one counter. The mean of K rows has a K-th of that variance.
+Collisions are rare and large, which the median withstands; noise is neither, and there the mean is
+nearer.
 
 The heaviest cells are found in nothing but the release. Up to 2**20 cells are all looked at.
 Beyond, a search descends: the heaviest cells of the coarsest table, then the heaviest among their
@@ -55,7 +56,7 @@ class ReleasedTable:
         return (collisions + self.noise_variance) / self.sketch.rows
 
     def choose(self, recovery: Recovery) -> Recovery:
-        """What "auto" stands for here: the mean where noise outweighs collisions."""
+        """Resolve "auto": the mean where noise outweighs collisions."""
         if recovery != "auto":
             return recovery
         noisy = self.noise_variance >= self.second_moment / self.sketch.width
@@ -131,7 +132,7 @@ def boxes(domain: Domain, paths: Paths, bits: int) -> tuple[FloatArray, FloatArr
 
 
 def _ceilings(domain: Domain) -> FloatArray:
-    """Where the values of each attribute end in the unit interval."""
+    """End of the values of each attribute in the unit interval."""
     return np.array(
         [
             1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent
@@ -141,7 +142,7 @@ def _ceilings(domain: Domain) -> FloatArray:
 
 
 def _possible(domain: Domain, paths: Paths, bits: int) -> npt.NDArray[np.bool_]:
-    """Whether cells hold any value: codes beyond the last category do not exist."""
+    """Return whether cells hold any value: codes beyond the last category do not exist."""
     held = np.ones(len(paths), np.bool_)
     order = domain.split_order(bits)
     for position, attribute in enumerate(domain.attributes):

@@ -1,4 +1,4 @@
-"""What a release of feature sums says of its readings: means, counts, weights, with error bars.
+"""Model of a release of feature sums: means, counts and weights of its readings, with error bars.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
@@ -29,7 +29,7 @@ from pansketch.sketches.moments.sketch import MomentsSpec
 
 @dataclass(frozen=True, eq=False)
 class M2MModel:
-    """What a release of feature sums says of its readings.
+    """Model of the readings of a release of feature sums.
 
     Estimates are linear in the function and not clipped: a share may come out below 0, and those of
     several groups add up. Errors hold noise, shrinkage, and what the features do not express.
@@ -250,7 +250,8 @@ class M2MModel:
 
     def _totals(self, means: Means) -> Estimates:
         count, error = self.readings.value, self.readings.standard_error
-        # What the sums contribute needs no number of readings: only the rest is multiplied by it.
+        # The contribution of the sums needs no number of readings: only the rest is multiplied by
+        # it.
         variance = count**2 * means.variance + ((means.value - means.slope) * error) ** 2
         return Estimates(count * means.value, np.sqrt(variance))
 

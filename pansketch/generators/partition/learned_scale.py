@@ -1,16 +1,16 @@
 """Scales that follow the readings: knots learned from an earlier private release of a stream.
 
-Where readings crowd, cells of equal width hide where they lie. The knots cut an attribute into
-parts of about equally many readings, so that cells are fine where readings are. A release is
-private already, so what is learned from it costs no epsilon; and no scale changes what a reading
-adds to a sketch, so a wrong one costs accuracy alone.
+Cells of equal width hide the positions of dense readings. The knots cut an attribute into parts of
+about equally many readings, so that cells are fine where readings are. A release is private
+already, so learning from it costs no epsilon. A scale does not change the amount that a reading
+adds to a sketch, so a wrong scale costs accuracy alone.
 
 A part must not be wide where it holds few readings: noise in it would lie far from all of them. So
-the sum of the squared shares of the parts, and of their shares times their widths, is kept small. A
-value with mass of its own gets a part of its own, not all the parts. A scale is learned only where
-a release tells its parts apart, for knots that follow noise are worse than equal widths. A share of
-the parts follows the configured scale, and no part is wider than a quarter of it: readings that
-come later in an empty range still find cells there.
+learning minimises the squared shares of the parts, and their shares times their widths. A value
+with mass of its own gets a part of its own, not all the parts. A scale is learned only where a
+release separates its parts from noise, because knots that follow noise are worse than equal widths.
+A share of the parts follows the configured scale, and no part is wider than a quarter of it. So
+later readings in an empty range still find cells there.
 """
 
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _learned(
     present: Attribute,
     hold: bool,
 ) -> Attribute:
-    """`hold`: the present scale stays where the new one does not pay."""
+    """`hold`: the present scale stays where the new one is not better."""
     whole = model.domain.attributes[place]
     if whole.categories is not None or not whole.varies or whole.cyclic:
         return present
@@ -121,11 +121,10 @@ def _parts(attribute: Attribute, parts: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """What parts are made of. `values`: where a knot may be, from low to high, float64[n];
-    `below`: the share of the readings below each; `others`: the same in the model's replicates,
-    float64[r, n]; `widths`: distances from low, in spreads of the readings; `held`: `below` with
-    heavier tails; `mixed`: that with what is reserved for the configured scale; `places`: on that
-    scale."""
+    """Possible knots. `values`: from low to high, float64[n]. `below`: the share of the readings
+    below each. `others`: the same in the model's replicates, float64[r, n]. `widths`: distances
+    from low, in spreads of the readings. `held`: `below` with heavier tails. `mixed`: that, mixed
+    with the share for the configured scale. `places`: positions on that scale."""
 
     values: FloatArray
     below: FloatArray
@@ -184,8 +183,9 @@ class _Pieces:
         return float(np.sqrt(np.mean(apart**2))) if apart.size else 0.0
 
     def cuts(self, parts: int) -> Indices:
-        """Which values are knots, intp[parts + 1]: the heaviest part is as light as can be, then
-        every cut is moved to where the two parts beside it cost least together."""
+        """The indices of knots among the values, intp[parts + 1]. First the weight of the heaviest
+        part is minimised. Then every cut moves to where the two parts beside it cost least
+        together."""
         cuts = self._even(parts)
         for _ in range(ROUNDS):
             for place in range(1, parts):
@@ -204,7 +204,7 @@ class _Pieces:
 
     def _even(self, parts: int) -> Indices:
         """A part is filled until the next piece would make it heavier than allowed; the least
-        allowed weight is found by bisection. A piece that is heavier by itself is a part."""
+        allowed weight is found by bisection. A single piece that is heavier is a part."""
         light, heavy = 0.0, 1.0
         for _ in range(SEARCHES):
             allowed = (light + heavy) / 2
@@ -233,7 +233,7 @@ class _Pieces:
 
 
 def _graded(edges: FloatArray) -> Iterator[FloatArray]:
-    """Places inside wide cells beside narrow ones, at distances that double: readings of a wide
+    """Positions inside wide cells beside narrow ones, at distances that double. Readings of a wide
     cell are often at the end where the narrow ones begin."""
     widths = np.diff(edges)
     for doubled in range(MAX_BITS):

@@ -1,5 +1,5 @@
 """Moments of a partition with error bars: covariances of its attributes, and the mean of a cyclic
-one, which is the direction in which its values, as unit vectors, add up.
+one. That mean is the direction of the sum of its values as unit vectors.
 
 Inside a box readings are taken to be spread evenly and independently in the attributes' scales.
 Everything here reads released integers only, so it is post-processing and costs no privacy.
@@ -31,8 +31,8 @@ def covariances(partition: Boxes, places: tuple[int, ...]) -> Estimates:
 
 
 def _hidden(partition: Boxes, places: tuple[int, ...], variances: FloatArray) -> FloatArray:
-    """Squared error that noise leaves in how attributes vary together: at most that of a
-    correlation of which nothing is known, between attributes of at most these variances."""
+    """Squared error that noise leaves in covariances. At most it is that of an unknown correlation
+    between attributes of at most these variances."""
     found = np.zeros((len(places), len(places)))
     if partition.hidden is None:
         return found
@@ -75,10 +75,10 @@ def _moments(
 def _resolution(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
     """Squared error of taking readings as even inside boxes: float64[k, k].
 
-    A box's mean and the products inside it err as those of one even reading would, each box by
-    itself. Where density falls, though, all boxes' readings lie nearer to the middle than evenly:
-    of two attributes that cancels, of a square it is a sixth of the box's width squared (Sheppard's
-    correction, once for the centres and once for what is inside).
+    A box's mean and the products inside it err as those of one even reading would, independently of
+    other boxes. If density falls, though, all boxes' readings lie nearer to the middle than evenly.
+    For two attributes that cancels. For a square it is a sixth of the box's width squared
+    (Sheppard's correction, once for the centres and once for the inside).
     """
     shares, centred, within = _moments(partition, places)
     squares = (shares**2)[:, None]

@@ -81,8 +81,8 @@ def alone(model: "Partition", position: int) -> "Partition":
 
 
 def values_alone(boxes: Boxes) -> tuple[FloatArray, FloatArray] | None:
-    """As `cumulative` gives it, of the values of one attribute's scale, without any of its atoms:
-    edges in the unit interval of the same attribute without atoms. None where there are none.
+    """As `cumulative` returns it, of the values of one attribute's scale, without any of its atoms.
+    Edges are in the unit interval of the same attribute without atoms. None if there are no values.
     `boxes`: of this attribute alone."""
     (attribute,) = boxes.domain.attributes
     low, high, shares = boxes.low[:, 0], boxes.high[:, 0], boxes.box_shares()

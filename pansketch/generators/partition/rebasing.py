@@ -22,9 +22,10 @@ NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floa
 def common_domain(domains: Sequence[Domain]) -> Domain:
     """The domain that holds all of these: bounds as wide as the widest, the rest as in the first.
 
-    Scales may differ where one is learned: the first learned one is taken, for it knows best where
-    readings lie inside a box. Atoms may have been declared between two of them: earlier readings of
-    such a value are spread in its cell, and earlier ones without a value were not counted.
+    Scales may differ where one is learned. The first learned one is used, because it follows the
+    readings inside a box best. Atoms may have been declared between two of them. Then earlier
+    readings of such a value are spread in its cell, and earlier ones without a value were not
+    counted.
 
     Args:
         domains: one or more.
@@ -34,7 +35,7 @@ def common_domain(domains: Sequence[Domain]) -> Domain:
 
     Raises:
         ValueError: attributes, units, categories, constants, circles or other scales differ; the
-            text says which. An even spread in one of them is not even in the other.
+            text names them. An even spread in one of them is not even in the other.
     """
     first, *others = domains
     attributes = {each.name: each for each in first.attributes}
@@ -142,7 +143,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
 
 
 def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
-    """Places in the unit interval of one attribute as places in that of a wider one."""
+    """Convert positions in the unit interval of one attribute to those in that of a wider one."""
     if old == new:
         return edges
     if old.categories is not None:  # Only one of them can be missing.

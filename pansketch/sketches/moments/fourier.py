@@ -1,7 +1,7 @@
 """Random Fourier features (RFF) of readings, as integers: Rahimi, Recht, NIPS 2007.
 
-A frequency's cosine and sine are one entry of a table of the circle, so the largest norm of a
-reading's features is known by looking at every entry.
+A frequency's cosine and sine are one entry of a table of the circle. So the maximum over its
+entries gives the largest norm of a reading's features.
 """
 
 from dataclasses import dataclass
@@ -67,8 +67,8 @@ class Fourier:
 
 
 class FourierSums:
-    """A cosine and a sine come from one look-up: their table holds cosine * 2**32 + sine, and so
-    does the sum over a block of fewer than 2**15 readings."""
+    """One table entry gives a cosine and a sine: it is cosine * 2**32 + sine. So is the sum over a
+    block of fewer than 2**15 readings."""
 
     def __init__(self, features: Fourier, block: int) -> None:
         cosines, sines = circle()

@@ -12,7 +12,7 @@ from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.moments.projections import ANGLE_BITS, TURN_BITS, Projections
 
 Counters = npt.NDArray[np.int64]
-Columns = npt.NDArray[np.intp]  # What numpy indexes with: another type would be copied.
+Columns = npt.NDArray[np.intp]  # The index type of numpy: another type would be copied.
 
 
 @dataclass(frozen=True, eq=False)
