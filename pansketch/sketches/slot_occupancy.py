@@ -3,9 +3,9 @@
 A tracked slot is full if any key fell into it. A released bit is 1 with one probability for an
 empty slot and with another for a full one. Inverting that gives an unbiased estimate of the share
 of full slots. A sample of an enumerated universe scales the share up. Several hashed keys may share
-a slot, so their estimator is linear counting (Whang, Vander-Zanden and Taylor, "A linear-time
-probabilistic counting algorithm for database applications", TODS 1990). Its bias of second order is
-removed. Everything here reads public integers.
+a slot, so their estimator is linear counting, with its bias of second order removed. Its source is
+Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for database
+applications" (TODS 1990). Everything here reads public integers.
 """
 
 from dataclasses import dataclass

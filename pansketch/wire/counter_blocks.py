@@ -154,8 +154,8 @@ def rice_decode(codes: Sequence[Code], counts: Sequence[int]) -> IntArray:
     """The integers of several encodings, one after the other: `counts[i]` of the i-th.
 
     Accepts exactly the encodings of `rice_encode`: integers have one encoding. Raises ValueError
-    for no integers, for integers beyond 61 bits, and for all other encodings: missing, surplus or
-    non-zero padding bits, or low_bits that are not the shortest choice.
+    for all other encodings: missing, surplus or non-zero padding bits, or low_bits that are not the
+    shortest choice. No integers, or integers beyond 61 bits, raise it too.
     """
     if not codes or min(counts) < 1:
         raise ValueError("an encoding of no integers")

@@ -1,10 +1,11 @@
 """Coupled runs of the whole agent under a fake clock.
 
 Streams, windows, limiters, release writers, ledger, outbox, delivery, health and status are the
-program's own; the clock, the broker and the noise are scripted. One run has a unit and the other
-has not. With the noise shifted everything must be equal: all reachable memory of objects and
-modules, files with their contents and the moments at which they are written, log records, output,
-operations outside of the state folder, messages and their moments.
+program's own. The clock, the broker and the noise are scripted. One run has a unit and the other
+has not. With the noise shifted everything must be equal. This covers all reachable memory of
+objects and modules, log records, output, and operations outside of the state folder. It also covers
+files with their contents and the moments at which they are written, and messages with their
+moments.
 """
 
 import os
@@ -55,14 +56,14 @@ from pansketch_fleet.settings.settings import KeyStream, Stream
 BEGIN, UP = 1_767_225_600.0, 1000.0  # Wall clock and monotonic clock at the first step.
 MEMORY = "memory of "
 SESSION = "0000000000000001"
-OLD = (1, 1)  # Modification time of a file that nobody has touched since the last step.
+OLD = (1, 1)  # Modification time of a file that the agent has not touched since the last step.
 
 What = Literal["tick", "rows", "lines", "look", "announce"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at a moment, in seconds since the begin. `rows`: of `stream`, as a sketch takes
+    """An event at a moment, in seconds since the start. `rows`: of `stream`, as a sketch takes
     them, or as lines that the agent's own source reads; `units`: which belong to the unit."""
 
     at: float
@@ -179,7 +180,7 @@ class _Agent:
         self.delivery.step(up)
 
     def _look_at_files(self) -> None:
-        """What was written since the last step; each file's time is then set back."""
+        """The files written since the last step; each file's time is then reset."""
         for folder, _, names in os.walk(self.state):
             for name in names:
                 path = os.path.join(folder, name)
@@ -216,7 +217,7 @@ class _Agent:
         }
 
     def open_counters(self) -> dict[Name, Integers]:
-        """What the sketches of all open windows hold."""
+        """The counters in the sketches of all open windows."""
         found = {}
         for name, worker in self.workers.items():
             for place, sketch in enumerate(worker._windows._sketches):

@@ -2,7 +2,7 @@
 announced intrusion and an unnoticed snapshot.
 
 A case is a window's history. The unit's readings are among others, in a batch of some size, at some
-place. What the unit costs is at most epsilon, exactly.
+position. The unit's loss is at most epsilon, exactly.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ Event = Literal["announce", "look"]
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows that are absorbed in one call. `units`: the places of the unit's readings."""
+    """Rows that are absorbed in one call. `units`: the positions of the unit's readings."""
 
     rows: Rows
     units: tuple[int, ...] = ()
@@ -114,7 +114,7 @@ def play(
 
 
 def counts_of(sketch: Any) -> Integers:
-    """What an intruder reads off a sketch's memory: counts with noise, or the bit of each slot."""
+    """Return the contents of a sketch's memory: counts with noise, or the bit of each slot."""
     if hasattr(sketch, "_bits"):
         bits = np.unpackbits(sketch._bits, count=sketch._spec.tracked)
         return np.asarray(bits.astype(np.int64))
@@ -182,7 +182,7 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
 def _straddling(
     spec: Any, events: list[tuple[Event, ...]], count: int, rng: np.random.Generator
 ) -> Iterator[Case]:
-    """The readings of a span before and after whatever happens."""
+    """The readings of a span before and after any event."""
     for history in events:
         rows = ordinary_readings(spec.domain, count, rng)
         before = int(rng.integers(count + 1))
@@ -193,7 +193,7 @@ def _straddling(
 
 
 def _histories(spec: Any) -> list[tuple[Event, ...]]:
-    """What an adversary may do in a window: the mode says what."""
+    """The actions of an adversary in a window, by mode."""
     if spec.guarantee.intrusion == "silent":
         return [("look",), ("announce", "look"), ("announce", "announce", "look"), ()]
     return [("announce",), (), ("announce", "announce")]
@@ -206,7 +206,7 @@ def _case(history: tuple[Event, ...], batches: list[RowBatch], rng: np.random.Ge
 
 
 def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
-    """A key among others, once and several times, before and after a look."""
+    """A key among others, once and several times, before and after a snapshot."""
     highest = min(spec.universe or 1 << 63, 1 << 63)
     histories: list[tuple[Event, ...]] = [("look",), ()]
     if spec.guarantee.intrusion == "announced":
@@ -233,7 +233,7 @@ def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
 
 
 def key_loss(spec: DistinctSpec) -> Fraction:
-    """What a key pays in one window: by its bit, and by the noise of the release, added up.
+    """Loss of a key in one window: by its bit plus by the noise of the release.
 
     The bit's chances are odds of e^a and e^-a: their ratio is e^a exactly. Others are compared as
     floats, rounded up.
@@ -278,7 +278,8 @@ def window_problems(spec: DistinctSpec) -> Iterator[str]:
 
 
 def slots_of(spec: DistinctSpec, keys: Rows) -> tuple[int, ...]:
-    """Where the appearances of some keys leave bits, with noise that leaves all others 0."""
+    """The addresses of bits that appearances of some keys set, with noise that leaves all others
+    0."""
     noise = noise_for(spec, 1, {})[SOURCE]
     sketch: Any = spec.start(noise)
     sketch._bits.fill(0)

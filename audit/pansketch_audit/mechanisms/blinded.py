@@ -113,7 +113,7 @@ def _listed(question: KeeperQuestion, windows: tuple[MaskedWindow, ...]) -> Keep
 
 @dataclass(frozen=True)
 class BlindedMechanism:
-    """What device and keeper do, step by step: production, unless a field is replaced."""
+    """The steps of device and keeper: production code, unless a field is replaced."""
 
     epoch: Callable[[BlindedSketch, Any], None] = BlindedSketch.begin_epoch
     release: Callable[[BlindedSketch, Any], BlindedRelease] = BlindedSketch.release

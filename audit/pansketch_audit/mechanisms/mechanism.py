@@ -17,10 +17,11 @@ from pansketch_audit.mechanisms.subjects import Stream, Subject
 
 WINDOW = WindowId("device", "stream", 1, 0, 60)
 
-# Who sees what: `joint`, an unnoticed snapshot and the release; `terminal`, the snapshot alone,
-# of a device that publishes no more; `published`, the release alone; `known`, a snapshot that the
-# device answers with fresh noise, or by taking no more keys, and the release; `release`, what the
-# release's own noise leaves to be told of two memories that one key sets apart.
+# The views of adversaries. `joint`: an unnoticed snapshot and the release. `terminal`: the snapshot
+# alone, of a device that publishes no more. `published`: the release alone. `known`: a snapshot
+# that the device answers with fresh noise, or by absorbing no more keys, and the release.
+# `release`: the difference that the release's own noise leaves between two memories that differ by
+# one key.
 View = Literal["joint", "terminal", "published", "known", "release"]
 VIEWS: dict[str, tuple[View, ...]] = {
     "silent": ("joint",),
@@ -36,7 +37,7 @@ PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How a window begins, and how it is published as bytes. `readings`: how many there were."""
+    """The start of a window, and its publication as bytes. `readings`: their number."""
 
     start: Callable[[Any, Entropy], Any]
     publish: Callable[[Any, Entropy, int], bytes]
@@ -61,7 +62,7 @@ PRODUCTION = Mechanism(start, publish)
 
 @dataclass(frozen=True)
 class Observation:
-    """What one run shows: memory, or nothing; bytes on the wire, or nothing."""
+    """The view of one run: memory, or nothing; bytes on the wire, or nothing."""
 
     memory: bytes
     wire: bytes
@@ -95,7 +96,7 @@ def observe(
 
 
 def views_of(subject: Subject) -> tuple[View, ...]:
-    """What the subject's intrusion mode must withstand."""
+    """The views that the subject's intrusion mode must withstand."""
     return (KEY_VIEWS if subject.unit == "key" else VIEWS)[subject.intrusion]
 
 

@@ -36,7 +36,7 @@ def _noise_kept(add: Any) -> Any:
 
 
 def _in_product() -> deque[Any]:
-    """A global of a module of the product, in place of one that nobody reads here."""
+    """A global of a module of the product, in place of one that no code reads here."""
     kept: deque[Any] = import_module(LINEAR).DIGEST_BYTES
     return kept
 
@@ -97,7 +97,7 @@ def _health_counts(snapshot: Any) -> Any:
 
 
 def _taken_twice(limit: Any) -> Any:
-    """The first reading of a block is let through whatever its slot has had."""
+    """The first reading of a block is let through for any history of its slot."""
 
     def limiting(self: Any, at: Any, rows: Any) -> None:
         first = rows[:1].copy()

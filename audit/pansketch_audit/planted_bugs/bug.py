@@ -1,4 +1,4 @@
-"""What a planted bug is, and what some have in common."""
+"""Planted bugs, and code that several of them share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

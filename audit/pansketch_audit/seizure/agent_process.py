@@ -63,7 +63,8 @@ IN_FLIGHT = "while the last reading arrives"
 
 @dataclass(frozen=True)
 class Run:
-    """One agent under seizure. `counted`: what its releases, all noise included, say it absorbed.
+    """One agent under seizure. `counted`: the readings that it absorbed, by its releases, all noise
+    included.
 
     `problem`: why the run showed nothing, or empty.
     """
@@ -77,7 +78,7 @@ class Run:
 
     @property
     def leaks(self) -> tuple[Sighting, ...]:
-        """What must not have been found: all but the last reading in memory."""
+        """Hits that are leaks: all but the last reading in memory."""
         return tuple(
             sighting
             for look in self.looks
@@ -87,7 +88,7 @@ class Run:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What the looks could not look at."""
+        """Memory that the snapshots could not read."""
         return tuple(name for look in self.looks for name in look.unread)
 
     @property
@@ -119,8 +120,8 @@ def run_agent(
                 looks += SOURCES[source](scanner, agent, markers, window_seconds)
                 counted = _counted(folder)
             except (RuntimeError, OSError, WireError) as error:
-                said = (folder / "log").read_text().splitlines()[-1:]
-                problem = "; ".join([str(error), *said])
+                last_line = (folder / "log").read_text().splitlines()[-1:]
+                problem = "; ".join([str(error), *last_line])
     sent = len(_releases(folder))
     return Run(source, len(markers), counted, sent, tuple(looks), problem)
 
@@ -207,7 +208,8 @@ def _csv(markers: FloatArray, window: int) -> str:
 
 
 def _releases(folder: Path) -> list[bytes]:
-    """What waits in the agent's outbox, as its own program exports it. Raises RuntimeError."""
+    """The queued releases in the agent's outbox, as its own program exports them. Raises
+    RuntimeError."""
     command = ["-m", "pansketch_agent", "outbox", "export", "--config", str(folder / "config.yaml")]
     done = subprocess.run([*until_our_end(), *command], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:

@@ -1,7 +1,7 @@
-"""A program held captive: fed line by line, then seized with all it has kept, written and sent.
+"""A captive program: fed line by line, then seized with its memory, files and sent bytes.
 
-A seizure stops the process, copies every readable page of its memory, and takes its files, its log
-and the bytes that its peer has received.
+A seizure stops the process and copies every readable page of its memory. It also copies its files,
+its log and the bytes that its peer has received.
 """
 
 import fcntl
@@ -72,14 +72,14 @@ def running(command: Sequence[str], folder: Path, recorder: Recorder) -> Iterato
         "HOME": str(files),
     }
     with (
-        log.open("wb") as said,
+        log.open("wb") as output,
         subprocess.Popen(
             [*until_our_end(), *command],
             cwd=files,
             env=environment,
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             bufsize=0,
         ) as process,
     ):
@@ -163,7 +163,7 @@ def _memory(captive: Captive) -> list[tuple[Place, str, Bytes | None]]:
 
 
 def _waiting(pipe: int) -> int:
-    """Bytes in a pipe that nobody has read yet."""
+    """Bytes in a pipe that the reader has not consumed yet."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 

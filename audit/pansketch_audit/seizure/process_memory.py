@@ -20,7 +20,7 @@ WORD = np.dtype("<u8")
 BLOCK_BYTES = 1 << 20
 TABLE_BITS = 24
 MIX = np.uint64(0x9E3779B97F4A7C15)
-# Pages of the kernel's own; nobody can read them through /proc, and no program writes there.
+# Pages of the kernel's own; /proc does not show them, and no program writes there.
 KERNEL_PAGES = ("[vvar]", "[vvar_vclock]", "[vsyscall]")
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r\S+ \S+ \S+ \S+\s*(.*)")
 

@@ -2,7 +2,8 @@
 
 It is searched for every reading in every form, and for as many decoys that it was never given. Only
 the reading in flight may be found. The same search must find that one while its line is incomplete,
-numbers planted in another process, and what programs made to leak kept, wrote, logged and sent.
+and numbers planted in another process. It must also find readings that leaky programs kept, wrote,
+logged and sent.
 """
 
 import time
@@ -42,7 +43,8 @@ PLANTED = "import sys; kept = sys.stdin.buffer.read(int(sys.argv[1])); sys.stdin
 
 
 def finds_planted(folder: Path, markers: FloatArray, spec: HierarchySpec) -> bool:
-    """Whether every form is found at each of eight alignments in another process's memory."""
+    """Return whether every form is found at each of eight alignments in another process's
+    memory."""
     forms = forms_of(markers, spec)
     blob, expected = bytearray(), set()
     for number, (name, rows) in enumerate(forms.items()):
@@ -60,7 +62,7 @@ def finds_planted(folder: Path, markers: FloatArray, spec: HierarchySpec) -> boo
 
 
 def catches_leak(folder: Path, way: Place, markers: FloatArray, scanner: Scanner) -> bool:
-    """Whether every reading that a leaky program was given is found where it leaks to."""
+    """Return whether every reading of a leaky program is found where it leaks to."""
     with Recorder() as peer, running(["-c", LEAKY, way, str(peer.port)], folder / way, peer) as p:
         feed(p, json_lines(markers[:LEAKED_READINGS]))
         seen = look(p, scanner, f"leak to {way}", LEAKED_READINGS - 1)
@@ -91,7 +93,7 @@ class PositiveControl:
 
 @dataclass(frozen=True)
 class Seizure:
-    """What the seizures found. `chance`: probability of one chance hit in random bytes."""
+    """The findings of the seizures. `chance`: probability of one chance hit in random bytes."""
 
     readings: int
     forms: tuple[str, ...]
@@ -107,7 +109,7 @@ class Seizure:
 
     def __str__(self) -> str:
         missed = [control.what for control in self.controls if not control.caught]
-        parts = [_told(run) for run in self.runs]
+        parts = [_summary(run) for run in self.runs]
         if missed:
             parts.append(f"not caught: {', '.join(missed)}")
         caught = f"{len(self.controls) - len(missed)} of {len(self.controls)} controls caught"
@@ -151,7 +153,7 @@ def seize(readings: int = 10_000, sources: tuple[str, ...] | None = None) -> Sei
     )
 
 
-def _told(run: Run) -> str:
+def _summary(run: Run) -> str:
     if run.problem or run.unread:
         return f"{run.source}: {run.problem or f'not read: {run.unread[0]}'}"
     old = len({sighting.reading for sighting in run.leaks})
