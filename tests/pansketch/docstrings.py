@@ -1,8 +1,9 @@
-"""What the docstring of a public name leaves out: parameters, results, and exceptions that escape.
+"""Omissions in the docstring of a public name: parameters, results, and exceptions that escape.
 
-The exceptions are read off the syntax tree: `raise` statements of a function, of the functions and
-methods that it calls by name, and of private properties, unless an `except` around them holds.
-Calls through other objects are not followed, so a docstring may name more than is found here.
+The exceptions are read off the syntax tree. They are those of `raise` statements of a function, of
+the functions and methods that it calls by name, and of private properties. An `except` around them
+may catch them. Calls through other objects are not followed, so a docstring may name more than is
+found here.
 """
 
 import ast
@@ -49,7 +50,7 @@ def contract(found: Any, names: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def gaps(found: Any, names: dict[str, Any]) -> Iterator[str]:
-    """What a class or function and the public methods of a class do not describe."""
+    """Omissions in a class or function, and in the public methods of a class."""
     said = contract(found, names)
     described = said.get("Args", set()) | said.get("Attributes", set())
     yield from (f"argument {name}" for name in parameters(found) if name not in described)

@@ -1,4 +1,4 @@
-"""Budgets: exact shares, refusals, and what a guarantee says."""
+"""Budgets: exact shares, refusals, and the fields of a guarantee."""
 
 from fractions import Fraction
 

@@ -160,7 +160,7 @@ def test_a_key_that_stays_in_memory_is_an_infinite_loss():
 
 
 def test_a_memory_that_draws_alone_do_not_decide_is_refused():
-    """What is not in memory could carry a key past the snapshot, and the chain would not see it."""
+    """State outside of memory could carry a key past the snapshot, unseen by the chain."""
     calls = []
 
     def count(sketch, keys):
@@ -184,8 +184,8 @@ def test_a_release_that_only_one_stream_can_have_is_an_infinite_loss():
 def test_the_sampled_bounds_stay_below_the_claims():
     """Too high with probability 1e-6 each: production code and real entropy, in 2,000 runs.
 
-    Not by accident either: the bounds for a key that came before the snapshot, or on both sides,
-    are above zero; each would need a deviation of eight standard errors not to be (below 1e-14).
+    The bounds for a key that came before the snapshot, or on both sides, are above zero. Each would
+    need a deviation of eight standard errors to reach zero (below 1e-14).
     """
     subject = next(s for s in KEYS if s.name == "distinct, hashed, bitmap")
     found = {m: lower_bound(PRODUCTION, subject, m, 2000).epsilon for m in moments_of(subject)}

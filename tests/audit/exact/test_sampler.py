@@ -51,7 +51,7 @@ def test_four_digits_are_combined_from_words_of_their_own():
 
 
 def test_a_table_of_64_bits_continues_that_of_a_few():
-    """What is shown at 8 bits is the beginning of what a device has."""
+    """The table of 8 bits is the beginning of a device's table."""
     for scale in sampler.SCALES:
         for (weight, short), (same, digit) in zip(
             geometric(scale, 8), geometric(scale), strict=True

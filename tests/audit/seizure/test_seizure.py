@@ -1,4 +1,4 @@
-"""The seizure finds what is there, and finds the product's agent empty."""
+"""The seizure finds planted readings, and finds none in the product's agent."""
 
 import os
 import socket
@@ -159,7 +159,7 @@ def test_planted_forms_are_found_in_another_process(tmp_path):
 
 
 def test_an_agent_that_keeps_its_readings_is_caught(tmp_path):
-    """The agent's own program with one line too many."""
+    """The agent's own program with an additional line."""
     run = run_agent("stdin", tmp_path / "run", MARKED, SCANNER, 1, ("-c", LEAKY_AGENT))
     if not may_read_others():
         says_that_it_needs_root(run.holds, run.unread)

@@ -145,7 +145,7 @@ def test_nothing_stays_of_who_held_an_atom() -> None:
     scratch = (atoms._marks, atoms._looked_up, atoms._whole, encoder._units)
     rows = np.array([[np.nan], [-200.0], [0.0], [20.0], [7.5]] * 10)
     for _ in encoder.encode(rows):
-        assert all(each.any() for each in scratch)  # What is erased here was there before.
+        assert all(each.any() for each in scratch)  # The erased values were in memory before.
     assert not any(each.any() for each in scratch)
 
 

@@ -1,4 +1,4 @@
-"""Constants: no bits, no cells, no budget; in every record, whatever the readings held there."""
+"""Constants: no bits, no cells, no budget; in every record, for any readings."""
 
 import numpy as np
 import pytest

@@ -230,8 +230,8 @@ def test_circles_that_make_no_sense_are_refused(wrong, text):
 
 
 def test_a_release_knows_the_direction_that_crosses_the_end():
-    """From readings to the mean, with real noise: the error of 40 releases was at most 2.5 standard
-    errors, so that beyond ten of them the chance is far below 1e-6."""
+    """From readings to the mean, with real noise. The error of 40 releases was at most 2.5 standard
+    errors, so the probability of more than ten is far below 1e-6."""
     degrees = np.random.default_rng(3).normal(2, 15, 20_000)
     spec = HierarchySpec(Domain([WIND]), Privacy(1), depth=8, k=256)
     sketch = spec.start(os_entropy())

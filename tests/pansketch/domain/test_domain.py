@@ -1,4 +1,5 @@
-"""Domains and paths: cells hold what they say, scratch forgets, nonsense is refused."""
+"""Domains and paths: cells hold their own readings, scratch is erased, wrong arguments are
+refused."""
 
 import numpy as np
 import pytest

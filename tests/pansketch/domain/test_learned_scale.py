@@ -1,4 +1,4 @@
-"""Learned scales: equally many knots apart. Places, values, moments, encoders and refusals."""
+"""Learned scales: equally many knots apart. Positions, values, moments, encoders and refusals."""
 
 from dataclasses import replace
 

@@ -87,8 +87,8 @@ def hours_of(expected, rows, hours):
 
 
 def test_standard_errors_of_one_hour_are_smaller_and_honest():
-    """More misses than normal numbers have: FALSE_ALARM. How much smaller the errors are is
-    measured: benchmarks/streams/asked_means.py."""
+    """More misses than normal numbers have: FALSE_ALARM. benchmarks/streams/asked_means.py measures
+    the errors."""
     rows = np.clip(np.random.default_rng(4).normal(0.5, 0.15, (6000, len(SIX))), 0, 1)
     plain, asked = np.array(hours_of(HOUR, rows, 3)), np.array(hours_of(ASKED, rows, 10))
     assert asked[:, 1].max() < plain[:, 1].min()

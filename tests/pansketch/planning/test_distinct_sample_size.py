@@ -1,4 +1,4 @@
-"""Sample sizes reach what they promise, and no other split of the error does with fewer keys."""
+"""Sample sizes reach the wanted error, and no other split of the error does with fewer keys."""
 
 from itertools import product
 from math import exp, log, sqrt
@@ -40,7 +40,7 @@ def errors(estimator, budget, tracked, density, runs, universe=UNIVERSE, seed=1)
 
 
 def beyond(alpha, beta, *simulated, runs=20_000):
-    """Whether more errors exceed alpha than probability beta explains: one side, at
+    """Return whether more errors exceed alpha than probability beta explains: one side, at
     FALSE_ALARM."""
     found = int((abs(errors(*simulated, runs)) > alpha).sum())
     return found > stats.binom.ppf(1 - FALSE_ALARM, runs, beta)

@@ -1,4 +1,4 @@
-"""The planner of hierarchies: golden sizes, what is stated, and what it says when nothing fits."""
+"""The planner of hierarchies: golden sizes, stated sizes, and the error when nothing fits."""
 
 import re
 from itertools import pairwise
@@ -16,7 +16,7 @@ ONE = Domain([Attribute("a", low=0, high=1)])
 MONTHS = Expected(720, devices=12, windows=49)
 
 
-# Whatever changes these changes what devices and collectors of a fleet must agree on.
+# Devices and collectors of a fleet must agree on these, so a change breaks fleets.
 @pytest.mark.parametrize(
     ("domain", "epsilon", "expected", "depth", "nbytes", "fingerprint"),
     [
@@ -34,9 +34,9 @@ def test_golden_plans(domain, epsilon, expected, depth, nbytes, fingerprint):
 
 
 def test_more_memory_or_epsilon_is_never_worse():
-    """In the case that the plan is worst in, up to a tenth: it takes fewer bytes for 3 %, and more
-    memory adds plans that are better in a case, which changes what is worst. The best of all
-    memories and of one epsilon is what it is compared with."""
+    """In the worst case of the plan, up to a tenth. A plan takes fewer bytes for 3 %. More memory
+    adds plans that are better in a case, which changes the worst case. The reference is the best of
+    all memories and of one epsilon."""
     cases = cases_of(MONTHS, DEEP, Guarantee.of_linear_counters(Privacy(1.0)))
 
     def scores(plan):
@@ -136,7 +136,7 @@ def test_noise_and_coarse_cells_are_errors():
 
 
 def test_hashed_levels_are_predicted_to_be_worse_than_exact_ones():
-    """Fewer counters, shared: what the planner's choice of exact levels rests on."""
+    """Fewer counters, shared: the reason for the planner's choice of exact levels."""
     exact = HierarchySpec(PAIR, Privacy(1.0), depth=12, k=4096)
     hashed = HierarchySpec(PAIR, Privacy(1.0), depth=12, k=256, width=1024, rows=1)
     assert hierarchy_errors(hashed, 20, 10**6).pair > hierarchy_errors(exact, 20, 10**6).pair

@@ -1,4 +1,4 @@
-"""The planner of views: what it chooses, what it may not, and what it says when nothing fits."""
+"""The planner of views: its choices, its limits, and the error when nothing fits."""
 
 import re
 from functools import cache
@@ -35,7 +35,7 @@ def mixed():
     return Domain([*numbers("a", "b").attributes, wind, Attribute("site", constant=3.0)])
 
 
-# Whatever changes these changes what devices and collectors of a fleet must agree on.
+# Devices and collectors of a fleet must agree on these, so a change breaks fleets.
 @pytest.mark.parametrize(
     ("epsilon", "memory", "expected", "pair_bits", "single_bits", "views", "nbytes", "fingerprint"),
     [
@@ -183,7 +183,7 @@ def test_expectations_are_positive(name):
 
 
 def errors_of(layout, shapes, deviations, total, readings=Shape()):  # noqa: B008
-    """Of views that have this noise on a cell, all the same or each its own."""
+    """Of views that have this noise on a cell: one value for all, or one for each."""
     cells = [[float(1 << bits) for bits in shape] for shape in shapes]
     sizes = ViewSizes(cells, list(np.broadcast_to(deviations, len(shapes))[:, None]))
     found = layout.errors(sizes, [Case(readings, 1, total)])
@@ -221,8 +221,8 @@ def test_noise_and_coarse_cells_are_errors():
 
 
 def test_noise_that_drowns_all_pairs_drowns_near_duplicates():
-    """Fine pairs of noise are worse for near-duplicates than a chain of coarse ones; for others
-    they are nearly as good as no pair, which is the control."""
+    """Fine pairs of noise are worse for near-duplicates than a chain of coarse ones. The control
+    has other attributes: for them fine pairs are nearly as good as no pair."""
     alone = [(name,) for name in SIX]
 
     def error(pairs, bits, deviation, alike):

@@ -87,7 +87,7 @@ SPECS = dict(_specs())
 
 
 def empty_rows(spec, count):
-    """What a sketch is fed: readings float64[count, d], or keys uint64[count]."""
+    """Inputs of a sketch: readings float64[count, d], or keys uint64[count]."""
     if spec.family == "distinct":
         return np.zeros(count, np.uint64)
     return np.zeros((count, spec.domain.dimension))

@@ -74,7 +74,7 @@ def test_counters_are_what_the_definition_says(make_cells, readings, no_noise, s
 @pytest.mark.parametrize("sizes", [SIZES, DEEP])
 @pytest.mark.parametrize("unit", ["reading", Span(60, 4)])
 def test_a_reading_costs_exactly_epsilon(make_cells, readings, no_noise, sizes, unit):
-    """It changes K counters of each table by 1 and the number of readings by 1; each change over
+    """It changes K counters of each table by 1 and the number of readings by 1. Each change over
     its counter's scale sums to the reading's share of epsilon, as rationals."""
     spec = make_cells(**sizes, privacy=Privacy(epsilon=0.7, unit=unit))
     share = Fraction(7, 10) / (4 if isinstance(unit, Span) else 1)

@@ -1,4 +1,5 @@
-"""One contract for the releases of all sketches: merging, encoding, and what a release says."""
+"""One contract for the releases of all sketches: merging, encoding, and the content of a
+release."""
 
 import copy
 import os

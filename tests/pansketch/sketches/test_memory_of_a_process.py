@@ -49,7 +49,7 @@ def runs(numbers, length):
 
 
 def forms_of(spec, rows):
-    """Forms with enough bits of their own to be told from chance: (name, uint8[n, length])."""
+    """Forms with enough bits to differ from chance: (name, uint8[n, length])."""
     if spec.family == "distinct":
         yield "keys", np.ascontiguousarray(rows[:, None]).view(np.uint8)
         return
@@ -68,7 +68,8 @@ def forms_of(spec, rows):
     encoder = PositionEncoder(spec.domain, len(rows))
     # A generator that is dropped erases what it gave.
     (positions,) = [each.copy() for each in encoder.encode(rows)]
-    # The three places of a category repeat, here as anywhere in a process: no reading is in them.
+    # The three positions of a category repeat, here as anywhere in a process: they reveal no
+    # reading.
     numbers = [not attribute.categories for attribute in spec.domain.attributes]
     for form in runs(positions[numbers], 4):
         yield "positions", form
@@ -92,7 +93,7 @@ def forms_of(spec, rows):
 
 
 def places(words):
-    """Where words are in a table of bits."""
+    """The indices of words in a table of bits."""
     return (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - TABLE_BITS)
 
 

@@ -1,4 +1,4 @@
-"""Views: every reading reaches one cell of each grid, at the noise that its share pays for."""
+"""Views: every reading reaches one cell of each grid, with the noise of its share of epsilon."""
 
 from fractions import Fraction
 from itertools import pairwise, product
@@ -112,7 +112,7 @@ def test_each_view_has_the_noise_of_its_share(known_noise):
     scales = [Fraction(5), Fraction(2), Fraction(10, 3)]
     assert [scale for scale, _ in noise.draws] == scales * 2
     assert [len(drawn) for _, drawn in noise.draws] == [128, 32, 64] * 2
-    # What one reading costs: one counter of each view, each at the reciprocal of its scale.
+    # Cost of one reading: one counter of each view, each at the reciprocal of its scale.
     assert sum(1 / scale for scale in scales) == 1
 
 

@@ -122,7 +122,7 @@ def test_points_out_of_bounds_are_clipped_and_those_not_finite_dropped(no_noise)
     "sizes", [{}, {"depth": 30, "height": 4, "tau": 300}, {"depth": 10, "height": 10}], ids=str
 )
 def test_samples_and_centres_lie_within_the_public_bounds(epsilon, sizes):
-    """Threshold 0: noise alone leaves something, whatever the points are."""
+    """Threshold 0: for any points, noise alone leaves some cells."""
     rows, rng = skewed(2000) * 3, os_entropy()
     model = kdtree_points(rows, SQUARE, Privacy(epsilon), rng, threshold=0, **sizes)
     points, weights = model.weighted_points()

@@ -1,4 +1,4 @@
-"""What a release of feature sums says: against references, against the truth, and in its errors."""
+"""Models of feature sums: against references, against the truth, and in their errors."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ QUESTIONS = (
 
 
 def covered(features, draw, width):
-    """How many of 120 estimates, one a release, lie within `width` standard errors."""
+    """Number of 120 estimates, one for each release, that lie within `width` standard errors."""
     spec = spec_of(features)
     training = training_of(spec, 4000)
     inside = 0
@@ -166,8 +166,8 @@ def test_histograms_of_histograms_are_their_counters_made_to_add_up():
 
 
 def test_the_error_of_a_histograms_bin_is_its_noise():
-    """From the declared scales: a bin keeps all but one part in 8 of its noise, and takes one part
-    in 8 of the seven others' and of the number's."""
+    """From the declared scales: a bin keeps 7/8 of its noise. It takes 1/8 of the seven others' and
+    of the number's."""
     spec = spec_of("hist", bins=8)
     counts, _ = m2m(released(spec, even(5000, 1)), training_of(spec, 100)).histogram("a", 8)
     number, bin_ = (2 * variance(scale) for scale in spec.scales)

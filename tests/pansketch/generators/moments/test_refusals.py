@@ -1,4 +1,4 @@
-"""What cannot be asked of a moment model, and what cannot be one."""
+"""Questions that a moment model refuses, and releases that cannot become one."""
 
 import numpy as np
 import pytest

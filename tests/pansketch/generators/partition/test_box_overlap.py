@@ -12,7 +12,7 @@ SHARES /= SHARES.sum()
 
 
 def independent(shares, count, generator):
-    """What systematic draws are measured against."""
+    """The reference for systematic draws."""
     return generator.choice(len(shares), count, p=shares)
 
 
@@ -61,8 +61,8 @@ def test_draws_are_expected_as_often_as_their_shares_say():
 
 
 def test_the_order_is_random():
-    """All orders of four draws of four equal shares: each of 24 is expected in 1/24 of 24,000
-    calls, and eight deviations leave a false alarm below 1e-13."""
+    """All orders of four draws of four equal shares. Each of 24 is expected in 1/24 of 24,000
+    calls. Eight deviations leave a false alarm below 1e-13."""
     generator = np.random.default_rng(3)
     orders = [tuple(systematic(np.full(4, 0.25), 4, generator)) for _ in range(24_000)]
     _, times = np.unique(orders, axis=0, return_counts=True)

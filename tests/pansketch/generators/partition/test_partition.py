@@ -1,4 +1,4 @@
-"""Partitions against brute force: every answer is what a large sample of the model says."""
+"""Partitions against brute force: every answer equals that of a large sample of the model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Models over domains of other bounds, added: what each of them says stays, and sums are right."""
+"""Models over domains of other bounds, added: the answers of each stay the same, and sums are
+right."""
 
 import numpy as np
 import pytest

@@ -51,8 +51,8 @@ def covered(found, levels):
 
 
 def too_few(shares):
-    """Whether independent series cover less than 0.93 on average, with a false-alarm probability of
-    FALSE_ALARM at a coverage of 0.93: a t-test, with a deviation of at least a tenth."""
+    """Return whether independent series cover less than 0.93 on average. It is a t-test, with a
+    deviation of at least a tenth, and a false-alarm probability of FALSE_ALARM at 0.93."""
     deviation = max(float(shares.std(ddof=1)), 0.1) / np.sqrt(len(shares))
     return bool((shares.mean() - 0.93) / deviation < stats.t.ppf(FALSE_ALARM, len(shares) - 1))
 

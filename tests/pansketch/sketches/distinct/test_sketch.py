@@ -119,7 +119,7 @@ def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
 
 
 def test_one_draw_for_each_key_whatever_the_keys_are(known_noise):
-    """How much randomness is read depends on how many keys there are, not on which."""
+    """The number of random words depends on the number of keys, not on their values."""
     spec = hashing(memory=10)
     lengths = []
     for keys in (np.zeros(700, np.int64), np.arange(700)):
