@@ -142,7 +142,7 @@ class Attribute:
         return 0 if self.placed is None else self.placed.bits
 
     @property
-    def atom_places(self) -> list[tuple[float, float]]:
+    def atom_positions(self) -> list[tuple[float, float]]:
         """Each atom's value, NaN for `missing`, and its place."""
         if self.placed is None:
             return [(nan, (self.codes - 1) / self.extent)] if self.atoms else []
@@ -178,7 +178,7 @@ class Attribute:
             return min((value - self.origin) % self.extent / self.extent, nextafter(1.0, 0.0))
         shifted = min(max(value, self.origin), self.highest) - self.origin
         if self.scaling.segments is not None:
-            return float(self.scaling.segments.places(np.array([shifted]))[0])
+            return float(self.scaling.segments.positions(np.array([shifted]))[0])
         if self.scaling.resolution is not None:
             shifted = log1p(shifted / self.resolution)
         return shifted / self.extent

@@ -58,7 +58,7 @@ class Clipper:
         attributes = domain.attributes
         self.atoms = AtomEncoder(
             [
-                (place, a.origin, a.atom_places, a.placed)
+                (place, a.origin, a.atom_positions, a.placed)
                 for place, a in enumerate(attributes)
                 if a.atoms
             ],

@@ -74,17 +74,19 @@ class Lattice:
         """k * step, rounded once: three steps of 0.1 are 0.3."""
         return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
 
-    def places(self, numbers: FloatArray) -> FloatArray:
+    def positions(self, numbers: FloatArray) -> FloatArray:
         """Positions of points in the unit interval. Points up to the last stay below the end of the
         values, as an encoder clips. Later ones do not."""
-        places, top = self.scaling.places(self.points(numbers)), self.scaling.top
+        positions, top = self.scaling.positions(self.points(numbers)), self.scaling.top
         held = numbers <= self.last
-        return np.where(held, np.minimum(places, nextafter(top, 0.0)), np.maximum(places, top))
+        return np.where(
+            held, np.minimum(positions, nextafter(top, 0.0)), np.maximum(positions, top)
+        )
 
     def edge(self, value: float, *, after: bool) -> float:
         """The position where the points below `value` end, or those up to it, if `after`."""
         number = self._number(value, after)
-        return float(self.places(np.array([float(number)]))[0])
+        return float(self.positions(np.array([float(number)]))[0])
 
     def _number(self, value: float, after: bool) -> int:
         if isinf(value):
@@ -114,8 +116,10 @@ class Lattice:
         """The first point that does not stand below each place: its number, or last + 1."""
         guess = np.ceil(self.scaling.values(units) / float(self.step))
         numbers = np.clip(guess, self.first, self.last + 1)
-        numbers -= self.places(numbers - 1) >= units  # Rounding moves a guess by at most one point.
-        numbers += self.places(numbers) < units
+        numbers -= (
+            self.positions(numbers - 1) >= units
+        )  # Rounding moves a guess by at most one point.
+        numbers += self.positions(numbers) < units
         return np.where(
             units >= self.scaling.top, self.last + 1.0, np.clip(numbers, self.first, self.last + 1)
         )
@@ -124,7 +128,7 @@ class Lattice:
         """Intervals of positions, moved to begin at their first point and to end at the point after
         their last. The operation is idempotent."""
         starts, ends = self.sections(low, high)
-        return self.places(starts), self.places(ends)
+        return self.positions(starts), self.positions(ends)
 
     def inside(
         self, low: FloatArray, high: FloatArray, owners: Owners, shares: FloatArray
@@ -132,8 +136,8 @@ class Lattice:
         """One point for each of `owners`, intp[n], an interval's index: float64[n]. `shares`: how
         far in it, from 0 to 1."""
         starts, ends = self.sections(low, high)
-        left = self.places(starts)
-        units = shares * (self.places(ends) - left)[owners]
+        left = self.positions(starts)
+        units = shares * (self.positions(ends) - left)[owners]
         units += left[owners]
         numbers = np.floor(self.scaling.values(units) / float(self.step))
         np.clip(numbers, starts[owners], (ends - 1)[owners], out=numbers)
@@ -144,7 +148,7 @@ class Lattice:
         starts, ends = self.sections(low, high)
         if self.scaling.knots:
             # A point stands for the values from itself to the next.
-            even = self.scaling.means(self.places(starts), self.places(ends))
+            even = self.scaling.means(self.positions(starts), self.positions(ends))
             first, last = self.points(starts), self.points(ends - 1)
             return np.asarray(np.clip(even - float(self.step) / 2, first, last))
         if self.scaling.resolution is None:
@@ -161,7 +165,7 @@ class Lattice:
         if self.scaling.resolution is None and not self.scaling.knots:
             return np.asarray(square * (count**2 - 1) / 12)
         # Sheppard's correction: of a density that changes within a step, all but the last digits.
-        even = self.scaling.variances(self.places(starts), self.places(ends))
+        even = self.scaling.variances(self.positions(starts), self.positions(ends))
         return np.where(count > 1, np.maximum(even - square / 12, 0.0), 0.0)
 
     def _from_pole(self, numbers: FloatArray) -> FloatArray:

@@ -53,16 +53,16 @@ class Scaling:
             scaled = np.expm1(scaled) * self.resolution
         return np.asarray(self.origin + scaled)
 
-    def places(self, values: FloatArray) -> FloatArray:
+    def positions(self, values: FloatArray) -> FloatArray:
         """Convert values to positions. Every step rounds as `PathEncoder` does: a cell of 2**-b
         holds the values whose positions it holds."""
-        plain = self._plain_places(values)
+        plain = self._plain_positions(values)
         return plain if self.placed is None else self.placed.spread(plain)
 
-    def _plain_places(self, values: FloatArray) -> FloatArray:
+    def _plain_positions(self, values: FloatArray) -> FloatArray:
         shifted = values - self.origin
         if self.segments is not None:
-            return self.segments.places(shifted)
+            return self.segments.positions(shifted)
         if self.resolution is not None:
             shifted = np.log(np.maximum(shifted, 0.0) / self.resolution + 1.0)
         return np.asarray(shifted * (1.0 / self.extent))
@@ -117,13 +117,13 @@ class KnotSegments:
         self._steepness = 1 / np.diff(knots)
         self._count = len(knots) - 1
 
-    def distances(self, places: FloatArray) -> FloatArray:
+    def distances(self, positions: FloatArray) -> FloatArray:
         """Convert positions to distances from `origin`."""
-        scaled = places * self._count
+        scaled = positions * self._count
         held = self._part_of(np.floor(scaled))
         return np.asarray(self._knots[held] + (scaled - held) / self._steepness[held])
 
-    def places(self, distances: FloatArray) -> FloatArray:
+    def positions(self, distances: FloatArray) -> FloatArray:
         """Convert distances to positions. Every step rounds as `Warp` does."""
         held = np.searchsorted(self._knots[1:-1], distances, side="right")
         scaled = (distances - self._knots[held]) * self._steepness[held] + held

@@ -85,10 +85,10 @@ class Noise:
         may be where nothing stands out of the noise."""
         return max((self.least.get(each, 0.0) for each in attributes), default=0.0)
 
-    def at(self, places: Sequence[int]) -> "Noise":
+    def at(self, indices: Sequence[int]) -> "Noise":
         """The same of attributes in another order: by the new position, the old one."""
         below, least, coarse = (
-            {new: known[old] for new, old in enumerate(places) if old in known}
+            {new: known[old] for new, old in enumerate(indices) if old in known}
             for known in (self.below, self.least, self.coarse)
         )
         return replace(self, below=below, least=least, coarse=coarse)

@@ -166,8 +166,8 @@ class Layout:
             for name in names:
                 held[name].append((sort, known.index(kinds[name])))
             for a, b in combinations(ordered, 2):
-                places = known.index(kinds[a]), known.index(kinds[b])
-                both.setdefault(frozenset((a, b)), set()).add((sort, *places))
+                indices = known.index(kinds[a]), known.index(kinds[b])
+                both.setdefault(frozenset((a, b)), set()).add((sort, *indices))
         alone = {
             name: _Attribute(kinds[name], tuple(sorted(Counter(held[name]).items())))
             for name in kinds
@@ -223,8 +223,8 @@ def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
     variance: Amount = 0.0
     finest: Amount = 1.0
     known: Amount = 1.0
-    for (view, place), number in attribute.held:
-        cells, deviation = views.cells[view][place], views.deviations[view]
+    for (view, index), number in attribute.held:
+        cells, deviation = views.cells[view][index], views.deviations[view]
         # A running sum of the view's marginal adds up noise of this many of its cells.
         running = deviation * deviation * views.size(view)
         precision = precision + number / running
@@ -248,8 +248,8 @@ def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> A
     found = pair_error(0.0, 1.0, views.apart[0], margins)
     if pair.held:
         found = views.unheld(found)
-    for view, *places in sorted(pair.held):
-        cells = [views.cells[view][place] for place in places]
+    for view, *indices in sorted(pair.held):
+        cells = [views.cells[view][index] for index in indices]
         kinds = (pair.first.kind, pair.second.kind)
         one, other = (views.within(k, c) for k, c in zip(kinds, cells, strict=True))
         hidden = _hidden(one, _whole(kinds[0], cells[0]))
@@ -275,8 +275,8 @@ def _hidden(cells: Amount, whole: Truth) -> Amount:
 
 def _correlation(pair: _Pair, views: _Views) -> Amount:
     found: Amount = views.unheld(views.apart[1]) if pair.held else views.apart[1]
-    for view, *places in sorted(pair.held):
-        left, right = (views.cells[view][place] for place in places)
+    for view, *indices in sorted(pair.held):
+        left, right = (views.cells[view][index] for index in indices)
         others = np.sqrt(views.size(view) / (left * right))
         noise = views.deviations[view] * others / views.total
         one, other = views.within(pair.first.kind, left), views.within(pair.second.kind, right)

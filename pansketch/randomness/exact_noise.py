@@ -198,16 +198,16 @@ class ExactNoise:
     def _draw_digit(self, digit: Digit, scratch: "_Scratch") -> None:
         words = scratch.words
         self._words.fill(words)
-        places = np.searchsorted(digit.table, words, side="right")
+        indices = np.searchsorted(digit.table, words, side="right")
         # From the platform's index type, which may have 32 bits.
-        np.copyto(scratch.values, places)
-        np.subtract(places, 1, out=places)
-        np.take(digit.table, places, mode="wrap", out=scratch.below)
-        places.fill(0)
+        np.copyto(scratch.values, indices)
+        np.subtract(indices, 1, out=indices)
+        np.take(digit.table, indices, mode="wrap", out=scratch.below)
+        indices.fill(0)
         np.equal(scratch.below, words, out=scratch.tied)
         if scratch.tied.any():
-            for place in np.flatnonzero(scratch.tied):
-                scratch.values[place] = digit.resolve(int(words[place]), self._words)
+            for index in np.flatnonzero(scratch.tied):
+                scratch.values[index] = digit.resolve(int(words[index]), self._words)
 
     def fill_bernoulli(self, chance: Chance, bits: npt.NDArray[np.uint8]) -> None:
         """See `Entropy`. Raises ValueError for another array than uint8[n]."""
@@ -236,8 +236,8 @@ class ExactNoise:
         np.less(words, limit, out=bits.view(np.bool_))
         np.equal(words, limit, out=tied)
         if tied.any():
-            for place in np.flatnonzero(tied):
-                bits[place] = is_below(chance, int(limit), self._words, self._word_bits)
+            for index in np.flatnonzero(tied):
+                bits[index] = is_below(chance, int(limit), self._words, self._word_bits)
 
     def fill_words(self, words: npt.NDArray[np.uint64]) -> None:
         """See `KeyEntropy`."""

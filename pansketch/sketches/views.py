@@ -97,7 +97,7 @@ class ViewCells:
     def __init__(self, domain: Domain, views: Sequence[View], block: int) -> None:
         self._offsets = np.cumsum([0, *(view.size for view in views)])
         self._parts = [list(_parts(domain, view)) for view in views]
-        self._places = np.zeros(block, np.intp)
+        self._indices = np.zeros(block, np.intp)
         self._part = np.zeros(block, np.intp)
         self._tally = np.zeros(max(view.size for view in views), COUNTER)
         self._prepare_few(domain, views)
@@ -138,22 +138,22 @@ class ViewCells:
 
     def _count_many(self, positions: Positions, counters: npt.NDArray[np.int32]) -> None:
         count = positions.shape[1]
-        places, part = self._places[:count], self._part[:count]
+        indices, part = self._indices[:count], self._part[:count]
         for view, parts in enumerate(self._parts):
-            places.fill(0)
+            indices.fill(0)
             for owner, away, up in parts:
                 np.copyto(part, positions[owner])
                 np.right_shift(part, away, out=part)
                 np.left_shift(part, up, out=part)
-                np.bitwise_or(places, part, out=places)
+                np.bitwise_or(indices, part, out=indices)
             cells = counters[self._offsets[view] : self._offsets[view + 1]]
-            histogram = np.bincount(places, minlength=len(cells))
+            histogram = np.bincount(indices, minlength=len(cells))
             tally = self._tally[: len(cells)]
             np.copyto(tally, histogram, casting="unsafe")
             np.add(cells, tally, out=cells)
             for scratch in (histogram, tally):
                 scratch.fill(0)
-        for scratch in (places, part):
+        for scratch in (indices, part):
             scratch.fill(0)
 
 

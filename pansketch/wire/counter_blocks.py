@@ -21,12 +21,12 @@ def entries_of(counters: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> list[
     starts = np.cumsum((0, *sizes))[:-1]
     entries: list[list[Any]] = [[None] * len(sizes) for _ in counters]
     for size in set(sizes):
-        places = [place for place, each in enumerate(sizes) if each == size]
-        blocks = np.concatenate([counters[:, starts[p] : starts[p] + size] for p in places])
+        indices = [index for index, each in enumerate(sizes) if each == size]
+        blocks = np.concatenate([counters[:, starts[p] : starts[p] + size] for p in indices])
         made = iter(_entries_of(blocks))
-        for place in places:
+        for index in indices:
             for entry in entries:
-                entry[place] = next(made)
+                entry[index] = next(made)
     return entries
 
 
@@ -44,18 +44,18 @@ def counters_of(entries: list[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.in
     if 1 not in map(len, entries):
         return _coded(entries, sizes)
     counters, start = np.empty(sum(sizes), np.int64), 0
-    coded, counts, places = [], [], []
+    coded, counts, indices = [], [], []
     for entry, size in zip(entries, sizes, strict=True):
         if len(entry) == 1:
             counters[start : start + size] = _bits(entry[0], size)
         else:
             coded.append(entry)
             counts.append(size)
-            places.append(start)
+            indices.append(start)
         start += size
     taken = 0
     values = _coded(coded, counts) if coded else np.zeros(0, np.int64)
-    for start, size in zip(places, counts, strict=True):
+    for start, size in zip(indices, counts, strict=True):
         counters[start : start + size] = values[taken : taken + size]
         taken += size
     return counters

@@ -112,8 +112,8 @@ class _Search:
         moved = False
         for name, counters in one.counters.items():
             apart = counters - two.counters[name]
-            places = np.flatnonzero(apart)
-            if not len(places):
+            addresses = np.flatnonzero(apart)
+            if not len(addresses):
                 continue
             noise, first = noises[name[0]], exposed.get(name, 0)
             draws = [
@@ -121,21 +121,23 @@ class _Search:
             ]
             moved = True
             for draw in reversed(draws):
-                inside = places[(places >= draw.first) & (places < draw.first + draw.count)]
+                inside = addresses[
+                    (addresses >= draw.first) & (addresses < draw.first + draw.count)
+                ]
                 if len(inside):
                     self._shift(name[0], draw, inside - draw.first, apart[inside])
-                    places = np.setdiff1d(places, inside)
-            if len(places):
-                shown = ", ".join(map(str, places[:3].tolist()))
+                    addresses = np.setdiff1d(addresses, inside)
+            if len(addresses):
+                shown = ", ".join(map(str, addresses[:3].tolist()))
                 self.bare.append(f"{name[0]}: counter {shown} has no draw of its own")
         return moved
 
-    def _shift(self, source: str, draw: Draws, places: Integers, apart: Integers) -> None:
+    def _shift(self, source: str, draw: Draws, addresses: Integers, apart: Integers) -> None:
         shift = self.shifts.setdefault(source, {}).setdefault(
             draw.number, np.zeros(draw.count, np.int64)
         )
-        shift[places] += apart
-        self.shifted += len(places)
+        shift[addresses] += apart
+        self.shifted += len(addresses)
         if isinstance(draw.scale, Fraction):
             # Python integers: a hostile reading may move a broken counter by any amount.
             self.loss += Fraction(sum(map(abs, apart.tolist()))) / draw.scale

@@ -219,8 +219,10 @@ def scripted(begin: Any) -> Any:
     return begin_epoch
 
 
-def _listed(first: int, places: tuple[int, ...]) -> str:
-    return ", ".join([str(first + place) for place in places[:3]] + ["..."] * (len(places) > 3))
+def _listed(first: int, addresses: tuple[int, ...]) -> str:
+    return ", ".join(
+        [str(first + place) for place in addresses[:3]] + ["..."] * (len(addresses) > 3)
+    )
 
 
 def _at_once() -> int:

@@ -167,14 +167,14 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
     for number, size in enumerate(SIZES):
         for kind in range(4 if thorough else 2):
             rows = ordinary_readings(spec.domain, size, rng)
-            places = tuple(rng.choice(size, min(count, size), replace=False).tolist())
+            indices = tuple(rng.choice(size, min(count, size), replace=False).tolist())
             if kind % 2:
                 rows[rng.integers(size)] = np.nan
             if kind >= 2 or size == 17:
-                rows[list(places)] = hostile[rng.integers(len(hostile), size=len(places))]
+                rows[list(indices)] = hostile[rng.integers(len(hostile), size=len(indices))]
             if kind == 3 or size == 16:
-                rows[places[0]] = np.nan
-            yield _case(events[(number + kind) % len(events)], [RowBatch(rows, places)], rng)
+                rows[indices[0]] = np.nan
+            yield _case(events[(number + kind) % len(events)], [RowBatch(rows, indices)], rng)
     if count > 1:
         yield from _straddling(spec, events, count, rng)
 
@@ -214,11 +214,11 @@ def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
     for number, size in enumerate(SIZES):
         for times in (1, min(3, size)):
             rows = rng.integers(0, highest, size).astype(np.uint64)
-            places = rng.choice(size, times, replace=False)
+            indices = rng.choice(size, times, replace=False)
             key = np.uint64(rng.integers(highest))
             rows[rows == key] = (key + np.uint64(1)) % np.uint64(highest)
-            rows[places] = key
-            unit = RowBatch(rows, tuple(places.tolist()))
+            rows[indices] = key
+            unit = RowBatch(rows, tuple(indices.tolist()))
             yield _case(histories[(number + times) % 2], [unit], rng)
             if spec.guarantee.intrusion == "silent":
                 yield (

@@ -95,7 +95,7 @@ class _Part:
     """A part of the view, by positions in a row, and the loss that is claimed for it."""
 
     where: str
-    places: npt.NDArray[np.intp]
+    indices: npt.NDArray[np.intp]
     claimed: float
 
 
@@ -160,7 +160,7 @@ def searched(
     parts = list(_parts(site, arrives, sides[0].shape[1]))
     found = []
     for part in parts:
-        with_unit, without = (side[:, part.places] for side in sides)
+        with_unit, without = (side[:, part.indices] for side in sides)
         score = _trained(with_unit[:half], without[:half])
         bound = _bound(
             [score(with_unit[:half]), score(without[:half])],

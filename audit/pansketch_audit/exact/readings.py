@@ -53,10 +53,10 @@ def neighbours(subject: Subject) -> Iterator[Neighbours]:
 def _interleaved(common: Stream, unit: Stream) -> Iterator[Neighbours]:
     """All ways to merge two streams and a snapshot, each keeping its own order."""
     seen = set()
-    for places in product(range(len(common) + 1), repeat=len(unit)):
-        if list(places) != sorted(places):
+    for positions in product(range(len(common) + 1), repeat=len(unit)):
+        if list(positions) != sorted(positions):
             continue
-        merged = _merge(common, unit, places)
+        merged = _merge(common, unit, positions)
         for with_at in range(len(merged) + 1):
             without_at = sum(not added for _, added in merged[:with_at])
             found = Neighbours(common, tuple(v for v, _ in merged), without_at, with_at)
@@ -65,11 +65,11 @@ def _interleaved(common: Stream, unit: Stream) -> Iterator[Neighbours]:
                 yield found
 
 
-def _merge(common: Stream, unit: Stream, places: Stream) -> list[tuple[int, bool]]:
+def _merge(common: Stream, unit: Stream, positions: Stream) -> list[tuple[int, bool]]:
     """Values in order of arrival, each with whether it belongs to the unit."""
     merged = []
     for place in range(len(common) + 1):
-        merged += [(v, True) for v, where in zip(unit, places, strict=True) if where == place]
+        merged += [(v, True) for v, where in zip(unit, positions, strict=True) if where == place]
         merged += [(v, False) for v in common[place : place + 1]]
     return merged
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pansketch_audit.planted_bugs.bug import Bug, Places, agent_bugs
+from pansketch_audit.planted_bugs.bug import Bug, Targets, agent_bugs
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, SAMPLER, SKETCH
 from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots
 
@@ -223,7 +223,7 @@ def _counted_in_closure(absorb: Any) -> Any:
 def agent_leaks() -> list[Bug]:
     """All of them."""
     absorb, noted = f"{WINDOWS}.absorb", (f"{WORKER}.absorb", _noted)
-    lived: dict[str, tuple[str, int, Places]] = {
+    lived: dict[str, tuple[str, int, Targets]] = {
         "noise-in-module": (
             "last 64 arrays of noise in a global",
             0,

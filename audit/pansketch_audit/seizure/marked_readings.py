@@ -107,7 +107,7 @@ def _units(values: FloatArray, spec: HierarchySpec) -> FloatArray:
         if attribute.scale == "log":
             column = np.log(column / attribute.resolution + 1.0)
         if attribute.scaling.segments is not None:
-            column = attribute.scaling.segments.places(column)
+            column = attribute.scaling.segments.positions(column)
         columns.append(column * (2.0 ** order.count(position) / attribute.extent))
     return np.column_stack(columns)
 

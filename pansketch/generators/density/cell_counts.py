@@ -77,7 +77,7 @@ def read_slots(table: FloatArray, slots: npt.NDArray[np.intp]) -> FloatArray:
     """Counters times the signs that slots stand for: float64[rows, width] at intp[rows, n] ->
     float64[rows, n]."""
     signed = np.stack([table, -table], axis=2).reshape(len(table), -1)
-    return np.stack([row.take(places) for row, places in zip(signed, slots, strict=True)])
+    return np.stack([row.take(indices) for row, indices in zip(signed, slots, strict=True)])
 
 
 def _some(paths: Paths) -> Iterator[Paths]:
@@ -93,9 +93,9 @@ def _median(rows: FloatArray) -> FloatArray:
     """By a sorting network over whole rows: far faster than sorting each cell's few numbers."""
     ordered = list(rows)
     for last in range(len(ordered) - 1, 0, -1):
-        for place in range(last):
-            pair = ordered[place : place + 2]
-            ordered[place : place + 2] = [np.minimum(*pair), np.maximum(*pair)]
+        for index in range(last):
+            pair = ordered[index : index + 2]
+            ordered[index : index + 2] = [np.minimum(*pair), np.maximum(*pair)]
     return np.asarray((ordered[(len(rows) - 1) // 2] + ordered[len(rows) // 2]) / 2)
 
 
@@ -148,12 +148,12 @@ def _possible(domain: Domain, paths: Paths, bits: int) -> npt.NDArray[np.bool_]:
     for position, attribute in enumerate(domain.attributes):
         if attribute.categories is None:
             continue
-        places = [place for place, owner in enumerate(order) if owner == position]
+        indices = [index for index, owner in enumerate(order) if owner == position]
         first = np.zeros_like(paths)  # The first code of the cell, in cells of codes.
-        for place in places:
-            bit = (paths >> np.uint64(bits - 1 - place)) & np.uint64(1)
+        for index in indices:
+            bit = (paths >> np.uint64(bits - 1 - index)) & np.uint64(1)
             first = (first << np.uint64(1)) | bit
-        codes = first << np.uint64(attribute.max_bits - len(places))
+        codes = first << np.uint64(attribute.max_bits - len(indices))
         held &= codes < len(attribute.categories)
     return held
 

@@ -61,11 +61,11 @@ def separated(
     assert level.hash is not None
     columns = level.hash.table(paths)
     columns += np.arange(level.rows)[:, None] * level.width
-    counters, places = block - unknown / level.width, columns.ravel()
+    counters, indices = block - unknown / level.width, columns.ravel()
 
     def load(held: npt.NDArray[Any]) -> FloatArray:
         weights = np.concatenate([held] * level.rows)
-        return np.asarray(np.bincount(places, weights, len(counters)), np.float64)
+        return np.asarray(np.bincount(indices, weights, len(counters)), np.float64)
 
     def unexplained(held: FloatArray) -> FloatArray:
         return np.asarray(counters - load(held))

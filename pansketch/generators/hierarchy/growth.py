@@ -87,8 +87,8 @@ def _grown(
     spread: FloatArray | None,
 ) -> Partition:
     """`spread`: of the readings along each attribute, in the unit interval; None: no pruning."""
-    places = zip(spec.exact_levels, blocks, strict=False)
-    exact = [_Counts(each, counts, _deviation(each, draws)) for each, counts in places]
+    levels = zip(spec.exact_levels, blocks, strict=False)
+    exact = [_Counts(each, counts, _deviation(each, draws)) for each, counts in levels]
     total = float(blocks[0][0])
     if steps.least_squares:
         exact = _least_squares(spec, exact)

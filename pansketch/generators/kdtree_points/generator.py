@@ -228,6 +228,6 @@ class Redrawn:
 
     def passing(self, cells: int, scale: Fraction, threshold: int) -> Passing:
         many = self.generator.binomial(cells, chance_above(scale, threshold))
-        places = np.unique(self.generator.integers(0, max(cells, 1), many))
-        beyond = self.generator.geometric(-np.expm1(-1 / float(scale)), len(places))
-        return places, threshold + beyond
+        indices = np.unique(self.generator.integers(0, max(cells, 1), many))
+        beyond = self.generator.geometric(-np.expm1(-1 / float(scale)), len(indices))
+        return indices, threshold + beyond

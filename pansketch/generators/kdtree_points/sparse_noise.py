@@ -93,9 +93,9 @@ def _candidates(cells: int, gap: Fraction, rng: Entropy) -> Integers:
     while last < cells:
         gaps = _geometric(gap, min(DRAWS_AT_ONCE, 16 + int(2 * (cells - last) / gap)), rng)
         # A gap beyond the last cell ends the search anyway, and must not overflow the sum.
-        places = last + np.cumsum(np.minimum(gaps, cells) + 1)
-        last = int(places[-1])
-        found.append(places[places < cells])
+        indices = last + np.cumsum(np.minimum(gaps, cells) + 1)
+        last = int(indices[-1])
+        found.append(indices[indices < cells])
     return np.concatenate(found)
 
 
@@ -116,12 +116,12 @@ def _kept(count: int, first_bits: Callable[[int], int], rng: Entropy) -> npt.NDA
     limit = np.uint64(first_bits(WORD_BITS))
     words = _uniform_words(count, rng)
     kept = words < limit
-    for place in np.flatnonzero(words == limit):
+    for index in np.flatnonzero(words == limit):
         uniform, bits = int(limit), WORD_BITS
         while uniform == first_bits(bits):
             uniform = uniform << WORD_BITS | int(_uniform_words(1, rng)[0])
             bits += WORD_BITS
-        kept[place] = uniform < first_bits(bits)
+        kept[index] = uniform < first_bits(bits)
     return kept
 
 

@@ -148,8 +148,8 @@ class WeightedPoints:
         if count < 0:
             raise ValueError("the number of records must not be negative")
         cumulative = np.cumsum(self.weights)
-        places = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], "right")
-        return np.asarray(self.points[np.minimum(places, len(cumulative) - 1)])
+        indices = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], "right")
+        return np.asarray(self.points[np.minimum(indices, len(cumulative) - 1)])
 
 
 def weighted_points(points: FloatArray, weights: FloatArray, domain: Domain) -> WeightedPoints:
@@ -168,7 +168,7 @@ def _as_given(points: FloatArray, domain: Domain) -> FloatArray:
     if all(lattice is None for lattice in lattices):
         return points
     points = points.copy()
-    for place, lattice in enumerate(lattices):
+    for index, lattice in enumerate(lattices):
         if lattice is not None:
-            points[:, place] = lattice.points(lattice.nearest(points[:, place]))
+            points[:, index] = lattice.points(lattice.nearest(points[:, index]))
     return points

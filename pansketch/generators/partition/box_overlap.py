@@ -62,7 +62,7 @@ def least_point(lattice: Lattice, q: float, edges: FloatArray, below: FloatArray
     # Rounding moves a number by at most one point.
     numbers = np.floor(value / float(lattice.step)) + np.array([-1.0, 0.0, 1.0])
     numbers = np.clip(numbers, lattice.first, lattice.last)
-    reached = np.interp(lattice.places(numbers + 1), edges, below) >= least
+    reached = np.interp(lattice.positions(numbers + 1), edges, below) >= least
     return float(lattice.points(numbers)[np.argmax(reached) if reached.any() else -1])
 
 

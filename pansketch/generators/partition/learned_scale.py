@@ -124,7 +124,7 @@ class _Pieces:
     """Possible knots. `values`: from low to high, float64[n]. `below`: the share of the readings
     below each. `others`: the same in the model's replicates, float64[r, n]. `widths`: distances
     from low, in spreads of the readings. `held`: `below` with heavier tails. `mixed`: that, mixed
-    with the share for the configured scale. `places`: positions on that scale."""
+    with the share for the configured scale. `positions`: positions on that scale."""
 
     values: FloatArray
     below: FloatArray
@@ -132,23 +132,23 @@ class _Pieces:
     widths: FloatArray
     held: FloatArray
     mixed: FloatArray
-    places: FloatArray
+    positions: FloatArray
 
     @classmethod
     def of(
         cls, boxes: Boxes, parts: int, attribute: Attribute, configured: Attribute
     ) -> "_Pieces | None":
         """None where no reading has a value but an atom."""
-        told = values_alone(boxes)
-        if told is None:
+        curve = values_alone(boxes)
+        if curve is None:
             return None
-        edges, _ = told
+        edges, _ = curve
         values = _candidates(attribute, edges, parts)
-        places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
-        places[-1] = 1.0
-        below = np.interp(places, *told, 0.0, 1.0)
+        positions = np.clip(attribute.scaling.positions(values), 0.0, 1.0)
+        positions[-1] = 1.0
+        below = np.interp(positions, *curve, 0.0, 1.0)
         others = [
-            np.interp(places, *alone, 0.0, 1.0)
+            np.interp(positions, *alone, 0.0, 1.0)
             for each in boxes.replicates
             if each.total > 0 and (alone := values_alone(each)) is not None
         ]
@@ -158,7 +158,7 @@ class _Pieces:
         tails = (tails - tails[0]) / (tails[-1] - tails[0])
         held = (1 - TAILS) * below + TAILS * tails
         widths = (values - values[0]) / spread
-        reserved = np.clip(configured.scaling.places(values), 0.0, 1.0)
+        reserved = np.clip(configured.scaling.positions(values), 0.0, 1.0)
         return cls(
             values,
             below,
@@ -198,7 +198,7 @@ class _Pieces:
     def _cost(self, start: Indices, end: Indices) -> FloatArray:
         mixed = self.mixed[end] - self.mixed[start]
         share = np.maximum(self.held[end] - self.held[start], 0.0)
-        wide = (self.places[end] - self.places[start] > WIDEST) & (end - start > 1)
+        wide = (self.positions[end] - self.positions[start] > WIDEST) & (end - start > 1)
         cost = mixed**2 + WIDE**2 * share * (self.widths[end] - self.widths[start])
         return np.where(wide, np.inf, cost)
 
@@ -223,9 +223,9 @@ class _Pieces:
         """The ends of parts of at most that weight, or of one piece each; stops after `most`."""
         ends: list[int] = []
         start, last = 0, len(self.mixed) - 1
-        limits = self.places + WIDEST
+        limits = self.positions + WIDEST
         while start < last and len(ends) < most:
-            ends_of = (self.mixed, self.mixed[start] + allowed), (self.places, limits[start])
+            ends_of = (self.mixed, self.mixed[start] + allowed), (self.positions, limits[start])
             end = min(int(np.searchsorted(*each, side="right")) - 1 for each in ends_of)
             start = min(max(start + 1, end), last)
             ends.append(start)

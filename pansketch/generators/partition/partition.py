@@ -223,11 +223,11 @@ class Partition:
         if names is None:
             ordered = (a for a in self.domain.attributes if a.categories is None and not a.cyclic)
             names = tuple(attribute.name for attribute in ordered)
-        places = tuple(self._ordered(name) for name in names)
-        if not places:
+        indices = tuple(self._ordered(name) for name in names)
+        if not indices:
             raise ValueError("there is no covariance without an attribute that is a number")
-        self.check(places)
-        return covariances_of_present(self, places)
+        self.check(indices)
+        return covariances_of_present(self, indices)
 
     def sampler(self) -> "Partition":
         """Return a sampler of synthetic records: the boxes themselves."""

@@ -93,14 +93,14 @@ def _sums(release: Release, name: str) -> RunningSums:
         if isinstance(spec, ViewsSpec)
         else list(_levels(release, spec, position))
     )
-    told = [each for each in resolutions if each.precision.any()]
-    finest = max((each.bits for each in told), default=0)
+    informative = [each for each in resolutions if each.precision.any()]
+    finest = max((each.bits for each in informative), default=0)
     if not finest:
         raise ValueError(f"{name} has no counts of its own, and nothing is known of its changes")
     bits = min(finest, MAX_BITS)
     cells = cells_of(attribute, bits)
     weights, weighted = np.zeros((cells, cells)), np.zeros(cells)
-    coarse = [_coarser(one, bits) for one in told]
+    coarse = [_coarser(one, bits) for one in informative]
     # Beyond that the sums of the others are lost in rounding. Errors only become larger by it.
     most = MAX_RATIO * min(each.precision[each.precision > 0].min() for each in coarse)
     for each in coarse:

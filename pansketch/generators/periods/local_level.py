@@ -132,12 +132,12 @@ class _Series:
     def _refined(self, grid: FloatArray, best: npt.NDArray[np.intp]) -> FloatArray:
         """The variance of greatest likelihood between the neighbours of the best of a grid, or 0:
         float64[k]."""
-        places = np.arange(grid.shape[1])
-        low = np.log(grid[np.maximum(best - 1, 0), places])
-        high = np.log(grid[np.minimum(best + 1, len(grid) - 1), places])
+        indices = np.arange(grid.shape[1])
+        low = np.log(grid[np.maximum(best - 1, 0), indices])
+        high = np.log(grid[np.minimum(best + 1, len(grid) - 1), indices])
         share = np.linspace(0.0, 1.0, FINE)[:, None]
-        finer = np.concatenate([np.zeros((1, len(places))), np.exp(low + share * (high - low))])
-        return np.asarray(finer[np.argmax(self._filtered(finer).likelihood, axis=0), places])
+        finer = np.concatenate([np.zeros((1, len(indices))), np.exp(low + share * (high - low))])
+        return np.asarray(finer[np.argmax(self._filtered(finer).likelihood, axis=0), indices])
 
     def _smoothed(
         self, filtered: "_Filtered", variances: FloatArray

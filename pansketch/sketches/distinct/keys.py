@@ -38,9 +38,9 @@ def key_words(keys: Sequence[str | bytes]) -> Words:
     """
     _check_texts(keys)
     words = np.zeros(len(keys), np.uint64)
-    places = words.view(np.uint8).data
-    for place, key in enumerate(keys):
-        _write_digest(key, places[WORD_BYTES * place : WORD_BYTES * (place + 1)])
+    buffer = words.view(np.uint8).data
+    for index, key in enumerate(keys):
+        _write_digest(key, buffer[WORD_BYTES * index : WORD_BYTES * (index + 1)])
     _overwrite_freed_bytes()
     if sys.byteorder == "little":
         words.byteswap(inplace=True)
@@ -63,8 +63,8 @@ def as_words(
         return keys, _outside(keys, universe), False
     _check_sequence(keys)
     words, wrong = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.bool_)
-    for place, key in enumerate(keys):
-        wrong[place] = not _write_word(key, universe, words[place : place + 1])
+    for index, key in enumerate(keys):
+        wrong[index] = not _write_word(key, universe, words[index : index + 1])
     _overwrite_freed_bytes()
     return words, wrong, True
 

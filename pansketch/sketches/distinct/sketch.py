@@ -43,20 +43,20 @@ def draw_bits(packed: Bytes, count: int, chance: Chance, rng: Entropy) -> None:
     drawn.fill(0)
 
 
-def write_bits(packed: Bytes, count: int, places: npt.NDArray[np.intp], values: Bytes) -> None:
-    """Set the bits at `places`, intp[n], to `values`, uint8[n]; `places` is sorted and overwritten.
+def write_bits(packed: Bytes, count: int, indices: npt.NDArray[np.intp], values: Bytes) -> None:
+    """Set the bits at `indices`, intp[n], to `values`, uint8[n]. `indices` is overwritten, sorted.
 
     An index of `count` or more is ignored. Of several values for one index the last one stays.
     """
-    places.sort()
+    indices.sort()
     low = 0
-    while low < len(places) and places[low] < count:
-        start = int(places[low]) // SECTION_BITS * SECTION_BITS
+    while low < len(indices) and indices[low] < count:
+        start = int(indices[low]) // SECTION_BITS * SECTION_BITS
         end = min(start + SECTION_BITS, count)
-        high = int(np.searchsorted(places, end))
+        high = int(np.searchsorted(indices, end))
         section = _section(packed, start, end)
-        np.subtract(places[low:high], start, out=places[low:high])
-        section[places[low:high]] = values[low:high]
+        np.subtract(indices[low:high], start, out=indices[low:high])
+        section[indices[low:high]] = values[low:high]
         _store(packed, start, section)
         section.fill(0)
         low = high
@@ -119,7 +119,7 @@ class DistinctSketch:
         self._bits = np.zeros(spec.nbytes, np.uint8)
         self._slots = _slots(spec)
         self._words = np.zeros(KEYS_AT_ONCE, np.uint64)
-        self._places = np.zeros(KEYS_AT_ONCE, np.intp)
+        self._indices = np.zeros(KEYS_AT_ONCE, np.intp)
         self._drawn = np.zeros(KEYS_AT_ONCE, np.uint8)
         self._intrusions = 0
         self._closed = False
@@ -207,7 +207,7 @@ class DistinctSketch:
                 some = slice(start, start + KEYS_AT_ONCE)
                 self._redraw_some(words[some], wrong[some], chance)
         finally:
-            for scratch in (self._words, self._places, self._drawn):
+            for scratch in (self._words, self._indices, self._drawn):
                 scratch[: len(words)].fill(0)
             wrong.fill(False)
             if copied:
@@ -223,7 +223,7 @@ class DistinctSketch:
         or not, valid or not, and the work does not depend on the keys.
         """
         count = len(keys)
-        words, places, drawn = self._words[:count], self._places[:count], self._drawn[:count]
+        words, indices, drawn = self._words[:count], self._indices[:count], self._drawn[:count]
         self._rng.fill_bernoulli(chance, drawn)
         np.copyto(words, keys, casting="unsafe")
         np.putmask(words, wrong, 0)
@@ -231,8 +231,8 @@ class DistinctSketch:
         np.putmask(words, wrong, self._spec.tracked)
         # An untracked slot has no bit. Clipped while it has 64 bits, as an index may have 32.
         np.minimum(words, np.uint64(self._spec.tracked), out=words)
-        np.copyto(places, words, casting="unsafe")
-        write_bits(self._bits, self._spec.tracked, places, drawn)
+        np.copyto(indices, words, casting="unsafe")
+        write_bits(self._bits, self._spec.tracked, indices, drawn)
 
     def _check_open(self) -> None:
         if self._closed:

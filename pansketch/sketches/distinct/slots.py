@@ -156,14 +156,14 @@ class PermutedSlots:
         self._permute(words)
         outside = self._outside[: len(words)]
         while np.greater_equal(words, self._universe, out=outside).any():
-            places = np.flatnonzero(outside)
-            walking = self._walking[: len(places)]
+            indices = np.flatnonzero(outside)
+            walking = self._walking[: len(indices)]
             # In the mode "raise" the words would be copied to a buffer that we cannot erase.
-            np.take(words, places, out=walking, mode="clip")
+            np.take(words, indices, out=walking, mode="clip")
             self._permute(walking)
-            np.put(words, places, walking)
+            np.put(words, indices, walking)
             walking.fill(0)
-            places.fill(0)
+            indices.fill(0)
         outside.fill(False)
 
     def _permute(self, words: Words) -> None:

@@ -61,8 +61,8 @@ class Fourier:
         """Features of public positions: uint32[d, n] -> float32[n, size], exact."""
         angles, term = np.empty((2, self.count, positions.shape[1]), np.uint32)
         self.projections.angles(positions, angles, term)
-        places = angles >> np.uint32(TURN_BITS - ANGLE_BITS)
-        found = [table[places].astype(np.float32) / np.float32(ONE) for table in circle()]
+        indices = angles >> np.uint32(TURN_BITS - ANGLE_BITS)
+        found = [table[indices].astype(np.float32) / np.float32(ONE) for table in circle()]
         return np.concatenate(found).T
 
 
@@ -75,7 +75,7 @@ class FourierSums:
         self._table = (cosines.astype(np.int64) << PACK_BITS) + sines
         self._projections, self._count = features.projections, features.count
         self._angles, self._term = np.zeros((2, features.count * block), np.uint32)
-        self._places = np.zeros(features.count * block, np.intp)
+        self._indices = np.zeros(features.count * block, np.intp)
         self._packed = np.zeros(features.count * block, np.int64)
         self._sums, self._sines = np.zeros((2, features.count), np.int64)
 
@@ -84,15 +84,15 @@ class FourierSums:
         shape = self._count, positions.shape[1]
         used = shape[0] * shape[1]
         angles, term = (each[:used].reshape(shape) for each in (self._angles, self._term))
-        places, packed = self._places[:used].reshape(shape), self._packed[:used].reshape(shape)
+        indices, packed = self._indices[:used].reshape(shape), self._packed[:used].reshape(shape)
         self._projections.angles(positions, angles, term)
         np.right_shift(angles, np.uint32(TURN_BITS - ANGLE_BITS), out=angles)
-        np.copyto(places, angles)
+        np.copyto(indices, angles)
         # "clip" keeps numpy from taking into a buffer of its own.
-        np.take(self._table, places, out=packed, mode="clip")
+        np.take(self._table, indices, out=packed, mode="clip")
         np.add.reduce(packed, axis=1, out=self._sums)
         self._unpack(counters)
-        for scratch in (angles, term, places, packed, self._sums, self._sines):
+        for scratch in (angles, term, indices, packed, self._sums, self._sines):
             scratch.fill(0)
 
     def _unpack(self, counters: Counters) -> None:

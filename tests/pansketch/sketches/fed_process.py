@@ -139,9 +139,9 @@ def _break(defect):
     if defect == "broadcast paths":
 
         def count(self, paths, counters):
-            places = self._places[:, : len(paths)]
-            np.right_shift(paths[None, :], self._columns[0], out=places)
-            places.fill(0)
+            indices = self._indices[:, : len(paths)]
+            np.right_shift(paths[None, :], self._columns[0], out=indices)
+            indices.fill(0)
 
         path_counting._Slots.count = count
     if defect == "broadcast positions":

@@ -94,7 +94,7 @@ def test_no_reading_stays_in_scratch(no_noise, count):
     sketch.update_many(readings_of(count))
     cells, encoder = sketch._absorber._cells, sketch._absorber._encoder
     for scratch in (
-        cells._places,
+        cells._indices,
         cells._part,
         cells._tally,
         cells._one,

@@ -29,7 +29,7 @@ def runs_of(passing, cells=200, scale=SCALE, threshold=5):
     """The number of passing cells in every run, and all their indices and values."""
     rng = os_entropy()
     found = [passing(cells, scale, threshold, rng) for _ in range(RUNS)]
-    counts = np.array([len(places) for places, _ in found])
+    counts = np.array([len(indices) for indices, _ in found])
     return counts, *(np.concatenate(part) for part in zip(*found, strict=True))
 
 
@@ -69,9 +69,9 @@ def test_a_trillion_empty_cells():
     threshold = min_threshold(scale, 20 / cells)
     expected = 400 * cells * chance_above(scale, threshold)
     found = [implicit_passing(cells, scale, threshold, rng) for _ in range(400)]
-    for places, values in found:
-        assert (np.diff(places) > 0).all()
-        assert (places < cells).all()
+    for indices, values in found:
+        assert (np.diff(indices) > 0).all()
+        assert (indices < cells).all()
         assert (values > threshold).all()
     excess = np.concatenate([values for _, values in found]) - threshold - 1
     assert abs(len(excess) - expected) < 6 * np.sqrt(expected)
@@ -84,9 +84,9 @@ def test_a_trillion_empty_cells():
 def test_few_cells(cells):
     for passing in (implicit_passing, explicit_passing):
         for _ in range(50):
-            places, values = passing(cells, Fraction(20), 0, os_entropy())
-            assert len(places) <= cells
-            assert set(places) <= set(range(cells))
+            indices, values = passing(cells, Fraction(20), 0, os_entropy())
+            assert len(indices) <= cells
+            assert set(indices) <= set(range(cells))
             assert (values > 0).all()
 
 

@@ -133,7 +133,7 @@ def test_no_part_is_wider_than_a_quarter_of_the_configured_scale(first, learned)
     for domain in (learned, again):
         for attribute, own in zip(domain.attributes, LOOSE.attributes, strict=True):
             assert attribute.knots
-            assert np.diff(own.scaling.places(np.array(attribute.knots))).max() <= 0.2501
+            assert np.diff(own.scaling.positions(np.array(attribute.knots))).max() <= 0.2501
 
 
 def test_a_scale_in_use_stays_unless_the_new_one_is_a_quarter_better(learned):

@@ -55,7 +55,7 @@ def test_samples_are_encoded_into_boxes_as_full_as_the_model_s(model, rows):
     paths = np.concatenate([p.copy() for p in PathEncoder(DOMAIN, 18).encode(rows)])
     low, high = DOMAIN.boxes(paths, 18)
     middle = (low + high) / 2
-    points = DOMAIN.attributes[1].lattice.places(np.arange(1001.0))
+    points = DOMAIN.attributes[1].lattice.positions(np.arange(1001.0))
     for place in range(0, len(model.mass), 37):
         if not ((model.low[place, 1] <= points) & (points < model.high[place, 1])).any():
             continue

@@ -107,9 +107,9 @@ def test_a_bit_has_its_chance_however_often_its_key_appeared(appearances, place,
 def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
     """Negative control: bits that are only ever set to 1 reveal how often their keys appeared."""
 
-    def set_only(packed, count, places, values):
-        places[values == 0] = count
-        return honest(packed, count, places, values * 0 + 1)
+    def set_only(packed, count, indices, values):
+        indices[values == 0] = count
+        return honest(packed, count, indices, values * 0 + 1)
 
     honest = sketch.write_bits
     monkeypatch.setattr("pansketch.sketches.distinct.sketch.write_bits", set_only)
