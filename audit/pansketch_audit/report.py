@@ -124,7 +124,7 @@ def audit_config(config: AgentConfig) -> list[Finding]:
     ]
     with TemporaryDirectory() as folder:
         for case in cases_of(config, SEED, Path(folder)):
-            findings.append(_lived(f"{case.stream}, {len(case.steps)} steps", [case]))
+            findings.append(_agent_finding(f"{case.stream}, {len(case.steps)} steps", [case]))
     return findings
 
 
@@ -136,7 +136,7 @@ def _drawn(name: str, spec: Spec, thorough: bool) -> Finding:
     )
 
 
-def _lived(name: str, cases: Iterable[AgentCase]) -> Finding:
+def _agent_finding(name: str, cases: Iterable[AgentCase]) -> Finding:
     """Ends at the first pair of agents that differ."""
     count, loss = 0, Fraction(0)
     for case in cases:
@@ -168,7 +168,7 @@ def perform(task: Task) -> list[Finding]:
         count = int(task.details[0])
         with TemporaryDirectory() as folder:
             cases = agent_cases(SEED, count, Path(folder), task.which)
-            return [_lived(f"agents {task.which + 1} to {task.which + count}", cases)]
+            return [_agent_finding(f"agents {task.which + 1} to {task.which + count}", cases)]
     if task.part == "outside":
         return [outside(sites()[task.which], cast(Moment, task.details[0]))]
     subject = subjects()[task.which]

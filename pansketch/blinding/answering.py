@@ -99,11 +99,11 @@ def refused(
         would add up to more than 1.
     """
     return tuple(
-        each.key for each in question.windows if not _has_room(question, spent.get(each.key, {}))
+        each.key for each in question.windows if not _fits_budget(question, spent.get(each.key, {}))
     )
 
 
-def _has_room(question: KeeperQuestion, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
+def _fits_budget(question: KeeperQuestion, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
     if question.level in levels:
         return levels[question.level][1] == question.digest
     return sum((share for share, _ in levels.values()), question.share) <= 1

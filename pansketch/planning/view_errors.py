@@ -33,12 +33,12 @@ from pansketch.sketches.views import MAX_VIEW_BITS
 
 UNSEEN = 1.0  # W1 of an attribute in no view, in standard deviations
 RELATED = 0.35  # error of a correlation that is taken to be 0
-APART = 0.21  # total variation of a pair in no view, besides that of its margins
+UNVIEWED = 0.21  # total variation of a pair in no view, besides that of its margins
 
 SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
 CHAINED, LOOSE = 0.3, 0.5  # the same, where they are linked by views of other pairs
 MISSED, PARTED = 0.6, 0.9  # the same, of what noise adds at most where one view holds both
-TOLD = 2.5  # cells more, whose dependence a copula tells
+COPULA_CELLS = 2.5  # cells more, whose dependence a copula tells
 CARRIED = 1.3  # total variation of a pair that W1 of a margin makes by its noise
 
 Bits = tuple[int, ...]
@@ -108,11 +108,11 @@ class _Views:
         return found
 
     @property
-    def apart(self) -> tuple[FloatArray, FloatArray]:
+    def unviewed(self) -> tuple[FloatArray, FloatArray]:
         """Errors of a pair in no view: its total variation besides that of its margins, and that of
         its correlation. Views of other pairs lead from one near-duplicate to the next."""
         alike = (CHAINED, LOOSE) if self._joined else (SAME, EQUAL)
-        return np.where(self._alike, alike[0], APART), np.where(self._alike, alike[1], RELATED)
+        return np.where(self._alike, alike[0], UNVIEWED), np.where(self._alike, alike[1], RELATED)
 
     def unheld(self, error: Amount) -> Amount:
         """The error of a pair in no view, which bounds that of a pair in one: what noise hides is
@@ -245,7 +245,7 @@ def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
 def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> Amount:
     """Of the best view that holds both, or taken to be independent."""
     margins = (carried[pair.first] + carried[pair.second]) / 2
-    found = pair_error(0.0, 1.0, views.apart[0], margins)
+    found = pair_error(0.0, 1.0, views.unviewed[0], margins)
     if pair.held:
         found = views.unheld(found)
     for view, *indices in sorted(pair.held):
@@ -270,11 +270,11 @@ def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> A
 def _hidden(cells: Amount, whole: Truth) -> Amount:
     """Total variation of a pair that one attribute adds, from what is inside its cells. `cells`:
     those in the range of the readings."""
-    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + TOLD))
+    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + COPULA_CELLS))
 
 
 def _correlation(pair: _Pair, views: _Views) -> Amount:
-    found: Amount = views.unheld(views.apart[1]) if pair.held else views.apart[1]
+    found: Amount = views.unheld(views.unviewed[1]) if pair.held else views.unviewed[1]
     for view, *indices in sorted(pair.held):
         left, right = (views.cells[view][index] for index in indices)
         others = np.sqrt(views.size(view) / (left * right))

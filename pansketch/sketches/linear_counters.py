@@ -142,10 +142,10 @@ class LinearSpec(ABC):
 
 def linear_form(spec: LinearSpec) -> dict[str, Any]:
     """The part of a canonical form that is the same for every family."""
-    promise = spec.guarantee
-    privacy = [promise.epsilon_micro, str(promise.unit), promise.intrusion]
-    if promise.answer_micro:
-        privacy += ["blinded", promise.local_micro]
+    guarantee = spec.guarantee
+    privacy = [guarantee.epsilon_micro, str(guarantee.unit), guarantee.intrusion]
+    if guarantee.answer_micro:
+        privacy += ["blinded", guarantee.local_micro]
     return {
         "family": spec.family,
         "domain": [attribute.describe() for attribute in spec.domain.attributes],

@@ -158,12 +158,12 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
     steps += [*others, *units]
     steps.append(Step(max(seconds, until + 2 * window) + 0.5, "tick"))
     if stream.plan.privacy.intrusion == "silent":
-        at = _when_to_look(config, units, rng, seconds)
+        at = _snapshot_time(config, units, rng, seconds)
         steps.append(Step(at, "tick"))
-        steps.append(Step(at + 1e-6, "look"))
+        steps.append(Step(at + 1e-6, "snapshot"))
     elif rng.random() < 0.5:
         at = round(float(rng.uniform(1, seconds)), 3)
-        steps += [Step(at, "look"), Step(at + 1e-6, "announce")] if slots is None else []
+        steps += [Step(at, "snapshot"), Step(at + 1e-6, "announce")] if slots is None else []
     return tuple(sorted(steps, key=lambda step: step.at))
 
 
@@ -262,7 +262,7 @@ def _window_end(device: str, window: int) -> float:
     return offset + (int((BEGIN - offset) // window) + 2) * window - BEGIN
 
 
-def _when_to_look(
+def _snapshot_time(
     config: AgentConfig, units: list[Step], rng: np.random.Generator, seconds: float
 ) -> float:
     """A moment at which no slot is open: whether one has had its reading is in memory until then.

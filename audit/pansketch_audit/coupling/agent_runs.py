@@ -58,7 +58,7 @@ MEMORY = "memory of "
 SESSION = "0000000000000001"
 OLD = (1, 1)  # Modification time of a file that the agent has not touched since the last step.
 
-What = Literal["tick", "rows", "lines", "look", "announce"]
+What = Literal["tick", "rows", "lines", "snapshot", "announce"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Agent:
                         worker.rerandomise()
                 else:
                     self._tick()
-        self._look_at_files()
+        self._scan_files()
 
     def _absorb(self, step: Step, rows: npt.NDArray[Any]) -> None:
         worker = self.workers[step.stream]
@@ -179,7 +179,7 @@ class _Agent:
         self.health.step(up)
         self.delivery.step(up)
 
-    def _look_at_files(self) -> None:
+    def _scan_files(self) -> None:
         """The files written since the last step; each file's time is then reset."""
         for folder, _, names in os.walk(self.state):
             for name in names:
@@ -286,7 +286,7 @@ def play(
         try:
             for number, step in enumerate(steps):
                 now[0] = step.at
-                if step.what == "look":
+                if step.what == "snapshot":
                     calls = {name: noise.calls for name, noise in noises.items()}
                     seen = agent.seen("seizure") if everything else {}
                     exposures.append(Exposure(agent.open_counters(), seen, calls))

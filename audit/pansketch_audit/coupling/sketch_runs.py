@@ -35,7 +35,7 @@ WINDOW = WindowId("device", "stream", 1, 0, 60)
 SOURCE = "sketch"
 
 Rows = npt.NDArray[Any]
-Event = Literal["announce", "look"]
+Event = Literal["announce", "snapshot"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def play(
     sketch = spec.start(noise)
     exposures = []
 
-    def look(what: str) -> None:
+    def expose(what: str) -> None:
         seen = {f"memory at the {what}": memory_of(sketch, noise) if everything else b""}
         exposures.append(Exposure({(SOURCE, 0): counts_of(sketch)}, seen, {SOURCE: noise.calls}))
 
@@ -102,10 +102,10 @@ def play(
             if len(rows):
                 sketch.update_many(rows)
         elif step == "announce":
-            look("announced intrusion")
+            expose("announced intrusion")
             sketch.rerandomise(noise)
         else:
-            look("snapshot")
+            expose("snapshot")
     wire = encode(sketch.release(noise, WINDOW))
     seen = {"wire": wire, "memory after the release": memory_of(sketch, noise)}
     counters = {(SOURCE, 0): decode(wire, spec).counters}
@@ -195,7 +195,7 @@ def _straddling(
 def _histories(spec: Any) -> list[tuple[Event, ...]]:
     """The actions of an adversary in a window, by mode."""
     if spec.guarantee.intrusion == "silent":
-        return [("look",), ("announce", "look"), ("announce", "announce", "look"), ()]
+        return [("snapshot",), ("announce", "snapshot"), ("announce", "announce", "snapshot"), ()]
     return [("announce",), (), ("announce", "announce")]
 
 
@@ -208,7 +208,7 @@ def _case(history: tuple[Event, ...], batches: list[RowBatch], rng: np.random.Ge
 def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
     """A key among others, once and several times, before and after a snapshot."""
     highest = min(spec.universe or 1 << 63, 1 << 63)
-    histories: list[tuple[Event, ...]] = [("look",), ()]
+    histories: list[tuple[Event, ...]] = [("snapshot",), ()]
     if spec.guarantee.intrusion == "announced":
         histories = [("announce",), ()]
     for number, size in enumerate(SIZES):
@@ -223,7 +223,7 @@ def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
             if spec.guarantee.intrusion == "silent":
                 yield (
                     unit,
-                    "look",
+                    "snapshot",
                     replace(
                         unit,
                         rows=unit.rows[::-1].copy(),

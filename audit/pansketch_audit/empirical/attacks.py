@@ -95,17 +95,17 @@ def _generators(root: object) -> Iterator[Any]:
 
 def _initial_noise(subject: Subject, generator: Any) -> npt.NDArray[np.int64]:
     """The noise of a window's start, drawn again from the generator wound back to before it."""
-    return _begun_again(subject, generator, 2 * sum(subject.spec.blocks))
+    return _restarted(subject, generator, 2 * sum(subject.spec.blocks))
 
 
 def _initial_bits(subject: Subject, generator: Any, now: npt.NDArray[np.int64]) -> Any:
     """The bits at a window's start. The number of draws since then is unknown. The right number
     reproduces nearly all current bits, any other number does not."""
-    tried = (_begun_again(subject, generator, len(now) + draws) for draws in range(MAX_DRAWS_SINCE))
+    tried = (_restarted(subject, generator, len(now) + draws) for draws in range(MAX_DRAWS_SINCE))
     return min(tried, key=lambda bits: int((bits != now).sum()))
 
 
-def _begun_again(subject: Subject, generator: Any, draws: int) -> npt.NDArray[np.int64]:
+def _restarted(subject: Subject, generator: Any, draws: int) -> npt.NDArray[np.int64]:
     """The memory of a window's start, with the generator rewound by so many draws."""
     back = np.random.PCG64()
     back.state = generator.state
@@ -132,7 +132,7 @@ def _exact_counts(subject: Subject) -> npt.NDArray[np.int64]:
     return subject.counts(sketch)
 
 
-def floats_betray(subject: Subject) -> tuple[bool, str]:
+def distinguish_floats(subject: Subject) -> tuple[bool, str]:
     """Tells counts 0 and 1 apart by which floats Laplace noise can reach (Mironov, CCS 2012).
 
     A float sampler maps 2**53 uniforms to noise: around one count it reaches some floats and around
@@ -140,12 +140,12 @@ def floats_betray(subject: Subject) -> tuple[bool, str]:
     """
     scale = float(Fraction(1) / Fraction(subject.epsilon_micro, 10**6))
     generator = np.random.Generator(np.random.PCG64())
-    betrayed = 0
+    explained = 0
     for _ in range(TRIALS):
         step = int(generator.integers(1, GRID))
         released = 1.0 + _float_noise(step, scale)
-        betrayed += _reachable(released, 1.0, scale) and not _reachable(released, 0.0, scale)
-    return betrayed > 0, f"{betrayed} of {TRIALS} releases can stem from one count only"
+        explained += _reachable(released, 1.0, scale) and not _reachable(released, 0.0, scale)
+    return explained > 0, f"{explained} of {TRIALS} releases can stem from one count only"
 
 
 def _float_noise(step: int, scale: float) -> float:

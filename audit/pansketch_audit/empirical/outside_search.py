@@ -195,13 +195,13 @@ def _seen(mechanism: Mechanism, site: Site, arrives: Moment, present: bool, rng:
 
 
 def _parts(site: Site, arrives: Moment, seen: int) -> Iterator[_Part]:
-    promised = site.spec.guarantee
-    paid = {
-        "before": promised.state_micro,
-        "after": promised.release_micro,
-        "both": promised.epsilon_micro,
+    guarantee = site.spec.guarantee
+    spent = {
+        "before": guarantee.state_micro,
+        "after": guarantee.release_micro,
+        "both": guarantee.epsilon_micro,
     }
-    yield _Part("all that is seen", np.arange(seen), paid[arrives] / MICRO)
+    yield _Part("all that is seen", np.arange(seen), spent[arrives] / MICRO)
     if site.counts is key_bits:
         return
     moved, first, shares = _moved(site), 0, list[tuple[npt.NDArray[np.intp], Fraction]]()
@@ -210,7 +210,7 @@ def _parts(site: Site, arrives: Moment, seen: int) -> Iterator[_Part]:
         shares.append((block, int(abs(moved[block]).sum()) / scale))
         first += size
     # Scales that leave more than epsilon in all do not excuse what a block shows.
-    excess = max(Fraction(1), sum(share for _, share in shares) * MICRO / paid[arrives])
+    excess = max(Fraction(1), sum(share for _, share in shares) * MICRO / spent[arrives])
     for number, (block, share) in enumerate(shares):
         if share:
             copies = np.concatenate([block + copy * len(moved) for copy in range(3)])

@@ -159,14 +159,14 @@ class _Run:
         def mark() -> None:
             before[0] = len(entropy.scales)
 
-        seen = self._observe(self.view, entropy, mark, looks=False)
+        seen = self._observe(self.view, entropy, mark, observed=False)
         return seen.wire, tuple(entropy.scales), before[0]
 
     def _observe(
-        self, view: View, rng: TapeEntropy, mark: Callable[[], None], looks: bool = True
+        self, view: View, rng: TapeEntropy, mark: Callable[[], None], observed: bool = True
     ) -> Observation:
         return observe(
-            self.mechanism, self.subject, self.stream, self.snapshot_at, view, rng, mark, looks
+            self.mechanism, self.subject, self.stream, self.snapshot_at, view, rng, mark, observed
         )
 
 

@@ -161,8 +161,8 @@ def another_number(
 ) -> list[Callable[[], KeeperQuestion]]:
     """The first epoch of the window under another sequence number: what unmasks a snapshot."""
     (window,) = question.windows
-    lied = MaskedWindow(replace(window.window, sequence=2), window.epochs[:1])
-    return [lambda: question, lambda: mechanism.listed(question, (lied,))]
+    forged = MaskedWindow(replace(window.window, sequence=2), window.epochs[:1])
+    return [lambda: question, lambda: mechanism.listed(question, (forged,))]
 
 
 def twice_in_one(

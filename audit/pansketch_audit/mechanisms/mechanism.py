@@ -27,7 +27,7 @@ VIEWS: dict[str, tuple[View, ...]] = {
     "silent": ("joint",),
     "announced": ("terminal", "published", "known"),
 }
-# A key may come before and after the snapshot: the claim is a sum, and each summand is looked at.
+# A key may come before and after the snapshot: the claim is a sum, and each summand is tested.
 KEY_VIEWS: dict[str, tuple[View, ...]] = VIEWS | {
     "silent": ("terminal", "release", "joint", "known")
 }
@@ -76,15 +76,15 @@ def observe(
     view: View,
     rng: Entropy,
     at_snapshot: Callable[[], None] = lambda: None,
-    looks: bool = True,
+    observed: bool = True,
 ) -> Observation:
     """One run of a mechanism over a stream. `at_snapshot` is called when the snapshot is taken;
-    `looks`: whether it is looked at, which takes most of the time."""
+    `observed`: whether its memory is read, which takes most of the time."""
     sketch = mechanism.start(subject.spec, rng)
     memory = b""
     for arrived in range(len(stream) + 1):
         if arrived == snapshot_at and view != "published":
-            memory = memory_of(sketch, rng) if looks else b""
+            memory = memory_of(sketch, rng) if observed else b""
             at_snapshot()
             if view == "terminal":
                 return Observation(memory, b"")
@@ -102,9 +102,9 @@ def views_of(subject: Subject) -> tuple[View, ...]:
 
 def claim(subject: Subject, view: View) -> Fraction:
     """The loss that the subject's guarantee allows in a view."""
-    promised = subject.spec.guarantee
-    parts = {"terminal": promised.state_micro, "release": promised.release_micro}
-    return Fraction(parts.get(view, promised.epsilon_micro), MICRO)
+    guarantee = subject.spec.guarantee
+    parts = {"terminal": guarantee.state_micro, "release": guarantee.release_micro}
+    return Fraction(parts.get(view, guarantee.epsilon_micro), MICRO)
 
 
 def memory_of(sketch: object, *public: object) -> bytes:

@@ -156,7 +156,7 @@ def draws_bugs(found: dict[str, tuple[str, str, str, Make]]) -> list[Bug]:
 def agent_bugs(found: dict[str, tuple[str, int, Targets]]) -> list[Bug]:
     """By name: what is wrong, the first case that may show it, and what takes what place."""
     return [
-        Bug(name, what, partial(_lived, first, targets), "agent")
+        Bug(name, what, partial(_caught_in_agent, first, targets), "agent")
         for name, (what, first, targets) in found.items()
     ]
 
@@ -165,5 +165,5 @@ def _drawn(family: str, where: str, make: Make) -> tuple[bool, str]:
     return in_draws(family, replaced(where, make))
 
 
-def _lived(first: int, targets: Targets) -> tuple[bool, str]:
+def _caught_in_agent(first: int, targets: Targets) -> tuple[bool, str]:
     return in_agent(first, *(replaced(where, make) for where, make in targets))

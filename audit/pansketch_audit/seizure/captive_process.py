@@ -38,10 +38,10 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """One search of one process. `last`: the number of the reading that it was given last.
 
-    `unread`: what could not be looked at, and why.
+    `unread`: memory that could not be read, and the reasons.
     """
 
     moment: str
@@ -126,7 +126,7 @@ def settle(captive: Captive) -> None:
         until(captive, lambda: _sleeps(captive.process.pid), "it came to rest")
 
 
-def look(captive: Captive, scanner: Scanner, moment: str, last: int) -> Look:
+def take_snapshot(captive: Captive, scanner: Scanner, moment: str, last: int) -> Snapshot:
     """Seizes the process as it stands, with its files, its log and what it has sent."""
     sightings: dict[tuple[Place, int, str], Sighting] = {}
     unread: list[str] = []
@@ -139,7 +139,7 @@ def look(captive: Captive, scanner: Scanner, moment: str, last: int) -> Look:
         for hit in scanner.search(content):
             found = Sighting(place, hit.reading, hit.form, f"{name}+{hit.offset:#x}")
             sightings.setdefault((place, hit.reading, hit.form), found)
-    return Look(moment, last, searched, tuple(sightings.values()), tuple(unread))
+    return Snapshot(moment, last, searched, tuple(sightings.values()), tuple(unread))
 
 
 def _seized(captive: Captive) -> Iterator[tuple[Place, str, Bytes | None]]:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from pansketch import HierarchySpec
 from pansketch_audit.seizure.agent_process import IN_FLIGHT, SPEC, WINDOWS, Run, run_agent
-from pansketch_audit.seizure.captive_process import Place, feed, look, running
+from pansketch_audit.seizure.captive_process import Place, feed, running, take_snapshot
 from pansketch_audit.seizure.marked_readings import (
     FloatArray,
     forms_of,
@@ -57,7 +57,7 @@ def finds_planted(folder: Path, markers: FloatArray, spec: HierarchySpec) -> boo
         running(["-c", PLANTED, str(len(blob))], folder / "planted", peer) as p,
     ):
         feed(p, [bytes(blob)])
-        seen = look(p, Scanner(forms), "planted", 0)
+        seen = take_snapshot(p, Scanner(forms), "planted", 0)
     return expected <= {(s.form, s.reading) for s in seen.sightings if s.place == "memory"}
 
 
@@ -65,7 +65,7 @@ def catches_leak(folder: Path, way: Place, markers: FloatArray, scanner: Scanner
     """Return whether every reading of a leaky program is found where it leaks to."""
     with Recorder() as peer, running(["-c", LEAKY, way, str(peer.port)], folder / way, peer) as p:
         feed(p, json_lines(markers[:LEAKED_READINGS]))
-        seen = look(p, scanner, f"leak to {way}", LEAKED_READINGS - 1)
+        seen = take_snapshot(p, scanner, f"leak to {way}", LEAKED_READINGS - 1)
     found = {s.reading for s in seen.sightings if s.place == way}
     return set(range(min(LEAKED_READINGS, len(markers)))) <= found
 
@@ -141,7 +141,7 @@ def seize(readings: int = 10_000, sources: tuple[str, ...] | None = None) -> Sei
                 for w in LEAKS
             ),
         ]
-    searched = sum(look.searched_bytes for run in runs for look in run.looks)
+    searched = sum(snapshot.searched_bytes for run in runs for snapshot in run.snapshots)
     return Seizure(
         readings,
         scanner.names,
@@ -158,12 +158,12 @@ def _summary(run: Run) -> str:
         return f"{run.source}: {run.problem or f'not read: {run.unread[0]}'}"
     old = len({sighting.reading for sighting in run.leaks})
     seen = f"{run.readings} readings, {old} found that should be gone"
-    return f"{run.source}: {seen} in {len(run.looks)} looks"
+    return f"{run.source}: {seen} in {len(run.snapshots)} looks"
 
 
 def _in_flight(run: Run) -> bool:
     return any(
-        look.moment == IN_FLIGHT
-        and {(s.place, s.reading) for s in look.sightings} == {("memory", look.last)}
-        for look in run.looks
+        snapshot.moment == IN_FLIGHT
+        and {(s.place, s.reading) for s in snapshot.sightings} == {("memory", snapshot.last)}
+        for snapshot in run.snapshots
     )

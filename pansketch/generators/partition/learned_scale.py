@@ -31,7 +31,7 @@ CLEAR = 1.5  # standard errors of the readings below a cut, that a part must hol
 WIDE = 0.5  # how much a part's width counts beside its readings
 RESERVED = 1 / 32  # of the parts: spread as the configured scale is
 WIDEST = 1 / 4  # of the configured scale: no part is wider, but for a part of one piece
-PAYS = 3 / 4  # of the present scale's cost, that a new one has at most
+MAX_COST_RATIO = 3 / 4  # of the present scale's cost, that a new one has at most
 PIECES = 4  # how much finer than the model's cells the new ones may be
 MARGIN = 1 / 1024  # of a step: a knot lies so far below a point, for readings are rounded
 SEARCHES, ROUNDS = 30, 5
@@ -104,7 +104,7 @@ def _learned(
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
             values = pieces.values[cuts]
-            if hold and pieces.cost(values) > PAYS * pieces.cost(_parts(present, parts)):
+            if hold and pieces.cost(values) > MAX_COST_RATIO * pieces.cost(_parts(present, parts)):
                 return present
             knots = tuple(values.tolist())
             return replace(whole, scale="learned", resolution=1.0, knots=knots)

@@ -174,14 +174,14 @@ class DistinctSpec:
     @cached_property
     def fingerprint(self) -> bytes:
         """8 bytes over all that decides what the counters mean and how they are protected."""
-        promise = self.guarantee
+        guarantee = self.guarantee
         form = {
             "family": self.family,
             "privacy": [
-                promise.state_micro,
-                promise.release_micro,
-                str(promise.unit),
-                promise.intrusion,
+                guarantee.state_micro,
+                guarantee.release_micro,
+                str(guarantee.unit),
+                guarantee.intrusion,
             ],
             "sizes": [self.universe or 0, self.tracked, self.level],
             **({"levels": list(self.levels)} if self.levels else {}),

@@ -11,7 +11,13 @@ import pytest
 
 from pansketch_audit.seizure import captive_process
 from pansketch_audit.seizure.agent_process import SPEC, Run, run_agent
-from pansketch_audit.seizure.captive_process import Captive, Look, Sighting, look, running
+from pansketch_audit.seizure.captive_process import (
+    Captive,
+    Sighting,
+    Snapshot,
+    running,
+    take_snapshot,
+)
 from pansketch_audit.seizure.marked_readings import forms_of, marked_readings
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import BLOCK_BYTES, Scanner, process_memory
@@ -183,20 +189,20 @@ def test_memory_that_cannot_be_read_is_no_pass(tmp_path, monkeypatch):
     command = ["-c", "import sys; sys.stdin.read()"]
     with Recorder() as peer, running(command, tmp_path / "run", peer) as program:
         assert isinstance(program, Captive)
-        seen = look(program, SCANNER, "now", 0)
+        seen = take_snapshot(program, SCANNER, "now", 0)
     assert seen.unread[0].startswith("the memory of the process (Permission denied; the audit ne")
     assert len(seen.unread) == 1
     assert not Run("stdin", COUNT, COUNT, 4, (seen,)).holds
 
 
 def test_what_a_run_must_be_to_hold():
-    clean = Look("now", 9, 1, (Sighting("memory", 9, "text", "anonymous"),), ())
+    clean = Snapshot("now", 9, 1, (Sighting("memory", 9, "text", "anonymous"),), ())
     run = Run("stdin", 10, 10, 4, (clean,))
     assert run.holds
     for place, reading in (("memory", 8), ("disk", 9), ("log", 9), ("wire", 9), ("memory", 12)):
         seen = replace(clean, sightings=(Sighting(place, reading, "text", "somewhere"),))
-        assert not replace(run, looks=(seen,)).holds
-    assert not replace(run, looks=()).holds
+        assert not replace(run, snapshots=(seen,)).holds
+    assert not replace(run, snapshots=()).holds
     assert not replace(run, releases=1).holds
     assert not replace(run, counted=3).holds, "an agent that drops its readings proves nothing"
 
@@ -220,5 +226,5 @@ def test_a_paced_replay_holds_none_of_the_rows_it_has_absorbed(tmp_path):
         says_that_it_needs_root(run.holds, run.unread)
         return
     assert not run.problem
-    assert run.looks
+    assert run.snapshots
     assert not run.leaks
