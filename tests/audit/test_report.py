@@ -78,7 +78,7 @@ def test_every_planted_bug_is_caught_and_fails_the_audit(bug):
         ("keys-unfrozen", "inf times"),
     ],
 )
-def test_planted_bugs_lose_what_theory_says(name, times):
+def test_planted_bugs_lose_the_epsilon_of_theory(name, times):
     assert times in plant(name).measured
 
 
@@ -142,7 +142,7 @@ class Holder:
         (Holder(a=np.zeros(1 << 15)), Holder(a=np.arange(1 << 15) / (1 << 60))),
     ],
 )
-def test_memories_that_differ_anywhere_are_told_apart(one, other):
+def test_memories_that_differ_anywhere_are_distinguished(one, other):
     assert memory_of(one) != memory_of(other)
     assert memory_of(one) == memory_of(one)
 
@@ -191,9 +191,9 @@ def test_the_sampled_bound_stays_below_the_claim():
 
 
 def test_rewinding_finds_nothing_in_the_product():
-    broken, said = attacks.rewound(os_entropy, SMALL[0])
+    broken, measured = attacks.rewound(os_entropy, SMALL[0])
     assert not broken
-    assert "no generator" in said
+    assert "no generator" in measured
 
 
 def test_claims_are_the_subjects_guarantees():

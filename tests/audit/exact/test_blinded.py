@@ -113,7 +113,7 @@ def test_pairs_are_all_readings_at_all_moments():
         assert sum(map(len, with_reading)) == sum(map(len, without)) + 1
 
 
-def test_a_run_shows_what_the_tape_says():
+def test_a_run_shows_the_draws_of_the_tape():
     """Masks of 0 but for those of the other keeper, which are 1: the counts show."""
     seen = observe_blinded(BlindedMechanism(), ((0,), (1, 1)), once, 4, ())
     assert seen.drawn == 4

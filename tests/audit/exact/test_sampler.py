@@ -74,7 +74,7 @@ def test_a_biased_sampler_is_seen_and_nothing_of_it_stays(bug):
     assert sampler.bernoulli_found(LogOdds(Fraction(1)), 6, 2).holds
 
 
-def test_without_mpmath_the_audit_says_what_is_missing(monkeypatch):
+def test_without_mpmath_the_audit_names_the_missing_package(monkeypatch):
     def missing():
         raise ModuleNotFoundError("No module named 'mpmath'")
 

@@ -145,9 +145,9 @@ def may_read_others():
     return os.geteuid() == 0 or "CI" in os.environ
 
 
-def says_that_it_needs_root(holds, said):
+def reports_that_it_needs_root(holds, output):
     assert not holds
-    assert "the audit needs root, or CAP_SYS_PTRACE" in " ".join(said)
+    assert "the audit needs root, or CAP_SYS_PTRACE" in " ".join(output)
 
 
 @pytest.mark.parametrize("way", LEAKS)
@@ -155,7 +155,7 @@ def test_a_leak_is_caught(way, tmp_path):
     assert catches_leak(tmp_path, way, MARKED, SCANNER)
 
 
-def test_a_program_that_does_not_leak_is_not_said_to(tmp_path):
+def test_a_program_without_a_leak_is_not_reported(tmp_path):
     """Negative control of the control."""
     assert not catches_leak(tmp_path, "nowhere", MARKED, SCANNER)
 
@@ -168,7 +168,7 @@ def test_an_agent_that_keeps_its_readings_is_caught(tmp_path):
     """The agent's own program with an additional line."""
     run = run_agent("stdin", tmp_path / "run", MARKED, SCANNER, 1, ("-c", LEAKY_AGENT))
     if not may_read_others():
-        says_that_it_needs_root(run.holds, run.unread)
+        reports_that_it_needs_root(run.holds, run.unread)
         return
     assert not run.problem
     assert {s.reading for s in run.leaks if s.place == "memory"} >= set(range(COUNT - 1))
@@ -210,7 +210,7 @@ def test_what_a_run_must_be_to_hold():
 def test_the_agent_holds_none_of_its_readings():
     found = seize(1_000)
     if not may_read_others():
-        says_that_it_needs_root(found.holds, [str(found)])
+        reports_that_it_needs_root(found.holds, [str(found)])
         return
     assert found.holds, str(found)
     assert [run.source for run in found.runs] == ["stdin"]
@@ -223,7 +223,7 @@ def test_the_agent_holds_none_of_its_readings():
 def test_a_paced_replay_holds_none_of_the_rows_it_has_absorbed(tmp_path):
     run = run_agent("replay", tmp_path / "run", MARKED, SCANNER, 1)
     if not may_read_others():
-        says_that_it_needs_root(run.holds, run.unread)
+        reports_that_it_needs_root(run.holds, run.unread)
         return
     assert not run.problem
     assert run.snapshots

@@ -174,7 +174,7 @@ def test_a_digest_names_one_question(releases):
     assert about(releases[::-1]).digest == question.digest
 
 
-def test_a_bad_key_of_an_epoch_costs_nobody_an_answer(found, releases):
+def test_a_bad_key_of_an_epoch_costs_no_keeper_an_answer(found, releases):
     question = about(releases)
     spoilt = (*question.windows, MaskedWindow(label("z"), (bytes(32),)))
     with pytest.raises(ValueError, match="low order"):

@@ -84,7 +84,7 @@ def test_encoders_number_cells_as_places_do(attribute):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "error"),
     [
         ({"knots": ()}, "a learned scale has knots, and no other has"),
         ({"scale": "linear"}, "a learned scale has knots, and no other has"),
@@ -98,8 +98,8 @@ def test_encoders_number_cells_as_places_do(attribute):
         ({"cyclic": True}, "only a linear scale can be cyclic"),
     ],
 )
-def test_knots_that_make_no_scale_are_refused(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_knots_that_make_no_scale_are_refused(changed, error):
+    with pytest.raises(ValueError, match=error):
         replace(TEMP, **changed)
 
 

@@ -91,7 +91,7 @@ def test_a_box_has_exactly_the_points_that_the_encoder_puts_there(attribute, dep
 
 @pytest.mark.parametrize("depth", [3, 8, 16])
 @each_number
-def test_whatever_is_drawn_from_a_box_is_encoded_into_it(attribute, depth):
+def test_a_value_drawn_from_a_box_is_encoded_into_it(attribute, depth):
     """Both ends of every box are among the draws, where rounding could move them out."""
     domain = Domain([attribute])
     paths = np.unique(encode(domain, depth, points_of(attribute)[:, None]))

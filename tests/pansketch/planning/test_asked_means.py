@@ -52,16 +52,16 @@ def test_as_many_views_as_a_sketch_may_have():
 
 
 @pytest.mark.parametrize(
-    ("attribute", "epsilon", "says"),
+    ("attribute", "epsilon", "error"),
     [
         (Attribute("a", categories=("x", "y")), 1.0, "a has no mean"),
         (Attribute("a", constant=1.0), 1.0, "a has no mean"),
         (Attribute("a", low=0, high=1), 0.000004, "epsilon is too small"),
     ],
 )
-def test_what_has_no_mean_has_no_plan(attribute, epsilon, says):
+def test_what_has_no_mean_has_no_plan(attribute, epsilon, error):
     domain = Domain([attribute, *numbers("b", "c").attributes])
-    with pytest.raises(NoPlan, match=says):
+    with pytest.raises(NoPlan, match=error):
         plan_views(domain, Privacy(epsilon), MEMORY, Expected(600, means=("a",)))
 
 

@@ -93,7 +93,7 @@ def test_coarse_cells_are_not_planned_however_noisy_it_is():
     assert plan_hierarchy(categories, Privacy(0.01), 1 << 16, Expected(10)).spec.depth == 2
 
 
-def test_a_memory_that_is_too_small_is_told_what_would_do():
+def test_the_error_of_a_small_memory_names_a_sufficient_one():
     with pytest.raises(NoPlan, match="memory of 100 bytes is too small") as caught:
         plan_hierarchy(PAIR, Privacy(1.0), 100, MONTHS)
     (needed,) = re.findall(r"takes (\d+)$", str(caught.value))
@@ -103,7 +103,7 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
 
 
 @pytest.mark.parametrize(
-    ("stated", "says"),
+    ("stated", "error"),
     [
         (StatedSizes(depth=0), "^depth must lie between"),
         (StatedSizes(depth=999), "^depth must lie between"),
@@ -114,8 +114,8 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
         (StatedSizes(fanout=0), "^fanout must be 2, 4, 8 or 16"),
     ],
 )
-def test_stated_sizes_that_cannot_be_are_refused(stated, says):
-    with pytest.raises(ValueError, match=says):
+def test_stated_sizes_that_cannot_be_are_refused(stated, error):
+    with pytest.raises(ValueError, match=error):
         plan_hierarchy(PAIR, Privacy(1.0), 1 << 16, MONTHS, 0, stated)
 
 

@@ -144,7 +144,7 @@ def test_stated_pairs_that_do_not_fit_are_refused():
         plan_views(numbers(*SIX), Privacy(1.0), 1 << 17, YEARS, None, StatedViews(pair_bits=12))
 
 
-def test_a_memory_that_is_too_small_is_told_what_would_do():
+def test_the_error_of_a_small_memory_names_a_sufficient_one():
     with pytest.raises(NoPlan, match="memory of 64 bytes is too small for 6 views") as caught:
         plan_views(numbers(*SIX), Privacy(1.0), 64, YEARS)
     (needed,) = re.findall(r"they need (\d+) at least", str(caught.value))
@@ -153,7 +153,7 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
         plan_views(numbers(*SIX), Privacy(1.0), int(needed) - 1, YEARS)
 
 
-def test_an_epsilon_that_is_too_small_is_told_how_many_views_it_has_parts_for():
+def test_the_error_of_a_small_epsilon_names_its_number_of_views():
     wanted = [(a, b) for a, b in combinations(SIX, 2)]
     with pytest.raises(NoPlan, match="epsilon has parts for 5 views at most, not 15"):
         plan_views(numbers(*SIX), Privacy(0.000005), 1 << 17, YEARS, wanted)
@@ -161,11 +161,11 @@ def test_an_epsilon_that_is_too_small_is_told_how_many_views_it_has_parts_for():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "says"),
+    ("wanted", "error"),
     [([("a", "c")], "unknown attribute 'c'"), ([("a",), ("site",)], "view site has constants")],
 )
-def test_sets_that_cannot_be_are_refused(wanted, says):
-    with pytest.raises(ValueError, match=says):
+def test_sets_that_cannot_be_are_refused(wanted, error):
+    with pytest.raises(ValueError, match=error):
         plan_views(mixed(), Privacy(1.0), 1 << 17, YEARS, wanted)
 
 

@@ -65,7 +65,7 @@ def counted_one_by_one(spec, rows):
 
 @pytest.mark.parametrize("sizes", [SIZES, DEEP, {"depth": 3, "width": 2, "rows": 7}])
 @pytest.mark.parametrize("count", [1, 16, 17, 400])
-def test_counters_are_what_the_definition_says(make_cells, readings, no_noise, sizes, count):
+def test_counters_follow_the_definition(make_cells, readings, no_noise, sizes, count):
     spec = make_cells(**sizes)
     rows = readings(count)
     assert (released(spec, rows, no_noise).counters == counted_one_by_one(spec, rows)).all()

@@ -257,7 +257,7 @@ def test_a_model_answers_alike_every_time():
     assert (first.counts == second.counts).all()
 
 
-def test_an_empty_window_is_not_made_up():
+def test_an_empty_window_is_not_generated():
     """Noisy numbers of readings that are not positive, and a positive one without heavy cells."""
     spec = CellsSpec(UNIT, Privacy(epsilon=1.0), depth=4, width=8, rows=1)
     for readings in (-5, 0):
@@ -281,7 +281,7 @@ def test_an_empty_window_is_not_made_up():
         density(released(spec, skewed(500))).sample(-1, np.random.default_rng(0))
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_a_wrong_question_is_refused():
     release = released(CellsSpec(UNIT, Privacy(epsilon=1.0), depth=8, width=64), skewed(500))
     deep = released(CellsSpec(PLANE, Privacy(epsilon=1.0), depth=24, width=64), np.zeros((5, 2)))
     hierarchy = released(HierarchySpec(UNIT, Privacy(epsilon=1.0), depth=4, k=4), skewed(5))

@@ -182,7 +182,7 @@ def test_a_tree_answers_alike_every_time(make_spec, readings):
     assert (first.mass == second.mass).all()
 
 
-def test_a_tree_without_readings_makes_nothing_up():
+def test_a_tree_without_readings_generates_no_records():
     rows = np.zeros((0, 2))
     model = kdtree_points(rows, SQUARE, ONE, os_entropy(), depth=4, height=4, threshold=200)
     for ask in (model.weighted_points, lambda: model.sample(1, np.random.default_rng())):

@@ -39,7 +39,7 @@ def halvings_of(height, depth, scale, tau, empty, runs):
 
 
 @pytest.mark.parametrize("empty", ["implicit", "explicit"])
-def test_tau_halves_an_empty_domain_as_often_as_it_says(empty):
+def test_tau_halves_an_empty_domain_as_often_as_stated(empty):
     """1,200 empty trees; their mean number of halvings within 6 standard errors of the formula's.
 
     A false alarm has probability below 1e-8. The control is half of tau: more than twice the mean.

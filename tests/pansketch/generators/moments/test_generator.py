@@ -32,7 +32,7 @@ from tests.pansketch.generators.moments.releases import (
 FALSE_ALARM = 1e-6
 
 
-def test_it_runs_as_the_documentation_says():
+def test_it_runs_as_documented():
     domain = Domain([Attribute("a0", low=0, high=1), Attribute("a1", low=0, high=1)])
     rows = np.random.default_rng(0).random((20_000, 2))
     privacy = Privacy(epsilon=1.0, unit="reading", intrusion="announced")
@@ -59,7 +59,7 @@ def test_without_noise_smooth_functions_are_found(features):
     assert model.readings.standard_error == 0
 
 
-def test_fourier_features_see_dependence_and_histograms_say_that_they_do_not():
+def test_fourier_features_see_dependence_and_histograms_report_none():
     rows = clusters(5000, 4)
     truth = np.cov(rows.T)[0, 1]
     fourier, histograms = (

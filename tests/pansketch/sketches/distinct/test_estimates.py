@@ -146,7 +146,7 @@ def honest(deviations):
 
 
 @pytest.mark.parametrize("run", CASES.values(), ids=CASES.keys())
-def test_errors_are_as_large_as_they_say(run):
+def test_errors_are_as_large_as_stated(run):
     assert honest(deviations(run))
 
 

@@ -9,7 +9,7 @@ from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
 
 
-def test_frozen_asks_of_keys_only(make_spec, no_noise):
+def test_frozen_accepts_releases_of_keys_only(make_spec, no_noise):
     with pytest.raises(ValueError, match="family hierarchy counts readings"):
         frozen(make_spec().start(no_noise).release(no_noise))
 

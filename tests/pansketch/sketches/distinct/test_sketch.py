@@ -104,7 +104,7 @@ def test_a_bit_has_its_chance_however_often_its_key_appeared(appearances, place,
     assert stats.binomtest(ones, total, chance).pvalue > ALPHA
 
 
-def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
+def test_a_bit_set_once_and_never_drawn_again_would_be_noticed(monkeypatch):
     """Negative control: bits that are only ever set to 1 reveal how often their keys appeared."""
 
     def set_only(packed, count, indices, values):
@@ -118,7 +118,7 @@ def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
     assert stats.binomtest(ones, total, spec.chances[1].probability).pvalue < ALPHA
 
 
-def test_one_draw_for_each_key_whatever_the_keys_are(known_noise):
+def test_one_draw_for_each_key_of_any_kind(known_noise):
     """The number of random words depends on the number of keys, not on their values."""
     spec = hashing(memory=10)
     lengths = []

@@ -47,7 +47,7 @@ def test_what_is_tracked_follows_from_public_sizes(sizes, tracked, level):
     assert replace(made, release="bitmap").blocks == (tracked,)
 
 
-def test_a_key_pays_for_state_and_output_together():
+def test_a_key_spends_epsilon_for_state_and_output_together():
     halves = spec(output_share=Fraction(1, 2)).guarantee
     assert (halves.state_micro, halves.release_micro) == (1_000_000, 1_000_000)
     assert (halves.epsilon, halves.draws, halves.reading_micro) == (2.0, 2, 1_000_000)
