@@ -118,8 +118,7 @@ class Estimator:
         return ID_BYTES * ceil(tracked * self._ids_a_key(state))
 
     def tracked(self, memory: int, state: float) -> int:
-        """Number of keys that `memory` bytes track: the inverse of `memory`. See
-        `Estimator.chances`."""
+        """Number of keys in `memory` bytes: the inverse of `memory`. See `Estimator.chances`."""
         if not self.as_published:
             return 8 * memory
         return int(memory // ID_BYTES / self._ids_a_key(state))

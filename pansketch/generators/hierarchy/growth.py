@@ -5,11 +5,11 @@ cells of the exact levels are kept. Below them, the children of the k heaviest c
 from their level's table and made consistent with their parents, level by level. Cells that are not
 refined are leaves. The leaves of all depths together hold all readings.
 
-There are five changes. Each is post-processing, and benchmarks/hierarchy/growth.py compares each
-with the paper's own choice (`as_published=True`). Exact levels are fitted by weighted least squares
-before they are made consistent. Consistency is a projection. The estimator of a sketched cell
-follows the noise. The counts of the parents separate cells that share a counter. Children that
-noise explains are left empty where noise would move readings far away.
+Five changes are post-processing; benchmarks/hierarchy/growth.py compares each with the paper's
+choice (`as_published=True`). Exact levels are fitted by weighted least squares before they are made
+consistent. Consistency is a projection. Estimators of sketched cells follow the noise. Counts of
+parents separate cells that share a counter. Children that noise explains are left empty where it
+would move readings far.
 """
 
 from dataclasses import dataclass, replace
