@@ -6,10 +6,10 @@ from their level's table and made consistent with their parents, level by level.
 refined are leaves. The leaves of all depths together hold all readings.
 
 Five changes are post-processing; benchmarks/hierarchy/growth.py compares each with the paper's
-choice (`as_published=True`). Exact levels are fitted by weighted least squares before they are made
-consistent. Consistency is a projection. Estimators of sketched cells follow the noise. Counts of
-parents separate cells that share a counter. Children that noise explains are left empty where it
-would move readings far.
+choice (`as_published=True`). Exact levels are fitted by weighted least squares before consistency,
+which is a projection. Estimators of sketched cells follow the noise. Counts of parents separate
+cells that share a counter. Children that noise explains stay empty where it would misplace many
+readings.
 """
 
 from dataclasses import dataclass, replace
@@ -188,8 +188,7 @@ def _consistent(
 
 
 def _distances(attribute: Attribute, units: FloatArray) -> FloatArray:
-    """Convert positions to distances from the scale's start. A learned scale does not define
-    them."""
+    """Convert positions to distances from the start; a learned scale does not define them."""
     if not attribute.knots:
         return units
     return (attribute.from_unit(units) - attribute.origin) / (attribute.highest - attribute.origin)
