@@ -8,8 +8,8 @@ refined are leaves. The leaves of all depths together hold all readings.
 Five changes are post-processing; benchmarks/hierarchy/growth.py compares each with the paper's
 choice (`as_published=True`). Exact levels are fitted by weighted least squares before consistency,
 which is a projection. Estimators of sketched cells follow the noise. Counts of parents separate
-cells that share a counter. Children that noise explains stay empty where it would misplace many
-readings.
+cells that share a counter. Children that noise explains stay empty where it would carry readings
+far.
 """
 
 from dataclasses import dataclass, replace
