@@ -64,14 +64,35 @@ NO_PROSE = {
     "collector/pansketch_collector/reports/device_health.py": "columns by the names of the message",
     "collector/pansketch_collector/home_assistant/payloads.py": "templates of Home Assistant",
 }
+# Folders of the library, whose tests have the same names.
+LIBRARY = (
+    "blinding",
+    "domain",
+    "generators/density",
+    "generators/hierarchy",
+    "generators/kdtree_points",
+    "generators/moments",
+    "generators/partition",
+    "generators/periods",
+    "planning",
+    "randomness",
+    "sketches",
+    "wire",
+)
 # Packages and tests whose docstrings and comments follow these rules and those of test_prose.py.
 CLEAN = (
     "agent",
+    "audit",
     "cli",
     "fleet",
+    "keeper",
+    *(f"pansketch/{folder}" for folder in LIBRARY),
     "tests/agent",
+    "tests/audit",
     "tests/cli",
     "tests/fleet",
+    "tests/keeper",
+    *(f"tests/pansketch/{folder}" for folder in LIBRARY),
 )
 
 

@@ -128,7 +128,7 @@ def test_memory_reaches_what_hides_in_functions_caches_and_generators():
     assert memory_of_objects([held]) != after
 
 
-def test_memory_reaches_the_locals_of_a_generator_that_waits():
+def test_memory_reaches_the_locals_of_a_suspended_generator():
     def waiting(value):
         kept = value
         yield
