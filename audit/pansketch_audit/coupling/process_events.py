@@ -24,6 +24,7 @@ from pansketch_agent.mqtt.events import Publication
 OPERATIONS = ("open", "os.", "socket.", "subprocess.", "shutil.", "syslog.", "sqlite3.")
 IMPORTED = (".py", ".pyc", ".so")  # A module that is first needed in this run is read then.
 STREAMS = (1, 2)
+MAX_FIRST = 512  # Of the agent's descriptors; `select` takes none above 1,023.
 
 Event = tuple[int, str, object]
 
@@ -132,7 +133,8 @@ def _own_descriptors() -> Iterator[None]:
     The kernel gives the lowest free number, and other parts of this process may open and close
     files meanwhile. So each descriptor is moved to numbers that nothing else uses.
     """
-    first, opened = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, os.open
+    first = min(MAX_FIRST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    opened = os.open
     others = _other_threads()
 
     def open_apart(*arguments: Any, **named: Any) -> int:
