@@ -12,7 +12,7 @@ from typing import Any
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -158,7 +158,7 @@ def _address(profile: Path, program: Program) -> str:
             "its address",
             DEADLINE_SECONDS,
         )
-    except (NotSaid, ProgramEnded) as error:
+    except (ProgramTimeout, ProgramEnded) as error:
         raise BrowserError(str(error)) from error
     port, path = file.read_text().splitlines()
     return f"ws://127.0.0.1:{port}{path}"

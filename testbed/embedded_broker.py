@@ -18,7 +18,7 @@ from typing import Any
 
 from amqtt.broker import Broker
 
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 START_SECONDS = 15.0
@@ -125,15 +125,15 @@ def broker_process(port: int | None = None) -> Iterator[tuple[int, Program]]:
         broker = Program(command, Path(folder) / "log", stdin=subprocess.PIPE)
         try:
             try:
-                broker.says("ready\n")
+                broker.wait_for_output("ready\n")
             except ProgramEnded as error:
                 raise OSError(f"the broker on port {port} ended at its start") from error
             yield port, broker
         finally:
             assert broker.process.stdin is not None
             broker.process.stdin.close()
-            with suppress(NotSaid):
-                broker.ends(START_SECONDS)
+            with suppress(ProgramTimeout):
+                broker.wait(START_SECONDS)
             broker.close()
 
 

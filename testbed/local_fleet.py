@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pansketch_fleet.child_process import run_child
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 CONFIG = ROOT / "config.yaml"
@@ -59,8 +59,8 @@ class LocalFleet:
         for program in self._running.values():
             program.process.terminate()
         for program in self._running.values():
-            with suppress(NotSaid):
-                program.ends(STOP_SECONDS)
+            with suppress(ProgramTimeout):
+                program.wait(STOP_SECONDS)
             program.close()
 
     def environment(self, device: str) -> dict[str, str]:
@@ -72,10 +72,10 @@ class LocalFleet:
         serve = ["-m", "pansketch_collector", "serve"]
         self._start("collector", [*serve, "--config", str(self._collector_config)], {})
         try:
-            self._running["collector"].connects(seconds=deadline - time.monotonic())
+            self._running["collector"].wait_until_connected(seconds=deadline - time.monotonic())
         except ProgramEnded as error:
             raise DemoFailed(self._end("collector")) from error
-        except NotSaid as error:
+        except ProgramTimeout as error:
             log = self._running["collector"].log
             raise DemoFailed(f"the collector found no broker in time; see {log}") from error
 
@@ -117,7 +117,7 @@ class LocalFleet:
     def _end(self, name: str) -> str:
         """How a process that has ended did."""
         program = self._running[name]
-        said, code = (program.said.splitlines() or ["nothing"])[-1], program.process.returncode
+        said, code = (program.output.splitlines() or ["nothing"])[-1], program.process.returncode
         return f"{name} ended with {code}: {said}; see {program.log}"
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.embedded_broker import free_port
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 # As another user, which root's broker becomes otherwise, it would outlive a program that is killed.
@@ -52,6 +52,6 @@ def mosquitto(
     with Program([program, "-c", str(config)], config.with_suffix(".log")) as broker:
         try:
             broker.until(lambda: listens(port), f"a listener on port {port}")
-        except (NotSaid, ProgramEnded) as error:
+        except (ProgramTimeout, ProgramEnded) as error:
             raise OSError(str(error)) from error
         yield port

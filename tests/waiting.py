@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 SECONDS = 180.0
 # Between two looks: first and at most. Whoever waits long leaves the core to the program.
-LOOK_SECONDS, SELDOM_SECONDS = 0.01, 0.05
+POLL_SECONDS, MAX_POLL_SECONDS = 0.01, 0.05
 
 
 def until(happened: Callable[[], object], what: str | Callable[[], str] = "a state") -> None:
     """Returns as soon as it has; `what` is said otherwise."""
-    deadline, pause = time.monotonic() + SECONDS, LOOK_SECONDS
+    deadline, pause = time.monotonic() + SECONDS, POLL_SECONDS
     while not happened():
         if time.monotonic() > deadline:
             raise AssertionError(f"still waiting for: {what if isinstance(what, str) else what()}")
         time.sleep(pause)
-        pause = min(1.2 * pause, SELDOM_SECONDS)
+        pause = min(1.2 * pause, MAX_POLL_SECONDS)

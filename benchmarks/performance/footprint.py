@@ -126,14 +126,14 @@ def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
             "--config",
             str(config),
         ]
-        with Program(words, folder / "said", environment=environment) as agent:
+        with Program(words, folder / "log", environment=environment) as agent:
             most, ends = 0.0, time.monotonic() + OFFLINE_SECONDS
             while not agent.ended():
                 if time.monotonic() > ends:
                     agent.process.kill()
                 most = max(most, _highest(agent.process.pid))
                 time.sleep(0.05)
-            said = agent.said
+            said = agent.output
     found = re.search(r"\(releases: (\d+)\)\s*$", said)
     if found is None:
         raise MeasurementFailed(f"footprint: the agent ended otherwise: {said[-200:]}")

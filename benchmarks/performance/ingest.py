@@ -22,7 +22,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable, mosquitto
-from testbed.notify_socket import NotSaid
+from testbed.notify_socket import ProgramTimeout
 from testbed.program import Program
 
 BAR = 0.5
@@ -207,8 +207,8 @@ class Turns:
 def _ended(subscriber: Program) -> str:
     """What else it said."""
     try:
-        code = subscriber.ends(MAX_SECONDS)
-    except NotSaid:
+        code = subscriber.wait(MAX_SECONDS)
+    except ProgramTimeout:
         raise MeasurementFailed("ingest: a subscriber did not get all messages") from None
     if code:
         raise MeasurementFailed("ingest: a subscriber failed")

@@ -23,7 +23,7 @@ from testbed.embedded_broker import free_port
 from testbed.fleet_simulator.__main__ import CONFIG
 from testbed.fleet_simulator.usage import children, usage
 from testbed.mosquitto import executable
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 SIZES, QUICK_SIZES = (10_000, 100_000, 1_000_000), (10_000, 100_000)
@@ -138,9 +138,9 @@ def _answering(folder: Path) -> Iterator[Callable[[str], float]]:
         known = {"BROKER": f"127.0.0.1:{mqtt}", "VAR": str(folder)}
         with Program(words, folder / "log", environment=known) as collector:
             try:
-                collector.connects()
+                collector.wait_until_connected()
                 collector.until(lambda: _status(port), "an answer over HTTP")
-            except (NotSaid, ProgramEnded) as error:
+            except (ProgramTimeout, ProgramEnded) as error:
                 raise MeasurementFailed(f"scale: the collector: {error}") from error
             (web,) = children(collector.process.pid)
 

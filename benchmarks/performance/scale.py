@@ -26,7 +26,7 @@ from pansketch_fleet.protocol.messages import Status, StreamBirth
 from testbed.fleet_simulator.usage import resident
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 FLEET, STREAM = "beijing-air", "air"
@@ -100,11 +100,11 @@ class Fleet:
         log = self._folder / "log"
         with Program(words, log, environment=self._environment) as collector:
             try:
-                collector.connects(seconds=MAX_SECONDS)
+                collector.wait_until_connected(seconds=MAX_SECONDS)
                 publish(self._port, births(self._devices))
                 ingest, pid = self._ingested(collector), collector.process.pid
                 return {"ingest": ingest, "resident": resident(pid)} | self._read()
-            except (NotSaid, ProgramEnded) as error:
+            except (ProgramTimeout, ProgramEnded) as error:
                 raise MeasurementFailed(f"scale: the collector: {error}") from error
 
     def _ingested(self, collector: Program) -> float:

@@ -69,7 +69,7 @@ class Site:
     def start(self, name: str, *command: str, environment: dict[str, str] | None = None) -> Program:
         started = Program(
             command,
-            self.folder / f"said-{len(self.programs):02d}-{name}",
+            self.folder / f"log-{len(self.programs):02d}-{name}",
             folder=self.folder,
             environment=environment,
             stdin=subprocess.PIPE,

@@ -58,7 +58,7 @@ class Fleet:
     until = staticmethod(until)
 
     def start(self, name: str, *command: str, stdin: int = subprocess.DEVNULL) -> Program:
-        log = self.folder / f"said-{len(self.programs):02d}-{name}"
+        log = self.folder / f"log-{len(self.programs):02d}-{name}"
         self.programs.append(Program(command, log, folder=self.folder, stdin=stdin))
         return self.programs[-1]
 
@@ -102,7 +102,7 @@ class Fleet:
         command = (sys.executable, "-m", "pansketch_collector", "serve", "--config", "dev-1.yaml")
         collector = self.start("collector", *command)
         if listens:
-            collector.connects()
+            collector.wait_until_connected()
         return collector
 
     def ask(self, *words: str) -> str:

@@ -42,7 +42,7 @@ def settled(fleet):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent(name) for name in DEVICES]
-    assert [agent.ends() for agent in agents] == [0, 0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0, 0]
     # An agent ends when the broker has its last status. The collector gets it a moment later.
     everyone = [("stopped",)] * len(DEVICES)
     fleet.until(lambda: fleet.rows("SELECT state FROM devices") == everyone, "the last statuses")
@@ -121,7 +121,7 @@ def test_a_device_of_another_class_adds_up_with_the_others(fleet, hourly):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent("dev-1"), fleet.agent("dev-2")]
-    assert [agent.ends() for agent in agents] == [0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0]
     assert collector.stop() == 0
     assert fleet.quarantine() == []
     assert [len(fleet.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]

@@ -24,10 +24,10 @@ def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
     wrong = fleet.collector()
     fleet.configure("dev-1", rows, epsilon=1.0)
     agent = fleet.agent("dev-1")
-    agent.says("the collector deferred release 1 (fingerprint: made with other settings")
+    agent.wait_for_output("the collector deferred release 1 (fingerprint: made with other settings")
     fleet.until(lambda: len(fleet.quarantine()) == MANY, "an answer to each release")
-    wrong.says("quarantined: fingerprint")
-    assert "(dev-1/air" in wrong.said
+    wrong.wait_for_output("quarantined: fingerprint")
+    assert "(dev-1/air" in wrong.output
     assert wrong.stop() == 0
     assert len(fleet.outbox()) == MANY
     assert not any("refused" in name for name in fleet.outbox())
@@ -37,7 +37,7 @@ def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
     subprocess.run(
         retry, cwd=fleet.folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=True
     )
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert [sequence for sequence, _, _ in fleet.stored()] == list(range(1, MANY + 1))
     assert fleet.ledger() == fleet.stored()
     assert fleet.outbox() == []
@@ -55,6 +55,6 @@ def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(patient_fleet, h
     assert wrong.stop() == 0
     fleet.collector()
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert fleet.ledger() == fleet.stored()
     assert len(fleet.stored()) == MANY

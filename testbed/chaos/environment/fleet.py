@@ -136,7 +136,7 @@ class Fleet:
         command = configuration.agent_command(config)
         agent = Service(name, command, self.site.folder, environment, reads=True)
         agent.after = lambda: self._agent_ended(name)
-        agent.hears = lambda line: self._agent_says(name, line)
+        agent.on_line = lambda line: self._agent_says(name, line)
         self.agents[name] = self._supervisor.add(agent)
         if device.small_disk:
             self.disks[name] = (

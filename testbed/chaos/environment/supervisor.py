@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.notify_socket import NotSaid
+from testbed.notify_socket import ProgramTimeout
 from testbed.program import END_SECONDS, Program
 
 PAUSE_SECONDS = 1.0  # Before a program that has ended by itself is started again.
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LINES_BEFORE = 8  # of the last line: where a program has said several reasons
 
 
@@ -35,7 +35,7 @@ class Service:
     """A program, which may be started many times. `after`: called whenever its process has ended,
     before there is another one.
 
-    `hears`: called with each whole line that it logs, while it runs.
+    `on_line`: called with each whole line that it logs, while it runs.
 
     `lane`: held by whoever starts or ends it. `reads`: it has a pipe as its standard input.
     `retired`: it is never started again.
@@ -47,7 +47,7 @@ class Service:
     environment: Mapping[str, str]
     reads: bool = False
     after: Callable[[], object] = lambda: None
-    hears: Callable[[str], object] = lambda line: None
+    on_line: Callable[[str], object] = lambda line: None
     lane: threading.RLock = field(default_factory=threading.RLock)
     ends: list[End] = field(default_factory=list)
     wanted: bool = False
@@ -80,7 +80,7 @@ class Service:
                 self.log,
                 folder=self.folder,
                 environment=self.environment,
-                hears=self.hears,
+                on_line=self.on_line,
                 stdin=subprocess.PIPE if self.reads else subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -98,8 +98,8 @@ class Service:
             if pid is not None:
                 with suppress(ProcessLookupError):
                     (os.killpg if group else os.kill)(pid, number)
-                with suppress(NotSaid):
-                    self.program.ends(END_SECONDS)
+                with suppress(ProgramTimeout):
+                    self.program.wait(END_SECONDS)
             self._note(self.program, ours=pid is not None)
 
     def signal(self, number: int) -> None:
@@ -128,7 +128,7 @@ class Service:
 
     def _note(self, program: Program, ours: bool) -> None:
         program.close()
-        *before, last = program.said.splitlines() or [""]
+        *before, last = program.output.splitlines() or [""]
         lines = "\n".join(before[-LINES_BEFORE:])
         self.ends.append(End(self.name, program.process.returncode, last, ours, lines))
         self.program = None
@@ -155,7 +155,7 @@ class Supervisor:
         return service
 
     def _watch(self, service: Service) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             service.revive()
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from pansketch_agent.outbox.write_behind import BUFFER_SECONDS
 from testbed.chaos.observation.ledger_marks import debits_in
 from testbed.chaos.observation.observer import Name
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LATE_SECONDS = 5.0  # A busy host needs so long to come to writing what is due.
 MAX_SECONDS = BUFFER_SECONDS + LATE_SECONDS
 
@@ -101,7 +101,7 @@ class Ages:
                     self.held.append(Held(name, round(now - since, 2), code))
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             for device in self._states:
                 self._look(device, time.monotonic())
 

@@ -19,7 +19,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
 from testbed.mqtt_packets import PublishReader
 
-LOOK_SECONDS = 0.03
+POLL_SECONDS = 0.03
 
 
 @dataclass(frozen=True, order=True)
@@ -165,7 +165,7 @@ class Observer:
         return content
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             for device in self._outboxes:
                 self.look(device)
             with self._mutex:

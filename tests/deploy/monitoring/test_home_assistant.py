@@ -41,7 +41,7 @@ def announcing(site):
         text = path.read_text().replace("{database:", "{home_assistant: true, database:")
         path.write_text(text)
         collector = site.collector(path)
-        collector.connects()
+        collector.wait_until_connected()
         return collector
 
     return run
@@ -108,7 +108,7 @@ def test_home_assistant_hears_nothing_else_and_may_say_nothing(site, announcing,
     """Of a device that releases: its releases and acknowledgements stay between those two."""
     announcing()
     heard = listener(home(site), "#")
-    assert site.agent(site.configure(site.certified("dev-1"))).ends() == 0
+    assert site.agent(site.configure(site.certified("dev-1"))).wait() == 0
     assert site.stored() == 2
     site.until(lambda: CONFIG in heard, lambda: f"{CONFIG} among {heard.keys()}")
     mine = {topics.status(site.fleet, "dev-1"), topics.health(site.fleet, "dev-1")}
@@ -157,10 +157,12 @@ def test_as_shipped_nobody_is_announced_anything(site, announcing, listener):
     collector = announcing(rules=False)
     heard = listener(home(site), "#")
     assert refused(site, "collector", "certificate", CONFIG)
-    assert site.agent(site.configure(site.certified("dev-1"))).ends() == 0
+    assert site.agent(site.configure(site.certified("dev-1"))).wait() == 0
     assert site.stored() == 2
     assert heard == {}
-    collector.says(f"broker does not authorize writing {CONFIG}: allow it in the broker's ACL")
+    collector.wait_for_output(
+        f"broker does not authorize writing {CONFIG}: allow it in the broker's ACL"
+    )
     assert collector.stop() == 0
 
 
@@ -177,7 +179,7 @@ def start_bridge(site):
     conf.write_text(f"user {user}\nlistener {port} 127.0.0.1\nallow_anonymous true\n{lines}")
     site.ports["home"] = port
     broker = site.start("home", "mosquitto", "-c", str(conf))
-    site.until(lambda: site.listens("home") or broker.ended(), lambda: broker.said)
+    site.until(lambda: site.listens("home") or broker.ended(), lambda: broker.output)
     client = Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", port)
     client.loop_start()

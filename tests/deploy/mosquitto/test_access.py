@@ -40,13 +40,13 @@ def test_over_mqtt_5_each_denied_topic_is_said_once_with_the_fix(site, fault, de
     agent = site.agent(path)
     release = topics.release(site.fleet, device, "air")
     for topic in (release, topics.status(site.fleet, device)):
-        agent.says(
+        agent.wait_for_output(
             f"does not authorize this device to write to {topic} (Not authorized); {USER} {device}"
         )
     assert found(path).state == "wrong"
     assert found(path).text.startswith("access rules: ")
     assert f"{USER} {device}" in found(path).text
-    assert agent.said.count(f"write to {release}") == 1
+    assert agent.output.count(f"write to {release}") == 1
     assert agent.stop() == 0
 
 
@@ -100,15 +100,15 @@ def test_a_denied_subscription_is_said_on_either_version(site, version, failure)
     agent, collector = site.agent(path), site.collector(path)
     ack = topics.ack(site.fleet, "dev-1")
     text = f"the broker does not authorize this device to read {ack} ({failure}); {USER} dev-1"
-    agent.says(text)
-    collector.says(
+    agent.wait_for_output(text)
+    collector.wait_for_output(
         "broker does not authorize reading pansketch/v1/greenhouse/+/release/+: allow it in"
     )
     broker = found(path)
     assert broker.state == "wrong"
     assert re.fullmatch(rf"access rules: [\d.:]+: {re.escape(text)}", broker.text)
     assert agent.stop() == 0
-    assert agent.said.count(text) == 1
-    assert agent.said.count("does not authorize this device") == 2, (
+    assert agent.output.count(text) == 1
+    assert agent.output.count("does not authorize this device") == 2, (
         "once for the ack, once for the mark"
     )

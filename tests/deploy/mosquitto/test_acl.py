@@ -99,11 +99,11 @@ def test_the_collector_clears_a_release_that_was_retained(site):
         device.publish(topic, b"stray", 1, retain=True).wait_for_publish(10)
     assert retained(site) == [release, status]
     collector = site.collector(site.configure(site.certified("collector")))
-    collector.says("broker retains a message under")
+    collector.wait_for_output("broker retains a message under")
     assert collector.stop() == 0
     assert retained(site) == [status]
-    assert collector.said.count("broker retains a message") == 1
-    assert "denies" not in collector.said
+    assert collector.output.count("broker retains a message") == 1
+    assert "denies" not in collector.output
 
 
 def retained(site) -> list[str]:

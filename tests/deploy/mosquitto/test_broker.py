@@ -57,12 +57,12 @@ def test_a_device_with_its_certificate_publishes_and_is_acknowledged(site):
     site.install_broker()
     site.start_broker()
     collector = site.collector(site.configure(site.certified("collector")))
-    collector.connects()
+    collector.wait_until_connected()
     agent = site.agent(site.configure(site.certified("dev-1")))
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert site.stored() == 2
     assert collector.stop() == 0
-    assert "denies" not in collector.said
+    assert "denies" not in collector.output
 
 
 def test_a_device_with_its_password_and_a_collector_on_the_broker_s_host(site):
@@ -70,9 +70,9 @@ def test_a_device_with_its_password_and_a_collector_on_the_broker_s_host(site):
     site.start_broker()
     local = f"mqtt://127.0.0.1:{site.ports['1883']}"
     mqtt = site.with_password(COLLECTOR, url=local, ca_file="")
-    site.collector(site.configure(mqtt)).connects()
+    site.collector(site.configure(mqtt)).wait_until_connected()
     agent = site.agent(site.configure(site.with_password("dev-1")))
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert site.stored() == 2
 
 
@@ -152,7 +152,7 @@ def test_nobody_ends_the_session_of_another_by_its_client_id(site):
     say(site, victim, topics.status(site.fleet, "dev-1"))
     assert not lost.is_set()
     site.client("dev-1", "another-id", takes_over=True)
-    site.until(lost.is_set, lambda: f"the end of the older session: {broker.said}")
+    site.until(lost.is_set, lambda: f"the end of the older session: {broker.output}")
 
 
 def test_a_check_beside_the_running_agent_interrupts_it_and_it_comes_back(site):
@@ -160,11 +160,11 @@ def test_a_check_beside_the_running_agent_interrupts_it_and_it_comes_back(site):
     site.install_broker()
     site.start_broker()
     agent = site.agent(site.configure(site.certified("dev-1"), source="{type: stdin}"))
-    agent.connects()
+    agent.wait_until_connected()
     check = site.agent(site.configure(site.certified("dev-1")), "check")
-    check.says("accepts the device over TLS, MQTT 5")
-    assert check.ends() == 0
-    agent.connects(times=2)
+    check.wait_for_output("accepts the device over TLS, MQTT 5")
+    assert check.wait() == 0
+    agent.wait_until_connected(times=2)
     assert agent.stop() == 0
 
 
@@ -173,13 +173,13 @@ def test_what_waits_for_the_collector_survives_a_restart_of_the_broker(site):
     broker = site.start_broker()
     config = site.configure(site.certified("collector"))
     collector = site.collector(config)
-    collector.connects()
+    collector.wait_until_connected()
     # The subscription stands when the broker has it: the first release proves it.
     first = site.agent(site.configure(site.certified("dev-1")))
-    assert first.ends() == 0, first.said
+    assert first.wait() == 0, first.output
     assert collector.stop() == 0
     second = site.agent(site.configure_later(site.certified("dev-1")), "run", "--drain", "10")
-    assert second.ends() == 1, second.said
+    assert second.wait() == 1, second.output
     assert broker.stop() == 0
     site.start_broker()
     site.collector(config)
@@ -256,5 +256,5 @@ def test_a_reload_takes_new_passwords_and_ends_no_session(site):
         )
     passwords.write_text(known)
     broker.process.send_signal(signal.SIGHUP)
-    site.until(lambda: answer(site, "dev-2") == "Success", lambda: broker.said)
+    site.until(lambda: answer(site, "dev-2") == "Success", lambda: broker.output)
     assert not lost.is_set()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pansketch_fleet.systemd import Notifier
-from testbed.notify_socket import NotifySocket, NotSaid, ProgramEnded
+from testbed.notify_socket import NotifySocket, ProgramEnded, ProgramTimeout
 from tests.waiting import SECONDS, until
 
 WATCHDOG_SECONDS = 0.6
@@ -84,8 +84,8 @@ def test_an_agent_without_a_broker_is_ready_and_gives_signs_of_life(site, manage
     url = f"mqtt://127.0.0.1:{site.ports['1883']}"
     config = site.configure({"url": url}, source="{type: stdin}")
     agent = site.agent(config, **manager.environment)
-    agent.says("no broker at")
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {agent.said}")
+    agent.wait_for_output("no broker at")
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {agent.output}")
     assert manager.said()[0] == "READY=1"
     state = f"STATUS=not connected to the broker at 127.0.0.1:{site.ports['1883']}, releases"
     assert any(line.startswith(state) for line in manager.said())
@@ -98,7 +98,7 @@ def test_an_agent_without_a_broker_is_ready_and_gives_signs_of_life(site, manage
 def test_a_collector_without_a_broker_does_the_same(site, manager):
     config = site.configure({"url": f"mqtt://127.0.0.1:{site.ports['1883']}"})
     collector = site.collector(config, **manager.environment)
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {collector.said}")
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {collector.output}")
     assert manager.said()[0] == "READY=1"
     assert any(line.startswith("STATUS=serving fleet greenhouse") for line in manager.said())
     assert collector.stop() == 0
@@ -116,12 +116,12 @@ def test_it_says_when_it_has_its_subscriptions_and_when_the_connection_ends(site
     )
     started = getattr(site, program)(config)
     notified = started.notified
-    started.connects()
+    started.wait_until_connected()
     site.until(lambda: ", retrying" not in (notified.value("STATUS") or ""), "a status")
     broker.stop()
     notified.wait_for("X_CONNECTED", "0", SECONDS)
     site.start_broker()
-    started.connects(times=2)
+    started.wait_until_connected(times=2)
     assert (notified.times("X_CONNECTED", "1"), notified.times("X_CONNECTED", "0")) == (2, 1)
     assert started.stop() == 0
     notified.close()
@@ -148,12 +148,12 @@ def test_a_main_loop_that_stands_still_gives_no_sign_of_life(
     code = STUCK.format(program=program, module=module, owner=owner, name=name, turns=turns)
     command = (sys.executable, "-c", code, *words, "--config", str(config))
     stuck = site.start(program, *command, environment=manager.environment)
-    site.until(manager.beats, lambda: stuck.said)
+    site.until(manager.beats, lambda: stuck.output)
     if program == "collector":
-        site.until(lambda: "X_CONNECTED=1" in manager.said(), lambda: stuck.said)
+        site.until(lambda: "X_CONNECTED=1" in manager.said(), lambda: stuck.output)
         # Whatever it is, it is to be stored, and there the loop stands still.
         site.client("dev-1").publish("pansketch/v1/greenhouse/dev-1/status", b"x", 1)
-    stuck.says("standing still")
+    stuck.wait_for_output("standing still")
     manager.catch_up()
     seen = len(manager.beats())
     time.sleep(2 * WATCHDOG_SECONDS)
@@ -221,24 +221,24 @@ SAYS = "import os, sys; from pansketch_fleet.systemd import Notifier; n = Notifi
 
 def test_what_a_program_said_before_it_ended_is_heard(site):
     program = site.start("says", sys.executable, "-c", f"{SAYS}n.connected(True); n.ready()")
-    assert program.ends() == 0
-    program.connects()
+    assert program.wait() == 0
+    program.wait_until_connected()
     program.notified.wait_until_ready(SECONDS)
 
 
 def test_a_program_that_ends_before_is_an_error_with_what_it_says(site):
     words = "n.ready(); n.connected(True); n.connected(False); sys.exit('wrong input')"
     program = site.start("says", sys.executable, "-c", SAYS + words)
-    assert program.ends() == 1
+    assert program.wait() == 1
     with pytest.raises(ProgramEnded, match=r"X_CONNECTED=1: .*wrong input"):
-        program.connects()
+        program.wait_until_connected()
 
 
 def test_a_program_that_does_not_say_it_is_an_error_in_time():
     with NotifySocket() as notified:
         Notifier(notified.environment).ready()
         notified.wait_until_ready(SECONDS)
-        with pytest.raises(NotSaid, match="X_CONNECTED=1"):
+        with pytest.raises(ProgramTimeout, match="X_CONNECTED=1"):
             notified.wait_until_connected(0.0)
 
 

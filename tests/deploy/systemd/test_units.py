@@ -138,8 +138,8 @@ def test_the_agent_works_with_memory_that_is_never_writable_and_executable(site)
         )
         started = site.start(program, *command)
         if program == "collector":
-            started.connects()
-    assert started.ends() == 0, started.said
+            started.wait_until_connected()
+    assert started.wait() == 0, started.output
 
 
 def test_the_denial_is_one():

@@ -73,7 +73,7 @@ def test_garbage_goes_to_quarantine_and_every_release_arrives(fleet, hourly, lis
     agents.append(fleet.agent("dev-2"))
     for place, payload, _ in sent[1::2]:
         listener.say(place, payload)
-    assert [agent.ends() for agent in agents] == [0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0]
     expected = sorted((place, reason) for place, _, reason in sent)
     fleet.until(
         lambda: fleet.quarantine() == expected, lambda: f"{expected}, not {fleet.quarantine()}"
@@ -85,7 +85,7 @@ def test_garbage_goes_to_quarantine_and_every_release_arrives(fleet, hourly, lis
         assert fleet.outbox(device) == []
     assert fleet.rows("SELECT device, stream FROM disputed") == [("dev-1", "air")]
     assert not fleet.stored("dev-3")
-    assert "Traceback" not in collector.said
+    assert "Traceback" not in collector.output
     # What was forged at the upper bounds counts nowhere.
     forged_readings = fleet.ask(
         "query", "--stream", "air", "range", "temp", "55", "60", "pm25", "900", "1000"

@@ -74,7 +74,7 @@ def test_the_will_of_an_earlier_session_takes_nobody_offline(fleet, listen):
 def test_a_backlog_is_reported_and_garbage_is_refused_unanswered(fleet, listen, hourly):
     fleet.configure("dev-1", hourly(5))
     agent = fleet.agent("dev-1", "--drain", "0")
-    assert agent.ends() == 1
+    assert agent.wait() == 1
     fleet.start_broker()
     listener = listen(fleet)
     fleet.agent("dev-1")

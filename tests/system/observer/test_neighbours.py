@@ -17,7 +17,7 @@ def outside(fleet, listen, rows):
     listener = listen(fleet)
     fleet.collector()
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 0
+    assert agent.wait() == 0
     fleet.until(lambda: b'"stopped"' in b"".join(listener.on("/status")), "the farewell")
     fleet.until(lambda: len(listener.on("/ack")) >= len(fleet.stored()), "the acknowledgements")
     state = fleet.folder / "var/agent/dev-1"
@@ -70,7 +70,7 @@ def lasting(healths):
 def said(agent, port):
     """The agent's lines without their times, sorted: two threads speak. How long it waits depends
     on the collector."""
-    lines = [re.sub(r"^\S+Z ", "", each) for each in agent.said.splitlines()]
+    lines = [re.sub(r"^\S+Z ", "", each) for each in agent.output.splitlines()]
     return sorted(
         line.replace(str(port), "PORT")
         for line in lines

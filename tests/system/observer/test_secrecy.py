@@ -65,7 +65,7 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     # With the programs still running: nothing of it in a write-ahead log or an outbox either.
     fleet.until(lambda: fleet.stored("dev-1") and fleet.stored("dev-2"), "releases of both")
     assert marked_files(fleet.folder / "var") == []
-    assert [replaying.ends(), live.ends()] == [0, 0]
+    assert [replaying.wait(), live.wait()] == [0, 0]
     assert collector.stop() == 0
     # The readings did go in: what is stored knows of them, as far as its guarantee lets it.
     answer = fleet.ask(
@@ -73,7 +73,7 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     )
     assert float(answer.split()[0]) > 25
     assert marked_files(fleet.folder / "var") == []
-    logs = {program.log.name: program.said for program in fleet.programs}
+    logs = {program.log.name: program.output for program in fleet.programs}
     assert [name for name, said in logs.items() if holds_the_mark(said.encode())] == []
     assert all(logs[name] for name in logs if "broker" not in name)
     # Where the mark was planted it is found, in the same folder and by the same listener.

@@ -87,10 +87,10 @@ def test_a_broker_that_restarts_costs_a_resend_and_no_release(tmp_path):
         mosquitto(tmp_path, port),
         Program(serve, tmp_path / "log", environment=known) as collector,
     ):
-        collector.connects()
-        assert simulator.ends(waiting.SECONDS) == 0, simulator.said
+        collector.wait_until_connected()
+        assert simulator.wait(waiting.SECONDS) == 0, simulator.output
     simulator.close()
-    found = json.loads(simulator.said)
+    found = json.loads(simulator.output)
     assert found["resent"] > 0
     assert found["unacknowledged"] == 0
     assert stored(tmp_path / "collector.sqlite") == 20
@@ -126,8 +126,8 @@ def test_an_interruption_reports_what_was_done(tmp_path, number):
         database = out / "collector.sqlite"
         simulator.until(lambda: stored(database), "a release")
         assert simulator.stop(number) == 1
-    assert simulator.said.rstrip().endswith("interrupted")
-    assert re.search(r"^releases +[1-9]", simulator.said, re.M)
+    assert simulator.output.rstrip().endswith("interrupted")
+    assert re.search(r"^releases +[1-9]", simulator.output, re.M)
 
 
 @pytest.mark.needs("mosquitto")

@@ -55,7 +55,7 @@ def server(tmp_path_factory, request):
     site.commit(messages)
     with serving(site) as started:
         yield started
-        assert started.program.stop() == 0, started.program.said
+        assert started.program.stop() == 0, started.program.output
 
 
 def number(cell):

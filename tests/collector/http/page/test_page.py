@@ -211,7 +211,7 @@ def test_the_page_refreshes_pauses_when_hidden_and_reports_an_unreachable_server
         connect(broker.port, "testing", "one") as peer,
         serve(filled(make_site(url=broker.url))) as server,
     ):
-        server.program.connects()
+        server.program.wait_until_connected()
         tab.open(f"{server.url}/#stream/air")
         tab.run("window.sameDocument = true")
         release = server.site.release("one", "air", 5)
