@@ -20,7 +20,7 @@ STOP_SECONDS = 10.0
 
 
 class DemoFailed(Exception):
-    """A process of the demo failed or took too long; the text says which and where its log is."""
+    """A process of the demo failed or exceeded its time; the message names it and its log."""
 
 
 def stations() -> list[str]:
@@ -88,7 +88,7 @@ class LocalFleet:
         self._start(name, ["-m", "pansketch_keeper", "run", "--config", str(config)], {})
 
     def finished(self, devices: Sequence[str]) -> bool:
-        """Whether all these agents have ended well. Raises DemoFailed when one has not."""
+        """True if all these agents ended with exit code 0. Raises DemoFailed if one failed."""
         self._check("collector")
         ended = [self._check(device) for device in devices]
         return all(ended)
@@ -108,14 +108,15 @@ class LocalFleet:
         self._running[name] = Program([sys.executable, *arguments], log, environment=known)
 
     def _check(self, name: str) -> bool:
-        """Whether a process has ended; one that should serve, or that failed, raises DemoFailed."""
+        """True if a process has ended. Raises DemoFailed for a server that ended and for a
+        failure."""
         ended = self._running[name].ended()
         if ended and (self._running[name].process.returncode or name == "collector"):
             raise DemoFailed(self._end(name))
         return ended
 
     def _end(self, name: str) -> str:
-        """How a process that has ended did."""
+        """Describe the end of a process: its exit code and its last line."""
         program = self._running[name]
         said, code = (program.output.splitlines() or ["nothing"])[-1], program.process.returncode
         return f"{name} ended with {code}: {said}; see {program.log}"

@@ -15,12 +15,12 @@ PLAIN = "user root\nlistener {port} 127.0.0.1\nallow_anonymous {anonymous}\n"
 
 
 def executable() -> str | None:
-    """Where it is on this host."""
+    """The path of the executable on this host."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections on this port of the loopback interface."""
+    """True if a server accepts connections on this port of the loopback interface."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -63,13 +63,13 @@ class NotifySocket:
             return self._values.get(name)
 
     def times(self, name: str, value: str = "1") -> int:
-        """How many times the program has sent this value."""
+        """The number of times that the program has sent this value."""
         with self._news:
             return self._times[name, value]
 
     @property
     def connected(self) -> bool:
-        """Whether the program has its subscriptions at the broker now."""
+        """True while the program has its subscriptions at the broker."""
         return self.value(CONNECTED) == "1"
 
     def wait_until_connected(self, max_seconds: float, times: int = 1) -> None:

@@ -119,7 +119,7 @@ class Program:
             pause = min(1.2 * pause, MAX_POLL_SECONDS)
 
     def ended(self) -> bool:
-        """Whether the process has ended and its whole output is in the log."""
+        """Return True if the process has ended; its whole output is in the log then."""
         if self.process.poll() is None:
             return False
         self._listener.join(END_SECONDS)  # A child of the process may hold the pipe open.

@@ -1,4 +1,4 @@
-"""The command line: hundreds of faults, and an account of every release that was ever debited."""
+"""The command line: hundreds of faults, and a reconciliation of every debited release."""
 
 import argparse
 import shutil
@@ -26,8 +26,11 @@ WIDTH = 110  # of what is piped
 
 
 def main(argv: list[str], mounts: bool) -> int:
-    """`mounts`: this process has some of its own. Exit code 0: all is accounted for; 1: it is not,
-    or the run failed; 2: wrong input."""
+    """Run the command line. `mounts`: this process has its own mount namespace.
+
+    Exit code 0: the reconciliation found no violation. 1: it found one, or the run failed. 2: wrong
+    input.
+    """
     options = _parser().parse_args(argv)
     width = None if sys.stdout.isatty() else WIDTH
     console = Console(highlight=False, width=width)

@@ -1,4 +1,4 @@
-"""What a run prints and leaves: report.json and report.md."""
+"""The output of a run: report.json, report.md, and the printed lines."""
 
 import json
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def lines(evidence: Evidence, account: Account, answered: AnswerAccount) -> list
 
 
 def _risk(evidence: Evidence, account: Account) -> str:
-    """What the devices under `persist: when_unacknowledged` have lost by it."""
+    """The losses of the devices under `persist: when_unacknowledged`."""
     patient, counted = patient_among(len(evidence.run.devices)), account.by_device()
     debited = sum(sum(counted[device].values()) for device in patient if device in counted)
     seconds = {held.name: held.seconds for held in evidence.run.held}

@@ -38,7 +38,7 @@ SHOW_SECONDS = 0.2
 
 
 class WrongInput(Exception):
-    """Options that cannot be; the text says why."""
+    """Invalid options; the text names the reason."""
 
 
 def main(argv: Sequence[str]) -> int:

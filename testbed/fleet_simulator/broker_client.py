@@ -30,7 +30,7 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class BrokerClient:
-    """A connection from its CONNACK to its close. It hears the acknowledgements of the fleet."""
+    """A connection from its CONNACK to its close. It receives the acknowledgements of the fleet."""
 
     def __init__(self, mqtt: Mqtt, fleet: str, client_id: str) -> None:
         """Raises OSError, also when the broker refuses the connection or the subscription."""
@@ -62,12 +62,12 @@ class BrokerClient:
 
     @property
     def has_room(self) -> bool:
-        """Whether the broker has most of what was published before."""
+        """True while few published bytes are unsent and few messages lack their PUBACK."""
         return len(self._unsent) < MAX_UNSENT_BYTES and self._unconfirmed < MAX_NUMBER // 2
 
     @property
     def finished(self) -> bool:
-        """Whether the broker has all that was published."""
+        """True if the broker has sent a PUBACK for every message."""
         return not self._unsent and self._unconfirmed <= 0
 
     def publish(self, messages: Iterable[Message]) -> None:

@@ -30,16 +30,16 @@ Show = Callable[[], object]
 
 
 class GaveUp(Exception):
-    """No acknowledgement came for too long, or no connection; the text says which."""
+    """A timeout without an acknowledgement or without a connection; the text names which."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast messages are published.
+    """The pace of publication.
 
     Attributes:
         rate: the most messages a second; None: as fast as releases are acknowledged.
-        give_up_seconds: how long there may be neither an acknowledgement nor a connection.
+        give_up_seconds: the longest time without an acknowledgement or a connection.
     """
 
     rate: float | None

@@ -19,12 +19,12 @@ BROKER = "max_queued_messages 0\nmax_inflight_messages 0\n"
 
 
 class CannotStart(Exception):
-    """The text says why there is no server of our own, in one line."""
+    """A single-line reason why no own server runs."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What serves a run: its configuration, and process ids by what they are."""
+    """The server of a run: its configuration, and process ids by their role."""
 
     config: CollectorConfig
     processes: dict[str, int]

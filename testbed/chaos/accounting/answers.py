@@ -1,8 +1,8 @@
-"""What became of every masked release at every level: in one answer, or not, for a known reason.
+"""Reconciliation of every masked release at every level: in one answer, or excused by a fault.
 
-A pure function of what was heard on the wire and of the collector's database. No keeper may have
-answered twice with other noise: neither one question, nor one window at one level. A fault excuses
-the windows that it names, and no others.
+A pure function of the messages seen on the wire and of the collector's database. No keeper may
+answer one question, or one window at one level, twice with distinct noise. A fault excuses the
+windows that it names, and no others.
 """
 
 import base64
@@ -64,9 +64,12 @@ class Settled:
 
 @dataclass(frozen=True)
 class Answers:
-    """What there is to account for. `questions`: by digest, as they were sent; `heard`: the answers
-    by keeper and digest; `levels`: of each stored masked release and level what the database says
-    of it: the question's state, the problem, and whether it is left out."""
+    """The input of the reconciliation.
+
+    `questions`: by digest, as they were sent. `heard`: the answers by keeper and digest. `levels`:
+    the database's record of each stored masked release and level: the question's state, the
+    problem, and whether the release is left out.
+    """
 
     questions: Mapping[bytes, KeeperQuestion]
     heard: Mapping[tuple[str, bytes], frozenset[bytes]]
@@ -89,7 +92,7 @@ class AnswerAccount:
 
 
 def write(folder: Path, heard: AnswerObserver) -> None:
-    """Leaves in the folder what was heard."""
+    """Write the observed messages into the folder."""
     rows = [{"question": _text(each)} for each in heard.questions()]
     rows += [
         {"keeper": keeper, "to": digest.hex(), "answer": _text(answer)}
@@ -140,7 +143,7 @@ def gather(folder: Path) -> Answers:
 
 
 def account(folder: Path, evidence: Evidence, answers: Answers) -> AnswerAccount:
-    """What became of each, and what must not be."""
+    """The class of each release at each level, and the violations."""
     run = evidence.run
     numbers = Counter(
         (debit.name.device, debit.sequence)
@@ -251,7 +254,7 @@ def _wrong_sums(folder: Path, evidence: Evidence, answers: Answers) -> Iterator[
                 total += decode_blinded(payload, spec).counters
         heard = {k: answers.heard.get((k, question.digest), frozenset()) for k in KEEPERS}
         if any(len(each) > 1 for each in heard.values()):
-            continue  # That is said already; nobody knows which of them was added.
+            continue  # Another violation reports that already.
         for keeper, given in heard.items():
             if not given:
                 yield f"{name}: settled without an answer of {keeper}"

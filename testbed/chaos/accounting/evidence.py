@@ -1,6 +1,6 @@
-"""What a finished run has left: ledgers, outboxes, logs, the database, and what was observed.
+"""The files of a finished run: ledgers, outboxes, logs, the database, and the observations.
 
-Everything is read from files, so a run can be judged again, also after somebody has changed them.
+All evidence is read from files. So a run can be judged again, also after an edit of its files.
 """
 
 import base64
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """What the run knew: the part of the evidence that no program of the fleet has written.
+    """The run's own records: the part of the evidence that no program of the fleet has written.
 
     The sets of names are those of `testbed.chaos.observation.ledger_marks.Marks`.
     """
@@ -56,7 +56,7 @@ class Run:
     ends: tuple[End, ...] = ()
     held: tuple[Held, ...] = ()  # by patient devices, and on no disk when their process ended
     debits: tuple[Debit, ...] = ()  # all that were seen in a ledger until its process ended
-    drops: tuple[Drop, ...] = ()  # as the devices' logs said it
+    drops: tuple[Drop, ...] = ()  # from the devices' logs
     full_disks: tuple[Span, ...] = ()
     damaged: frozenset[Name] = frozenset()
     erased: frozenset[Name] = frozenset()
@@ -148,7 +148,7 @@ def gather(folder: Path) -> Evidence:
 
 
 def _debits(run: Run, states: Mapping[str, Path]) -> tuple[Debit, ...]:
-    """What was seen during the run, and what the ledgers say now; each once."""
+    """The debits that were seen during the run or are in the ledgers now, each once."""
     seen = dict.fromkeys(run.debits)
     for device, state in states.items():
         seen |= dict.fromkeys(debits_in(state, device))
@@ -231,7 +231,8 @@ def _broke(path: Path) -> bool:
 
 
 def _listed(text: str) -> tuple[int, int]:
-    """How many releases the list names, and how many it says were dropped. Raises ValueError."""
+    """The numbers of releases that the list names and that it reports as dropped. Raises
+    ValueError."""
     header, *rows = text.splitlines() or [""]
     if not header.startswith("release"):
         raise ValueError(f"outbox list: {header}")

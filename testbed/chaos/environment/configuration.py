@@ -231,7 +231,7 @@ def keeper_command(config: Path) -> list[str]:
 
 
 def outbox_command(config: str) -> list[str]:
-    """What the agent lists of its outbox."""
+    """The agent's listing of its outbox."""
     return [sys.executable, "-m", "pansketch_agent", "outbox", "list", "--config", config]
 
 
@@ -240,7 +240,7 @@ def database_in(folder: Path) -> Path:
 
 
 def keeper_state_in(folder: Path, name: str) -> Path:
-    """Where a keeper has its keys and its ledger."""
+    """The folder of a keeper's keys and ledger."""
     return folder / "keeper" / name
 
 
@@ -259,12 +259,12 @@ def keeper_user(name: str) -> str:
 
 
 def state_in(folder: Path, device: str) -> Path:
-    """Where a device has its ledger and its outbox."""
+    """The folder of a device's ledger and outbox."""
     return folder / "var" / device
 
 
 def readings(chance: float) -> bytes:
-    """A reading as an agent takes it in; what it says is of no matter here."""
+    """A reading as an agent ingests it; its values do not matter here."""
     return json.dumps({"temp": 50 * chance - 5, "pm25": 300 * chance}).encode() + b"\n"
 
 

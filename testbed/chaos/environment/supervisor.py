@@ -1,4 +1,4 @@
-"""The programs of a run, started again whenever they end by themselves."""
+"""The programs of a run, restarted after an unexpected end."""
 
 import os
 import signal
@@ -13,15 +13,15 @@ from pathlib import Path
 from testbed.notify_socket import ProgramTimeout
 from testbed.program import END_SECONDS, Program
 
-PAUSE_SECONDS = 1.0  # Before a program that has ended by itself is started again.
+PAUSE_SECONDS = 1.0  # Delay before the restart of a program that ended unexpectedly.
 POLL_SECONDS = 0.1
-LINES_BEFORE = 8  # of the last line: where a program has said several reasons
+LINES_BEFORE = 8  # lines kept before the last one: a program may log several causes
 
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended: its exit code, the last line that it said, whether we ended it, and some
-    lines before the last one."""
+    """The end of a process: its exit code, its last line, and some lines before that. `ours`: the
+    run ended it."""
 
     program: str
     code: int
@@ -32,13 +32,11 @@ class End:
 
 @dataclass(eq=False)
 class Service:
-    """A program, which may be started many times. `after`: called whenever its process has ended,
-    before there is another one.
+    """A program, which may be started many times.
 
-    `on_line`: called with each whole line that it logs, while it runs.
-
-    `lane`: held by whoever starts or ends it. `reads`: it has a pipe as its standard input.
-    `retired`: it is never started again.
+    `after`: called after each end of its process, before the next start. `on_line`: called with
+    each whole line that it logs. `lane`: a thread holds it while it starts or ends the program.
+    `reads`: its standard input is a pipe. `retired`: it is never started again.
     """
 
     name: str
@@ -108,7 +106,7 @@ class Service:
                 self.program.process.send_signal(number)
 
     def revive(self) -> None:
-        """Starts it again where it has ended by itself."""
+        """Restart the program after an unexpected end."""
         if not self.wanted or self.running or not self.lane.acquire(blocking=False):
             return
         try:
@@ -168,5 +166,5 @@ class Supervisor:
                     os.killpg(program.process.pid, signal.SIGKILL)
         for thread in self._threads:
             thread.join(END_SECONDS)
-        for service in self.services:  # One that was just started anew.
+        for service in self.services:  # The process that was just restarted.
             service.end(signal.SIGKILL, group=True)

@@ -68,8 +68,10 @@ def keeper_killed_answering(fleet: Fleet, fault: Fault) -> None:
 
 
 def keeper_restored(fleet: Fleet, fault: Fault) -> None:
-    """A backup of a keeper's ledger is written back: the keeper must not run. Then its own ledger
-    comes back. Where nothing was answered since the backup, the first one of the run is taken."""
+    """Restore a backup of a keeper's ledger, with which the keeper must not run; then undo it.
+
+    If nothing was answered since the backup, the first ledger of the run is restored.
+    """
     ledger, keeper = keeper_ledger_in(fleet.site.folder, fault.target), fleet.keepers[fault.target]
     aside = fleet.site.folder / "backup" / f"{fault.number}-{fault.target}"
     aside.mkdir()

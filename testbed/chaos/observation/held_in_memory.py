@@ -1,7 +1,7 @@
-"""What a device held in memory only when its process ended, and for how long.
+"""The releases that a device held only in memory when its process ended, and their ages.
 
-With `persist: when_unacknowledged` that is lost with the process. A device's own word is not asked
-for: the age of a release counts from when its debit was first seen in the ledger.
+With `persist: when_unacknowledged` they are lost with the process. A device's own reports are not
+used: the age of a release counts from the first sight of its debit in the ledger.
 """
 
 import signal
@@ -83,7 +83,7 @@ class Ages:
         return {n for n, age in ages.items() if age <= MAX_SECONDS and not self._written(n)}
 
     def explain(self, device: str, code: int) -> bool:
-        """Whether the option, and nothing else, explains what this end of the device has cost."""
+        """True if the option alone explains the losses at this end of the device."""
         return device in self._states and code == -signal.SIGKILL
 
     def note_end(self, device: str, code: int) -> None:

@@ -1,7 +1,7 @@
-"""What devices made, seen from outside: on their disks, and on the wire.
+"""The releases of devices, observed from outside: on their disks, and on the wire.
 
-A device's own word is not asked for. Both places are needed: what is dropped was never sent, and
-what is acknowledged at once may be off the disk before anybody looks.
+A device's own reports are not used. Both observations are needed. A dropped release was never sent.
+An acknowledged one may be deleted from the disk before the next poll.
 """
 
 import threading
@@ -131,7 +131,7 @@ class Observer:
         return found
 
     def tap(self, device: str) -> Callable[[bytes], object]:
-        """What hears a connection of this device."""
+        """The tap of a connection of this device."""
         reader = PublishReader()
 
         def hear(content: bytes) -> None:

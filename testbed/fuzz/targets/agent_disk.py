@@ -1,4 +1,4 @@
-"""What a device reads back from its disk: outbox, ledger, and refused releases."""
+"""The files that a device reads from its disk: outbox, ledger, and refused releases."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def _open_records(folder: Path) -> Run:
 
 
 def _segment(data: bytes, folder: Path) -> None:
-    """What is sound in a segment is read back byte by byte, now and after another start."""
+    """The valid part of a segment is read back byte by byte, now and after a restart."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "00000001.segment").write_bytes(data)
@@ -90,7 +90,7 @@ def _open_debits(folder: Path) -> Run:
 
 
 def _ledger(data: bytes, state: Path) -> None:
-    """What was spent is never less after another start, and numbers go on where they were."""
+    """The spent epsilon never decreases after a restart, and numbers continue."""
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir()
     path = state / "ledger"

@@ -1,4 +1,4 @@
-"""What people give the collector: exported files, questions, dates, and both programs' words."""
+"""The collector's inputs from people: exported files, questions, dates, and command lines."""
 
 import base64
 import io
@@ -52,7 +52,7 @@ def _open_condition(_folder: Path) -> Run:
 
 
 def _condition(data: bytes) -> None:
-    """What parses can be asked of rows and of boxes."""
+    """A parsed question can be answered from rows and from boxes."""
     found = parse_predicate(data.decode("utf-8", "replace"), DOMAIN)
     held = found.holds(ROWS)
     promise(held.shape == (len(ROWS),), "a condition does not answer for every row")
@@ -61,7 +61,7 @@ def _condition(data: bytes) -> None:
 
 
 def _model() -> Model:
-    """Four boxes, and the same with their noise drawn anew, which is none."""
+    """Four boxes; a redraw of their noise, which is zero, returns the same boxes."""
     release = made(specs()[0], 40)
     low = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]])
     boxes = Partition(PLAIN, low, low + 0.5, np.arange(1.0, 5.0))
@@ -101,7 +101,7 @@ def _open_export(folder: Path) -> Run:
     def run(data: bytes) -> None:
         _exported(data, folder / "file.jsonl", store, rules)
 
-    finalize(run, store.close)  # From Python 3.13 on a database that nobody closes is a warning.
+    finalize(run, store.close)  # Since Python 3.13 a database that is not closed raises a warning.
     return run
 
 
@@ -128,7 +128,7 @@ def _open_words(_folder: Path) -> Run:
 
 
 def _words(data: bytes) -> None:
-    """A letter for the program, then the words. What is wrong is said in one line on stderr."""
+    """A letter for the program, then its arguments. An error is one line on stderr."""
     program, *words = data.decode("utf-8", "replace").split("\0")
     parser: Callable[[], object] = agent_parser if program == "a" else collector_parser
     out, err = io.StringIO(), io.StringIO()

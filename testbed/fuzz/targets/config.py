@@ -23,7 +23,7 @@ HEAD = "fleet: meadow\nmqtt: {url: 'mqtt://localhost'}\nagent: {device: post-7}\
 STREAM = "streams:\n  air:\n    window: 10m\n    privacy: {epsilon: 1}\n"
 READINGS = "    attributes: {temp: {low: -40, high: 60}, wind: {categories: [N, E]}}\n"
 STDIN = "    source: {type: stdin}\n"
-# What stands before each section, by the letter that an input begins with.
+# The text before each section, by the first letter of an input.
 SECTIONS = {
     "m": "fleet: meadow\nagent: {device: post-7}\n" + STREAM + STDIN + READINGS + "mqtt:\n",
     "a": HEAD.replace("agent: {device: post-7}\n", "") + STREAM + STDIN + READINGS + "agent:\n",

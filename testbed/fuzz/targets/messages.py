@@ -25,7 +25,7 @@ PLANTED = {"init-only": True, "pcg64": True}
 
 
 class Message(Protocol):
-    """An Ack, a Status, or whatever else comes to be beside them."""
+    """An Ack, a Status, or any other message type."""
 
     def encode(self) -> bytes: ...
     @classmethod
@@ -97,7 +97,7 @@ def _open_topic(_folder: Path) -> Run:
 
 
 def _topic(data: bytes) -> None:
-    """What is taken apart spells the same topic again."""
+    """A parsed topic formats to the same text."""
     text = data.decode("utf-8", "replace")
     found = topics.parse(text)
     if found is None:
@@ -135,7 +135,7 @@ def _open_quantities(_folder: Path) -> Run:
 
 
 def _quantities(data: bytes) -> None:
-    """The first byte says whether it is a size."""
+    """The first byte selects between a size and a topic."""
     text = data[1:].decode("utf-8", "replace")
     if data[:1] == b"s":
         size = quantities.size_bytes(text)

@@ -66,7 +66,7 @@ def specs() -> tuple[Spec, ...]:
 
 
 def made(spec: Spec, spread: int, windows: int = 1) -> Release:
-    """A release with made-up counters, the same at every call."""
+    """A release with generated counters, the same at every call."""
     counters = np.random.default_rng(spread).integers(-spread, spread + 1, sum(spec.blocks))
     named = tuple(WindowId(f"dev-{n}", "air", n, 60 * n, 60 * n + 60) for n in range(windows))
     return Release(spec, named, 2 * windows, counters)

@@ -1,4 +1,5 @@
-"""What sensors say: JSON lines and messages, CSV files, and the small files of /sys and /proc."""
+"""Inputs from sensors: JSON lines and messages, CSV files, and the small files of /sys and
+/proc."""
 
 import csv
 import gzip
@@ -79,7 +80,7 @@ def _open_message(_folder: Path) -> Run:
 
 
 def _message(data: bytes) -> None:
-    """What is no message of a form leaves its row alone."""
+    """A message that does not fit a form leaves its row unchanged."""
     for form in FORMS:
         rows = form.empty(1)
         if not form.decode_line(memoryview(data), rows, 0):
@@ -126,7 +127,7 @@ def _replaying(path: Path, content: Callable[[bytes], bytes]) -> Run:
 
 
 def _replayed(path: Path, form: RecordDecoder) -> Exception | None:
-    """Row by row it is the same as in blocks. What it raises is handed back."""
+    """Parsing row by row and in blocks agrees. An exception is returned."""
     stop = threading.Event()
     try:
         blocks = _fingerprint(replay.blocks(path, form))
@@ -138,7 +139,7 @@ def _replayed(path: Path, form: RecordDecoder) -> Exception | None:
 
 
 def _fingerprint(found: Iterable[Readings]) -> tuple[int, int]:
-    """How many rows there are, and a number that differs where they do."""
+    """The number of rows, and a digest of their values."""
     count, number = 0, 0
     for block in found:
         promise(
