@@ -46,8 +46,8 @@ def read(site: Site, path: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Readers:
-    """What readers got before they were told to stop: how many answers by path and status; and the
-    longest that one waited for any, in seconds, by path."""
+    """The answers that clients got until the stop: number by path and status, and maximum latency
+    in seconds by path."""
 
     answers: Counter[tuple[str, int]]
     longest: dict[str, float]
@@ -58,8 +58,8 @@ class Readers:
 
 @contextmanager
 def reading(site: Site, paths: Sequence[str]) -> Iterator[Readers]:
-    """Somebody for each path, who asks again as soon as the answer is there. The figures are
-    complete at the end."""
+    """A client for each path, which repeats its request after each answer. The figures are complete
+    at the end."""
     found = Readers(Counter(), {})
     stop, told = SPAWN.Event(), SPAWN.Queue()
     known = stop, told, os.getpid()
@@ -104,8 +104,8 @@ def _read_on(site: Site, path: str, stop: Event, told: Any, parent: int) -> None
 
 
 def at_once(site: Site, paths: Sequence[str]) -> Counter[str]:
-    """How many of these requests, all open at the same time, were answered with which status; those
-    that were not answered at all are under the name of what happened."""
+    """The number of concurrent requests by status; a failed request counts by the name of its
+    error."""
 
     async def go() -> Counter[str]:
         return Counter(await asyncio.gather(*(_status(site, path) for path in paths)))

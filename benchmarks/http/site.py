@@ -47,7 +47,7 @@ sys.exit(web.main())
 
 @dataclass(frozen=True)
 class Site:
-    """A collector that runs. `pid`: of what takes in, `web_pid`: of what answers."""
+    """A running collector. `pid`: of the ingesting process, `web_pid`: of the HTTP process."""
 
     folder: Path
     broker_port: int
@@ -100,7 +100,7 @@ def of_fleet(devices: int, windows: int, streams: Sequence[str] = STREAMS) -> Me
 
 
 def of_devices(devices: int) -> Messages:
-    """What each device says of itself: a birth and its health."""
+    """The status messages of each device: a birth message and its health."""
     streams = load_agent(CONFIG, {}).streams
     births = {
         each.name: StreamBirth(

@@ -14,7 +14,7 @@ from pansketch_fleet.config.loader import load_agent
 from testbed.local_fleet import CONFIG
 from testbed.program import ROOT, Program
 
-# What the agent needs beside its interpreter and NumPy, which differ by 5 MiB between releases.
+# The agent's own memory. Interpreter and NumPy differ by 5 MiB between releases.
 OWN_MIB, GROWTH_MIB = 20, 0.5
 MIB = 2**20
 WINDOWS_OFFLINE, OFFLINE_WINDOW = 1000, "35h"  # of the 35,064 hours that a station has
@@ -151,7 +151,7 @@ def _highest(pid: int) -> float:
 
 
 def _runs(program: str, repeats: int) -> list[list[float]]:
-    """What a cold process prints, several times over. Raises MeasurementFailed."""
+    """The output of a cold process, several times over. Raises MeasurementFailed."""
     return [_numbers(program) for _ in range(repeats)]
 
 

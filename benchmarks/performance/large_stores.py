@@ -81,7 +81,7 @@ def stored(devices: int, windows: int) -> Iterator[tuple[Path, float]]:
 
 
 def command(folder: Path, words: Sequence[str]) -> Cost:
-    """What a command of the collector takes, with its start."""
+    """The seconds of a command of the collector, with its start."""
     program = [sys.executable, "-m", "pansketch_collector", *words, "--config", str(CONFIG)]
     said = _output([sys.executable, "-c", MEASURED, *program], {"VAR": str(folder)})
     seconds, mib = json.loads(said)
@@ -116,7 +116,7 @@ def _census(smallest: Cost, largest: Cost, sizes: Sequence[int]) -> Row:
 
 
 def _answers(folder: Path, devices: int) -> list[Row]:
-    """What HTTP takes that asks about all devices, each path once."""
+    """The seconds of HTTP requests about all devices, each path once."""
     label = f"{devices:,} devices"
     if executable() is None:
         return [Row(f"{label}, HTTP", 0.0, "", note="not measured: there is no mosquitto")]
@@ -154,7 +154,7 @@ def _answering(folder: Path) -> Iterator[Callable[[str], float]]:
 
 
 def _status(port: int) -> bool:
-    """Whether it answers; the question is one that reads no releases."""
+    """True if it answers; the request reads no releases."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=ANSWER_SECONDS) as answer:
             return bool(answer.status == 200)

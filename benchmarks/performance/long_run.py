@@ -1,7 +1,7 @@
 """An agent of many windows, or of many streams: the start of a long ledger, and resident memory.
 
-Each is measured in a process of its own. What stands in for the network answers at once, and
-nothing is forced to disk, so that 10^5 windows take minutes.
+Each is measured in its own process. A replacement of the network acknowledges at once, and nothing
+is forced to disk, so that 10^5 windows take minutes.
 """
 
 import re
