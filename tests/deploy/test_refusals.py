@@ -1,4 +1,4 @@
-"""Wrong passwords, certificates, names and ports: one line that says what is wrong and what to do.
+"""Wrong passwords, certificates, names and ports: one line with the error and the remedy.
 
 Each fault is met twice: by the running agent, and by `pansketch-agent check`, which names the step.
 """
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.needs("mosquitto")
 CLOCK = "or set this host's clock"
 OWN = "this host's certificate (mqtt.cert_file)"
 
-# name: (certificate of the broker, keys of mqtt:, step, what the line says)
+# name: (certificate of the broker, keys of mqtt:, step, text of the line)
 FAULTS = {
     "an unknown CA": (
         "broker",

@@ -106,7 +106,7 @@ class Fleet:
         return collector
 
     def ask(self, *words: str) -> str:
-        """What a command of the collector prints; it must succeed."""
+        """The output of a command of the collector, which must succeed."""
         command = [sys.executable, "-m", "pansketch_collector", *words, "--config", "dev-1.yaml"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
@@ -121,7 +121,7 @@ class Fleet:
         return done.stdout
 
     def rows(self, query: str, *values: object) -> list[tuple]:
-        """Rows of the collector's database; none before it is there."""
+        """Rows of the collector's database; none before it exists."""
         path = self.folder / "var/collector.sqlite"
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:

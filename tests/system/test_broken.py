@@ -1,4 +1,4 @@
-"""Whatever breaks in the middle: nothing is lost, nothing is stored or released twice."""
+"""Faults in the middle: nothing is lost, nothing is stored or released twice."""
 
 import random
 import signal
@@ -37,7 +37,7 @@ def test_a_broker_that_comes_late_gets_everything(fleet, hourly):
         agent.wait_for_output(
             f"waiting for the collector to acknowledge the outbox (releases: {HOURS})"
         )
-    # An agent that is there before the collector would wait for a while to send again.
+    # An agent that starts before the collector would retransmit only after a timeout.
     with agents[0].frozen(), agents[1].frozen():
         fleet.start_broker()
         collector.wait_until_connected()
@@ -58,7 +58,7 @@ def test_a_killed_broker_costs_nothing(fleet, hourly):
     agent.wait_for_output("no broker at")
     collector.wait_for_output("closed the connection")
     assert 0 < len(fleet.stored()) < HOURS
-    # Both try again after one second, in vain, and must not say so again.
+    # Both retry after one second, without success, and must not log that again.
     with pytest.raises(subprocess.TimeoutExpired):
         agent.process.wait(1.5)
     with agent.frozen():
@@ -80,7 +80,7 @@ def test_a_killed_collector_costs_nothing(fleet, hourly):
     assert collector.stop(signal.SIGKILL) == -signal.SIGKILL
     held = fleet.stored()
     assert 0 < len(held) < HOURS
-    # Releases go on while nobody stores them.
+    # Releases continue while no collector stores them.
     fleet.until(lambda: len(fleet.outbox()) >= 4, "a growing outbox")
     assert fleet.stored() == held
     fleet.collector()

@@ -106,8 +106,11 @@ def test_a_replay_of_a_restored_ledger_goes_no_further(fleet):
 
 @pytest.mark.parametrize("loss", ["lost", "restored", "ledger alone"])
 def test_a_live_device_keeps_its_history_and_goes_on(fleet, loss):
-    """A new card, a copy of its state, a deleted ledger beside an outbox that keeps acknowledged
-    releases: what is stored stays, new windows come on top, and none that is debited is lost."""
+    """A new card, a copy of its state, and a deleted ledger beside an outbox.
+
+    The outbox keeps acknowledged releases. Stored releases stay, new windows are added, and no
+    debited one is lost.
+    """
     fleet.configure("dev-1", [], **LIVE)
     fleet.start_broker()
     collector = fleet.collector()

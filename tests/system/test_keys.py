@@ -26,8 +26,8 @@ streams:
     sketches: [{{type: distinct, expected_keys: 20000, memory: 16KiB}}]
 collector: {{database: var/collector.sqlite}}
 """
-# At epsilon 100, the largest there is, bits and counts are right but with probability below 1e-14,
-# and all badges of the universe are tracked: a union is exact.
+# At epsilon 100, the maximum, bits and counts are right but with probability below 1e-14. All
+# badges of the universe are tracked, so a union is exact.
 BADGES = {
     "dev-1": lambda hour: range(300 + hour),
     "dev-2": lambda hour: range(200, 500),

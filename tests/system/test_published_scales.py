@@ -97,7 +97,7 @@ def published(fleet):
 
 
 def off(fleet, *range_words):
-    """How far synthetic temperatures of these windows are from the readings' distribution, W1."""
+    """The distance W1 of these windows' synthetic temperatures from the readings' distribution."""
     text = fleet.ask("sample", "--stream", "air", "--rows", "20000", "--out", "-", *range_words)
     found = np.sort([float(row["temp"]) for row in csv.DictReader(io.StringIO(text))])
     truth = np.sort(np.random.default_rng(1).normal(MEAN, SPREAD, len(found)))
@@ -132,8 +132,8 @@ def test_all_adopt_at_one_window_which_is_sharper_and_a_late_device_counts(loose
     assert loose_fleet.quarantine() == []
     before = off(loose_fleet, "--to", moment(scales.begins))
     after = off(loose_fleet, "--from", moment(scales.begins), "--devices", "dev-1,dev-2")
-    # Measured: 0.28 and 0.07, of cells. Drawing 20,000 records moves either by 0.02 or so, and the
-    # noise of epsilon 50 by less: half of the first is beyond seven of that, a chance below 1e-6.
+    # Measured: 0.28 and 0.07, of cells. Drawing 20,000 records moves either by about 0.02, and the
+    # noise of epsilon 50 by less. Half of the first is beyond seven of that, a chance below 1e-6.
     assert after < before / 2
     names = ", ".join(scales.knots)
     said = f"scales: air: learned for {names} (windows from {moment(scales.begins)}Z on)"

@@ -1,5 +1,7 @@
-"""Access rules that deny: said in one line with the topic, and named by `check`, where MQTT shows
-them at all."""
+"""Access rules that reject: a single-line log with the topic, and an error of `check`.
+
+MQTT does not report every rejection.
+"""
 
 import json
 import re
@@ -63,7 +65,7 @@ def test_over_mqtt_3_1_1_it_cannot_be_seen_and_check_says_so(site):
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 @pytest.mark.parametrize("proof", ["certificate", "password"])
 def test_the_shipped_rules_know_a_device_by_either_proof(site, version, proof):
-    """And the probe reaches nobody but the device."""
+    """The probe reaches only the device."""
     site.install_broker(optional=True)
     site.start_broker()
     heard = []
@@ -83,7 +85,7 @@ def test_the_shipped_rules_know_a_device_by_either_proof(site, version, proof):
 
 
 def deny_subscriptions(site):
-    """Settings of mosquitto that let everybody write everything and subscribe to nothing."""
+    """Settings of mosquitto that let every client write everything and subscribe to nothing."""
     plugin = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"))
     access = {"publishClientSend": True, "publishClientReceive": True, "subscribe": False}
     file = site.folder / "dynamic.json"

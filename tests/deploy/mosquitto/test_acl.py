@@ -54,7 +54,7 @@ def test_a_message_above_the_stated_size_never_gets_there(site):
     listener = Listener(site, site.client("collector"), "#")
     release = topics.release(site.fleet, "dev-1", "air")
     client = site.client("dev-1")
-    client.on_disconnect = lambda *_: client.loop_stop()  # or paho sends it again and again
+    client.on_disconnect = lambda *_: client.loop_stop()  # or paho retransmits it without end
     client.publish(release, bytes(size + 1), 1)
     site.until(lambda: not client.is_connected(), lambda: "the end of the connection")
     say(site, site.client("dev-2"), topics.status(site.fleet, "dev-2"))
@@ -107,7 +107,7 @@ def test_the_collector_clears_a_release_that_was_retained(site):
 
 
 def retained(site) -> list[str]:
-    """What the broker keeps, as somebody with the collector's rights sees it."""
+    """The messages that the broker retains, for a client with the collector's rights."""
     listener = Listener(site, site.client("collector"), "pansketch/#")
     probe = topics.health(site.fleet, "dev-1")
     say(site, site.client("dev-1"), probe)
@@ -131,8 +131,8 @@ def test_the_command_writes_the_rules_of_a_configuration(site, capsys):
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_device_that_joins_the_workers_group_reads_nothing_and_delays(site, joins):
-    """mosquitto checks rules at delivery, not at a shared subscription: a message whose turn is the
-    device's reaches nobody. The next transmission has another turn, so each one gets through."""
+    """mosquitto checks rules at delivery, not at a shared subscription. It drops a message whose
+    turn is the device's. The next transmission has another turn, so each message gets through."""
     site.install_broker()
     site.start_broker()
     wanted = topics.shared_filter(site.fleet, topics.fleet_filter(site.fleet)[1])
@@ -146,7 +146,8 @@ def test_a_device_that_joins_the_workers_group_reads_nothing_and_delays(site, jo
         while (release, payload) not in collector.heard:
             sent += 1
             say(site, device, release, payload)
-            # It follows on the same connection: when it is there, the release was there or is not.
+            # It follows on the same connection: when it arrives, the release arrived before or
+            # never.
             mark = (health, b"%d" % sent)
             say(site, device, *mark)
             site.until(lambda mark=mark: mark in collector.heard, lambda: "what follows a release")

@@ -27,7 +27,7 @@ def own(device: str) -> list[str]:
 
 
 class Listener:
-    """What one client hears, and that all it asked for is subscribed."""
+    """Records the messages to one client, and waits until all its subscriptions are granted."""
 
     def __init__(self, site, client, *filters: str) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -42,13 +42,14 @@ class Listener:
 
 
 def say(site, client, topic: str, payload: bytes = b"x") -> None:
-    """Published and acknowledged by the broker, whatever it does with it then."""
+    """Publish with QoS 1 and wait for the PUBACK, which the broker sends for a forbidden topic
+    too."""
     sent = client.publish(topic, payload, 1)
     site.until(sent.is_published, lambda: f"the broker's answer to {topic}")
 
 
 def open_acl(site) -> None:
-    """The same broker with an ACL that lets everybody do everything: the negative control."""
+    """The negative control: the same broker with an ACL that allows every client everything."""
     (site.folder / "acl").write_text("pattern readwrite #\n")
 
 
@@ -91,7 +92,8 @@ EVERY_DEVICE = pytest.mark.parametrize(
 
 @EVERY_DEVICE
 def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, proof):
-    """Heard by the collector's rights; with an open ACL the same intruder is heard."""
+    """Received with the collector's rights; with an open ACL the same intruder's message
+    arrives."""
     site.install_broker(optional=True)
     if not shut:
         open_acl(site)
@@ -110,7 +112,7 @@ def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, 
 
 @EVERY_DEVICE
 def test_a_device_can_read_nothing_but_its_own_acknowledgements(site, shut, version, proof):
-    """Whatever it subscribes to; with an open ACL the same intruder hears all."""
+    """The client subscribes to everything; with an open ACL the same intruder receives all."""
     site.install_broker(optional=True)
     if not shut:
         open_acl(site)

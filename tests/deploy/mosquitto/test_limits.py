@@ -1,4 +1,5 @@
-"""Limits of a real broker: what is too large waits and is said, and all the rest goes on."""
+"""Limits of a real broker: a release that is too large stays and is logged, and the rest
+continues."""
 
 import queue
 import socket
@@ -39,7 +40,7 @@ def listed(site, path):
 
 
 def test_an_announcement_that_is_too_large_ends_no_connection_of_the_collector(site):
-    """It is left out, in one line, and everything else goes on."""
+    """The collector skips it with one log line, and everything else continues."""
     site.start_plain_broker(f"max_packet_size {LIMIT}")
     path = site.configure(site.plain())
     text = path.read_text().replace("{database:", "{home_assistant: true, database:")
@@ -93,7 +94,7 @@ def test_a_limit_that_only_ends_connections_is_found(site, setting, protocol):
 
 
 def test_what_a_broker_of_3_1_1_drops_in_silence_holds_up_nothing(site):
-    """It says that it has the release, and nobody ever gets it."""
+    """The broker sends a PUBACK for the release, and no client ever gets it."""
     path, agent = running(site, f"message_size_limit {LIMIT}", protocol="3.1.1")
     site.until(lambda: site.stored() == 2, lambda: agent.output)
     rows = listed(site, path)[1:]
@@ -104,9 +105,11 @@ def test_what_a_broker_of_3_1_1_drops_in_silence_holds_up_nothing(site):
 
 
 class Holding:
-    """Passes connections on and holds back, until `let_go`, the answers to publications, of the
-    broker and of the collector, and nothing else: pings and the mark arrive. `unanswered`: how
-    many publications waited for the broker's answer on one connection at once, at most."""
+    """Forwards connections, and blocks acknowledgements of releases until `let_go`.
+
+    It blocks those of the broker and of the collector, and nothing else: pings and the mark arrive.
+    `unanswered`: the maximum number of publications without PUBACK on one connection at once.
+    """
 
     PUBLISH, PUBACK = 3, 4
 

@@ -1,7 +1,7 @@
-"""Versions of MQTT with real brokers: 5 where it is spoken, 3.1.1 elsewhere, nothing lost on any.
+"""Versions of MQTT with real brokers: 5 if supported, else 3.1.1, and no loss on either.
 
-What stands between a program and mosquitto here plays a broker that does not know MQTT 5; all it
-lets through is mosquitto's.
+A proxy between a program and mosquitto simulates a broker without MQTT 5. All messages that it
+forwards are mosquitto's.
 """
 
 import select
@@ -23,9 +23,10 @@ UNKNOWN_VERSION = b"\x20\x02\x00\x01"
 
 
 class Front:
-    """Passes connections on to a broker. `refuses`: how it treats one of MQTT 5, None: like others.
+    """Forwards connections to a broker. `refuses`: its response to MQTT 5; None: it forwards it
+    too.
 
-    `levels`: the version of each connection as its first packet says it, 4 or 5.
+    `levels`: the version of each connection by its first packet, 4 or 5.
     """
 
     def __init__(self, port, refuses):
@@ -114,7 +115,7 @@ def test_the_version_is_the_broker_s_best_or_the_one_that_is_set(site, protocol,
 
 @pytest.mark.parametrize("refuses", ["says so", "hangs up", "is silent"])
 def test_a_broker_without_mqtt_5_is_asked_once_and_nothing_is_lost(site, front, refuses):
-    """The choice stays for the life of the process, whatever happens to its connections."""
+    """The choice stays for the life of the process, after any change of its connections."""
     site.start_plain_broker()
     before_agent, before_collector = front(refuses), front(refuses)
     collector = site.collector(site.configure(site.plain(before_collector.port)))
@@ -208,8 +209,8 @@ def test_check_finds_the_version_too(site, front, refuses):
 def test_what_comes_while_the_collector_and_then_the_broker_are_away_is_kept(
     site, first, second, ending
 ):
-    """The broker keeps the collector's session over both restarts and a change of version; the
-    device is gone by then, so nothing but the session can bring its releases."""
+    """The broker keeps the collector's session over both restarts and a change of version. The
+    device is gone by then, so only the session can bring its releases."""
     broker = site.start_plain_broker()
     collector = site.collector(site.configure(site.plain(protocol=first)))
     collector.wait_until_connected()

@@ -1,6 +1,6 @@
-"""A disk that is really full: a small one of its own, below the agent's state or the database.
+"""A full disk: a small filesystem of its own, below the agent's state or the database.
 
-Where this host lets nobody mount one, the kernel refuses the program every further byte instead.
+If this host allows no mount, the kernel rejects every further byte of the program instead.
 """
 
 import json
@@ -95,8 +95,11 @@ def sequences(path):
 
 
 def test_an_agent_releases_nothing_that_is_not_written_down_and_goes_on_with_room(site, disk):
-    """Where its ledger cannot be written it ends, and the system starts it again; where only a
-    release cannot, the release is dropped in one line. Whatever arrives was debited, once."""
+    """If the ledger cannot be written, the agent exits and the system restarts it.
+
+    If only a release cannot, the agent drops it with one log line. Every arriving release was
+    debited once.
+    """
     site.start_plain_broker()
     path = site.configure(site.plain(), source="{type: stdin}")
     text = path.read_text().replace("window: 1h", "window: 1s").replace("base: var/", "base: ")

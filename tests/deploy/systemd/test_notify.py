@@ -1,4 +1,4 @@
-"""What both programs tell systemd, heard at a real socket: ready, signs of life, stopping."""
+"""Notifications of both programs to systemd at a real socket: ready, heartbeats, stopping."""
 
 import os
 import socket
@@ -59,7 +59,7 @@ class Manager:
             self.heard.append((time.monotonic(), data.decode()))
 
     def catch_up(self) -> None:
-        """Whatever was sent before has been heard then."""
+        """Wait until all earlier notifications are received."""
         before = self.said().count("UP")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.sendto(b"UP", self._socket.getsockname())
@@ -151,7 +151,7 @@ def test_a_main_loop_that_stands_still_gives_no_sign_of_life(
     site.until(manager.beats, lambda: stuck.output)
     if program == "collector":
         site.until(lambda: "X_CONNECTED=1" in manager.said(), lambda: stuck.output)
-        # Whatever it is, it is to be stored, and there the loop stands still.
+        # The payload is not read: the loop stalls before it is stored.
         site.client("dev-1").publish("pansketch/v1/greenhouse/dev-1/status", b"x", 1)
     stuck.wait_for_output("standing still")
     manager.catch_up()
@@ -270,7 +270,7 @@ def test_a_socket_that_is_not_there_stops_nothing(name):
 
 
 def test_a_socket_that_takes_nothing_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    """What did not go out is said again at the next turn."""
+    """A notification that was not sent is sent at the next turn."""
     monkeypatch.setattr("pansketch_fleet.systemd.MAX_WAIT_SECONDS", 0.001)
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:

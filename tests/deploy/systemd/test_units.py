@@ -13,7 +13,7 @@ from tests.waiting import SECONDS
 REPOSITORY = Path(__file__).parents[3]
 UNITS = REPOSITORY / "deploy/systemd"
 NAMES = ("agent", "collector", "keeper")
-# Newer than Debian 12's systemd; the units say what happens without them.
+# Newer than Debian 12's systemd; the units state the behaviour without them.
 NEWER = ("RestartSteps", "RestartMaxDelaySec")
 MAX_EXPOSURE = {"agent": 2.2, "collector": 1.5, "keeper": 1.5}
 # After prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN), which passes on to the program it becomes.

@@ -11,7 +11,7 @@ from tests.waiting import SECONDS
 
 
 class Listener:
-    """Hears every message of a broker, retained ones too, and can say something itself."""
+    """Receives every message of a broker, also retained ones, and can publish."""
 
     def __init__(self, fleet: Any) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -31,7 +31,7 @@ class Listener:
         self._client.publish(topic, payload, 1).wait_for_publish(SECONDS)
 
     def on(self, ending: str) -> list[bytes]:
-        """What was heard on topics that end so."""
+        """The messages on topics with this suffix."""
         return [payload for topic, payload in self.heard if topic.endswith(ending)]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What `devices` says of a device that runs, stops, is killed, starts again, or falls behind."""
+"""The report of `devices` about a device that runs, stops, is killed, restarts, or falls behind."""
 
 import json
 import re
@@ -62,11 +62,11 @@ def test_the_will_of_an_earlier_session_takes_nobody_offline(fleet, listen):
     (current,) = sessions(fleet)
     stale = Status("offline", "an-earlier-one", {})
     listener.say(topics.status("home", "dev-1"), stale.encode())
-    # Later messages of one client: when this device is shown, the will has been looked at.
+    # Later messages of one client: once this device is shown, the last will was processed.
     listener.say(topics.status("home", "dev-2"), Status("online", "s", {}).encode())
     until_shown(fleet, "online", "dev-2")
     assert (shown(fleet)["state"], sessions(fleet)[0]) == ("online", current)
-    # The negative control: the will of its own session does.
+    # The negative control: the last will of its own session does.
     listener.say(topics.status("home", "dev-1"), Status("offline", *current, {}).encode())
     until_shown(fleet, "offline")
 

@@ -7,9 +7,9 @@ import pytest
 
 MARK = 21.734519
 TEXT = str(MARK).encode()
-# Both attributes hold the mark, so a float32 is looked for beside its neighbour: alone its four
-# bytes would stand among the 10^6 searched here by chance in 1 of 2000 runs. Seven bytes do in 1
-# of 10^10.
+# Both attributes hold the mark, so a float32 is searched beside its neighbour. Its four bytes alone
+# would occur by chance in 1 of 2000 runs, among the 10^6 searched here. Seven bytes do in 1 of
+# 10^10.
 NEEDLES = [
     TEXT,
     TEXT[:7],
@@ -50,8 +50,8 @@ def feed(agent):
 
 
 def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
-    # Windows of a second, so that the live one is released soon, for both: the collector takes
-    # windows of the length that it is configured with.
+    # Windows of a second, so that the live one is released soon, for both: the collector accepts
+    # only windows of its configured length.
     rows = [(1704067200 + number // 40, MARK, MARK) for number in range(120)]
     fleet.configure("dev-1", rows, window="1s", epsilon=100)
     fleet.configure("dev-2", [], source="{type: stdin}", window="1s", epsilon=100)
@@ -76,7 +76,7 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     logs = {program.log.name: program.output for program in fleet.programs}
     assert [name for name, said in logs.items() if holds_the_mark(said.encode())] == []
     assert all(logs[name] for name in logs if "broker" not in name)
-    # Where the mark was planted it is found, in the same folder and by the same listener.
+    # A planted mark is found in the same folder and by the same listener.
     assert marked_files(fleet.folder) == ["dev-1.csv"]
     listener.say("planted", struct.pack("<d", MARK))
     fleet.until(lambda: listener.on("planted"), "the planted message")

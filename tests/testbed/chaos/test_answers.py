@@ -22,7 +22,7 @@ SMALL = ("--devices", "4", "--windows", "8", "--faults", "10", "--kinds", KILLS)
 @pytest.fixture(scope="module")
 @needs("mosquitto", "openssl", "libfaketime")
 def run(tmp_path_factory):
-    """A finished run, which nobody changes."""
+    """A finished run, which no test changes."""
     folder = tmp_path_factory.mktemp("chaos") / "run"
     code, said = ended(start(folder, *SMALL))
     assert code == 0, said

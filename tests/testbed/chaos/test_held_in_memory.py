@@ -45,7 +45,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def left(held=(), debits=DEBITED, waiting=None, stored=(), made=None):
-    """What a run of twelve devices without faults would have left, with these."""
+    """The evidence of a run of twelve devices without faults, with these changes."""
     run = Run(1, NAMES, 1, {}, {}, {}, (), {}, held=tuple(held))
     return Evidence(
         run, made or {}, tuple(debits), (), tuple(stored), (), "ok", {}, 0,
@@ -69,7 +69,7 @@ def left(held=(), debits=DEBITED, waiting=None, stored=(), made=None):
     ],
 )
 def test_only_a_kill_in_time_explains_a_loss(held, where):
-    """Negative controls: too late, an end in good order or by itself, another release."""
+    """Negative controls: too late, an end in good order or without a kill, another release."""
     found = account(left(held))
     assert found.classes == {LOST: where}
     assert found.failures == (() if where == RISKED else (f"{LOST}: debited, and nowhere", TOO_FEW))
@@ -116,8 +116,10 @@ def test_a_disk_that_is_full_keeps_a_release_in_memory(tmp_path):
 
 @pytest.fixture
 def killed(tmp_path):
-    """What three agents without a broker left when they were killed, once each had held releases
-    for longer than the option says."""
+    """The releases of three agents without a broker that were killed.
+
+    Each had held releases for longer than the option allows.
+    """
     site = Site(tmp_path / "run")
     wanted = {device.name: device for device in devices(12)}
     states = {name: state_in(site.folder, name) for name in (USUAL, PATIENT, PLANTED)}

@@ -1,4 +1,4 @@
-"""The network of `make chaos`: each way in which a link fails, and that it ends by itself."""
+"""The network of `make chaos`: each way in which a link fails, and the end of each fault."""
 
 import socket
 import threading
@@ -142,7 +142,7 @@ def test_a_half_open_link_loses_one_direction_and_never_resumes(network, echo, w
         peer.sendall(b"lost")
         assert is_silent(peer)
         link.mend()
-        # What comes after lost bytes would be read as something else.
+        # A parser would misread the bytes after lost ones.
         assert is_reset(peer)
     assert bytes(echo.got[0]) == b"hello" + arrives
     with connected(link) as peer:

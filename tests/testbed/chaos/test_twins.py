@@ -28,7 +28,7 @@ def a_run(marks: Marks) -> evidence.Run:
 
 
 def left(run: evidence.Run, refused: set[Name]) -> evidence.Evidence:
-    """What it leaves when all that arrives nowhere is `refused`."""
+    """The evidence of a fault if all releases that arrive nowhere are `refused`."""
     return evidence.Evidence(
         run, {}, run.debits, (), (), (), "ok", {}, 0, {}, frozenset(refused), {}, {}, (),
     )  # fmt: skip

@@ -146,7 +146,7 @@ def another_thread():
 
 
 def broken_beside_another_thread(folder):
-    """How often a sound target of some work is accused, of 20 times."""
+    """The number of false alarms for a correct target with some work, of 20 runs."""
     made, broken = {}, 0
 
     def run(data):
