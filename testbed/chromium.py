@@ -106,7 +106,7 @@ class Tab:
     def text(self) -> str:
         return str(self.run("document.body.innerText"))
 
-    def looks(self, width: int, height: int, scheme: str) -> None:
+    def emulate(self, width: int, height: int, scheme: str) -> None:
         """The size of the window, and whether its owner likes it dark."""
         self.call(
             "Emulation.setDeviceMetricsOverride",

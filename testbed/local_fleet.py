@@ -118,8 +118,11 @@ class LocalFleet:
     def _end(self, name: str) -> str:
         """Describe the end of a process: its exit code and its last line."""
         program = self._running[name]
-        said, code = (program.output.splitlines() or ["nothing"])[-1], program.process.returncode
-        return f"{name} ended with {code}: {said}; see {program.log}"
+        last_line, code = (
+            (program.output.splitlines() or ["nothing"])[-1],
+            program.process.returncode,
+        )
+        return f"{name} ended with {code}: {last_line}; see {program.log}"
 
 
 def _with_http(config: Path, folder: Path, http: str) -> Path:

@@ -150,10 +150,10 @@ class Link:
         """Receives the bytes that the broker sends in one connection."""
         reader = AnswerReader()
 
-        def hear(content: bytes) -> None:
+        def tap(content: bytes) -> None:
             self.accepted += reader.feed(content)
 
-        return hear
+        return tap
 
     async def _pump(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tap: Tap | None

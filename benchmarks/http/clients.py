@@ -61,18 +61,18 @@ def reading(site: Site, paths: Sequence[str]) -> Iterator[Readers]:
     """A client for each path, which repeats its request after each answer. The figures are complete
     at the end."""
     found = Readers(Counter(), {})
-    stop, told = SPAWN.Event(), SPAWN.Queue()
-    known = stop, told, os.getpid()
+    stop, reports = SPAWN.Event(), SPAWN.Queue()
+    known = stop, reports, os.getpid()
     readers = [SPAWN.Process(target=_read_on, args=(site, each, *known)) for each in paths]
     for reader in readers:
         reader.start()
     try:
         for _ in readers:
-            _told(told)
+            _get(reports)
         yield found
         stop.set()
         for _ in readers:
-            path, answers, longest = _told(told)
+            path, answers, longest = _get(reports)
             found.answers.update({(path, status): n for status, n in answers.items()})
             found.longest[path] = longest
     finally:
@@ -81,18 +81,18 @@ def reading(site: Site, paths: Sequence[str]) -> Iterator[Readers]:
             reader.join()
 
 
-def _told(queue: Any) -> Any:
+def _get(queue: Any) -> Any:
     try:
         return queue.get(timeout=MAX_SECONDS)
     except Empty:
         raise MeasurementFailed("web: a reader has ended by itself") from None
 
 
-def _read_on(site: Site, path: str, stop: Event, told: Any, parent: int) -> None:
+def _read_on(site: Site, path: str, stop: Event, reports: Any, parent: int) -> None:
     end_with(parent)
     answers: Counter[int] = Counter()
     longest = 0.0
-    told.put("ready")
+    reports.put("ready")
     while not stop.is_set():
         began = time.monotonic()
         status = read(site, path)[0]
@@ -100,7 +100,7 @@ def _read_on(site: Site, path: str, stop: Event, told: Any, parent: int) -> None
         answers[status] += not stop.is_set()
         if status != 200:
             time.sleep(REFUSED_PAUSE_SECONDS)
-    told.put((path, answers, longest))
+    reports.put((path, answers, longest))
 
 
 def at_once(site: Site, paths: Sequence[str]) -> Counter[str]:

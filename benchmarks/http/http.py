@@ -59,7 +59,7 @@ def cold_tab() -> Iterator[Tab]:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         browsing(Path(profile)) as tab,
     ):
-        tab.looks(1100, 900, "light")
+        tab.emulate(1100, 900, "light")
         yield tab
 
 

@@ -112,9 +112,9 @@ def _offline() -> Row:
 
 def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
     """(releases in the outbox at the end, highest resident memory in MiB) of an agent."""
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         # A port on which nothing accepts: the connection is made and never answered.
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
         environment = {"BROKER": address, "VAR": str(folder / "var")}
         words = [
             sys.executable,
@@ -127,16 +127,16 @@ def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
             str(config),
         ]
         with Program(words, folder / "log", environment=environment) as agent:
-            most, ends = 0.0, time.monotonic() + OFFLINE_SECONDS
+            most, deadline = 0.0, time.monotonic() + OFFLINE_SECONDS
             while not agent.ended():
-                if time.monotonic() > ends:
+                if time.monotonic() > deadline:
                     agent.process.kill()
                 most = max(most, _highest(agent.process.pid))
                 time.sleep(0.05)
-            said = agent.output
-    found = re.search(r"\(releases: (\d+)\)\s*$", said)
+            output = agent.output
+    found = re.search(r"\(releases: (\d+)\)\s*$", output)
     if found is None:
-        raise MeasurementFailed(f"footprint: the agent ended otherwise: {said[-200:]}")
+        raise MeasurementFailed(f"footprint: the agent ended otherwise: {output[-200:]}")
     return int(found[1]), most
 
 

@@ -83,8 +83,8 @@ def stored(devices: int, windows: int) -> Iterator[tuple[Path, float]]:
 def command(folder: Path, words: Sequence[str]) -> Cost:
     """The seconds of a command of the collector, with its start."""
     program = [sys.executable, "-m", "pansketch_collector", *words, "--config", str(CONFIG)]
-    said = _output([sys.executable, "-c", MEASURED, *program], {"VAR": str(folder)})
-    seconds, mib = json.loads(said)
+    output = _output([sys.executable, "-c", MEASURED, *program], {"VAR": str(folder)})
+    seconds, mib = json.loads(output)
     return float(seconds), float(mib)
 
 

@@ -112,14 +112,14 @@ def _rows(
     for plan in plans[:MOST]:
         pair, marginal = _measured(stream, plan, windows)
         scores.append(pair + 2 * marginal)
-        said, held = plan.errors.pair / pair, name.startswith("stations")
+        ratio, held = plan.errors.pair / pair, name.startswith("stations")
         note = (
             f"{plan.errors.pair:.3f} over {pair:.3f}; W1/std {plan.errors.marginal:.4f} over "
             f"{marginal:.4f}; {plan.nbytes:,} bytes"
         )
         bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if held else ""
-        meets = 1 / FACTOR <= said <= FACTOR if held else None
-        rows.append(Row(f"{title}: {_size(plan)}", said, "x measured", bar, meets, note))
+        meets = 1 / FACTOR <= ratio <= FACTOR if held else None
+        rows.append(Row(f"{title}: {_size(plan)}", ratio, "x measured", bar, meets, note))
     worse = scores[0] / min(scores)
     rows.append(Row(f"{title}: choice", worse, "x the best", f"<= {WORSE}", worse <= WORSE))
     return rows

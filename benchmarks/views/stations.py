@@ -265,17 +265,20 @@ def _predictions(stream: Stream, epsilon: float, repeats: int, barred: bool) -> 
         measured += [off.pairs.mean(), off.marginals.mean(), off.correlation]
         predicted += [told.pair, alone, told.correlation]
     rows = []
-    for kind, there, said in zip(
+    for kind, there, expected in zip(
         ("mean pairwise TV", "mean marginal distance", "correlation error"),
         (measured / repeats).tolist(),
         (predicted / repeats).tolist(),
         strict=True,
     ):
         name = f"{stream.name}, epsilon {epsilon:g}: predicted {kind}"
-        note, detail = f"{said:.4f} over {there:.4f}", {"predicted": said, "measured": there}
-        meets = 1 / FACTOR <= said / there <= FACTOR if barred else None
+        note, detail = (
+            f"{expected:.4f} over {there:.4f}",
+            {"predicted": expected, "measured": there},
+        )
+        meets = 1 / FACTOR <= expected / there <= FACTOR if barred else None
         bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if barred else ""
-        rows.append(Row(name, said / there, "x measured", bar, meets, note, detail))
+        rows.append(Row(name, expected / there, "x measured", bar, meets, note, detail))
     return rows
 
 

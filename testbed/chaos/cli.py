@@ -61,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the schedule ({SEED})")
     for name in ("devices", "windows", "faults"):
         parser.add_argument(f"--{name}", type=_positive, help=f"({getattr(FULL, name)})")
-    says = "of faults, with commas between them (all)"
-    parser.add_argument("--kinds", type=_kinds, default=frozenset(), help=says)
+    text = "of faults, with commas between them (all)"
+    parser.add_argument("--kinds", type=_kinds, default=frozenset(), help=text)
     parser.add_argument("--out", type=Path, default=Path("out/chaos"), help="(out/chaos)")
-    says = "account again for the finished run in --out"
-    parser.add_argument("--judge", action="store_true", help=says)
+    text = "account again for the finished run in --out"
+    parser.add_argument("--judge", action="store_true", help=text)
     return parser
 
 
@@ -96,8 +96,8 @@ def _fresh(folder: Path) -> None:
 
 def _run(folder: Path, options: argparse.Namespace, mounts: bool, console: Console) -> None:
     size = SHORT if options.short else FULL
-    said = {k: v for k in ("devices", "windows", "faults") if (v := getattr(options, k))}
-    size = replace(size, **said, kinds=options.kinds)
+    given = {k: v for k in ("devices", "windows", "faults") if (v := getattr(options, k))}
+    size = replace(size, **given, kinds=options.kinds)
     console.print(
         f"{size.devices} devices, {size.windows} windows each, {size.faults} faults; "
         f"all files are in {folder}",

@@ -28,6 +28,8 @@ def run(*command: str, cwd: Path | None = None, **environ: str) -> bytes:
     done = run_child(command, cwd=cwd, env={**os.environ, **environ})
     if done.returncode:
         lines = done.stderr.decode(errors="replace").split("\n")
-        said = next((line for line in reversed(lines) if line.strip()), "")
-        raise BuildError(f"{Path(command[0]).name} ended with {done.returncode}: {said.strip()}")
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        raise BuildError(
+            f"{Path(command[0]).name} ended with {done.returncode}: {last_line.strip()}"
+        )
     return bytes(done.stdout)

@@ -84,13 +84,13 @@ class SimulatedFleet:
         self._run = rng.identifier().to_bytes(8, "big")
         self._waiting: defaultdict[int, list[Message]] = defaultdict(list)
         self.offline = 0
-        said = {
+        fields = {
             stream.name: StreamBirth(
                 stream.spec.fingerprint.hex(), str(stream.spec.guarantee), stream.window_seconds
             )
             for stream in streams
         }
-        self._birth = Status("online", self._run.hex(), said).encode()
+        self._birth = Status("online", self._run.hex(), fields).encode()
 
     @property
     def releases(self) -> int:

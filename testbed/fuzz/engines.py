@@ -96,7 +96,7 @@ def draw_into(
     return tally
 
 
-Look = Callable[[int], object]  # receives the number of inputs so far
+OnCount = Callable[[int], object]  # receives the number of inputs so far
 ROUND = 200
 MAX_BYTES = 16_384
 MAX_SECONDS = 20  # of one input
@@ -123,7 +123,7 @@ def available() -> str:
     return "hypothesis" if find_spec("atheris") is None else "atheris"
 
 
-def hypothesis(name: str, out: Path, seconds: float, seed: int, look: Look) -> Found:
+def hypothesis(name: str, out: Path, seconds: float, seed: int, on_count: OnCount) -> Found:
     """Draw inputs until the time is over or a property is violated."""
     target, until, runs = TARGETS[name], time.monotonic() + seconds, 0
     strategy = inputs(starts(name), target.tokens)
@@ -132,13 +132,13 @@ def hypothesis(name: str, out: Path, seconds: float, seed: int, look: Look) -> F
         while time.monotonic() < until:
             tally = draw_into(watch, strategy, ROUND, seed)
             runs, seed = runs + tally.runs, seed + 1
-            look(runs)
+            on_count(runs)
             if tally.broken_by is not None:
                 return Found(name, runs, tally.how, keep(out / name, tally.broken_by))
     return Found(name, runs)
 
 
-def atheris(name: str, out: Path, seconds: float, seed: int, look: Look) -> Found:
+def atheris(name: str, out: Path, seconds: float, seed: int, on_count: OnCount) -> Found:
     """The same in its own process, which keeps its findings in the folder `corpus`."""
     corpus, found = out / name / "corpus", out / name
     with tempfile.TemporaryDirectory() as scratch:
@@ -160,19 +160,21 @@ def atheris(name: str, out: Path, seconds: float, seed: int, look: Look) -> Foun
         ) as child:  # fmt: skip
             try:
                 assert child.stderr is not None
-                return _heard(name, child.stderr, look, child.wait)
+                return _read_output(name, child.stderr, on_count, child.wait)
             finally:
                 child.kill()
 
 
-def _heard(name: str, lines: Iterable[str], look: Look, wait: Callable[[], int]) -> Found:
+def _read_output(
+    name: str, lines: Iterable[str], on_count: OnCount, wait: Callable[[], int]
+) -> Found:
     """The output of libFuzzer, line by line, until its end."""
     runs, how, artifact, last = 0, "", None, ""
     for line in map(str.strip, lines):
         last = line or last
         if said := _COUNT.match(line) or _RUNS.match(line):
             runs = int(said[1])
-            look(runs)
+            on_count(runs)
         elif said := _HOW.match(line):
             how = how or said[1]
         elif said := _ARTIFACT.search(line):
@@ -198,7 +200,7 @@ def _quoted(token: bytes) -> str:
     return f'"{escaped}"\n'
 
 
-ENGINES: dict[str, Callable[[str, Path, float, int, Look], Found]] = {
+ENGINES: dict[str, Callable[[str, Path, float, int, OnCount], Found]] = {
     "atheris": atheris,
     "hypothesis": hypothesis,
 }

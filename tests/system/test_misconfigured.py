@@ -6,19 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANY = 24
 
 
-@pytest.fixture
-def patient_fleet(fleet):
-    return fleet
-
-
-def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
-    fleet, rows = patient_fleet, hourly(MANY)
+def test_a_misconfigured_collector_costs_no_release(fleet, hourly):
+    rows = hourly(MANY)
     fleet.configure("dev-1", rows, epsilon=2.0)
     fleet.start_broker()
     wrong = fleet.collector()
@@ -43,8 +36,8 @@ def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
     assert fleet.outbox() == []
 
 
-def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(patient_fleet, hourly):
-    fleet, rows = patient_fleet, hourly(MANY)
+def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(fleet, hourly):
+    rows = hourly(MANY)
     fleet.configure("dev-1", rows, epsilon=2.0)
     fleet.start_broker()
     wrong = fleet.collector()

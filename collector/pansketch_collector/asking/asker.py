@@ -77,7 +77,7 @@ class Asker:
         self._next_scan = self._again = 0.0
         self._begun = False
 
-    def heard(self, verdict: Outcome, now: int) -> None:
+    def receive(self, verdict: Outcome, now: int) -> None:
         """Record a keeper's status. An update that cannot be written now is requested again."""
         try:
             match verdict:
@@ -88,7 +88,7 @@ class Asker:
                         self._presences[keeper] = status.state, status.session
                         self._turns.clear()  # The keeper may be back before the pause ends.
                 case KeeperReply(keeper, reply):
-                    self._store.hear(keeper, reply, now)
+                    self._store.record_reply(keeper, reply, now)
                     self._next_scan = 0.0
                 case _:
                     pass

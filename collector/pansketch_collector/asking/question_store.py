@@ -115,7 +115,7 @@ class QuestionStore:
         query = "SELECT payload FROM questions WHERE id = ?"
         return decode_question(self._db.execute(query, (number,)).fetchone()[0])
 
-    def hear(self, keeper: str, reply: Reply, at: int) -> None:
+    def record_reply(self, keeper: str, reply: Reply, at: int) -> None:
         """Notes a keeper's reply to an open question; any other is nothing."""
         row = self._db.execute(
             "SELECT id, q.state FROM questions AS q JOIN keeper_answers ON question = id"

@@ -145,7 +145,7 @@ class ScalePublication:
                 each.log_change(logging.WARNING, f"scales cannot be stored now ({error}); retrying")
                 each.due = uptime + LAST_SECONDS / 24
 
-    def heard(self, _message: Incoming, verdict: Outcome) -> None:
+    def receive(self, _message: Incoming, verdict: Outcome) -> None:
         """Judges scales that the broker sends; this collector's own come back too."""
         if not isinstance(verdict, ScalesReceived) or not verdict.payload:
             return

@@ -16,7 +16,7 @@ from testbed.chaos.environment.configuration import (
     KEEPERS,
     SMALL_OUTBOX_BYTES,
     devices,
-    patient_among,
+    write_behind_among,
 )
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, MAX_SECONDS
@@ -119,7 +119,7 @@ def account(evidence: Evidence) -> Account:
 def _classes(evidence: Evidence) -> dict[Name, str]:
     """The class of each debit: the first that lists it."""
     run = evidence.run
-    places: dict[str, Collection[Name]] = {
+    by_class: dict[str, Collection[Name]] = {
         MERGED: {row.name for row in evidence.stored},
         WAITING: evidence.waiting.keys(),
         TWINNED: twinned(evidence),
@@ -132,7 +132,7 @@ def _classes(evidence: Evidence) -> dict[Name, str]:
         CRASHED: run.lost_with_process - evidence.made.keys(),
     }
     return {
-        debit.name: next((where for where in places if debit.name in places[where]), NOWHERE)
+        debit.name: next((where for where in by_class if debit.name in by_class[where]), NOWHERE)
         for debit in evidence.debits
     }
 
@@ -161,11 +161,11 @@ def let_go(run: Run) -> set[Name]:
 def at_risk(run: Run) -> set[Name]:
     """The losses that the option allows a kill: releases held under it, for no longer than its
     limit."""
-    patient = patient_among(len(run.devices))
+    write_behind = write_behind_among(len(run.devices))
     return {
         held.name
         for held in run.held
-        if held.name.device in patient
+        if held.name.device in write_behind
         and held.code == -signal.SIGKILL
         and held.seconds <= MAX_SECONDS
     }
@@ -260,25 +260,27 @@ def _wrong_ends(evidence: Evidence) -> Iterator[str]:
     yield from (f"{name}: something unforeseen, see this log" for name in evidence.tracebacks)
     for end in evidence.run.ends:
         if not end.ours and not _explained(end, evidence):
-            yield f"{end.program}: ended unexpectedly with {end.code}: {end.said}"
+            yield f"{end.program}: ended unexpectedly with {end.code}: {end.last_line}"
 
 
 def _explained(end: End, evidence: Evidence) -> bool:
     if end.code == 0 or end.program in ("holder", "broker"):
         return True  # A broker that crashes is not a finding about the fleet.
-    if NOT_DRAINED in end.said:
+    if NOT_DRAINED in end.last_line:
         return True  # The rest is in the outbox, and counted there.
     if end.program in KEEPERS:
         restored = evidence.run.faults.get("keeper-restored", 0) > 0
-        return restored and end.code == 1 and OLD_LEDGER in end.said
+        return restored and end.code == 1 and OLD_LEDGER in end.last_line
     twice = end.program in {name.device for name in evidence.run.twins}
-    other = UNKNOWN_LEDGER in end.before + end.said
-    if (twice and (DISPUTED in end.said or other)) or (end.program in evidence.run.reset and other):
+    other = UNKNOWN_LEDGER in end.lines_before + end.last_line
+    if (twice and (DISPUTED in end.last_line or other)) or (
+        end.program in evidence.run.reset and other
+    ):
         # The second agent of its name released the window first. Or the fleet first sees another
         # ledger when the outbox is drained, because a replay without readings does so.
         return end.code == 1
     if end.program == "collector":
-        return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)
+        return end.code == 1 and any(sign in end.last_line for sign in DATABASE_AWAY)
     if any(span.device == end.program for span in evidence.run.full_disks):
-        return end.code == 1 and any(sign in end.said for sign in LEDGER_FULL)
+        return end.code == 1 and any(sign in end.last_line for sign in LEDGER_FULL)
     return False

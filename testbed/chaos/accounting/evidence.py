@@ -54,7 +54,7 @@ class Run:
     problems: tuple[str, ...]  # what went wrong with the run itself
     seconds: Mapping[str, float]
     ends: tuple[End, ...] = ()
-    held: tuple[Held, ...] = ()  # by patient devices, and on no disk when their process ended
+    held: tuple[Held, ...] = ()  # by write-behind devices, and on no disk when their process ended
     debits: tuple[Debit, ...] = ()  # all that were seen in a ledger until its process ended
     drops: tuple[Drop, ...] = ()  # from the devices' logs
     full_disks: tuple[Span, ...] = ()
@@ -175,29 +175,29 @@ def _plain(value: Name | frozenset[Any]) -> object:
 
 
 def _read_run(folder: Path) -> Run:
-    said: dict[str, Any] = json.loads((folder / RUN).read_text())
-    said |= {field: frozenset(Name(**name) for name in said[field]) for field in _NAMES}
+    record: dict[str, Any] = json.loads((folder / RUN).read_text())
+    record |= {field: frozenset(Name(**name) for name in record[field]) for field in _NAMES}
     return Run(
-        held=tuple(Held(Name(**held.pop("name")), **held) for held in said.pop("held")),
-        debits=tuple(Debit(Name(**one.pop("name")), **one) for one in said.pop("debits")),
-        drops=tuple(Drop(Name(**one.pop("name")), **one) for one in said.pop("drops")),
-        full_disks=tuple(Span(**one) for one in said.pop("full_disks")),
-        twin_ranges=tuple(TwinRange(**one) for one in said.pop("twin_ranges")),
-        reset=frozenset(said.pop("reset")),
-        forgotten=frozenset(said.pop("forgotten")),
-        ends=tuple(End(**end) for end in said.pop("ends")),
-        devices=tuple(said.pop("devices")),
-        problems=tuple(said.pop("problems")),
-        **said,
+        held=tuple(Held(Name(**held.pop("name")), **held) for held in record.pop("held")),
+        debits=tuple(Debit(Name(**one.pop("name")), **one) for one in record.pop("debits")),
+        drops=tuple(Drop(Name(**one.pop("name")), **one) for one in record.pop("drops")),
+        full_disks=tuple(Span(**one) for one in record.pop("full_disks")),
+        twin_ranges=tuple(TwinRange(**one) for one in record.pop("twin_ranges")),
+        reset=frozenset(record.pop("reset")),
+        forgotten=frozenset(record.pop("forgotten")),
+        ends=tuple(End(**end) for end in record.pop("ends")),
+        devices=tuple(record.pop("devices")),
+        problems=tuple(record.pop("problems")),
+        **record,
     )
 
 
 def _read_made(folder: Path) -> dict[Name, dict[str, bytes]]:
     made: dict[Name, dict[str, bytes]] = defaultdict(dict)
     for text in (folder / MADE).read_text().splitlines():
-        said = json.loads(text)
-        payload = base64.b64decode(said.pop("payload"))
-        made[Name(**said)][digest(payload)] = payload
+        record = json.loads(text)
+        payload = base64.b64decode(record.pop("payload"))
+        made[Name(**record)][digest(payload)] = payload
     return dict(made)
 
 

@@ -73,9 +73,9 @@ class Fleet:
         self.observer = Observer(
             configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
         )
-        patient = {device.name for device in devices if device.patient}
+        write_behind = {device.name for device in devices if device.write_behind}
         self.ages = Ages(
-            {name: states[name] for name in patient},
+            {name: states[name] for name in write_behind},
             self.observer.saw_on_disk,
             lambda stream: configuration.WINDOW_SECONDS * (stream == configuration.MASKED),
         )
@@ -136,7 +136,7 @@ class Fleet:
         command = configuration.agent_command(config)
         agent = Service(name, command, self.site.folder, environment, reads=True)
         agent.after = lambda: self._agent_ended(name)
-        agent.on_line = lambda line: self._agent_says(name, line)
+        agent.on_line = lambda line: self._read_agent_line(name, line)
         self.agents[name] = self._supervisor.add(agent)
         if device.small_disk:
             self.disks[name] = (
@@ -187,7 +187,7 @@ class Fleet:
 
     def _agent_ended(self, device: str) -> None:
         code = self.agents[device].ends[-1].code
-        self.observer.look(device)
+        self.observer.scan(device)
         self.ages.note_end(device, code)
         debits = self.note_debits(device)
         lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
@@ -202,13 +202,13 @@ class Fleet:
         self.marks.note_debits(device, found)
         return found
 
-    def _agent_says(self, device: str, line: str) -> None:
+    def _read_agent_line(self, device: str, line: str) -> None:
         """A line of an agent's log: a release that it gives up is noted, with what it held then."""
         dropped, refused = dropped_in(line), refused_in(line)
         if not dropped and not refused:
             return
         self.note_debits(device)
-        names = [self.marks.newest(device, *said) for said in refused]
+        names = [self.marks.newest(device, *one) for one in refused]
         self.marks.note(self.marks.refused, {name for name in names if name is not None})
         for stream, sequence in dropped:
             name = self.marks.newest(device, stream, sequence)
@@ -260,7 +260,7 @@ class Fleet:
         for program in (self.collector, *self.keepers.values(), *self.agents.values()):
             for end in program.ends:
                 if end.code == WRONG_INPUT:
-                    raise WrongInput(f"{end.program}: {end.said}")
+                    raise WrongInput(f"{end.program}: {end.last_line}")
 
     def drain(self) -> None:
         """Stop all devices and restart them without input.
@@ -294,5 +294,5 @@ class Fleet:
         """Write the agent's own `outbox list` into the folder."""
         command = configuration.outbox_command(f"{device}.yaml")
         environment = {**os.environ, **self.site.environment}
-        said = run_child(command, cwd=self.site.folder, env=environment, timeout=START_SECONDS)
-        (self.site.folder / "list" / f"{device}.txt").write_bytes(said.stdout or said.stderr)
+        done = run_child(command, cwd=self.site.folder, env=environment, timeout=START_SECONDS)
+        (self.site.folder / "list" / f"{device}.txt").write_bytes(done.stdout or done.stderr)

@@ -39,7 +39,7 @@ class HostileClient:
         self._port = port
         self._hello = connect(CLIENT, HOSTILE_CLIENT, password)
 
-    def garbage(self, devices: list[str], draw: float) -> None:
+    def send_malformed(self, devices: list[str], draw: float) -> None:
         """Malformed packets; invalid releases, statuses and acks; and topics outside of the
         fleet."""
         rng = np.random.default_rng(int(draw * 2**32))

@@ -25,9 +25,9 @@ class End:
 
     program: str
     code: int
-    said: str
+    last_line: str
     ours: bool
-    before: str = ""
+    lines_before: str = ""
 
 
 @dataclass(eq=False)

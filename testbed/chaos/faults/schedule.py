@@ -31,7 +31,7 @@ class Kind:
     where: Where
     weight: float
     seconds: tuple[float, float]
-    says: str
+    description: str
 
 
 KINDS: Sequence[Kind] = (

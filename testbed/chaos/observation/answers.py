@@ -45,30 +45,30 @@ class AnswerObserver:
 
     def asker(self) -> Callable[[bytes], object]:
         """The tap of a connection of the collector."""
-        return self._tap("ask", self._heard_question)
+        return self._tap("ask", self._note_question)
 
     def keeper(self) -> Callable[[bytes], object]:
         """The tap of a connection of a keeper."""
-        return self._tap("answer", self._heard_answer)
+        return self._tap("answer", self._note_answer)
 
-    def _tap(self, kind: str, hears: Callable[[str, bytes], None]) -> Callable[[bytes], object]:
+    def _tap(self, kind: str, receive: Callable[[str, bytes], None]) -> Callable[[bytes], object]:
         reader = PublishReader()
 
-        def hear(content: bytes) -> None:
+        def tap(content: bytes) -> None:
             for topic, payload in reader.feed(content):
                 place = topics.parse(topic)
                 if place is not None and place.kind == kind:
-                    hears(place.device, payload)
+                    receive(place.device, payload)
 
-        return hear
+        return tap
 
-    def _heard_question(self, keeper: str, payload: bytes) -> None:
+    def _note_question(self, keeper: str, payload: bytes) -> None:
         question = Ask.decode(payload).question
         with self._mutex:
             self._questions.setdefault(question.digest, encode_question(question))
             self.asked += 1
 
-    def _heard_answer(self, keeper: str, payload: bytes) -> None:
+    def _note_answer(self, keeper: str, payload: bytes) -> None:
         reply = Reply.decode(payload)
         if reply.kind == "answered":
             with self._mutex:

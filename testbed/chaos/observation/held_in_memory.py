@@ -91,7 +91,7 @@ class Ages:
         if device not in self._states:
             return
         now = time.monotonic()
-        self._look(device, now)
+        self._poll(device, now)
         with self._mutex:
             ours = {name for name in self._since if name.device == device} - self._judged
             self._judged |= ours
@@ -103,9 +103,9 @@ class Ages:
     def _watch(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             for device in self._states:
-                self._look(device, time.monotonic())
+                self._poll(device, time.monotonic())
 
-    def _look(self, device: str, now: float) -> None:
+    def _poll(self, device: str, now: float) -> None:
         """Notes the debits that are new."""
         try:
             size = (self._states[device] / "ledger").stat().st_size

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from testbed.fuzz.harness.target import Broken, Run, Target, promise
+from testbed.fuzz.harness.target import Broken, Run, Target, require
 
 MAX_SAID = 2000  # characters of an error
 MAX_KEPT = 32 << 20  # bytes that all inputs together may leave behind: what is made once
@@ -30,15 +30,15 @@ class _TooLong(BaseException):
     """Ends a run of too many steps; not an Exception, so that no handler of a target catches it."""
 
 
-class _Ear(logging.Handler):
+class _Handler(logging.Handler):
     """Keeps what is logged during one run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[str] = []
+        self.logged: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append(record.getMessage())
+        self.logged.append(record.getMessage())
 
 
 class Watch:
@@ -50,7 +50,7 @@ class Watch:
     def __init__(self, target: Target, folder: Path, count_steps: bool = False) -> None:
         self._target, self._count_steps = target, count_steps
         self._run = target.open(folder)
-        self._ear = _Ear()
+        self._handler = _Handler()
         for data in target.seeds():  # Objects created once are not the cost of an input.
             with suppress(Exception):
                 self._run(data)
@@ -59,30 +59,30 @@ class Watch:
     def __call__(self, data: bytes) -> str:
         """TAKEN, or the name of the documented error that was raised. Raises Broken."""
         most = self._target.memory.at(len(data))
-        outcome, said, taken = self._measured(data)
+        outcome, errors, taken = self._measured(data)
         if taken > most:
             # The trace covers all threads and objects that are created once. An expensive input is
             # expensive again, alone. The next check finds memory that the target retains.
             with _alone():
-                outcome, said, again = self._measured(data)
+                outcome, errors, again = self._measured(data)
             taken = min(taken, again)
-        promise(taken <= most, f"{taken} bytes of memory, above the bound of {most}")
+        require(taken <= most, f"{taken} bytes of memory, above the bound of {most}")
         self._check_kept()
-        self._check_texts(data, said)
+        self._check_texts(data, errors)
         return outcome
 
     def _measured(self, data: bytes) -> tuple[str, list[str], int]:
         """The outcome, the texts of errors and logs, and the maximum bytes of memory."""
-        self._ear.heard.clear()
-        logging.getLogger().addHandler(self._ear)
+        self._handler.logged.clear()
+        logging.getLogger().addHandler(self._handler)
         before, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
         try:
-            outcome, said = self._outcome(data)
+            outcome, errors = self._outcome(data)
             _, peak = tracemalloc.get_traced_memory()
         finally:
-            logging.getLogger().removeHandler(self._ear)
-        return outcome, said, peak - before
+            logging.getLogger().removeHandler(self._handler)
+        return outcome, errors, peak - before
 
     def _outcome(self, data: bytes) -> tuple[str, list[str]]:
         try:
@@ -103,16 +103,16 @@ class Watch:
         if tracemalloc.get_traced_memory()[0] - self._before > MAX_KEPT:
             gc.collect()
             kept = tracemalloc.get_traced_memory()[0] - self._before
-            promise(kept <= MAX_KEPT, f"{kept} bytes are kept of this input and those before it")
+            require(kept <= MAX_KEPT, f"{kept} bytes are kept of this input and those before it")
 
-    def _check_texts(self, data: bytes, said: list[str]) -> None:
-        for text in said[:1] + self._ear.heard:
-            promise(text.isprintable(), "an error or a log line that is not one printable line")
-            promise(len(text) <= MAX_SAID, f"an error or a log line of {len(text)} characters")
+    def _check_texts(self, data: bytes, errors: list[str]) -> None:
+        for text in errors[:1] + self._handler.logged:
+            require(text.isprintable(), "an error or a log line that is not one printable line")
+            require(len(text) <= MAX_SAID, f"an error or a log line of {len(text)} characters")
         if self._target.secret:
             open_part = self._target.public(data)
-            for text in said + self._ear.heard:
-                promise(
+            for text in errors + self._handler.logged:
+                require(
                     not shown(data, open_part, text),
                     "something of the input stands in an error or log",
                 )

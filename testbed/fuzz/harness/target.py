@@ -51,7 +51,7 @@ class Target:
     tokens: tuple[bytes, ...] = ()
 
 
-def promise(holds: object, otherwise: str) -> None:
+def require(holds: object, otherwise: str) -> None:
     """Raises Broken unless it holds."""
     if not holds:
         raise Broken(otherwise)

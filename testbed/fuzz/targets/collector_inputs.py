@@ -25,7 +25,7 @@ from pansketch_collector.storage.writer import SqliteStore
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
-from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, promise
+from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, require
 from testbed.fuzz.targets.releases import PLAIN, made, own_seeds, specs
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("N", "NE", "ö"))])
@@ -55,9 +55,9 @@ def _condition(data: bytes) -> None:
     """A parsed question can be answered from rows and from boxes."""
     found = parse_predicate(data.decode("utf-8", "replace"), DOMAIN)
     held = found.holds(ROWS)
-    promise(held.shape == (len(ROWS),), "a condition does not answer for every row")
+    require(held.shape == (len(ROWS),), "a condition does not answer for every row")
     for low, high in found.intervals(DOMAIN).values():
-        promise(0 <= low <= 1 and 0 <= high <= 1, "an interval beyond the unit interval")
+        require(0 <= low <= 1 and 0 <= high <= 1, "an interval beyond the unit interval")
 
 
 def _model() -> Model:
@@ -66,9 +66,9 @@ def _model() -> Model:
     low = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]])
     boxes = Partition(PLAIN, low, low + 0.5, np.arange(1.0, 5.0))
     fitted = replace(boxes, replicate=lambda: [boxes, boxes])
-    promise = release.spec.guarantee
+    guarantee = release.spec.guarantee
     return Model(
-        generator="privhp", windows=1, devices=1, span=(0, 1), guarantee=promise, fitted=fitted
+        generator="privhp", windows=1, devices=1, span=(0, 1), guarantee=guarantee, fitted=fitted
     )
 
 
@@ -91,7 +91,7 @@ def _open_date(_folder: Path) -> Run:
 
 def _date(text: str) -> None:
     seconds = when(text)
-    promise(type(seconds) is int and seconds >= 0, "a date that is no time")
+    require(type(seconds) is int and seconds >= 0, "a date that is no time")
 
 
 def _open_export(folder: Path) -> Run:
@@ -110,8 +110,8 @@ def _exported(data: bytes, path: Path, store: SqliteStore, rules: Rules) -> None
     path.write_bytes(data)
     counts = replay(path, store, rules, lambda: 1)
     lines = sum(1 for line in data.split(b"\n") if line.strip())
-    promise(sum(counts.values()) == lines, "a line is not counted, or twice")
-    promise(summary(path, counts).isprintable(), "a summary that is not one line")
+    require(sum(counts.values()) == lines, "a line is not counted, or twice")
+    require(summary(path, counts).isprintable(), "a summary that is not one line")
 
 
 def _exports() -> list[bytes]:
@@ -140,9 +140,9 @@ def _words(data: bytes) -> None:
         else:
             return
     said = err.getvalue().removesuffix("\n")
-    promise(status in (0, 2), "an exit code that is not documented")
-    promise(status == 0 or (said and said.isprintable()), "an error of several lines")
-    promise(len(said) < 2000, "an endless line")
+    require(status in (0, 2), "an exit code that is not documented")
+    require(status == 0 or (said and said.isprintable()), "an error of several lines")
+    require(len(said) < 2000, "an endless line")
 
 
 BOXES = Bound(4 << 20, 2_000)

@@ -37,10 +37,10 @@ class Manager:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.heard: list[tuple[float, str]] = []
+        self.received: list[tuple[float, str]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
-        self._thread = threading.Thread(target=self._hear)
+        self._thread = threading.Thread(target=self._receive)
         self._thread.start()
 
     @property
@@ -48,22 +48,22 @@ class Manager:
         usec = str(int(WATCHDOG_SECONDS * 1e6))
         return {"NOTIFY_SOCKET": self.address, "WATCHDOG_USEC": usec}
 
-    def said(self) -> list[str]:
-        return [line for _, text in list(self.heard) for line in text.splitlines()]
+    def lines(self) -> list[str]:
+        return [line for _, text in list(self.received) for line in text.splitlines()]
 
     def beats(self) -> list[float]:
-        return [at for at, text in list(self.heard) if "WATCHDOG=1" in text.splitlines()]
+        return [at for at, text in list(self.received) if "WATCHDOG=1" in text.splitlines()]
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         while data := self._socket.recv(4096):
-            self.heard.append((time.monotonic(), data.decode()))
+            self.received.append((time.monotonic(), data.decode()))
 
     def catch_up(self) -> None:
         """Wait until all earlier notifications are received."""
-        before = self.said().count("UP")
+        before = self.lines().count("UP")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.sendto(b"UP", self._socket.getsockname())
-        until(lambda: self.said().count("UP") > before)
+        until(lambda: self.lines().count("UP") > before)
 
     def close(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
@@ -85,25 +85,25 @@ def test_an_agent_without_a_broker_is_ready_and_gives_signs_of_life(site, manage
     config = site.configure({"url": url}, source="{type: stdin}")
     agent = site.agent(config, **manager.environment)
     agent.wait_for_output("no broker at")
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {agent.output}")
-    assert manager.said()[0] == "READY=1"
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.lines()} {agent.output}")
+    assert manager.lines()[0] == "READY=1"
     state = f"STATUS=not connected to the broker at 127.0.0.1:{site.ports['1883']}, releases"
-    assert any(line.startswith(state) for line in manager.said())
-    assert "STOPPING=1" not in manager.said()
+    assert any(line.startswith(state) for line in manager.lines())
+    assert "STOPPING=1" not in manager.lines()
     assert agent.stop() == 0
-    site.until(lambda: "STOPPING=1" in manager.said(), lambda: str(manager.said()))
-    assert manager.said()[-1] == "STOPPING=1"
+    site.until(lambda: "STOPPING=1" in manager.lines(), lambda: str(manager.lines()))
+    assert manager.lines()[-1] == "STOPPING=1"
 
 
 def test_a_collector_without_a_broker_does_the_same(site, manager):
     config = site.configure({"url": f"mqtt://127.0.0.1:{site.ports['1883']}"})
     collector = site.collector(config, **manager.environment)
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {collector.output}")
-    assert manager.said()[0] == "READY=1"
-    assert any(line.startswith("STATUS=serving fleet greenhouse") for line in manager.said())
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.lines()} {collector.output}")
+    assert manager.lines()[0] == "READY=1"
+    assert any(line.startswith("STATUS=serving fleet greenhouse") for line in manager.lines())
     assert collector.stop() == 0
-    site.until(lambda: "STOPPING=1" in manager.said(), lambda: str(manager.said()))
-    assert manager.said()[-1] == "STOPPING=1"
+    site.until(lambda: "STOPPING=1" in manager.lines(), lambda: str(manager.lines()))
+    assert manager.lines()[-1] == "STOPPING=1"
 
 
 @pytest.mark.needs("mosquitto")
@@ -150,7 +150,7 @@ def test_a_main_loop_that_stands_still_gives_no_sign_of_life(
     stuck = site.start(program, *command, environment=manager.environment)
     site.until(manager.beats, lambda: stuck.output)
     if program == "collector":
-        site.until(lambda: "X_CONNECTED=1" in manager.said(), lambda: stuck.output)
+        site.until(lambda: "X_CONNECTED=1" in manager.lines(), lambda: stuck.output)
         # The payload is not read: the loop stalls before it is stored.
         site.client("dev-1").publish("pansketch/v1/greenhouse/dev-1/status", b"x", 1)
     stuck.wait_for_output("standing still")
@@ -170,7 +170,7 @@ def test_it_says_as_much_as_is_asked_for_and_a_status_only_when_it_is_new(tmp_pa
     for uptime in range(100, 110):
         notifier.alive(float(uptime), "idle" if uptime < 105 else "busy")
     manager.close()
-    assert [text for _, text in manager.heard] == [
+    assert [text for _, text in manager.received] == [
         "WATCHDOG=1\nSTATUS=idle",
         "WATCHDOG=1",
         "STATUS=busy",
@@ -186,7 +186,7 @@ def test_each_change_of_the_connection_is_said_once(tmp_path):
         notifier.connected(connected)
         notifier.alive(1.0, "idle")
     manager.close()
-    assert [line for line in manager.said() if line != "STATUS=idle"] == [
+    assert [line for line in manager.lines() if line != "STATUS=idle"] == [
         "X_CONNECTED=1",
         "X_CONNECTED=0",
         "X_CONNECTED=1",
@@ -258,7 +258,7 @@ def test_nobody_waits_for_signs_of_life(tmp_path, watchdog):
     notifier.ready()
     notifier.alive(1e6, "idle")
     manager.close()
-    assert manager.said() == ["READY=1", "STATUS=idle"]
+    assert manager.lines() == ["READY=1", "STATUS=idle"]
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere/notify", "@pansketch-nobody", "/" + "x" * 200])

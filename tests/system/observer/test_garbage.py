@@ -69,11 +69,11 @@ def test_garbage_goes_to_quarantine_and_every_release_arrives(fleet, hourly, lis
     real = listener.on("dev-1/release/air")[0]
     sent = garbage(fleet, real)
     for place, payload, _ in sent[::2]:
-        listener.say(place, payload)
+        listener.publish(place, payload)
     # The first device may have ended by now. This one sends its releases amid malformed messages.
     agents.append(fleet.agent("dev-2"))
     for place, payload, _ in sent[1::2]:
-        listener.say(place, payload)
+        listener.publish(place, payload)
     assert [agent.wait() for agent in agents] == [0, 0]
     expected = sorted((place, reason) for place, _, reason in sent)
     fleet.until(

@@ -22,7 +22,7 @@ def outside(fleet, listen, rows):
     fleet.until(lambda: len(listener.on("/ack")) >= len(fleet.stored()), "the acknowledgements")
     state = fleet.folder / "var/agent/dev-1"
     return {
-        "topics": sorted({place for place, _ in listener.heard}),
+        "topics": sorted({place for place, _ in listener.messages}),
         # Without the ledger's random incarnation.
         "windows": [
             replace(window, incarnation=b"")

@@ -78,8 +78,8 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     assert all(logs[name] for name in logs if "broker" not in name)
     # A planted mark is found in the same folder and by the same listener.
     assert marked_files(fleet.folder) == ["dev-1.csv"]
-    listener.say("planted", struct.pack("<d", MARK))
+    listener.publish("planted", struct.pack("<d", MARK))
     fleet.until(lambda: listener.on("planted"), "the planted message")
-    kinds = {place.split("/")[4] for place, _ in listener.heard if place != "planted"}
+    kinds = {place.split("/")[4] for place, _ in listener.messages if place != "planted"}
     assert kinds == {"release", "ack", "mark", "status", "health"}
-    assert [place for place, payload in listener.heard if holds_the_mark(payload)] == ["planted"]
+    assert [place for place, payload in listener.messages if holds_the_mark(payload)] == ["planted"]

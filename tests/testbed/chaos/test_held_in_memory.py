@@ -18,8 +18,8 @@ from testbed.chaos.environment.configuration import (
     Site,
     agent_command,
     devices,
-    patient_among,
     state_in,
+    write_behind_among,
 )
 from testbed.chaos.environment.supervisor import Service, Supervisor
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, Ages, Held
@@ -90,8 +90,8 @@ def test_what_arrived_before_the_kill_is_merged():
 
 
 def test_a_quarter_of_every_fleet_is_under_the_option():
-    assert [len(patient_among(count)) for count in (2, 4, 12)] == [1, 1, 3]
-    assert [device.secured for device in devices(12) if device.patient] == [False] * 3
+    assert [len(write_behind_among(count)) for count in (2, 4, 12)] == [1, 1, 3]
+    assert [device.secured for device in devices(12) if device.write_behind] == [False] * 3
 
 
 def test_a_disk_that_is_full_keeps_a_release_in_memory(tmp_path):
@@ -137,7 +137,7 @@ def killed(tmp_path):
         until_old(states)
         for agent in agents:
             agent.end(signal.SIGKILL)
-            observer.look(agent.name)
+            observer.scan(agent.name)
             ages.note_end(agent.name, agent.ends[-1].code)
     found = [debit for name, state in states.items() for debit in debits_in(state, name)]
     # A masked window is debited when it starts: the open one is lost with any process.

@@ -92,15 +92,15 @@ def is_reset(peer: socket.socket) -> bool:
 
 
 def test_a_whole_link_carries_everything_both_ways(network, echo):
-    heard = bytearray()
-    link = network.link(echo.port, lambda: heard.extend)
+    observed = bytearray()
+    link = network.link(echo.port, lambda: observed.extend)
     content = bytes(range(256)) * 4000
     with connected(link) as peer:
         sender = threading.Thread(target=peer.sendall, args=(content,))
         sender.start()
         assert received(peer, len(content)) == content
         sender.join()
-    assert bytes(heard) == content == bytes(echo.got[0])
+    assert bytes(observed) == content == bytes(echo.got[0])
 
 
 def test_an_end_reaches_the_other_side(network, echo):

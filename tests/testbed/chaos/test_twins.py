@@ -114,13 +114,13 @@ def test_a_witness_sees_what_a_second_agent_writes_and_what_a_device_refuses(tmp
     with observer.beside(DEVICE, other):
         twin.put(Key(1, "air"), released(6))
     mine.refuse(Key(1, "air"))
-    observer.look(DEVICE)
+    observer.scan(DEVICE)
     assert observer.made().keys() == set(names)
     assert observer.refused() == {names[0]}
     assert observer.saw_on_disk(names[1])
     assert not observer.saw_on_disk(names[2])
     shutil.rmtree(own)
-    observer.look(DEVICE)
+    observer.scan(DEVICE)
     assert observer.refused() == {names[0]}
 
 

@@ -67,7 +67,7 @@ def site(make_site, arrive):
 def test_what_is_wrong_with_a_device_is_shown(site, serve, tab, shoot, capsys):
     with serve(site) as server:
         for width in (1280, 400):
-            tab.looks(width, 900, "light")
+            tab.emulate(width, 900, "light")
             tab.open(f"{server.url}/#fleet")
             text = tab.text()
             for words in SAYS:

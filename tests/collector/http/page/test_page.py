@@ -48,7 +48,7 @@ def foreign(tab, server):
 def test_every_view_renders(shared, tab, shoot, view, look):
     width, scheme = LOOKS[look]
     fragment, says = VIEWS[view]
-    tab.looks(width, 900, scheme)
+    tab.emulate(width, 900, scheme)
     tab.open(f"{shared.url}/{fragment}")
     text = tab.text()
     for words in says:
