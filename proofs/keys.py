@@ -31,8 +31,10 @@ def key_lemmas() -> list[Lemma]:
     joint = z3.If(before, with_key, without) * z3.If(after, redrawn, given)
     never = without * given
     ratio = z3.And(joint <= state * output * never, never <= state * output * joint)
-    pays_both = z3.Implies(z3.And(odds, law), ratio)
-    pays_larger = z3.Implies(z3.And(odds, law, state == output, state > 1), joint <= state * never)
+    spends_both = z3.Implies(z3.And(odds, law), ratio)
+    spends_larger = z3.Implies(
+        z3.And(odds, law, state == output, state > 1), joint <= state * never
+    )
 
     # A redrawn bit has one law, however it was before: p is any chance of 1 of the old bit.
     old = z3.Real("p")
@@ -74,8 +76,8 @@ def key_lemmas() -> list[Lemma]:
         Lemma(
             "key-joint",
             "snapshot and release of a key lose the sum of both, before, after or both",
-            pays_both,
-            pays_larger,
+            spends_both,
+            spends_larger,
             "the larger of both",
         ),
         Lemma(

@@ -40,13 +40,13 @@ class Outboxes:
     def __init__(self, port, fleet):
         self.acks, self.marks, self._changed = {}, {}, threading.Condition()
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
-        self._client.on_message = self._hear
+        self._client.on_message = self._receive
         self._client.connect("127.0.0.1", port)
         self._client.subscribe(f"{topics.PREFIX}/{fleet}/+/ack", 1)
         self._client.loop_start()
         self._fleet = fleet
 
-    def _hear(self, client, userdata, message):
+    def _receive(self, client, userdata, message):
         with self._changed:
             if topics.is_mark(message.topic):
                 self.marks[topics.parse(message.topic).device] = Mark.decode(message.payload)

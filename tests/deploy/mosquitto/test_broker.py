@@ -30,18 +30,18 @@ class Listener:
     """Records the messages to one client, and waits until all its subscriptions are granted."""
 
     def __init__(self, site, client, *filters: str) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.messages: list[tuple[str, bytes]] = []
         answered = threading.Event()
-        client.on_message = lambda _c, _u, m: self.heard.append((m.topic, bytes(m.payload)))
+        client.on_message = lambda _c, _u, m: self.messages.append((m.topic, bytes(m.payload)))
         client.on_subscribe = lambda *_: answered.set()
         client.subscribe([(name, 1) for name in filters])
         site.until(answered.is_set, lambda: "the answer to a subscription")
 
     def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self.heard})
+        return sorted({topic for topic, _ in self.messages})
 
 
-def say(site, client, topic: str, payload: bytes = b"x") -> None:
+def publish(site, client, topic: str, payload: bytes = b"x") -> None:
     """Publish with QoS 1 and wait for the PUBACK, which the broker sends for a forbidden topic
     too."""
     sent = client.publish(topic, payload, 1)
@@ -103,7 +103,7 @@ def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, 
     thief = site.client("dev-2", version=version, proof=proof)
     elsewhere = [*own("dev-1"), "pansketch/v1/other/dev-2/status", "any/thing", own("dev-2")[3]]
     for topic in (*elsewhere, *own("dev-2")[:3]):
-        say(site, thief, topic)
+        publish(site, thief, topic)
     # QoS 1 messages of one client come in order: what is not there by now does not come.
     site.until(lambda: own("dev-2")[2] in listener.topics(), lambda: str(listener.topics()))
     expected = own("dev-2")[:3] if shut else [*elsewhere, *own("dev-2")[:3]]
@@ -121,9 +121,9 @@ def test_a_device_can_read_nothing_but_its_own_acknowledgements(site, shut, vers
     victim, collector = site.client("dev-1", version=version), site.client("collector")
     listener = Listener(site, thief, "#", "pansketch/v1/+/+/ack", *own("dev-1"))
     for topic in (*own("dev-1")[:3], *own("dev-1")[4:]):
-        say(site, victim, topic)
+        publish(site, victim, topic)
     for device in ("dev-1", "dev-2"):
-        say(site, collector, topics.ack(site.fleet, device))
+        publish(site, collector, topics.ack(site.fleet, device))
     last = topics.ack(site.fleet, "dev-2")
     site.until(lambda: last in listener.topics(), lambda: str(listener.topics()))
     assert listener.topics() == ([last] if shut else sorted([*own("dev-1"), last]))
@@ -136,8 +136,8 @@ def test_a_retained_status_is_not_shown_to_another_device_either(site):
     site.client("dev-1").publish(status, b"x", 1, retain=True).wait_for_publish(SECONDS)
     thief = site.client("dev-2")
     listener = Listener(site, thief, "#", status)
-    say(site, site.client("collector"), topics.ack(site.fleet, "dev-2"))
-    site.until(lambda: listener.heard, lambda: "the own acknowledgement")
+    publish(site, site.client("collector"), topics.ack(site.fleet, "dev-2"))
+    site.until(lambda: listener.messages, lambda: "the own acknowledgement")
     assert listener.topics() == [topics.ack(site.fleet, "dev-2")]
     control = Listener(site, site.client("collector"), status)
     site.until(lambda: control.topics() == [status], lambda: "the retained status")
@@ -151,7 +151,7 @@ def test_nobody_ends_the_session_of_another_by_its_client_id(site):
     victim = site.client("dev-1", "pansketch-greenhouse-dev-1")
     victim.on_disconnect = lambda *_: lost.set()
     site.client("dev-2", "pansketch-greenhouse-dev-1")
-    say(site, victim, topics.status(site.fleet, "dev-1"))
+    publish(site, victim, topics.status(site.fleet, "dev-1"))
     assert not lost.is_set()
     site.client("dev-1", "another-id", takes_over=True)
     site.until(lost.is_set, lambda: f"the end of the older session: {broker.output}")
