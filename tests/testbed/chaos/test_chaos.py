@@ -202,7 +202,7 @@ def test_an_unknown_ledger_explains_an_end_where_two_agents_had_one_name(run):
     assert len(changed(run, run=alone)) == 1
     twin = next(debit.name for debit in found.debits if debit.name.device == "dev-01")
     assert changed(run, run=replace(alone, twins=frozenset({twin}))) == []
-    other = replace(end, before="anything")
+    other = replace(end, lines_before="anything")
     again = replace(alone, twins=frozenset({twin}), ends=(other,))
     assert len(changed(run, run=again)) == 1
 
