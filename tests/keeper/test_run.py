@@ -33,8 +33,8 @@ def test_two_keepers_open_a_sum(sites, port):
     releases = released(sites, sequences)
     question = question_about(FLEET, releases)
     with sites[0].runs(port) as tower, sites[1].runs(port) as well, Collector(port) as collector:
-        tower.connects()
-        well.connects()
+        tower.wait_until_connected()
+        well.wait_until_connected()
         answers = []
         for each in sites:
             assert collector.ask(each.name, ask_of(each, releases, kind="prepare")).refused == ()
@@ -52,12 +52,12 @@ def test_a_keeper_reports_its_state(sites, port):
     tower = sites[0]
     with Collector(port) as collector:
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             waiting.until(lambda: ("tower", "online") in collector.statuses)
             assert running.stop() == 0
         waiting.until(lambda: collector.statuses[-1] == ("tower", "stopped"))
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             waiting.until(lambda: collector.statuses[-1] == ("tower", "online"))
             running.stop(signal.SIGKILL)
         waiting.until(lambda: collector.statuses[-1] == ("tower", "offline"))
@@ -68,7 +68,7 @@ def test_a_question_that_came_while_it_was_disconnected_is_answered(sites, port)
     ask = ask_of(tower, released(sites, [1]))
     with Collector(port) as collector:
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             running.stop()
         collector.publish("tower", ask.encode())
         with tower.runs(port):
@@ -83,7 +83,7 @@ def test_it_outlives_its_broker_and_hostile_frames(sites, tmp_path):
     with tower.runs(port) as running:
         for number, ask in enumerate(asks, 1):
             with mosquitto(tmp_path, port), Collector(port) as collector:
-                running.connects(number)
+                running.wait_until_connected(number)
                 for payload in hostile:
                     collector.publish("tower", payload)
                 collector.publish("tower", ask.encode())
@@ -130,7 +130,7 @@ def test_no_kill_makes_a_second_answer(sites, port):
     with Collector(port) as collector:
         for _ in range(KILLS):
             with tower.runs(port) as running:
-                running.connects()
+                running.wait_until_connected()
                 few = draw.sample(asks, QUESTIONS)
                 for ask in few:
                     collector.publish("tower", ask.encode())
@@ -141,7 +141,7 @@ def test_no_kill_makes_a_second_answer(sites, port):
             while not collector.replies.empty():
                 _take(collector, answers)
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             wanted = {ask.question.digest for ask in asks}
             for ask in asks:
                 collector.publish("tower", ask.encode())
@@ -190,7 +190,7 @@ def test_a_seized_keeper_holds_no_mask(sites, port):
         for start in range(0, len(secret) - PIECE + 1, PIECE):
             wanted[secret[start : start + PIECE]] = name
     with tower.runs(port) as running, Collector(port) as collector:
-        running.connects()
+        running.wait_until_connected()
         assert collector.ask("tower", ask).kind == "answered"
         regions = [r for r in process_memory(running.process.pid) if r.name in SEARCHED]
     heads = np.unique(np.frombuffer(b"".join(piece[:8] for piece in wanted), np.uint64))

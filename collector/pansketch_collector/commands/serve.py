@@ -137,8 +137,8 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
 
         def on_committed(message: Incoming, outcome: Outcome) -> None:
             marks.on_committed(message, outcome)
-            scales.heard(message, outcome)
-            asker.heard(outcome, clock.now())
+            scales.receive(message, outcome)
+            asker.receive(outcome, clock.now())
             if discovery is not None:
                 discovery.on_committed(message, outcome)
 

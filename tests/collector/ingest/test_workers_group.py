@@ -34,7 +34,7 @@ def test_all_processes_join_one_group_whose_name_is_in_the_database_alone(
                 fleet = make_small_fleet(server=server.url, url=f"mqtt://127.0.0.1:{port}")
                 for word in ("serve", "ingest"):
                     log = folder / word
-                    stack.enter_context(collector(fleet, log, word)).connects()
+                    stack.enter_context(collector(fleet, log, word)).wait_until_connected()
                 broker_log = folder / f"mosquitto-{port}.log"
                 waiting.until(lambda log=broker_log: len(groups(log)) == 2, "both subscriptions")
                 found = groups(broker_log)
