@@ -9,8 +9,8 @@ from pansketch.estimate import Estimate
 from pansketch.privacy import Guarantee, Privacy, Span
 from pansketch.randomness.exact_noise import Entropy, os_entropy
 from pansketch.sketches.cells import CellsSpec
-from pansketch.sketches.distinct.combine import distinct_keys, frozen
-from pansketch.sketches.distinct.keys import key_words
+from pansketch.sketches.distinct.combine import distinct_keys, is_incomplete
+from pansketch.sketches.distinct.keys import hash_keys
 from pansketch.sketches.distinct.spec import DistinctSpec
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.moments.sketch import MomentsSpec
@@ -26,7 +26,15 @@ from pansketch.sketches.release_model import (
 from pansketch.sketches.slot_occupancy import NoEstimate
 from pansketch.sketches.views import View, ViewsSpec
 from pansketch.version import __version__
-from pansketch.wire.codec import Header, WireError, decode, decode_all, encode, encode_all, peek
+from pansketch.wire.codec import (
+    Header,
+    WireError,
+    decode,
+    decode_all,
+    encode,
+    encode_all,
+    read_header,
+)
 
 __all__ = [
     "Attribute",
@@ -57,9 +65,9 @@ __all__ = [
     "distinct_keys",
     "encode",
     "encode_all",
-    "frozen",
-    "key_words",
+    "hash_keys",
+    "is_incomplete",
     "merge",
     "os_entropy",
-    "peek",
+    "read_header",
 ]

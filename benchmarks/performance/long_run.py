@@ -50,7 +50,7 @@ from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_fleet.config.loader import load_agent
 from pansketch_fleet.protocol.messages import Ack, digest
-from pansketch import os_entropy, peek
+from pansketch import os_entropy, read_header
 
 def resident():
     gc.collect()
@@ -83,7 +83,7 @@ with Ledger(folder / "state") as ledger:
         delivery.step(now[0])
         for message, payload in enumerate(sent, 1):
             delivery.publish_acknowledged(message, "")
-            label = peek(payload).windows[0]
+            label = read_header(payload).windows[0]
             ack = Ack(label.stream, label.sequence, digest(payload), "stored")
             delivery.acknowledged(ack)
         sent.clear()

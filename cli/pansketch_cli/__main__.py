@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pansketch import WindowId, WireError, __version__, peek
+from pansketch import WindowId, WireError, __version__, read_header
 from pansketch_cli.audit import add_audit
 from pansketch_cli.plan import add_plan
 from pansketch_fleet.text_table import discard_stdout
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 def _inspect(file: Path) -> int:
     try:
         data = file.read_bytes()
-        header = peek(data)
+        header = read_header(data)
     except OSError as error:
         print(f"pansketch: {file}: {error.strerror}", file=sys.stderr)
         return 2

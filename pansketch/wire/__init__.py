@@ -5,8 +5,8 @@ from pansketch.wire.blinded_codec import (
     blinded_nbytes,
     decode_blinded,
     encode_blinded,
-    peek_any,
-    peek_blinded,
+    read_any_header,
+    read_blinded_header,
 )
 from pansketch.wire.codec import (
     CHECKSUM_BYTES,
@@ -45,7 +45,7 @@ __all__ = [
     "encode_question",
     "form_of",
     "open_release",
-    "peek_any",
-    "peek_blinded",
+    "read_any_header",
+    "read_blinded_header",
     "spec_of",
 ]

@@ -11,7 +11,7 @@ from pansketch.blinding.sodium import KEY_BYTES
 from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
 from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.release_model import WindowId
-from pansketch.wire.codec import Header, WireError, peek
+from pansketch.wire.codec import Header, WireError, read_header
 from pansketch.wire.sealed_message import (
     BLINDED,
     BLINDED_VERSION,
@@ -62,7 +62,7 @@ class BlindedHeader:
     epochs: tuple[bytes, ...]
 
 
-def peek_blinded(data: bytes) -> BlindedHeader:
+def read_blinded_header(data: bytes) -> BlindedHeader:
     """Return the header of a blinded release, without its spec.
 
     Args:
@@ -116,7 +116,7 @@ def decode_blinded(data: bytes, spec: LinearSpec) -> BlindedRelease:
         raise malformed(BLINDED, error) from None
 
 
-def peek_any(data: bytes) -> Header:
+def read_any_header(data: bytes) -> Header:
     """Return the header of a release, masked or not, without its spec.
 
     Args:
@@ -129,8 +129,8 @@ def peek_any(data: bytes) -> Header:
         WireError: the bytes are damaged, or are no release.
     """
     if data[: len(BLINDED)] != BLINDED:
-        return peek(data)
-    found = peek_blinded(data)
+        return read_header(data)
+    found = read_blinded_header(data)
     return Header(BLINDED_VERSION, found.family, found.fingerprint, (found.window,), 0)
 
 

@@ -75,7 +75,7 @@ class Opened:
     """A release whose checksum holds and whose header is valid; its counters are not decoded.
 
     Args:
-        header: as `peek` returns it.
+        header: as `read_header` returns it.
         entries: the encoded blocks of counters, one for each block of the spec.
     """
 
@@ -202,7 +202,7 @@ def _entries(opened: Sequence[Opened], spec: Spec) -> tuple[list[Any], tuple[int
     return [entry for one in opened for entry in one.entries], sizes * len(opened)
 
 
-def peek(data: bytes) -> Header:
+def read_header(data: bytes) -> Header:
     """Return the header of a release, without its spec.
 
     Args:

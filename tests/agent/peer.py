@@ -7,7 +7,7 @@ import msgspec
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
-from pansketch import WindowId, peek
+from pansketch import WindowId, read_header
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Health, Mark, Status, StreamMark, digest
 from pansketch_fleet.protocol.signed_release import release_in
@@ -57,7 +57,7 @@ class Peer:
             return
         self.releases.append(payload)
         release = release_in(payload)
-        window = peek(release).windows[0]
+        window = read_header(release).windows[0]
         ack = self.answer(payload, Ack(window.stream, window.sequence, digest(release), "stored"))
         if ack is not None:
             if ack.status == "stored":
@@ -75,7 +75,7 @@ class Peer:
         self.streams[window.stream] = StreamMark(incarnation, window.sequence, window.end, count)
 
     def windows(self) -> list[WindowId]:
-        return [peek(release_in(payload)).windows[0] for payload in self.releases]
+        return [read_header(release_in(payload)).windows[0] for payload in self.releases]
 
     def sequences(self) -> list[int]:
         return [window.sequence for window in self.windows()]

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pansketch import peek
+from pansketch import read_header
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.ledger.ledger import Ledger
 
@@ -131,7 +131,7 @@ def test_a_live_device_keeps_its_history_and_goes_on(fleet, loss):
     assert len(after) >= len(before) + 3
     assert len({row[2] for row in after}) == len(after), "a window twice"
     assert len({row[0] for row in after}) == 2, "another incarnation"
-    waiting = {peek(payload).windows[0].start for _, payload in outbox_of(fleet)}
+    waiting = {read_header(payload).windows[0].start for _, payload in outbox_of(fleet)}
     assert {start for _, start, _ in fleet.ledger()} <= {row[2] for row in after} | waiting
     assert disputed(fleet) == [(0,)]
     assert "that this ledger does not know" in agent.output

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from pansketch import Header, WireError
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.control.requests import OutboxReply
 from pansketch_agent.host.clock import utc_text
 from pansketch_agent.host.durable_files import replacing
@@ -99,7 +99,7 @@ def _row(key: Key, payload: bytes, now: float, answer: OutboxReply | None) -> tu
 def _header(payload: bytes) -> Header | None:
     """Return the header of a release of one window, or None if this version cannot read it."""
     try:
-        header = peek_any(payload)
+        header = read_any_header(payload)
     except WireError:
         return None
     times = [at for window in header.windows for at in (window.start, window.end)]

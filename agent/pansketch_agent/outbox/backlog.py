@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pansketch import WireError
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.outbox.records import Key, cost
 from pansketch_fleet.protocol.messages import digest
 
@@ -130,6 +130,6 @@ def slack(capacity_bytes: int) -> int:
 def window_end(payload: bytes) -> int:
     """Return the end of the window of a release, in unix seconds; 0 if it cannot be read."""
     try:
-        return max(window.end for window in peek_any(payload).windows)
+        return max(window.end for window in read_any_header(payload).windows)
     except WireError:
         return 0

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pansketch import WireError
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.host.durable_files import names_in, replace_file, sync_folder
 from pansketch_agent.outbox.records import Key
 
@@ -143,7 +143,7 @@ def key_of(filename: str) -> Key | None:
 def _is_release(payload: bytes, key: Key) -> bool:
     """Return whether the bytes pass the wire's checksum and match the name of the file."""
     try:
-        windows = peek_any(payload).windows
+        windows = read_any_header(payload).windows
     except WireError:
         return False
     return [(window.sequence, window.stream) for window in windows] == [(key.sequence, key.stream)]

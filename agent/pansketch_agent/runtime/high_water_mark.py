@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pansketch import WireError
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.host.durable_files import replace_file
 from pansketch_agent.ledger.accounts import DAY_SECONDS, Account, day_of
@@ -168,7 +168,7 @@ class LedgerReconciliation:
         if payload is None:
             return False
         try:
-            (window,) = peek_any(payload).windows
+            (window,) = read_any_header(payload).windows
         except (WireError, ValueError):
             return False
         other = window.incarnation.hex() != known.incarnation

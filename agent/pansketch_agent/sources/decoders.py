@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from pansketch import Domain, key_words
+from pansketch import Domain, hash_keys
 from pansketch_agent.sources.memory_scrub import overwrite_freed_floats, overwrite_freed_texts
 from pansketch_agent.sources.readings import (
     NO_KEY,
@@ -155,7 +155,7 @@ class KeyDecoder:
             if text.isdigit() and len(text) <= MAX_DIGITS and int(text) < self._universe:
                 rows[row] = int(text)
         elif text:
-            word = key_words((text,))
+            word = hash_keys((text,))
             rows[row] = word[0]
             word.fill(0)
 

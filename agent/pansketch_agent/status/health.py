@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from pansketch import Spec, WireError, __version__
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
@@ -95,7 +95,7 @@ class HealthCollector:
         """Return the end of a release's window; None if it is gone, or of a later version."""
         payload = self._outbox.read(key)
         with suppress(WireError):
-            return None if payload is None else peek_any(payload).windows[0].end
+            return None if payload is None else read_any_header(payload).windows[0].end
         return None
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pansketch import decode
 from pansketch.sketches import LinearSpec
-from pansketch.wire import decode_blinded, peek_any
+from pansketch.wire import decode_blinded, read_any_header
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
@@ -254,7 +254,7 @@ def _is_bare_count(stream: Stream) -> bool:
 
 
 def _counters(payload: bytes, stream: Stream) -> Integers:
-    start = peek_any(payload).windows[0].start
+    start = read_any_header(payload).windows[0].start
     spec = stream.spec.for_window(window_index(start, stream.window_seconds))
     if stream.blinded is None:
         return np.asarray(decode(payload, spec).counters)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, WireError, decode, peek
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, WireError, decode, read_header
 from pansketch_audit.seizure.captive_process import (
     ROOT,
     Captive,
@@ -166,7 +166,7 @@ def _by_replay(
     over = REPLAY_BEGIN + len(markers)
 
     def reached() -> bool:
-        ends = [peek(payload).windows[0].end for payload in _releases(agent.folder)]
+        ends = [read_header(payload).windows[0].end for payload in _releases(agent.folder)]
         return any(end >= over - 1 for end in ends)
 
     until(agent, reached, "its last release")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pansketch.blinding import MaskedWindow, WindowKey
-from pansketch.wire import BLINDED, peek_blinded
+from pansketch.wire import BLINDED, read_blinded_header
 from pansketch_collector.asking.due_questions import WaitingPeriod
 from pansketch_collector.storage.tables.connection import Database, transaction
 from pansketch_collector.storage.tables.corruption import UNREADABLE
@@ -133,7 +133,7 @@ class WaitingReleases:
         again = []
         for payload, asked in rows:
             try:
-                header = peek_blinded(payload)
+                header = read_blinded_header(payload)
             except UNREADABLE:
                 continue  # Changed on the disk: verification moves it away.
             each = MaskedWindow(header.window, header.epochs)
@@ -156,6 +156,6 @@ def _keepers_of(payload: bytes) -> bytes:
     if payload[: len(BLINDED)] != BLINDED:
         return b""
     try:
-        return b"".join(sorted(peek_blinded(payload).keepers))
+        return b"".join(sorted(read_blinded_header(payload).keepers))
     except UNREADABLE:
         return b""

@@ -19,7 +19,7 @@ from pansketch import (
     NoEstimate,
     Release,
     distinct_keys,
-    frozen,
+    is_incomplete,
 )
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.answers import decimals_of, shown
@@ -192,7 +192,7 @@ def _figures(window: Window, releases: Sequence[Release], by: By, keys: Keys) ->
 def _figure(window: Window, releases: Sequence[Release], keys: Keys) -> Figure:
     start, seconds = window
     devices = tuple(release.windows[0].device for release in releases)
-    stopped = tuple(release.windows[0].device for release in releases if frozen(release))
+    stopped = tuple(release.windows[0].device for release in releases if is_incomplete(release))
     try:
         return Figure(start, devices, stopped, distinct_keys(releases, keys), seconds=seconds)
     except (NoEstimate, MergeError) as error:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch import DistinctSpec, Spec, WindowId, WireError
-from pansketch.wire import BLINDED, Opened, counters_of_all, open_release, peek_blinded
+from pansketch.wire import BLINDED, Opened, counters_of_all, open_release, read_blinded_header
 from pansketch_collector.validation.accepted_specs import Epoch, StreamSpecs
 from pansketch_collector.validation.keeper_messages import (
     check_masks,
@@ -253,7 +253,7 @@ def _match(device: str, stream: str, message: Message, rules: Rules) -> "_Opened
         text = f"longer than the {rules.largest} bytes that this collector reads"
         raise MismatchError("length", text)
     if payload[: len(BLINDED)] == BLINDED:
-        masked = peek_blinded(payload)
+        masked = read_blinded_header(payload)
         window = topics_window([masked.window], device, stream)
         spec, _ = spec_of_window(window, masked.fingerprint, len(payload), rules.specs)
         check_masks(payload, spec, masked, rules.keepers)

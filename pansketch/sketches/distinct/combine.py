@@ -44,7 +44,7 @@ def distinct_keys(
     return Estimate(sum(each.value for each in estimates), error)
 
 
-def frozen(release: Release) -> bool:
+def is_incomplete(release: Release) -> bool:
     """Return whether a device in a release stopped counting keys before its window ended.
 
     A device stops when an intrusion is announced to it. The window may then have had more keys than

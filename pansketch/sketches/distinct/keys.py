@@ -24,7 +24,7 @@ Words = npt.NDArray[np.uint64]
 Keys = npt.NDArray[np.integer[Any]] | Sequence[str | bytes] | Sequence[int]
 
 
-def key_words(keys: Sequence[str | bytes]) -> Words:
+def hash_keys(keys: Sequence[str | bytes]) -> Words:
     """The words of texts. The caller erases them after use.
 
     Args:

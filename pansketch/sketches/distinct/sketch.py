@@ -137,7 +137,7 @@ class DistinctSketch:
 
     def update_many(self, keys: Keys) -> None:
         """Absorb appearances of keys: integers, int or uint[n], or in an open universe texts, a
-        sequence of str or bytes. A text is the same key as its word (`key_words`).
+        sequence of str or bytes. A text is the same key as its word (`hash_keys`).
 
         An invalid key, such as a number outside the universe, is ignored alone, as a reading that
         is not a number. If other keys were ignored with it, one unit would affect a whole batch.

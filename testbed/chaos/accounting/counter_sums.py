@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from pansketch import MergeError, Release, Spec, WireError, decode, merge, peek
+from pansketch import MergeError, Release, Spec, WireError, decode, merge, read_header
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config, load_collector
@@ -40,7 +40,7 @@ def _made(evidence: Evidence) -> dict[tuple[str, bytes], list[bytes]]:
     for name, seen in {(row.name, row.digest) for row in evidence.stored}:
         payload = evidence.made.get(name, {}).get(seen)
         if payload is not None and name.stream != MASKED:
-            found[name.stream, peek(payload).fingerprint].append(payload)
+            found[name.stream, read_header(payload).fingerprint].append(payload)
     return found
 
 

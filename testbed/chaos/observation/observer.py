@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pansketch import WireError
-from pansketch.wire import peek_any
+from pansketch.wire import read_any_header
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.outbox.records import RELEASE, payload_of, scan
 from pansketch_fleet.protocol import topics
@@ -41,7 +41,7 @@ class Name:
 def named(device: str, stream: str, payload: bytes) -> Name | None:
     """The name of a release, from its own header; None when it has none of one window."""
     try:
-        (window,) = peek_any(payload).windows
+        (window,) = read_any_header(payload).windows
     except (WireError, ValueError):
         return None
     return Name(device, stream, window.start)

@@ -22,7 +22,7 @@ from pansketch import (
     decode,
     decode_all,
     encode,
-    peek,
+    read_header,
 )
 from pansketch.randomness import digest
 from pansketch.wire import CHECKSUM_BYTES, HEADER_BYTES, MAGIC
@@ -94,13 +94,13 @@ def _open_body(_folder: Path) -> Run:
 
 
 def _decoded(data: bytes) -> None:
-    header = peek(data)
+    header = read_header(data)
     known = [spec for spec in specs() if spec.fingerprint == header.fingerprint]
     for spec in known or specs()[:1]:
         release = decode(data, spec)
         again = encode(release)
         require(again == data, "a release is encoded differently from what was decoded")
-        require(peek(again).windows == header.windows, "windows come back changed")
+        require(read_header(again).windows == header.windows, "windows come back changed")
         require(release.windows == header.windows, "a header that is not the release's")
         twice = decode_all([data, data], spec)
         same = all((one.counters == release.counters).all() for one in twice)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pansketch import peek
+from pansketch import read_header
 from pansketch_agent.__main__ import main
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
@@ -76,7 +76,7 @@ def test_an_export_is_what_the_collector_exports(filled, capsys, tmp_path):
     for line, payload in zip(lines.splitlines(), filled.releases().values(), strict=True):
         said = json.loads(line)
         assert base64.b64decode(said["payload"]) == payload
-        header = peek(payload)
+        header = read_header(payload)
         (window,) = header.windows
         stored = Stored(
             device="dev-1",

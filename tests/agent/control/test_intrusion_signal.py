@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from pansketch import os_entropy, peek
+from pansketch import os_entropy, read_header
 from pansketch_agent.__main__ import main
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.ledger.ledger import Ledger
@@ -21,7 +21,7 @@ ENTROPY = os_entropy()
 
 
 def draws(payload: bytes) -> int:
-    return peek(payload).draws
+    return read_header(payload).draws
 
 
 @pytest.mark.parametrize(("intrusion", "plain"), [("silent", 2), ("announced", 1)])

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from pansketch import key_words
+from pansketch import hash_keys
 from pansketch_audit.seizure.captive_process import feed, look, running, settle, until
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
@@ -59,7 +59,7 @@ def forms() -> dict[str, np.ndarray]:
         for name, part in (("head", slice(HEAD)), ("tail", slice(-HEAD, None))):
             joined = b"".join(key[part].encode(encoding) for key in MARKED)
             found[f"{name}, {encoding}"] = np.frombuffer(joined, np.uint8).reshape(COUNT, -1)
-    words = key_words(MARKED)[:, None]
+    words = hash_keys(MARKED)[:, None]
     for order in "<>":
         found[f"word, {order}"] = words.astype(f"{order}u8").view(np.uint8)
     return found

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pansketch import decode, peek
+from pansketch import decode, read_header
 from pansketch_agent.delivery.delivery import IN_FLIGHT
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.windows.window import schedule_for
@@ -221,7 +221,7 @@ def test_a_live_agent_waits_when_its_window_was_released_already(device, broker,
     assert window.sequence == 2
     assert window.start >= span.end
     assert "are released already; the next one follows" in agent.output
-    assert peek(collector.releases[0]).fingerprint == config.streams[0].spec.fingerprint
+    assert read_header(collector.releases[0]).fingerprint == config.streams[0].spec.fingerprint
 
 
 def test_the_system_source_runs_over_a_tree_without_sensors(device, broker, peer, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from pansketch import os_entropy
 from pansketch.blinding import PrivateKey, answer, keeper_id, question_about, unblind
-from pansketch.wire import blinded_nbytes, decode_blinded, peek_any
+from pansketch.wire import blinded_nbytes, decode_blinded, read_any_header
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
@@ -99,7 +99,7 @@ def test_a_release_has_the_stated_bytes_and_one_key_for_each_epoch(device, blind
     for key, payload in device.releases().items():
         release = decode_blinded(payload, spec)
         assert (release.window.sequence, release.window.stream) == (key.sequence, key.stream)
-        assert peek_any(payload).windows == (release.window,)
+        assert read_any_header(payload).windows == (release.window,)
         assert len(set(release.epochs)) == 7  # Six of ten minutes, and that of the release.
         assert len(payload) == blinded_nbytes(spec, release.window, 2, 7)
 
@@ -241,7 +241,7 @@ def kill_again_and_again(device):
         seen = now
     debits = {int(each[0]): each[2:4] for each in device.ledger()}
     assert sorted(debits) == [*range(1, len(device.ledger()) + 1)]
-    labels = [peek_any(payload).windows[0] for payload in seen.values()]
+    labels = [read_any_header(payload).windows[0] for payload in seen.values()]
     assert len({label.start for label in labels}) == len(labels)
     for label in labels:
         assert [str(label.start), str(label.end)] == debits[label.sequence]

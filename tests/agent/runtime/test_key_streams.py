@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pansketch import decode, distinct_keys, frozen, key_words, peek
+from pansketch import decode, distinct_keys, hash_keys, is_incomplete, read_header
 from pansketch_agent.windows.window import schedule_for
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.device_spec import window_index
@@ -28,7 +28,7 @@ def rows_of(*hours: list[int]) -> str:
 def released(config: Config, payload: bytes):
     """The release, decoded with the spec of its own window."""
     stream = config.streams[0]
-    index = window_index(peek(payload).windows[0].start, stream.window_seconds)
+    index = window_index(read_header(payload).windows[0].start, stream.window_seconds)
     return decode(payload, stream.spec.for_window(index))
 
 
@@ -42,7 +42,7 @@ def test_a_replay_releases_every_window_with_its_own_spec(keyed, device, broker,
     assert starts == [NEW_YEAR + HOUR * n + offset for n in range(4)]
     releases = [released(config, payload) for payload in collector.releases]
     assert [round(release.distinct().value) for release in releases] == [2, 0, 1, 100]
-    fingerprints = {peek(payload).fingerprint for payload in collector.releases}
+    fingerprints = {read_header(payload).fingerprint for payload in collector.releases}
     assert len(fingerprints) == 4
     assert config.streams[0].spec.fingerprint not in fingerprints
     assert [debit[4] for debit in device.ledger()] == ["100000000"] * 4
@@ -88,7 +88,7 @@ def test_a_key_sketch_is_frozen_by_an_announced_intrusion(keyed, device, broker,
         agent.process.stdin.close()
         assert agent.wait() == 0
     found = [released(config, payload) for payload in collector.releases]
-    stopped = [release for release in found if frozen(release)]
+    stopped = [release for release in found if is_incomplete(release)]
     assert len(stopped) == 1
     assert round(stopped[0].distinct().value) == 0
     assert counted(config, collector) in (2, 3)
@@ -116,7 +116,7 @@ def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, de
 
 
 def needles() -> list[bytes]:
-    word = int(key_words([MARK])[0])
+    word = int(hash_keys([MARK])[0])
     return [MARK.encode(), MARK[-8:].encode(), *(struct.pack(f"{o}Q", word) for o in "<>")]
 
 

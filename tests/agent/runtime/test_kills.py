@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pansketch import peek
+from pansketch import read_header
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.records import FORGOTTEN, RELEASE, Key, encode
@@ -44,7 +44,7 @@ def check_books(state: Path) -> tuple[int, int]:
     assert len(debits) == len(lines), "a sequence number was debited twice"
     assert sorted(debits) == list(range(1, len(lines) + 1))
     releases = dict(releases_in(state / "outbox"))
-    windows = [peek(payload).windows[0] for payload in releases.values()]
+    windows = [read_header(payload).windows[0] for payload in releases.values()]
     for key, window in zip(releases, windows, strict=True):
         assert key == Key(window.sequence, "air")
         assert [str(window.start), str(window.end)] == debits[window.sequence]

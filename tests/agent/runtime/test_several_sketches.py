@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pansketch import decode, os_entropy, peek
+from pansketch import decode, os_entropy, read_header
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.ledger.ledger import DailyCapError, Ledger
 from pansketch_agent.outbox.outbox import Outbox
@@ -59,7 +59,7 @@ def test_every_window_has_one_release_of_each_sketch_under_one_number(device, co
     specs = {each.name: each.spec for each in config.streams}
     readings = dict.fromkeys(NAMES, 0)
     for key, payload in found.items():
-        label = peek(payload).windows[0]
+        label = read_header(payload).windows[0]
         assert (label.stream, label.sequence) == (key.stream, key.sequence)
         # The first block of both families counts the readings of a window.
         readings[key.stream] += int(next(decode(payload, specs[key.stream]).split()).sum())
@@ -111,7 +111,7 @@ def test_a_debit_torn_anywhere_is_spent_by_both_and_used_by_none(tmp_path, kept)
 def test_a_window_that_one_sketch_has_released_is_over_for_both(device, configure):
     config = configure()
     replayed(device, config)
-    until = {peek(payload).windows[0].end for payload in device.releases().values()}
+    until = {read_header(payload).windows[0].end for payload in device.releases().values()}
     with Ledger(device.state) as ledger:
         last = max(until)
         # As after a debit that a power cut tore: one of the two is a window ahead.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pansketch import Attribute, Domain, key_words
+from pansketch import Attribute, Domain, hash_keys
 from pansketch_agent.sources.decoders import KeyDecoder, ReadingDecoder
 from pansketch_agent.sources.readings import NO_KEY
 
@@ -66,7 +66,7 @@ def test_the_whole_message_may_be_the_value():
 def test_a_path_leads_to_a_key(path, text, key):
     taken, rows = line_of(KeyDecoder("badge", None, path), text)
     assert taken
-    assert rows[0] == (NO_KEY if key is None else key_words((key,))[0])
+    assert rows[0] == (NO_KEY if key is None else hash_keys((key,))[0])
 
 
 @pytest.mark.parametrize("text", ["[1]", "7", '"x"', "{", ""])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pansketch import key_words
+from pansketch import hash_keys
 from pansketch_agent.sources.decoders import decoder_for
 from pansketch_fleet.config.loader import load_agent
 from tests.agent.sources.listening import listening, listens, publisher
@@ -107,7 +107,7 @@ def test_the_documented_stream_of_keys_takes_a_tag(documented):
     rows = decoder.empty(1)
     text = '{"Time":"2024-01-01T00:00:00","RDM6300":{"UID":"A1B2C3D4","DATA":""}}'
     assert decoder.decode_line(memoryview(text.encode()), rows, 0)
-    assert rows.tolist() == key_words(("A1B2C3D4",)).tolist()
+    assert rows.tolist() == hash_keys(("A1B2C3D4",)).tolist()
 
 
 def test_a_bare_state_arrives_over_a_broker(device, broker, until, caplog):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, decode, os_entropy, peek
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, decode, os_entropy, read_header
 from pansketch_agent.host.clock import Clock, clock_is_synchronised
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
@@ -58,7 +58,7 @@ class Host:
 
     def starts(self):
         """Of every release, by sequence; also checks that ledger and outbox agree."""
-        windows = [peek(payload).windows[0] for payload in self.device.releases().values()]
+        windows = [read_header(payload).windows[0] for payload in self.device.releases().values()]
         assert [w.sequence for w in windows] == list(range(1, len(windows) + 1))
         debits = [(int(d[2]), int(d[3])) for d in self.device.ledger()]
         assert debits == [(w.start, w.end) for w in windows]

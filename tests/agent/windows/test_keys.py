@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pansketch import DistinctSpec, Privacy, frozen, key_words, os_entropy
+from pansketch import DistinctSpec, Privacy, hash_keys, is_incomplete, os_entropy
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources import replay, stdin
 from pansketch_agent.sources.decoders import MAX_KEY_BYTES, KeyDecoder
@@ -27,7 +27,7 @@ NONE = int(NO_KEY)
 
 
 def word(text: str) -> int:
-    return int(key_words([text])[0])
+    return int(hash_keys([text])[0])
 
 
 def cell(decoder: KeyDecoder, text: str) -> int:
@@ -115,7 +115,7 @@ def test_no_text_breaks_a_form(text):
     found = cell(NUMBERS, text)
     assert found == NONE or found == int(text)
     stripped = text.encode().strip()
-    assert cell(TEXTS, text) == (int(key_words([stripped])[0]) if stripped else NONE)
+    assert cell(TEXTS, text) == (int(hash_keys([stripped])[0]) if stripped else NONE)
 
 
 def replayed(folder, decoder, text):
@@ -260,4 +260,4 @@ def test_an_announced_intrusion_freezes_the_open_window_and_not_the_next():
     (second,) = windows.advance_to(2)
     releases = [each.sketches[0].release(ENTROPY) for each in (first, second)]
     assert [round(release.distinct().value) for release in releases] == [3, 4]
-    assert [frozen(release) for release in releases] == [True, False]
+    assert [is_incomplete(release) for release in releases] == [True, False]

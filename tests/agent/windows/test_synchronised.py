@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pansketch import os_entropy, peek
+from pansketch import os_entropy, read_header
 from pansketch_agent.host.clock import Clock, clock_is_synchronised
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
@@ -47,7 +47,7 @@ class Host:
 
 
 def windows_in(device):
-    return [peek(payload).windows[0] for payload in device.releases().values()]
+    return [read_header(payload).windows[0] for payload in device.releases().values()]
 
 
 @pytest.mark.parametrize("known", [True, False, None])

@@ -17,7 +17,7 @@ from pansketch import (
     encode,
     merge,
     os_entropy,
-    peek,
+    read_header,
 )
 from tests.pansketch.sketches.families import (
     ADDITIVE,
@@ -92,8 +92,8 @@ def assert_decodes(release):
     assert (again.counters == release.counters).all()
     assert again.windows == release.windows
     assert encode(again) == data
-    assert peek(data).windows == release.windows
-    assert peek(data).fingerprint == release.spec.fingerprint
+    assert read_header(data).windows == release.windows
+    assert read_header(data).fingerprint == release.spec.fingerprint
 
 
 def test_a_release_has_the_length_of_its_spec(family):
@@ -144,7 +144,7 @@ def test_a_release_holds_the_noisy_counters_alone(family, known_noise):
     window = WindowId("d", "s", 1, 0, 60)
     empty, full = (released(family.spec, family.draw(n), known_noise(3), window) for n in (0, 50))
     assert empty.windows == full.windows
-    assert peek(encode(empty)) == peek(encode(full))
+    assert read_header(encode(empty)) == read_header(encode(full))
     assert sorted(vars(full)) == ["counters", "draws", "merged", "noise", "spec", "windows"]
     assert empty.noise == full.noise == full.draws
     assert empty.merged == full.merged == 0
@@ -164,7 +164,7 @@ def test_bytes_do_not_depend_on_the_interpreters_hash_seed():
         "p = Privacy(epsilon=2.0, unit='key')\n"
         "s = DistinctSpec(p, expected_keys=9, release='bitmap').for_window(3)\n"
         "r = Release(s, (WindowId('d', 's', 1, 0, 9),), 2, np.arange(18, dtype='i8') % 5 // 4)\n"
-        "print(encode(r).hex(), r.distinct(), key_words(['a', b'b']))\n"
+        "print(encode(r).hex(), r.distinct(), hash_keys(['a', b'b']))\n"
     )
     outputs = {
         subprocess.run(

@@ -18,7 +18,7 @@ from pansketch import (
     encode,
     merge,
     os_entropy,
-    peek,
+    read_header,
 )
 from pansketch.randomness.keyed_hash import digest
 from pansketch_cli.__main__ import main
@@ -73,8 +73,8 @@ def reason_of(data):
 def test_the_clock_comes_back(spec, clock):
     release = released(spec, clock=clock)
     data = encode(release)
-    assert (data[4], peek(data).version) == (3, 3)
-    assert clocks_of(peek(data)) == clocks_of(decode(data, spec)) == [clock]
+    assert (data[4], read_header(data).version) == (3, 3)
+    assert clocks_of(read_header(data)) == clocks_of(decode(data, spec)) == [clock]
     assert encode(decode(data, spec)) == data
 
 
@@ -82,7 +82,7 @@ def test_the_clock_comes_back(spec, clock):
 def test_the_incarnation_comes_back(spec, incarnation):
     release = released(spec, incarnation=incarnation)
     data = encode(release)
-    for windows in (peek(data).windows, decode(data, spec).windows):
+    for windows in (read_header(data).windows, decode(data, spec).windows):
         assert [window.incarnation for window in windows] == [incarnation]
         assert windows == release.windows
     assert encode(decode(data, spec)) == data
@@ -147,7 +147,7 @@ def test_what_is_no_clock_is_refused(clock):
 @pytest.mark.parametrize("fields", [0, 1, 3, 4, 5, 6, 8, 9])
 def test_a_window_has_seven_fields(fields):
     assert reason_of(forged(3, lambda window: [*window, 0, 0][:fields])) == "malformed"
-    assert peek(forged(3, lambda window: [*window, 0, 0][:7])).version == 3
+    assert read_header(forged(3, lambda window: [*window, 0, 0][:7])).version == 3
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 4, 5, 128, 255])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pansketch import encode, os_entropy, peek
+from pansketch import encode, os_entropy, read_header
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
 
@@ -36,7 +36,7 @@ def garbage(fleet, real):
     foreign_config = fleet.configure("stranger", [], fleet="villa")
     own_config = fleet.folder / "dev-1.yaml"
     version, end = 4, len(real) - 1
-    (window,) = peek(real).windows
+    (window,) = read_header(real).windows
     return [
         (topic("dev-1"), changed(real, len(real) // 2), "checksum"),
         (topic("dev-1"), changed(real, end), "checksum"),

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 
-from pansketch import peek
+from pansketch import read_header
 
 HOURS = 5
 MORE = (1704067200 + 3600 * 2 + 1800, 60.0, 1000.0)  # one reading, in the middle of the replay
@@ -27,9 +27,9 @@ def outside(fleet, listen, rows):
         "windows": [
             replace(window, incarnation=b"")
             for payload in unique(listener.on("/release/air"))
-            for window in peek(payload).windows
+            for window in read_header(payload).windows
         ],
-        "settings": {peek(payload).fingerprint for payload in listener.on("/release/air")},
+        "settings": {read_header(payload).fingerprint for payload in listener.on("/release/air")},
         "statuses": [without("session", payload) for payload in listener.on("/status")],
         "health": lasting(listener.on("/health")),
         "acks": first_acks(listener.on("/ack")),

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from pansketch import WireError, peek
+from pansketch import WireError, read_header
 from pansketch.randomness.keyed_hash import digest
 from pansketch.wire.codec import MAGIC, VERSION
 from pansketch_agent.__main__ import main as agent_main
@@ -42,7 +42,7 @@ def test_lists_that_claim_much_within_lists_take_no_memory(peak):
 
     def refused():
         with pytest.raises(WireError, match="malformed"):
-            peek(MAGIC + bytes([VERSION]) + digest(body, 8) + body)
+            read_header(MAGIC + bytes([VERSION]) + digest(body, 8) + body)
 
     assert peak(refused) < 1 << 20
 

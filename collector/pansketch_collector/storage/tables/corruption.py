@@ -10,9 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pansketch import Release, Spec, WindowId, WireError, decode_all, peek
+from pansketch import Release, Spec, WindowId, WireError, decode_all, read_header
 from pansketch.sketches import LinearSpec
-from pansketch.wire import BLINDED, counters_of_all, decode_blinded, open_release, peek_blinded
+from pansketch.wire import (
+    BLINDED,
+    counters_of_all,
+    decode_blinded,
+    open_release,
+    read_blinded_header,
+)
 from pansketch_collector.storage.tables.records import Stored
 from pansketch_collector.validation.verdicts import LATEST_SECOND, MAX_TEXT
 from pansketch_fleet.errors import one_line
@@ -123,9 +129,9 @@ def label_damage(stored: Stored) -> Damage | None:
 
 def _named(payload: bytes) -> tuple[bytes, Sequence[WindowId]]:
     if payload[: len(BLINDED)] == BLINDED:
-        masked = peek_blinded(payload)
+        masked = read_blinded_header(payload)
         return masked.fingerprint, (masked.window,)
-    header = peek(payload)
+    header = read_header(payload)
     return header.fingerprint, header.windows
 
 

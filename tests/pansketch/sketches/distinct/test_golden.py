@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pansketch import DistinctSpec, Privacy, Release, key_words
+from pansketch import DistinctSpec, Privacy, Release, hash_keys
 from pansketch.sketches.distinct.slots import HashedSlots, LevelSlots, PermutedSlots
 
 FOLDER = Path(__file__).parents[3] / "vectors"
@@ -46,8 +46,8 @@ def release(vector, spec, windows_of):
 
 def test_words_of_texts():
     texts, words = VECTORS["texts"], VECTORS["words"]
-    assert key_words(texts).tolist() == words
-    assert key_words([text.encode() for text in texts]).tolist() == words
+    assert hash_keys(texts).tolist() == words
+    assert hash_keys([text.encode() for text in texts]).tolist() == words
 
 
 def test_what_a_spec_derives(vector, spec):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pansketch import frozen, os_entropy
+from pansketch import is_incomplete, os_entropy
 from pansketch.randomness.exact_noise import ExactNoise
 from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
@@ -11,7 +11,7 @@ from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
 
 def test_frozen_accepts_releases_of_keys_only(make_spec, no_noise):
     with pytest.raises(ValueError, match="family hierarchy counts readings"):
-        frozen(make_spec().start(no_noise).release(no_noise))
+        is_incomplete(make_spec().start(no_noise).release(no_noise))
 
 
 def leftovers(sketch):

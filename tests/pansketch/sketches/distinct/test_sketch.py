@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import DistinctSpec, Privacy, encode, frozen, key_words, merge, os_entropy
+from pansketch import DistinctSpec, Privacy, encode, hash_keys, is_incomplete, merge, os_entropy
 from pansketch.randomness.exact_noise import LogOdds
 from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots
@@ -75,7 +75,7 @@ def test_the_kind_of_array_makes_no_difference(kind, known_noise):
 def test_a_text_is_the_same_key_as_its_word(known_noise):
     texts = [f"badge-{number}" for number in range(500)]
     states = []
-    for keys in (texts, key_words(texts), [text.encode() for text in texts], np.array(texts)):
+    for keys in (texts, hash_keys(texts), [text.encode() for text in texts], np.array(texts)):
         sketch = hashing().start(known_noise(1))
         sketch.update_many(keys)
         states.append(sketch._bits.tobytes())
@@ -185,7 +185,7 @@ def test_an_announced_intrusion_freezes_the_sketch(privacy, known_noise):
         sketch.update_many(np.array([[1]]))
     release = sketch.release(rng)
     assert release.draws == release.spec.guarantee.draws + 1
-    assert frozen(release)
+    assert is_incomplete(release)
 
 
 def test_a_frozen_window_shows_in_a_sum(known_noise):
@@ -193,8 +193,8 @@ def test_a_frozen_window_shows_in_a_sum(known_noise):
     whole, cut = spec.start(known_noise(1)), spec.start(known_noise(2))
     cut.rerandomise(known_noise(3))
     releases = [whole.release(os_entropy()), cut.release(os_entropy())]
-    assert [frozen(release) for release in releases] == [False, True]
-    assert frozen(merge(releases))
+    assert [is_incomplete(release) for release in releases] == [False, True]
+    assert is_incomplete(merge(releases))
 
 
 @pytest.mark.parametrize("nothing", [[], (), np.zeros(0, np.int64), np.zeros(0, np.uint8)])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pansketch import key_words
+from pansketch import hash_keys
 from pansketch.sketches.distinct import slots
 from pansketch.sketches.distinct.keys import as_words
 from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots, LevelSlots, PermutedSlots
@@ -30,20 +30,20 @@ def test_a_texts_word_is_the_digest_of_its_bytes(texts):
     digests = [
         blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
     ]
-    assert key_words(texts).tolist() == [int.from_bytes(each, "big") for each in digests]
+    assert hash_keys(texts).tolist() == [int.from_bytes(each, "big") for each in digests]
 
 
 def test_bytes_and_any_sequence_of_texts_have_the_same_words():
-    words = key_words(["ü", "b"]).tolist()
-    assert key_words(["ü".encode(), b"b"]).tolist() == words
-    assert key_words(("ü", b"b")).tolist() == words
-    assert key_words(np.array(["ü", "b"])).tolist() == words
+    words = hash_keys(["ü", "b"]).tolist()
+    assert hash_keys(["ü".encode(), b"b"]).tolist() == words
+    assert hash_keys(("ü", b"b")).tolist() == words
+    assert hash_keys(np.array(["ü", "b"])).tolist() == words
 
 
 @pytest.mark.parametrize("wrong", ["one", b"one", bytearray(b"one"), [1], ["a", 1], {"a"}, None, 7])
 def test_what_is_no_sequence_of_texts_has_no_words(wrong):
     with pytest.raises(ValueError, match=r"^keys must be "):
-        key_words(wrong)
+        hash_keys(wrong)
 
 
 @pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
