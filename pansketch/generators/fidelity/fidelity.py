@@ -9,7 +9,8 @@ other, so their squares add up.
 What no view tells cannot be predicted: a pair of attributes that no view holds is left out. Inside
 cells that hold many bins readings may do what no halving shows, so the prediction is kept between
 two parts of what cells can hide, and has an upper figure beside it: all of that. A value with mass
-of its own, inside a cell of its attribute, is in neither figure. Where noise hides a long tail, the
+of its own makes its cell stand out from those beside it. Both figures hold what records have on the
+other side of it, as far as that is told (`Grid.piled`). Where noise hides a long tail, the
 attribute's deviation is found too small: what is told in deviations, and of its correlations, is
 then too large.
 """
@@ -119,6 +120,9 @@ def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
         _hidden(rough, grids), dependences(found) * _mean(blurs, fits, grids, found)
     )
     hidden = np.clip(hidden, LEAST_PART * most, MOST_PART * most)
+    # Of both attributes the same readings may be of such a value, or others.
+    piled = _piled(found, grids)
+    hidden, most = np.hypot(hidden, np.hypot(*piled)), most + sum(piled)
     noisy = [_together(each) for each in _replicates(domain, releases, rough, grids)]
     marginals = _root(
         np.mean([marginal_distances(likely, each, grids) for each in noisy], axis=0),
@@ -215,6 +219,14 @@ def _hidden(likely: Sequence[ViewFit], grids: Grids) -> FloatArray:
     ratio = np.minimum(ratio, 1 - 1e-9)
     further = ratio * (1 - ratio**left) / (1 - ratio) + ratio**left / 3
     return np.asarray(last * np.sqrt(further))
+
+
+def _piled(found: Portrait, grids: Grids) -> FloatArray:
+    """Total variation because a value with mass of its own is spread in its cell, of each pair's
+    first attribute and of its second: float64[2, pairs]."""
+    cells = {axis: found.cells[axis] / found.cells[axis].sum() for axis in grids}
+    of = {axis: grid.piled(cells[axis]) for axis, grid in grids.items()}
+    return np.array([(of[a], of[b]) for a, b in found.bins]).reshape(-1, 2).T
 
 
 def _mean(
