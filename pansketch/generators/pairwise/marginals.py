@@ -12,7 +12,7 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import smooth
-from pansketch.generators.significance import Noise, noise_of_sums
+from pansketch.generators.significance import SEEN, Noise, noise_of_sums
 from pansketch.generators.simplex import onto_simplex
 
 TINY = np.finfo(float).tiny
@@ -67,9 +67,11 @@ def margin_of(
 ) -> Margin | None:
     """One attribute's margin; None without a positive total.
 
-    `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: a
-    margin as smooth as this one is to be. A learned scale has no smooth density, for its cells are
-    as wide as readings were rare. With atoms the cells of values have gaps, and none either.
+    `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: the
+    margin of the same readings with less noise. This one is as smooth or smoother; of a `rough` one
+    the tails beyond it fall off, see `_falling`. A learned scale has no smooth density, for its
+    cells are as wide as readings were rare. With atoms the cells of values have gaps, and none
+    either.
     """
     best = nested_fit(resolutions)
     total, bits = float(best.counts.sum()), resolutions[-1].bits
@@ -82,12 +84,15 @@ def margin_of(
         return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
     turned = _turned(resolutions)
     counts = _of_number(best, turned, total, tail)
+    if rough and like and not attribute.cyclic:
+        counts = _falling(counts, like.counts, best.variances)
+        counts = _falling(counts[::-1], like.counts[::-1], turned.variances)[::-1]
     if rough or attribute.knots:
         return Margin(bits, counts)
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
-    price = like.price if like else None
-    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, price))
+    near = (like.price, like.counts) if like and like.price else None
+    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, near))
 
 
 def _turned(resolutions: list[Resolution]) -> Fitted:
@@ -179,6 +184,25 @@ def _of_number(
     found = np.zeros_like(best.counts)
     found[held] = np.diff(isotonic(running), prepend=0.0)
     return found
+
+
+def _falling(counts: FloatArray, seen: FloatArray, variances: FloatArray) -> FloatArray:
+    """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows,
+    as Markov's inequality has it, or as the readings do that are `seen`.
+
+    A tail is where the seen readings cannot be told from none; `variances`: of the noise on the
+    running sum. Noise hides how many there are, and would put them anywhere inside the bounds. Of
+    loose bounds most is far from all readings.
+    """
+    below, held = np.cumsum(counts), np.cumsum(seen)
+    middle = int(np.searchsorted(held, held[-1] / 2))
+    tail = int(np.searchsorted(held > SEEN * np.sqrt(variances), True))
+    if not 0 < tail < middle:
+        return counts
+    away = middle - np.arange(tail, dtype=np.float64)
+    most = below[tail - 1] * away[-1] / away
+    below[:tail] = np.minimum(below[:tail], np.maximum(most, held[:tail]))
+    return np.diff(below, prepend=0.0)
 
 
 def _tail(fitted: Fitted, tail: float) -> int:
