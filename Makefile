@@ -10,7 +10,7 @@ COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb lint docs reference audit proofs mutants bench chaos fuzz clean environment
+.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb test-boards image lint docs reference audit proofs mutants bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +37,12 @@ locks: $(VENV)/.deb ## choose the newest versions for the packages, with hashes
 
 test-deb: deb ## install, run, upgrade and remove the packages in a minimal Debian, as root
 	.ci/test-deb
+
+test-boards: ## install and run the agent on emulated boards, as root; BOARDS="armhf", after make deb for them
+	.ci/test-boards $(BOARDS)
+
+image: deb ## OCI images of agent and collector into out/image, as root; needs debootstrap and buildah
+	.ci/image
 
 test-32bit: ## the tests of library and agent on a 32-bit Debian, as root; needs debootstrap
 	.ci/test-32bit out/i386

@@ -18,7 +18,7 @@ from testbed.mqtt_packets import AnswerReader
 
 CHUNK_BYTES = 65536
 CALL_SECONDS = 10.0
-FAREWELL_SECONDS = 1.0  # So long one side may go on after the other has ended.
+DISCONNECT_SECONDS = 1.0  # So long one side may go on after the other has ended.
 
 Way = Literal["up", "down"]
 Tap = Callable[[bytes], object]
@@ -139,7 +139,7 @@ class Link:
         }
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(pumps, timeout=FAREWELL_SECONDS)
+            await asyncio.wait(pumps, timeout=DISCONNECT_SECONDS)
         finally:
             for pump in pumps:
                 pump.cancel()

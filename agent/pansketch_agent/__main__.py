@@ -1,6 +1,7 @@
 """pansketch-agent: turns a device's readings into private releases for its fleet's collector."""
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -11,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pansketch import os_entropy
-from pansketch_agent.commands import list_outbox, list_sensors, starter_file
-from pansketch_agent.commands import show_ledger as spending
+from pansketch_agent.commands import list_outbox, list_sensors, show_ledger, starter_file
 from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
 from pansketch_agent.control import requests
 from pansketch_agent.diagnostics import check, validate_report
@@ -27,14 +27,16 @@ from pansketch_agent.runtime.control import Signals
 from pansketch_agent.runtime.exit_status import RunOptions
 from pansketch_agent.runtime.stream_worker import explain
 from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
-from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.config.privacy_cost import weak_epsilon_warning
 from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.systemd import Notifier, on_reload
 from pansketch_fleet.text_table import show
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program; returns its exit code."""
+    """Run one command of `pansketch-agent`, and return its exit code."""
+    if argv is None:
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         arguments = parser().parse_args(argv)
     except SystemExit as leaving:
@@ -49,11 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = _load(arguments)
         return _execute(config, arguments)
     except ConfigError as error:
-        return _say(str(error), WRONG_INPUT)
+        return _fail(str(error), WRONG_INPUT)
     except (LedgerError, OSError, ExposedMemoryError, requests.NoAnswerError) as error:
-        return _say(str(error), FAILED)
+        return _fail(str(error), FAILED)
     except Exception as error:
-        return _say(explain(error, "agent"), FAILED)
+        return _fail(explain(error, "agent"), FAILED)
 
 
 def _load(arguments: argparse.Namespace) -> AgentConfig:
@@ -93,7 +95,7 @@ def _page(arguments: argparse.Namespace) -> int:
     try:
         found = list_sensors.page(arguments.page)
     except ValueError as error:
-        return _say(f"--page {error}", WRONG_INPUT)
+        return _fail(f"--page {error}", WRONG_INPUT)
     rows = list_sensors.as_rows(found)
     return _print(list_sensors.as_json(found) if arguments.json else validate_report.aligned(rows))
 
@@ -116,11 +118,11 @@ def _check(config: AgentConfig, arguments: argparse.Namespace) -> int:
 
 
 def _ledger(config: AgentConfig, arguments: argparse.Namespace) -> int:
-    path, book, found = spending.spending(config, system_clock().now())
+    path, accounts, found = show_ledger.spending(config, system_clock().now())
     if arguments.json:
-        return _print(spending.as_json(path, book, found))
-    table = validate_report.aligned(spending.as_rows(found))
-    return _print(f"{table}\n\n{spending.as_notes(path, book, found)}")
+        return _print(show_ledger.as_json(path, accounts, found))
+    table = validate_report.aligned(show_ledger.as_rows(found))
+    return _print(f"{table}\n\n{show_ledger.as_notes(path, accounts, found)}")
 
 
 def _outbox(config: AgentConfig, arguments: argparse.Namespace) -> int:
@@ -128,14 +130,14 @@ def _outbox(config: AgentConfig, arguments: argparse.Namespace) -> int:
     if arguments.action == "export":
         return _export(config, state / "outbox", arguments.file)
     if arguments.file is not None:
-        return _say(f"outbox {arguments.action} takes no file; leave it out", WRONG_INPUT)
+        return _fail(f"outbox {arguments.action} takes no file; leave it out", WRONG_INPUT)
     folder = state / "outbox"
     if arguments.action == "retry":
         answer = requests.ask_outbox(state, clock, requests.REFUSED if arguments.refused else b"")
         refused = len(refused_in(folder)) if arguments.refused else None
-        return _print(requests.told_to_retry(answer, refused))
+        return _print(requests.retry_text(answer, refused))
     if arguments.refused:
-        return _say("--refused is for outbox retry; leave it out", WRONG_INPUT)
+        return _fail("--refused is for outbox retry; leave it out", WRONG_INPUT)
     answer = requests.ask_outbox(state, clock)
     rows = list_outbox.as_rows(folder, clock.now(), answer)
     counts = dropped_in(folder), len(refused_in(folder)), refused_dropped_in(folder)
@@ -162,13 +164,13 @@ def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
     signals = Signals()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: signals.stop.set())
-    signal.signal(signal.SIGUSR1, lambda *_: signals.intruded.set())
-    signal.signal(signal.SIGUSR2, lambda *_: signals.asked.set())
+    signal.signal(signal.SIGUSR1, lambda *_: signals.intrusion.set())
+    signal.signal(signal.SIGUSR2, lambda *_: signals.outbox_request.set())
     on_reload(signals.reload.set)
-    # A warning is a line in the log, and a reading might bring it about.
+    # A reading might cause a warning, and a warning would be a line in the log.
     warnings.simplefilter("ignore")
     for stream in config.streams:
-        if warning := weakness(stream, config.streams):
+        if warning := weak_epsilon_warning(stream, config.streams):
             logging.getLogger(__name__).warning("%s: %s", stream.name, warning)
     protection = _harden(config, arguments.root)
     entropy = {stream.name: os_entropy() for stream in config.streams}
@@ -181,7 +183,11 @@ def _run(config: AgentConfig, arguments: argparse.Namespace) -> int:
 
 
 def _harden(config: AgentConfig, root: Path) -> MemoryProtection:
-    """Before any sketch exists; what the system refuses is said once. Raises ExposedMemoryError."""
+    """Protect the memory of this process before any sketch exists, and log once what the system
+    refuses.
+
+    Raises ExposedMemoryError.
+    """
     required = config.agent.require_locked_memory
     locked = hardening.lock_memory(root)
     if required:
@@ -195,7 +201,7 @@ def _print(text: str) -> int:
     return DONE
 
 
-def _say(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(f"pansketch-agent: {line}", file=sys.stderr)
     return code
 

@@ -30,7 +30,6 @@ NOT_SHOWN = (
     "the reading in flight, while it is in a sensor's or a parser's hands",
     "whether an open slot of a span has had its reading, while it is open",
     "two snapshots of masked counters within one epoch: what arrived between is exact",
-    "coupled runs of masked streams: the exact part enumerates them",
     "that X25519, BLAKE2b and ChaCha20 hold: masks of the exact part are ideal",
     "what the kernel counts of this process (bytes read, calls, time) and keeps in its buffers",
     "who reads the kernel's random generator: it predicts draws until its next reseed",

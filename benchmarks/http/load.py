@@ -24,10 +24,10 @@ from benchmarks.http.site import (
     serving,
 )
 from benchmarks.performance.ingest import Messages
-from benchmarks.performance.scale import resident
 from pansketch_collector.http.__main__ import NICENESS
 from pansketch_collector.storage.reader import reading as stored
 from pansketch_collector.storage.tables.records import Selection
+from testbed.fleet_simulator.usage import resident
 
 SAMPLE = "/v1/streams/air/sample?seed=1&format=parquet&rows="
 DENSITY = "/v1/streams/air/query?question=density&attribute=temp&attribute=pm25"

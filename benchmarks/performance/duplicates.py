@@ -12,7 +12,7 @@ from time import process_time
 from benchmarks.harness.result import Row, at_most
 from benchmarks.performance.ingest import FLEET, Messages, releases
 from pansketch import WindowId
-from pansketch_collector.ingest.ingest_loop import BATCH, settle
+from pansketch_collector.ingest.ingest_loop import BATCH, commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.database import open_writing
 from pansketch_collector.storage.writer import SqliteStore
@@ -56,9 +56,9 @@ def _seconds(store: SqliteStore, rules: Rules, messages: Messages, wanted: str) 
     """CPU time of taking them in, of which all must be what is `wanted`."""
     batches = [_incoming(messages[at : at + BATCH]) for at in range(0, len(messages), BATCH)]
     began = process_time()
-    verdicts = [verdict for batch in batches for verdict in settle(store, batch, rules, AT)]
+    outcomes = [outcome for batch in batches for outcome in commit_batch(store, batch, rules, AT)]
     seconds = process_time() - began
-    found = {"stored" if isinstance(each, Accepted) else type(each).__name__ for each in verdicts}
+    found = {"stored" if isinstance(each, Accepted) else type(each).__name__ for each in outcomes}
     assert found == {"stored" if wanted == "stored" else "Duplicate"}, found
     return seconds
 

@@ -75,7 +75,7 @@ def _flat(many: int) -> str:
 
 
 def taken(folder: Path, many: int, seed: int, look: Callable[[], object]) -> Counter[str]:
-    """Serves `many` made-up messages: how many were "answered", and how many "kept" in any table.
+    """Ingests `many` generated messages; returns how many were "answered", and "kept" in any table.
 
     `look` is called at every turn of the loop.
     """
@@ -92,29 +92,31 @@ def taken(folder: Path, many: int, seed: int, look: Callable[[], object]) -> Cou
 
 
 class Made:
-    """A post office that makes its messages up. Births and wills are overwritten in the database,
-    so those that hold are counted here."""
+    """A transport of generated messages, with counters of acknowledged messages and of statuses.
+
+    The database overwrites birth messages and last wills, so the valid ones are counted here.
+    """
 
     def __init__(self, many: int, seed: int, stop: threading.Event) -> None:
         self._messages = made(many, random.Random(seed))
         self._stop = stop
         self.answered = self.presences = 0
 
-    def take(self, most: int, timeout_seconds: float) -> list[Incoming]:
-        batch = list(islice(self._messages, most))
+    def receive(self, limit: int, timeout_seconds: float) -> list[Incoming]:
+        batch = list(islice(self._messages, limit))
         if not batch:
             self._stop.set()
         return batch
 
-    def done(self, message: Incoming) -> None:
+    def ack_broker(self, message: Incoming) -> None:
         self.answered += 1
         self.presences += _holds_a_status(message)
 
-    def answer(self, device: str, ack: Ack) -> None:
-        ack.encode()  # as the link does, which would raise what is no answer
+    def send_ack(self, device: str, ack: Ack) -> None:
+        ack.encode()  # as the client does: an invalid acknowledgement raises
 
     def flush(self) -> None:
-        """Nothing waits: `answer` has told everything."""
+        """Nothing is buffered."""
 
 
 def _holds_a_status(message: Incoming) -> bool:

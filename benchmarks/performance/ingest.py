@@ -77,22 +77,23 @@ config = load_collector(Path("config.yaml"), os.environ)
 rules, stop, ready, stored = Rules.of(config), threading.Event(), threading.Event(), []
 class Timed(CollectorClient):
     first = 0.0
-    def arrived(self, *arguments):
+    def on_messages(self, *arguments):
         self.first = self.first or time.perf_counter()
-        super().arrived(*arguments)
+        super().on_messages(*arguments)
     def stop(self):
         expected and print(self.first, flush=True)
         super().stop()
-    def subscribed(self, *arguments):
-        super().subscribed(*arguments)
+    def on_subscribed(self, *arguments):
+        super().on_subscribed(*arguments)
         print("ready", flush=True)
         ready.set()
 class Counted:
     def __init__(self, post):
-        self.take, self.done, self.flush, self.tell = post.take, post.done, post.flush, post.answer
-    def answer(self, device, ack):
+        self.receive, self.ack_broker, self.flush = post.receive, post.ack_broker, post.flush
+        self.acknowledge = post.send_ack
+    def send_ack(self, device, ack):
         assert ack.status == "stored", ack
-        self.tell(device, ack)
+        self.acknowledge(device, ack)
         stored.append(ack.sequence)
         if len(stored) == expected:
             stop.set()
@@ -101,7 +102,7 @@ if expected:
     with store.opened(Path(name)) as opened:
         link.start()
         watch = service.IngestClock(clock.now, clock.uptime)
-        service.spare_collections()
+        service.tune_gc()
         service.serve(Counted(link), opened, rules, watch, stop, lambda: None)
         link.stop()
     print(time.perf_counter(), flush=True)

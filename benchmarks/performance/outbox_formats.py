@@ -50,7 +50,7 @@ class SegmentFormat:
         self._outbox.forget(Key(number, "air"))
 
     def read_all(self) -> dict[int, bytes]:
-        found = {key.sequence: self._outbox.read(key) for key in self._outbox.waiting()}
+        found = {key.sequence: self._outbox.read(key) for key in self._outbox.queued()}
         return {number: payload for number, payload in found.items() if payload is not None}
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_agent
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, StreamBirth
+from testbed.fleet_simulator.usage import resident
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable
 from testbed.notify_socket import NotSaid, ProgramEnded
@@ -139,12 +140,6 @@ def births(devices: int) -> Messages:
     birth = StreamBirth(stream.spec.fingerprint.hex(), "epsilon 1", stream.window_seconds)
     status = Status("online", "a-session", {STREAM: birth}).encode()
     return [(topics.status(FLEET, f"device-{n}"), status) for n in range(devices)]
-
-
-def resident(pid: int) -> float:
-    """MiB of a process that are in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def _count(reader: Reader) -> int:

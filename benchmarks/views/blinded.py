@@ -4,6 +4,8 @@
 keepers, has both answer, unblinds and makes records. Views are planned for each way of asking.
 """
 
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
@@ -25,14 +27,18 @@ from pansketch.blinding import (
 )
 from pansketch.generators import pairwise
 from pansketch.planning import Expected, plan_views
+from pansketch_fleet.child_process import run_child
+from testbed.fleet_simulator.usage import resident
 from testbed.metrics import distances
+from testbed.program import ROOT
 
 WINDOWS = 49
 FLEET_WINDOWS = 30
 FLEET = "stations"
 BLINDED = Privacy(1.0, aggregation="blinded")
 BLOCK_READINGS = 256  # of one call of `update_many`
-REFRESH_BAR = 5.0  # milliseconds
+REFRESH_BAR, MEMORY_BAR = 5.0, 4.0  # milliseconds, MiB
+EPOCHS = 24  # of a window, with the default interval
 
 
 def run(quick: bool) -> list[Row]:
@@ -43,28 +49,38 @@ def run(quick: bool) -> list[Row]:
         ("one answer a window", 0.060, 0.08, partial(_blinded, stream, True)),
         ("one answer", 0.035, 0.05, partial(_blinded, stream, False)),
     ]
+    single = partial(_blinded, stream, False, 1)
     rows = []
     for name, most_pair, most_correlation, release in ways:
-        found = distances(stream.domain, stream.truth, sampled(pairwise(release())))
-        pair, w1 = float(found.pairs.mean()), float(found.marginals.mean())
-        note = f"W1/std {w1:.4f}"
         title = f"stations, 12 devices x {WINDOWS} windows, {name}"
-        rows.append(at_most(f"{title}: pairs", pair, "TV", most_pair, note))
-        rows.append(at_most(f"{title}: correlation", found.correlation, "error", most_correlation))
-    return [*rows, _large_fleet(stream, 100 if quick else 1000), _refresh(stream)]
+        pair, correlation = _distances(stream, title, release, most_pair)
+        rows += [pair, at_most(f"{title}: correlation", correlation, "error", most_correlation)]
+    rows.append(_distances(stream, "stations, a single window of 12 devices", single, 0.033)[0])
+    large = _large_fleet(stream, 100 if quick else 1000)
+    return [*rows, large, _refresh(stream), _memory()]
+
+
+def _distances(
+    stream: Stream, title: str, release: Callable[[], Release], most: float
+) -> tuple[Row, float]:
+    """The distance of all pairs, and the largest error of a correlation."""
+    found = distances(stream.domain, stream.truth, sampled(pairwise(release())))
+    note = f"W1/std {found.marginals.mean():.4f}"
+    pairs = at_most(f"{title}: pairs", float(found.pairs.mean()), "TV", most, note)
+    return pairs, found.correlation
 
 
 def _local(stream: Stream) -> Release:
     return released(stream, planned(stream, Privacy(1.0), WINDOWS), WINDOWS)
 
 
-def _blinded(stream: Stream, each_window: bool) -> Release:
+def _blinded(stream: Stream, each_window: bool, windows: int = WINDOWS) -> Release:
     """The releases of all devices, asked about window by window or all at once."""
-    answers = WINDOWS if each_window else 1
+    answers = windows if each_window else 1
     expected = Expected(len(stream.truth) // answers, 1, answers)
     spec = plan_views(stream.domain, BLINDED, MEMORY, expected).spec
     keepers = [(PrivateKey.draw(os_entropy()), AnswersInMemory()) for _ in range(2)]
-    releases = _released(stream, spec, tuple(key.public for key, _ in keepers))
+    releases = _released(stream, spec, tuple(key.public for key, _ in keepers), windows)
     asked = [
         list(group)
         for _, group in groupby(releases, key=lambda each: each.window.sequence * each_window)
@@ -77,11 +93,13 @@ def _blinded(stream: Stream, each_window: bool) -> Release:
     return merge(unblinded)
 
 
-def _released(stream: Stream, spec: ViewsSpec, keepers: tuple[bytes, ...]) -> list[BlindedRelease]:
+def _released(
+    stream: Stream, spec: ViewsSpec, keepers: tuple[bytes, ...], windows: int
+) -> list[BlindedRelease]:
     """Window by window, a release of every device."""
     rng, found = os_entropy(), []
     for device, readings in enumerate(stream.devices()):
-        for number, part in enumerate(np.array_split(readings, WINDOWS)):
+        for number, part in enumerate(np.array_split(readings, windows)):
             window = WindowId(f"device-{device}", "s", number)
             sketch = start(spec, rng, FLEET, window, keepers)
             sketch.update_many(part)
@@ -92,8 +110,7 @@ def _released(stream: Stream, spec: ViewsSpec, keepers: tuple[bytes, ...]) -> li
 def _large_fleet(stream: Stream, devices: int) -> Row:
     """The error of all counters of a fleet with one answer a window, over that of one device that
     holds all readings and has as many draws as there are keepers."""
-    views = View(("temp", "pm25"), (5, 5), 500_000), View(("temp",), (8,), 500_000)
-    spec, alone = (ViewsSpec(stream.domain, p, views) for p in (BLINDED, Privacy(1.0)))
+    spec, alone = (_device_spec(stream, privacy) for privacy in (BLINDED, Privacy(1.0)))
     rng = os_entropy()
     keepers = [(PrivateKey.draw(rng), AnswersInMemory()) for _ in range(2)]
     public = tuple(key.public for key, _ in keepers)
@@ -119,11 +136,14 @@ def _large_fleet(stream: Stream, devices: int) -> Row:
     return at_most(title, errors[0] / errors[1], "x one device with all readings", 1.2, note)
 
 
+def _device_spec(stream: Stream, privacy: Privacy) -> ViewsSpec:
+    views = View(("temp", "pm25"), (5, 5), 500_000), View(("temp",), (8,), 500_000)
+    return ViewsSpec(stream.domain, privacy, views)
+
+
 def _refresh(stream: Stream) -> Row:
     """A refresh of the masks, beside one block of readings absorbed."""
-    views = View(("temp", "pm25"), (5, 5), 500_000), View(("temp",), (8,), 500_000)
-    spec = ViewsSpec(stream.domain, BLINDED, views)
-    rng = os_entropy()
+    spec, rng = _device_spec(stream, BLINDED), os_entropy()
     keepers = tuple(PrivateKey.draw(rng).public for _ in range(2))
     block = stream.truth[:BLOCK_READINGS]
 
@@ -140,3 +160,38 @@ def _refresh(stream: Stream) -> Row:
         f"{masks / 21 / readings:.2f} x {BLOCK_READINGS} readings absorbed"
     )
     return at_most("refresh of the masks", milliseconds, "ms", REFRESH_BAR, note)
+
+
+def _memory() -> Row:
+    """What masks add to the memory of a process that sketches a window: libsodium, and buffers."""
+    local, masked = (_resident_of(blinded) for blinded in (False, True))
+    note = f"{masked:.1f} and {local:.1f} MiB, {EPOCHS} epochs"
+    return at_most("memory that masks add to a process", masked - local, "MiB", MEMORY_BAR, note)
+
+
+def _resident_of(blinded: bool) -> float:
+    """MiB of a process of its own."""
+    program = f"from benchmarks.views import blinded; print(blinded.sketch_a_window({blinded}))"
+    done = run_child([sys.executable, "-c", program], cwd=ROOT, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return float(done.stdout)
+
+
+def sketch_a_window(blinded: bool) -> float:
+    """A window of one device in this process; the MiB that are resident after it."""
+    stream, rng = STREAMS[0], os_entropy()
+    block, label = stream.truth[:BLOCK_READINGS], WindowId("d", "s", 1)
+    if blinded:
+        public = tuple(bytes([number, *bytes(31)]) for number in (9, 10))
+        sketch = start(_device_spec(stream, BLINDED), rng, FLEET, label, public)
+        for _ in range(EPOCHS - 1):
+            sketch.update_many(block)
+            sketch.begin_epoch(rng)
+        sketch.release(rng)
+    else:
+        alone = _device_spec(stream, Privacy(1.0)).start(rng)
+        for _ in range(EPOCHS - 1):
+            alone.update_many(block)
+        alone.release(rng, label)
+    return resident(os.getpid())

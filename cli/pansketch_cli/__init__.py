@@ -1,1 +1,1 @@
-"""The `pansketch` command: looks at what the library makes, and plans what a fleet will have."""
+"""The `pansketch` command: inspects releases, and plans the sketches of a fleet."""

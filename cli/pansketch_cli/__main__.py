@@ -1,6 +1,7 @@
 """`pansketch`: inspects releases, plans sketches and audits the privacy guarantee."""
 
 import argparse
+import gc
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +13,15 @@ from pansketch_fleet.text_table import discard_stdout
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0: done; 1: the audit found something; 2: wrong input."""
+    """Run a command. Exit code 0: done; 1: the audit found a failure; 2: wrong input."""
+    if argv is None:
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     options = parser().parse_args(argv)
     try:
         code = int(options.run(options))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
         discard_stdout()
         return 0
     except KeyboardInterrupt:
@@ -27,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of all commands."""
     found = argparse.ArgumentParser(
         prog="pansketch",
         description="Inspects releases, plans sketches and audits the privacy guarantee.",

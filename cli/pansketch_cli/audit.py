@@ -1,5 +1,6 @@
-"""`pansketch audit`: tests the promise, says what was found, and keeps a record of it in a file
-that the collector shows."""
+"""`pansketch audit`: tests the guarantee, prints the findings, and records them in a file for the
+collector.
+"""
 
 import argparse
 import os
@@ -21,7 +22,7 @@ from pansketch_fleet.protocol.strict_json import MAX_LINE
 
 
 def add_audit(commands: Any) -> None:
-    """The command and its options, into argparse's subcommands."""
+    """Add the command and its options to argparse's subcommands."""
     audit = commands.add_parser(
         "audit",
         help="test the privacy guarantee",
@@ -30,7 +31,7 @@ def add_audit(commands: Any) -> None:
         "code is 1 if a claim fails or a planted bug is missed. Seizing a running agent needs "
         "root.",
     )
-    audit.add_argument("--quick", action="store_true", help="three minutes on two idle cores")
+    audit.add_argument("--quick", action="store_true", help="one to two minutes on two idle cores")
     audit.add_argument("--json", action="store_true", help="print one JSON object")
     only = audit.add_mutually_exclusive_group()
     only.add_argument(
@@ -58,7 +59,7 @@ def add_audit(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    """Raises ValueError, as argparse expects."""
+    """Parse a number of agents. Raises ValueError, as argparse expects."""
     number = int(text)
     if not 1 <= number <= MAX_AGENTS:
         raise ValueError(text)
@@ -66,7 +67,7 @@ def _count(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Not needed on a device, and not loaded there.
+    # Imported here, because a device does not need it.
     from pansketch_audit import findings as found
     from pansketch_audit import report
     from pansketch_cli import audit
@@ -109,7 +110,7 @@ READABLE = 0o644
 
 
 def record_of(findings: Sequence[Finding], quick: bool) -> AuditRecord:
-    """What an audit that has ended now found."""
+    """Return the record of an audit that ends now."""
     claims = [finding for finding in findings if finding.part != "planted"]
     broken = [f"{each.part}: {each.subject}" for each in claims if not each.holds]
     return AuditRecord(
@@ -130,7 +131,7 @@ def record_of(findings: Sequence[Finding], quick: bool) -> AuditRecord:
 
 
 def refusal(path: Path) -> str | None:
-    """What keeps a record from being written there, before an audit of minutes has begun."""
+    """Return why a record cannot be written there, before an audit of minutes starts."""
     if path.is_dir() or not path.parent.is_dir():
         return f"cannot write {path}: name a file in an existing folder"
     if not os.access(path.parent, os.W_OK):
@@ -139,7 +140,7 @@ def refusal(path: Path) -> str | None:
 
 
 def write(path: Path, record: AuditRecord) -> None:
-    """Atomically: a reader sees the record before or this one. Raises OSError."""
+    """Write the record atomically: a reader sees the old record or this one. Raises OSError."""
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(record.encode())

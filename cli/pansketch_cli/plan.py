@@ -15,7 +15,7 @@ DEFAULT_EPSILONS = (0.2, 0.5, 1.0)
 
 
 def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Adds the subcommand to the parser's."""
+    """Add the subcommand to the parser's."""
     plan = commands.add_parser(
         "plan",
         help="show the planned sketches of a configuration, or the memory of distinct counting",
@@ -81,10 +81,10 @@ def _plan_config(options: argparse.Namespace) -> int:
         name = given[0].replace("_", "-")
         return _refuse(f"--{name} does not go with --config, which states it; leave one out")
     try:
-        # As the collector sees it: sources and secrets of a device need not be here.
+        # As the collector does: sources and secrets of a device need not exist here.
         config = load_reader(options.config, os.environ)
         profile = load_profile(options.profile) if options.profile else config.profile
-        found = plan_report.outlooks(config, profile)
+        found = plan_report.plan_streams(config, profile)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

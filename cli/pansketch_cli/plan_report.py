@@ -63,20 +63,22 @@ THREE_PARTS = frozenset({4})
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """One stream, its choices with the chosen one first, and the bytes that the planner may take
-    (None for what is not planned)."""
+    """One stream with its choices, the chosen one first.
+
+    `memory_bytes`: the maximum for the planner, None for sketches that are not planned.
+    """
 
     stream: Stream
     choices: tuple[SketchOption, ...]
     memory_bytes: int | None
 
 
-def outlooks(config: Config, profile: Profile) -> list[StreamPlan]:
-    """All streams on one class of device. Raises ConfigError at a sketch that it cannot have."""
-    return [_outlook(config, stream, profile) for stream in config.streams]
+def plan_streams(config: Config, profile: Profile) -> list[StreamPlan]:
+    """Plan all streams on a class of device. Raises ConfigError at an impossible sketch."""
+    return [_plan_stream(config, stream, profile) for stream in config.streams]
 
 
-def _outlook(config: Config, stream: Stream, profile: Profile) -> StreamPlan:
+def _plan_stream(config: Config, stream: Stream, profile: Profile) -> StreamPlan:
     try:
         found = tuple(choices(stream, profile))
     except ValueError as error:
@@ -87,37 +89,37 @@ def _outlook(config: Config, stream: Stream, profile: Profile) -> StreamPlan:
 
 
 def config_text(profile: Profile, found: Sequence[StreamPlan]) -> str:
-    """Aligned tables, and what their words mean."""
+    """Return aligned tables, and an explanation of their terms."""
     parts = ["\n".join(_lines(each)) for each in found]
     notes = [CONFIG_NOTES] if any(each.memory_bytes is not None for each in found) else []
-    return "\n\n".join([_together(profile, found), *parts, *notes])
+    return "\n\n".join([_total_text(profile, found), *parts, *notes])
 
 
-def _together(profile: Profile, found: Sequence[StreamPlan]) -> str:
+def _total_text(profile: Profile, found: Sequence[StreamPlan]) -> str:
     states = sum(each.choices[0].spec.nbytes for each in found if each.choices[0].spec)
     fits = "" if states <= profile.sketch_memory_bytes else ": TOO MUCH"
     allowed = size_text(profile.sketch_memory_bytes)
     return f"profile {profile.name}: all states take {states:,} bytes of {allowed}{fits}"
 
 
-def _lines(outlook: StreamPlan) -> Iterator[str]:
-    stream = outlook.stream
+def _lines(plan: StreamPlan) -> Iterator[str]:
+    stream = plan.stream
     privacy = stream.plan.privacy
     unit = "span" if isinstance(privacy.unit, Span) else privacy.unit
     yield (
         f"stream {stream.name}: epsilon {number_text(privacy.epsilon)} per {unit}, "
         f"{privacy.intrusion}; windows of {duration_text(stream.window_seconds)}"
     )
-    if outlook.memory_bytes is not None and isinstance(stream, ReadingStream):
-        allowed = size_text(outlook.memory_bytes)
+    if plan.memory_bytes is not None and isinstance(stream, ReadingStream):
+        allowed = size_text(plan.memory_bytes)
         yield f"  expected: {expected_text(stream)}; the planner may take {allowed}"
-    rows = [CONFIG_HEADER, *(_cells(choice, outlook) for choice in outlook.choices)]
-    if outlook.memory_bytes is None:
+    rows = [CONFIG_HEADER, *(_cells(choice, plan) for choice in plan.choices)]
+    if plan.memory_bytes is None:
         rows = [(*row[:3], "", "", "", row[6]) for row in rows]
     yield from (f"  {line}" for line in _aligned(rows))
 
 
-def _cells(choice: SketchOption, outlook: StreamPlan) -> tuple[str, ...]:
+def _cells(choice: SketchOption, plan: StreamPlan) -> tuple[str, ...]:
     if choice.spec is None:
         return (choice.label, "-", "-", "-", "-", "-", choice.problem)
     sizes = sizes_text(choice.spec) or choice.spec.family
@@ -134,7 +136,7 @@ def _errors(errors: Errors | None) -> tuple[str, str, str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Numbers to the right; labels, and the ragged last column, to the left. No empty columns."""
+    """Align numbers to the right, labels and the last column to the left. Omit empty columns."""
     used = [column for column in zip(*rows, strict=True) if any(column)]
     return columns(list(zip(*used, strict=True)), range(1, len(used) - 1))
 
@@ -155,7 +157,7 @@ def _expected(stream: Stream) -> dict[str, Any] | None:
 
 
 def config_json(profile: Profile, found: Sequence[StreamPlan]) -> str:
-    """The same as one object."""
+    """Return the same as one object."""
     streams = [
         {
             "stream": each.stream.name,
@@ -195,23 +197,22 @@ def distinct_json(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> st
 
 
 def distinct_text(wanted: DistinctWanted, answers: Sequence[DistinctPlan]) -> str:
-    """Two tables, what a wanted error needs and what a memory reaches, and what their words
-    mean."""
+    """Return two tables, by wanted error and by given memory, and their terms."""
     if wanted.any_number:
         return _levels_text(wanted, answers)
     hashed = wanted.expected_keys is not None
     error = f"{wanted.alpha:g}" + (" of the keys" if hashed else "")
-    chance = f"with probability {1 - wanted.beta:g}"
+    probability = f"with probability {1 - wanted.beta:g}"
     notes = [HASHED] if hashed else [NUMBERED, PUBLISHED]
     return "\n".join(
         [
-            f"What is needed for an error of at most {error}, {chance}",
+            f"What is needed for an error of at most {error}, {probability}",
             *_distinct_table(
                 [NEEDED, *(_needed_cells(each) for each in answers)],
                 THREE_PARTS if hashed else frozenset(),
             ),
             "",
-            f"What a memory of {wanted.memory:,} B reaches, {chance}",
+            f"What a memory of {wanted.memory:,} B reaches, {probability}",
             *_distinct_table([REACHED, *(_reached_cells(each, wanted) for each in answers)]),
             "",
             "\n\n".join([CONVENTION.format(share=LAST_LINE), *notes]),
@@ -255,6 +256,6 @@ def _setting_cells(line: DistinctPlan) -> list[str]:
 
 
 def _distinct_table(rows: list[list[str]], without: frozenset[int] = frozenset()) -> list[str]:
-    """Numbers to the right, the estimator and remarks to the left."""
+    """Align numbers to the right, the estimator and remarks to the left."""
     kept = [[cell for place, cell in enumerate(row) if place not in without] for row in rows]
     return columns(kept, {*range(len(kept[0]) - 1)} - {2})

@@ -1,1 +1,1 @@
-"""The server program: takes in the releases of a fleet, keeps them, and answers from them."""
+"""The server program: ingests the releases of a fleet, stores them, and answers queries."""

@@ -1,6 +1,7 @@
-"""pansketch-collector: runs one command of the command line."""
+"""pansketch-collector: runs one command."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ def run_devices(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_settings(config: Config, options: argparse.Namespace) -> int:
-    """Prints the settings that the database holds releases of, and since when."""
+    """Prints the settings of the stored releases, and since when each is in effect."""
     with reading(config.collector.database) as reader:
         found = list(stream_settings.rows(reader, config))
     with writing("-") as out:
@@ -58,7 +59,7 @@ def run_settings(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_keepers(config: Config, options: argparse.Namespace) -> int:
-    """Prints who is asked what, and what no keeper answers."""
+    """Prints the questions to keepers, and those without an answer."""
     with reading(config.collector.database) as reader:
         found = keepers.asking_report(reader, config)
     with writing("-") as out:
@@ -66,7 +67,7 @@ def run_keepers(config: Config, options: argparse.Namespace) -> int:
     return 0
 
 
-# These need the broker, the others do not.
+# Commands that need the broker.
 WITH_BROKER: dict[str, Callable[[CollectorConfig, argparse.Namespace], int]] = {
     "serve": run_serve,
     "ingest": run_ingest,
@@ -97,7 +98,10 @@ COMMANDS: dict[str, Callable[[Config, argparse.Namespace], int]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code; never raises for what a user or a disk did."""
+    """Runs one command and returns its exit code; reports errors of users and disks without
+    raising."""
+    if argv is None:
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         options = parser().parse_args(argv)
     except SystemExit as end:
@@ -109,16 +113,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load_reader(options.config, os.environ)
         return COMMANDS[options.command](config, options)
     except ConfigError as error:
-        return _say(str(error), 2)
+        return _fail(str(error), 2)
     except CommandError as failure:
-        return _say(str(failure), failure.code)
+        return _fail(str(failure), failure.code)
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
-        return _say("interrupted", 1)
+        return _fail("interrupted", 1)
 
 
-def _say(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(line, file=sys.stderr)
     return code
 

@@ -1,4 +1,4 @@
-"""The only reader of this program's clock."""
+"""The only module that reads this program's clock."""
 
 import time
 
@@ -9,5 +9,5 @@ def now() -> int:
 
 
 def uptime() -> float:
-    """Seconds on a clock that never jumps; only differences mean anything."""
+    """Monotonic seconds; only differences are meaningful."""
     return time.monotonic()

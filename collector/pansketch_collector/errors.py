@@ -1,4 +1,4 @@
-"""What ends a command: one line for the person at the terminal, and an exit code."""
+"""Errors that end a command: a single-line message and an exit code."""
 
 from typing import Literal
 
@@ -6,9 +6,9 @@ ExitCode = Literal[1, 2]
 
 
 class CommandError(Exception):
-    """`str()` is one line that says what is wrong and what to do.
+    """A single-line message with the problem and its fix.
 
-    `code` is 1 for what failed at run time and 2 for input that has to change.
+    `code`: 1 for a failure at run time, 2 for input that has to change.
     """
 
     def __init__(self, text: str, code: ExitCode = 1) -> None:
@@ -17,5 +17,5 @@ class CommandError(Exception):
 
 
 def wrong(text: str) -> CommandError:
-    """A failure that only other input can mend (exit code 2)."""
+    """An error that only other input can fix (exit code 2)."""
     return CommandError(text, code=2)

@@ -1,1 +1,1 @@
-"""What every program of a fleet agrees on: configuration, firmware profiles, topics, messages."""
+"""The common parts of a fleet's programs: configuration, firmware profiles, topics, messages."""

@@ -1,11 +1,11 @@
-"""The one error of the configuration: a line that says where, what, and what to do."""
+"""The only error of the configuration: a line with the place, the problem and the fix."""
 
 
 class ConfigError(Exception):
     """`config.yaml:12: streams.air.window: problem; fix`, always one line.
 
-    `file` as it was given, `line` from 1 (0: no line applies), `where` the dotted path of the key
-    (empty: the file as a whole), `problem` with its fix.
+    `file` as given, `line` from 1 (0: no line applies). `where`: the dotted path of the key (empty:
+    the file as a whole). `problem`: with its fix.
     """
 
     def __init__(self, file: str, line: int, where: str, problem: str) -> None:
@@ -16,5 +16,5 @@ class ConfigError(Exception):
 
 
 def one_line(text: str) -> str:
-    """The text with spaces for whatever is not printable, so that no error spans two lines."""
+    """Replace non-printable characters by spaces, so that no error has two lines."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -1,7 +1,7 @@
 """The log of every program: lines of text or JSON on standard error, each with its time.
 
-journald states the time of a line itself, so a program that it listens to leaves it out of a text.
-A log line has no value of a reading, and its time is that of a clock, a connection or a disk.
+journald adds the time of a line, so a program under it omits the time from text lines. A log line
+has no value of a reading, and its time depends on a clock, a connection or a disk.
 """
 
 import argparse
@@ -20,7 +20,7 @@ FORMATS = ("text", "json")
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
-    """Adds --log-level and --log-format."""
+    """Add --log-level and --log-format."""
     parser.add_argument(
         "--log-level",
         choices=LEVELS,
@@ -36,7 +36,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 
 def set_up_log(program: str, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Sends the log of this process to standard error. `options` may lack those of the log."""
+    """Send the log of this process to standard error. `options` may lack those of the log."""
     handler = logging.StreamHandler(sys.stderr)
     if getattr(options, "log_format", "text") == "json":
         handler.setFormatter(_Json(program))
@@ -47,7 +47,7 @@ def set_up_log(program: str, options: argparse.Namespace, environ: Mapping[str, 
 
 
 def log_words(options: argparse.Namespace) -> list[str]:
-    """The options of the log as words, for a process of the program's own."""
+    """Return the log options as words, for a child process of the program."""
     return ["--log-level", options.log_level, "--log-format", options.log_format]
 
 
@@ -84,7 +84,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _is_journal(environ: Mapping[str, str]) -> bool:
-    """Whether journald reads standard error: it names the stream in JOURNAL_STREAM."""
+    """Return whether journald reads standard error: JOURNAL_STREAM names the stream."""
     with suppress(OSError, ValueError):
         about = os.fstat(sys.stderr.fileno())
         return environ.get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"

@@ -1,8 +1,8 @@
-"""What a program tells systemd: ready, connected, still at work, stopping (the protocol of
-sd_notify(3), which leaves variables that begin with X_ to the programs); and requests to reload.
+"""Notifications to systemd (sd_notify(3)), and requests to reload.
 
-Datagrams of NAME=value lines go to the socket that NOTIFY_SOCKET names. Without that variable
-nothing is sent, and a socket that does not take them is no reason to stop: the program goes on.
+They are ready, connected, still at work, and stopping; sd_notify leaves variables that begin with
+X_ to the programs. Datagrams of NAME=value lines go to the socket that NOTIFY_SOCKET names. Without
+that variable nothing is sent. A failing socket does not stop the program.
 """
 
 import os
@@ -13,45 +13,49 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 MAX_WAIT_SECONDS = 2.0
-BEATS = 3  # in the time after which systemd would end a silent program
+HEARTBEATS = 3  # in the time after which systemd would end a program without heartbeat
 MICROSECONDS = 1_000_000
 
 
 class Notifier:
-    """One program's line to systemd.
+    """One program's notifications to systemd.
 
-    `uptime` is, in every call, seconds of a clock that only grows. `connected` may be called by any
-    thread, the others by one.
+    `uptime` is, in every call, seconds of a monotonic clock. Any thread may call `connected`; one
+    thread calls the other methods.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID."""
+        """Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID."""
         name = environment.get("NOTIFY_SOCKET", "")
         # "@" stands for the zero byte of a name outside the file system.
         self._address = "\0" + name[1:] if name.startswith("@") else name
-        self._pause_seconds = _pause_seconds(environment)
-        self._next_beat = 0.0
+        self._heartbeat_seconds = _heartbeat_seconds(environment)
+        self._next_heartbeat = 0.0
         self._status = ""
         self._lock = threading.Lock()  # of the two below; held for a moment only
         self._connected = self._connected_sent = False
 
     def ready(self) -> None:
-        """The program has all it needs and is at work."""
+        """Report that the program has started."""
         self._send("READY=1")
 
     def connected(self, connected: bool) -> None:
-        """Whether the program has all its subscriptions at the broker; from the start it has none.
-        Sends each change at once and never waits: `alive` sends what the socket does not take."""
+        """Report whether the program has all its subscriptions at the broker; it starts with none.
+
+        Sends each change at once and never waits: `alive` retries a failed one.
+        """
         with self._lock:
             self._connected = connected
             self._send_connected()
 
     def alive(self, uptime: float, status: str) -> None:
-        """The main loop came round. Cheap: says so as often as asked for, and `status` if new."""
+        """Report an iteration of the main loop: the heartbeat, if it is due, and `status`, if it is
+        new.
+        """
         with self._lock:
             self._send_connected()
         lines = []
-        due = self._pause_seconds is not None and uptime >= self._next_beat
+        due = self._heartbeat_seconds is not None and uptime >= self._next_heartbeat
         if due:
             lines.append("WATCHDOG=1")
         if status != self._status:
@@ -59,16 +63,18 @@ class Notifier:
         if not lines or not self._send(*lines):
             return
         self._status = status
-        if due and self._pause_seconds is not None:
-            self._next_beat = uptime + self._pause_seconds
+        if due and self._heartbeat_seconds is not None:
+            self._next_heartbeat = uptime + self._heartbeat_seconds
 
     def reloading(self, uptime: float) -> None:
-        """The program reads its configuration again; `ready` says when it has. `uptime`: of the
-        kernel's monotonic clock."""
+        """Report that the program reads its configuration again, until `ready`.
+
+        `uptime`: of the kernel's monotonic clock.
+        """
         self._send("RELOADING=1", f"MONOTONIC_USEC={int(uptime * MICROSECONDS)}")
 
     def stopping(self) -> None:
-        """The program is on its way out."""
+        """Report that the program is stopping."""
         self._send("STOPPING=1")
 
     def _send_connected(self) -> None:
@@ -78,7 +84,7 @@ class Notifier:
             self._connected_sent = self._connected
 
     def _send(self, *lines: str, wait_seconds: float | None = None) -> bool:
-        """Whether systemd has it."""
+        """Send lines, and return whether systemd has them."""
         if not self._address:
             return False
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
@@ -88,20 +94,20 @@ class Notifier:
         return False
 
 
-def _pause_seconds(environment: Mapping[str, str]) -> float | None:
-    """Between two signs of life; None when nobody waits for them, or for another process's."""
+def _heartbeat_seconds(environment: Mapping[str, str]) -> float | None:
+    """Return the interval of heartbeats; None if systemd expects none of this process."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     text = environment.get("WATCHDOG_USEC", "")
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         return None
-    return int(text) / MICROSECONDS / BEATS
+    return int(text) / MICROSECONDS / HEARTBEATS
 
 
-def on_reload(asked: Callable[[], object]) -> None:
-    """Calls `asked` when somebody asks the program to read its configuration again, by SIGHUP.
+def on_reload(requested: Callable[[], object]) -> None:
+    """Call `requested` at SIGHUP: the program is to read its configuration again.
 
-    A program in a terminal still ends with it: the kernel sends the same signal then.
+    SIGHUP still ends a program in a terminal, because the kernel sends it when the terminal closes.
     """
     if not os.isatty(0):
-        signal.signal(signal.SIGHUP, lambda *_: asked())
+        signal.signal(signal.SIGHUP, lambda *_: requested())

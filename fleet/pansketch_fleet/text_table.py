@@ -1,4 +1,4 @@
-"""What a command prints: text in columns, to a reader that may have seen enough."""
+"""Text in columns, printed to a reader that may close the pipe early."""
 
 import os
 import sys
@@ -8,13 +8,13 @@ from collections.abc import Collection, Sequence
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str]
 ) -> list[str]:
-    """The header and the rows; the columns of these `numbers` are aligned to the right."""
+    """Return the header and the rows; the columns of these `numbers` are aligned to the right."""
     right = {place for place, name in enumerate(header) if name in numbers}
     return columns([header, *rows], right)
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """A line for each row; the columns at the positions `right` are aligned to the right."""
+    """Return a line for each row; the columns at the positions `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -26,7 +26,7 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
 
 
 def show(text: str) -> None:
-    """Prints the text; a reader that has gone, as in `| head`, is no error."""
+    """Print the text; a reader that has closed the pipe, as in `| head`, is no error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -34,7 +34,7 @@ def show(text: str) -> None:
 
 
 def discard_stdout() -> None:
-    """Sends what is still buffered nowhere, or the interpreter would fail on it at exit."""
+    """Discard buffered output, or the interpreter would fail on it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -13,7 +13,7 @@ _DECIMAL = {"k": "KiB", "kb": "KiB", "kib": "KiB", "m": "MiB", "mb": "MiB", "mib
 
 
 def seconds(text: str) -> float:
-    """A duration in seconds. Raises ValueError, one line `problem; fix`."""
+    """Parse a duration to seconds. Raises ValueError, one line `problem; fix`."""
     number, unit = _split(text, "a duration", "write a number and a unit, such as 30d, 10m or 5s")
     if unit not in SECONDS:
         problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
@@ -24,7 +24,7 @@ def seconds(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """A size in bytes. Raises ValueError, one line `problem; fix`."""
+    """Parse a size to bytes. Raises ValueError, one line `problem; fix`."""
     number, unit = _split(text, "a size", "write a number and a unit, such as 64KiB or 16MiB")
     if unit not in BYTES:
         problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
@@ -42,12 +42,12 @@ def _split(text: str, kind: str, fix: str) -> tuple[float, str]:
 
 
 def number_text(number: float) -> str:
-    """A number without losing digits that somebody wrote: 0.1 -> "0.1", 1e6 -> "1000000"."""
+    """Return a number with all digits of its source: 0.1 -> "0.1", 1e6 -> "1000000"."""
     return f"{number:.15g}"
 
 
 def duration_text(duration_seconds: float) -> str:
-    """A duration in its largest unit that divides it: 2592000 -> "30d"."""
+    """Return a duration in its largest unit that divides it: 2592000 -> "30d"."""
     for unit in ("d", "h", "m"):
         if duration_seconds and duration_seconds % SECONDS[unit] == 0:
             return f"{duration_seconds / SECONDS[unit]:.0f}{unit}"
@@ -55,7 +55,7 @@ def duration_text(duration_seconds: float) -> str:
 
 
 def size_text(bytes_count: int) -> str:
-    """A size in its largest unit that divides it: 65536 -> "64KiB"."""
+    """Return a size in its largest unit that divides it: 65536 -> "64KiB"."""
     for unit in ("GiB", "MiB", "KiB"):
         if bytes_count and bytes_count % BYTES[unit] == 0:
             return f"{bytes_count // BYTES[unit]}{unit}"
@@ -63,7 +63,7 @@ def size_text(bytes_count: int) -> str:
 
 
 def rounded_duration_text(seconds: int) -> str:
-    """A duration rounded down, at least two of its unit: 200000 -> "2d"."""
+    """Return a duration rounded down, at least two of its unit: 200000 -> "2d"."""
     for unit in ("d", "h", "m"):
         if seconds >= 2 * SECONDS[unit]:
             return f"{seconds // int(SECONDS[unit])}{unit}"
@@ -71,7 +71,7 @@ def rounded_duration_text(seconds: int) -> str:
 
 
 def lag_text(seconds: int) -> str:
-    """A lag with at most one decimal: 9000 -> "2.5 h"; "0 s" for a window that ends after now."""
+    """Return a lag with at most one decimal: 9000 -> "2.5 h"; "0 s" for a later window."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
@@ -79,7 +79,7 @@ def lag_text(seconds: int) -> str:
 
 
 def rounded_size_text(bytes_count: float) -> str:
-    """A size with one decimal: 1536 -> "1.5 KiB"."""
+    """Return a size with one decimal: 1536 -> "1.5 KiB"."""
     for unit in ("MiB", "KiB"):
         if bytes_count >= BYTES[unit]:
             return f"{bytes_count / BYTES[unit]:.1f} {unit}"
@@ -87,7 +87,7 @@ def rounded_size_text(bytes_count: float) -> str:
 
 
 def utc_text(seconds: int) -> str:
-    """Unix seconds as an ISO 8601 time in UTC: the date alone at midnight."""
+    """Return unix seconds as an ISO 8601 time in UTC: the date alone at midnight."""
     moment = _EPOCH + timedelta(seconds=seconds)  # beyond 2038 on any machine
     if moment.hour == moment.minute == moment.second == 0:
         return f"{moment:%Y-%m-%d}"

@@ -1,6 +1,7 @@
 """pansketch-keeper: holds one key of a blinded fleet, and adds the noise to its answers."""
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -42,7 +43,9 @@ log = logging.getLogger("keeper")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program; returns its exit code."""
+    """Runs one command and returns its exit code."""
+    if argv is None:
+        gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
         options = parser().parse_args(argv)
     except SystemExit as leaving:
@@ -83,7 +86,7 @@ def _init(options: argparse.Namespace) -> int:
     for name in (options.fleet, options.name):
         if not is_id(name):
             return _say(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
-    # A JSON text is one of YAML too, whatever characters it has.
+    # A JSON text is also a YAML text, with any characters.
     url, folder = json.dumps(options.url), json.dumps(options.state)
     text = settings.EXAMPLE.format(fleet=options.fleet, name=options.name, url=url, state=folder)
     try:
@@ -112,7 +115,7 @@ def _run(config: KeeperConfig) -> int:
     with state.opened(config.state) as held:
         session = f"{rng.identifier():016x}"
         link = KeeperClient(config.mqtt, config.fleet, config.name, session, notifier)
-        answerer = Answerer(config.fleet, held.keys, held.ledger, rng)
+        answerer = Answerer(config.fleet, held.keys, held.ledger)
         serving = f"keeper {config.name} of fleet {config.fleet}, {len(held.keys)} keys"
         log.info("%s, current key %s", serving, keeper_id(held.ledger.public_keys()[-1]).hex())
         link.start()
@@ -193,7 +196,7 @@ def _check(config: KeeperConfig, as_json: bool) -> int:
 
 
 def _harden() -> list[CheckResult]:
-    """Before any private key is in memory."""
+    """Hardens the process, before any private key is in memory."""
     return [*hardening.forbid_dumps(), hardening.lock_memory(ROOT).finding(required=False)]
 
 

@@ -1,7 +1,7 @@
-"""What a keeper replies to a message: one at a time, and never with an exception.
+"""The replies of a keeper: one message at a time, and never an exception.
 
-The order of checks is: form, fleet, key, share, ledger, public keys. What is refused there costs no
-window anything. Only then are the windows reserved.
+The order of checks is: form, fleet, key, share, ledger, public keys. A refusal by these checks
+spends no epsilon of any window. Only then the ledger reserves the windows.
 """
 
 import logging
@@ -15,8 +15,8 @@ from pansketch.blinding import (
     SodiumMasks,
     WindowKey,
     answer_once,
+    check_answerable,
 )
-from pansketch.randomness import Entropy
 from pansketch.sketches import LinearSpec
 from pansketch.wire import decode_answer
 from pansketch_fleet.errors import one_line
@@ -39,8 +39,10 @@ log = logging.getLogger("keeper")
 
 @dataclass(frozen=True)
 class SpecLedger:
-    """A keeper's ledger as an `AnswerLedger`: the spec tells how an answer's bytes are read. Its
-    methods raise what those of `KeeperLedger` do."""
+    """A keeper's ledger as an `AnswerLedger`. The spec decodes the answers.
+
+    Its methods raise the errors of `KeeperLedger`.
+    """
 
     ledger: KeeperLedger
     spec: LinearSpec
@@ -60,28 +62,26 @@ class SpecLedger:
 
 
 class Answerer:
-    """One keeper: its fleet, its keys, its ledger, and where noise is drawn from."""
+    """One keeper: its fleet, its ledger, and its keys, from which its noise follows too."""
 
-    def __init__(
-        self, fleet: str, keys: dict[bytes, PrivateKey], ledger: KeeperLedger, rng: Entropy
-    ) -> None:
-        self._fleet, self._keys, self._ledger, self._rng = fleet, keys, ledger, rng
+    def __init__(self, fleet: str, keys: dict[bytes, PrivateKey], ledger: KeeperLedger) -> None:
+        self._fleet, self._keys, self._ledger = fleet, keys, ledger
 
     def reply(self, payload: bytes) -> Reply:
         """The reply to any bytes.
 
         Args:
-            payload: that came under the keeper's topic, from anybody who may write there.
+            payload: received under the keeper's topic, from any client that may write there.
 
         Returns:
-            What was prepared or answered, or the refusal with its reason.
+            The prepared question or the answer, or a refusal with its reason.
         """
         try:
             ask = Ask.decode(payload)
         except ValueError as error:
             return _refusal(bytes(DIGEST_BYTES), bytes(KEY_ID_BYTES), f"malformed: {error}")
         except Exception as error:
-            # The text of an error that nobody foresaw may quote what a stranger wrote.
+            # The text of an unexpected error may quote a stranger's message.
             reason = f"malformed: {type(error).__name__}"
             return _refusal(bytes(DIGEST_BYTES), bytes(KEY_ID_BYTES), reason)
         digest = ask.question.digest
@@ -101,13 +101,17 @@ class Answerer:
         return found
 
     def _unanswerable(self, ask: Ask) -> str:
-        """Why this keeper cannot answer such a question, or ""."""
+        """The reason why this keeper cannot answer such a question, or ""."""
         if ask.question.fleet != self._fleet:
             return f"fleet: this is a keeper of {self._fleet}"
         if ask.key not in self._keys:
             return "key: this keeper has no such key, or has erased it"
         if ask.question.share.denominator > MAX_DENOMINATOR:
             return f"share: its denominator exceeds {MAX_DENOMINATOR}"
+        try:
+            check_answerable(ask.question, ask.spec)
+        except ValueError as error:
+            return f"share: {error}"
         return ""
 
     def _prepared(self, ask: Ask) -> Reply:
@@ -122,14 +126,15 @@ class Answerer:
         if self._ledger.stored_bytes(question.digest) is None:
             private, ledger = self._keys[ask.key], SpecLedger(self._ledger, ask.spec)
             try:
-                answer_once(question, ask.spec, private, self._rng, ledger)
+                with private.noise(question.digest) as rng:
+                    answer_once(question, ask.spec, private, rng, ledger)
             except AlreadyAnswered as error:
                 return _refusal(question.digest, ask.key, SPENT, error.windows)
             except ValueError:
                 if bad := _low_order(question):
                     return _refusal(question.digest, ask.key, LOW_ORDER, bad)
                 raise
-        # What is sent is what is stored, the first time as later.
+        # The reply has the stored bytes, the first time as later.
         found = self._ledger.stored_bytes(question.digest)
         if found is None:
             raise StateError("the answer was not stored; nothing is sent")

@@ -10,7 +10,7 @@ from pansketch_fleet.logs import add_log_options
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 DEFAULT_CONFIG = "keeper.yaml"
-MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+MAX_USAGE = 1000  # characters of argparse's message, which quotes the input
 EPILOG = """\
 exit codes: 0 done, 1 failed at run time, 2 wrong input.
 A keeper sees no readings and no counters. It answers each window once for each level.
@@ -18,7 +18,7 @@ A keeper sees no readings and no counters. It answers each window once for each 
 
 
 class KeeperParser(argparse.ArgumentParser):
-    """Says what is wrong in one line instead of a usage text."""
+    """Reports an error as one line instead of a usage text."""
 
     def error(self, message: str) -> NoReturn:
         problem = one_line(message)[:MAX_USAGE]

@@ -1,11 +1,11 @@
-"""What a keeper has answered, in SQLite: each window once for each level, for ever.
+"""The ledger of a keeper, in SQLite: it records each answered window once for each level, for ever.
 
 A change is on the disk when the call returns (WAL, synchronous FULL). Texts are stored once, so
 that a million windows take some tens of megabytes. An entry is never removed.
 
-Changes are numbered, and a file beside the ledger has the number of the last one. It is written
-after the change and before anything is sent. So a ledger with a lower number is an old copy, which
-has forgotten answers: it is refused.
+Changes are numbered, and a file beside the ledger has the number of the last one. The keeper writes
+it after the change and before it publishes anything. So a ledger with a lower number is an old copy
+without the last answers, and the keeper refuses it.
 """
 
 import os
@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pansketch.blinding import (
@@ -49,12 +48,12 @@ Spent = dict[WindowKey, dict[str, tuple[Fraction, bytes]]]
 
 
 class StateError(Exception):
-    """A keeper's state cannot be used; one line: what, why, and what to do."""
+    """A keeper's state cannot be used; a single line with the problem, its cause and the fix."""
 
 
 @dataclass(frozen=True)
 class AnsweredLevel:
-    """What was answered of one stream at one level. `open`: windows whose answer is not stored,
+    """The answers about one stream at one level. `open`: reserved windows without a stored answer,
     because the keeper was stopped in between."""
 
     stream: str
@@ -67,11 +66,11 @@ class AnsweredLevel:
 
 
 class KeeperLedger:
-    """A ledger on disk. `create` and `open` make one; a context manager closes it."""
+    """A ledger on disk, from `create` or `open`; as a context manager it closes itself."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, mark: int) -> None:
         self.path, self._connection = path, connection
-        self._mark = mark  # the number of the last change, as the file beside the ledger has it
+        self._mark = mark  # the number in the file beside the ledger
 
     @classmethod
     def create(cls, path: Path) -> "KeeperLedger":
@@ -88,7 +87,7 @@ class KeeperLedger:
 
     @classmethod
     def open(cls, path: Path, readonly: bool = False) -> "KeeperLedger":
-        """The ledger of a file that is there. Raises StateError."""
+        """The ledger of an existing file. Raises StateError."""
         if not path.is_file() or path.is_symlink():
             raise StateError(
                 f"{path}: there is no ledger; its keys must not answer without it: make a new "
@@ -119,16 +118,11 @@ class KeeperLedger:
     def __enter__(self) -> "KeeperLedger":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def stored_bytes(self, question: bytes) -> bytes | None:
-        """The answer to a question, by its digest, as it was sent. Raises StateError."""
+        """The published answer to a question, by its digest. Raises StateError."""
         with self._guarded():
             self._raise_mark()
             found = self._one("SELECT answer FROM questions WHERE digest = ?", question)
@@ -169,7 +163,7 @@ class KeeperLedger:
             )
 
     def summary(self) -> list[AnsweredLevel]:
-        """What was answered, by stream and level. Raises StateError."""
+        """The answers by stream and level. Raises StateError."""
         rows = """SELECT stream, level, share, COUNT(DISTINCT question), COUNT(DISTINCT device),
             COUNT(*), SUM(answer IS NULL) FROM windows JOIN questions ON question = questions.id
             JOIN histories ON history = histories.id GROUP BY stream, level, share
@@ -189,15 +183,20 @@ class KeeperLedger:
         self._change_keys("UPDATE keys SET retired = 1 WHERE id = ?", (key,))
 
     def public_keys(self) -> list[bytes]:
-        """All public keys whose private key is there; the current one is the last."""
-        return self._column("SELECT public FROM keys WHERE NOT retired ORDER BY number")
+        """All public keys with a stored private key; the current one is the last. Raises
+        StateError."""
+        found = self._column("SELECT public FROM keys WHERE NOT retired ORDER BY number")
+        if not found:
+            problem = "has no key, because its init was cut off"
+            raise StateError(f"{self.path}: {problem}; remove its folder, and run init again")
+        return found
 
     def retired_keys(self) -> list[bytes]:
         """The ids of erased keys."""
         return self._column("SELECT id FROM keys WHERE retired")
 
     def damage(self) -> str:
-        """What SQLite says of the file: "ok", or the first problem."""
+        """The result of SQLite's check of the file: "ok", or the first problem."""
         try:
             return str(self._one("PRAGMA quick_check")[0])
         except sqlite3.Error as error:
@@ -245,7 +244,7 @@ class KeeperLedger:
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """All of it or nothing; on the disk at the end, with its number."""
+        """One transaction, with the number of the change; it is on the disk after the block."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._number()
@@ -253,7 +252,7 @@ class KeeperLedger:
             self._connection.execute("UPDATE changes SET number = number + 1")
             self._connection.execute("COMMIT")
         except BaseException:
-            # A COMMIT that failed may have ended the transaction by itself.
+            # A failed COMMIT may have ended the transaction.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
@@ -269,7 +268,7 @@ class KeeperLedger:
         return number
 
     def _raise_mark(self) -> None:
-        """Before anything that the last change allows is sent."""
+        """Updates the mark, before anything that depends on the last change is published."""
         if (number := self._number()) > self._mark:
             replace_file(self.path.with_name(MARK), f"{number}\n".encode())
             self._mark = number

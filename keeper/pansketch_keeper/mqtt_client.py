@@ -1,10 +1,10 @@
-"""A keeper's link to the broker: questions in, replies out, and nothing else.
+"""The MQTT client of a keeper: it receives questions and publishes replies, and nothing else.
 
-The session is persistent: the broker keeps questions while the keeper is away. A question is
-acknowledged after its reply is published. Questions beyond MAX_WAITING_BYTES are not acknowledged:
-when the others are answered the keeper connects again, and the broker sends them again. With MQTT 5
-the broker is asked for few at once, and for none that is longer than a question may be; but on a
-resumed session mosquitto sends more.
+The session is persistent: the broker keeps questions while the keeper is disconnected. The keeper
+acknowledges a question after it has published the reply. It does not acknowledge questions beyond
+MAX_WAITING_BYTES. After it has answered the others it reconnects, and the broker redelivers them.
+With MQTT 5 the keeper limits the number of unacknowledged questions and their size. On a resumed
+session mosquitto exceeds the number.
 """
 
 import logging
@@ -21,12 +21,12 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import (
-    FAREWELL_SECONDS,
+    DISCONNECT_SECONDS,
     KEEPALIVE_SECONDS,
     MAX_UNANSWERED,
     Connack,
     Reconnector,
-    Terms,
+    SessionOptions,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
@@ -38,16 +38,16 @@ from pansketch_fleet.systemd import Notifier
 
 RECEIVE_MAXIMUM = 4
 MAX_WAITING_BYTES = 64 << 20  # of questions that were received and not answered
-MESSAGE_BYTES = 1024  # what a message takes beside its payload
+MESSAGE_BYTES = 1024  # of a message besides its payload
 MAX_PACKET_BYTES = MAX_ASK_BYTES + 1024
 SESSION_SECONDS = 30 * 86400
-SUBSCRIBE_SECONDS = 300.0  # A subscription that is denied is asked for again.
+SUBSCRIBE_SECONDS = 300.0  # until an unauthorized subscription is retried
 
 log = logging.getLogger("keeper")
 
 
 class AskMessage(NamedTuple):
-    """A message as it came; `connection`: its message id means something in that one only."""
+    """A message as received; `connection`: its message id is valid on that connection only."""
 
     payload: bytes
     message_id: int
@@ -56,11 +56,16 @@ class AskMessage(NamedTuple):
 
 
 class KeeperConnection:
-    """One connection, and the questions that it brought. `ending`: why it is over; `overflowed`:
-    it brought some for which there was no room. Raises TlsFilesError."""
+    """One connection, and its received questions.
 
-    def __init__(self, client: "KeeperClient", mqtt: Mqtt, client_id: str, terms: Terms) -> None:
-        self.trial, self.version = terms.asking, terms.version
+    `ending`: the reason of its end. `overflowed`: it received questions beyond the limit. Raises
+    TlsFilesError.
+    """
+
+    def __init__(
+        self, client: "KeeperClient", mqtt: Mqtt, client_id: str, terms: SessionOptions
+    ) -> None:
+        self.trial, self.version = terms.probing, terms.version
         self.answer: Connack | None = None
         self.ending = ""
         self.overflowed = False
@@ -79,7 +84,7 @@ class KeeperConnection:
         )
         self._paho.max_inflight_messages = terms.max_unanswered
         # Some brokers of MQTT 3.1.1 that read a will of MQTT 5 wait for more of it, in silence.
-        if not terms.asking:
+        if not terms.probing:
             self._paho.will_set(client.status, client.death, 1, retain=True)
         if mqtt.username is not None:
             self._paho.username_pw_set(mqtt.username, mqtt.password)
@@ -91,7 +96,7 @@ class KeeperConnection:
         self._paho.on_message = self._on_message
 
     def open(self) -> None:
-        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        """Opens the socket. Raises OSError or ValueError when that fails."""
         if self.version == "5":
             terms = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             terms.SessionExpiryInterval = SESSION_SECONDS
@@ -116,7 +121,7 @@ class KeeperConnection:
 
     def close(self) -> None:
         self._paho.disconnect()
-        # The thread may end by itself between paho's looking for it and its waiting for it.
+        # The thread may end between paho's check and its join.
         with suppress(AttributeError):
             self._paho.loop_stop()
 
@@ -137,7 +142,7 @@ class KeeperConnection:
     def _on_message(self, _c: Any, _u: Any, message: paho.MQTTMessage) -> None:
         try:
             wanted = message.topic == self._to.ask and not message.retain
-        except UnicodeDecodeError:  # An exception here would end the network thread.
+        except UnicodeDecodeError:  # an exception here would end the network thread
             wanted = False
         question = AskMessage(bytes(message.payload), message.mid, message.qos, self)
         if not wanted or len(question.payload) > MAX_ASK_BYTES:
@@ -148,14 +153,14 @@ class KeeperConnection:
             self.overflowed = True
 
     def _count(self, size: int) -> bool:
-        """Whether there is room for so many bytes more."""
+        """Reserves so many bytes; False beyond the limit."""
         with self._counting:
             fits = self._bytes + size <= MAX_WAITING_BYTES
             self._bytes += size * fits
         return fits
 
     def take(self, timeout_seconds: float) -> AskMessage | None:
-        """The oldest question, or None when none comes in time."""
+        """The oldest question; None after the timeout."""
         try:
             found = self._waiting.get(timeout=timeout_seconds)
         except queue.Empty:
@@ -165,7 +170,7 @@ class KeeperConnection:
 
 
 class KeeperClient:
-    """The connection of one keeper, which mends itself from `start` to `stop`."""
+    """The MQTT client of one keeper, which reconnects from `start` to `stop`."""
 
     def __init__(self, mqtt: Mqtt, fleet: str, name: str, session: str, notifier: Notifier) -> None:
         """Raises TlsFilesError when a file for TLS cannot be used."""
@@ -179,25 +184,28 @@ class KeeperClient:
         self._stopping = threading.Event()
         self._subscribed, self._denied = False, False
         self._complained: set[str] = set()
-        self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
+        self._connection = self.make(SessionOptions("5", MAX_UNANSWERED, probing=True))
         mender = Reconnector(self, mqtt, self._stopping)
         self._thread = threading.Thread(target=mender.run, name="link", daemon=True)
 
     def start(self) -> None:
-        """Begins to connect, and keeps trying for as long as it takes."""
+        """Starts to connect, with retries without end."""
         self._thread.start()
 
     def take(self, timeout_seconds: float) -> AskMessage | None:
-        """The oldest question of this connection, or None when none comes in time."""
+        """The oldest question of this connection; None after the timeout."""
         connection = self._connection
         found = connection.take(timeout_seconds)
         if found is None and connection.overflowed:
-            connection.leave()  # Another one follows, and brings them again.
+            connection.leave()  # The next connection redelivers them.
         return found
 
     def reply(self, question: AskMessage, payload: bytes) -> None:
-        """Publishes a reply, then acknowledges the question. Dropped when its connection is over:
-        the broker sends an unacknowledged question again."""
+        """Publishes a reply, then acknowledges the question.
+
+        Drops both after the end of the connection: the broker redelivers an unacknowledged
+        question.
+        """
         connection = question.connection
         if not connection.over.is_set():
             connection.publish(self._answer, payload)
@@ -205,27 +213,27 @@ class KeeperClient:
 
     @property
     def state(self) -> str:
-        """For `systemctl status`."""
+        """The connection state for `systemctl status`."""
         broker = f"the broker at {self._mqtt.host}:{self._mqtt.port}"
         return f"{'connected to' if self._subscribed else 'not connected to'} {broker}"
 
     def stop(self) -> None:
-        """Says that the keeper stops, and ends the network thread."""
+        """Publishes the graceful disconnect, and ends the network thread."""
         self._stopping.set()
         connection = self._connection
         if self._subscribed:
             sent = connection.publish(self.status, self._farewell, retain=True)
             with suppress(RuntimeError, ValueError):
-                sent.wait_for_publish(FAREWELL_SECONDS)
+                sent.wait_for_publish(DISCONNECT_SECONDS)
         connection.leave()
         if self._thread.is_alive():
-            self._thread.join(FAREWELL_SECONDS)
+            self._thread.join(DISCONNECT_SECONDS)
 
-    def make(self, terms: Terms) -> KeeperConnection:
+    def make(self, terms: SessionOptions) -> KeeperConnection:
         self._connection = KeeperConnection(self, self._mqtt, self._id, terms)
         return self._connection
 
-    def serve(self, connection: KeeperConnection, lesser: bool) -> None:
+    def serve(self, connection: KeeperConnection, is_fallback: bool) -> None:
         connection.subscribe(self.ask)
         connection.publish(self.status, self._birth, retain=True)
         address = self._mqtt.host, self._mqtt.port
@@ -254,14 +262,14 @@ class KeeperClient:
         self._complain(f"closed the connection: {why}" if why else "gives no answer", "absent")
 
     def subscribed(self, allowed: bool) -> None:
-        """The broker's answer to the subscription; called by the thread of the network."""
+        """Handles the SUBACK, in the network thread."""
         self._subscribed, self._denied = allowed, not allowed
         self._notifier.connected(allowed)
         if not allowed:
             self._complain(f"does not authorize reading {self.ask}: allow it in its ACL")
 
     def _complain(self, what: str, kind: str = "") -> None:
-        # Each kind once until it works again: a broker may be away for days.
+        # Each kind once until it works again: a broker may be unavailable for days.
         if (kind or what) not in self._complained:
             log.warning("broker %s:%d %s", self._mqtt.host, self._mqtt.port, what)
             self._complained.add(kind or what)

@@ -1,4 +1,4 @@
-"""`keeper.yaml`: four values, so that somebody of another organisation reads it in a minute."""
+"""`keeper.yaml`: four values, so that a person of another organisation reads it in a minute."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

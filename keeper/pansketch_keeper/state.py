@@ -1,7 +1,7 @@
-"""The state folder: a keeper's private keys and its ledger, held by one process.
+"""The state folder: a keeper's private keys and its ledger, locked by one process.
 
-A key and its ledger belong together. A key without its ledger would answer what it has answered
-before. So a key is made with its ledger entry, and a keeper refuses to run where one is missing.
+A key and its ledger belong together. A key without its ledger would answer the same windows again.
+So each new key gets its ledger entry, and a keeper refuses to run if one of them is missing.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class WrongPlaceError(StateError):
-    """The folder or the key that was named cannot be one of this keeper: wrong input."""
+    """The named folder or key cannot belong to this keeper: wrong input."""
 
 
 class KeeperState:
@@ -139,7 +139,7 @@ def _unusable(folder: Path, error: OSError) -> StateError:
 
 
 def check_own(folder: Path) -> None:
-    """Raise StateError unless this is a folder of this user that nobody else may enter."""
+    """Raise StateError unless this is a folder of this user that no other user may enter."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
@@ -193,8 +193,7 @@ def _new_key(folder: Path, ledger: KeeperLedger, rng: KeyEntropy) -> bytes:
 
 
 def _read_keys(folder: Path, ledger: KeeperLedger) -> dict[bytes, PrivateKey]:
-    """All private keys of the ledger, and no other. A rotation that a crash cut off is finished, or
-    undone."""
+    """All private keys of the ledger, and no other. Completes or undoes an interrupted rotation."""
     known = {keeper_id(public): public for public in ledger.public_keys()}
     retired = set(ledger.retired_keys())
     for name in names_in(folder):
@@ -235,7 +234,7 @@ def _read_key(path: Path, public: bytes) -> PrivateKey:
 
 
 def _overwrite(path: Path) -> None:
-    """Zeros, on the disk as far as the file system writes in place, and then no file."""
+    """Writes zeros, on the disk as far as the file system writes in place, and removes the file."""
     with suppress(FileNotFoundError):
         handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         try:

@@ -6,6 +6,7 @@ from pansketch.blinding.answering import (
     AnswersInMemory,
     answer,
     answer_once,
+    check_answerable,
     refused,
 )
 from pansketch.blinding.blinded_sketch import BlindedRelease, BlindedSketch, start
@@ -45,6 +46,7 @@ __all__ = [
     "WindowKey",
     "answer",
     "answer_once",
+    "check_answerable",
     "combine_levels",
     "keeper_id",
     "most_windows",

@@ -17,6 +17,7 @@ from pansketch.blinding.mask_context import MaskContext
 from pansketch.blinding.masks import Masks, SodiumMasks, keeper_id
 from pansketch.blinding.questions import KeeperAnswer, KeeperQuestion, WindowKey
 from pansketch.randomness.exact_noise import Entropy
+from pansketch.randomness.geometric import MAX_SCALE
 from pansketch.sketches.linear_counters import LinearSpec, add_noise
 
 
@@ -145,11 +146,22 @@ def answer_once(
 
 
 def check_answerable(question: KeeperQuestion, spec: LinearSpec) -> None:
-    """Raise ValueError unless the spec is blinded and the one of the question."""
+    """Check that a keeper can answer a question.
+
+    Args:
+        question: about releases of one spec.
+        spec: that the collector sends with it.
+
+    Raises:
+        ValueError: the spec is not blinded or not the one of the question, or the noise of its
+            share is beyond what is drawn exactly.
+    """
     if not isinstance(spec, LinearSpec) or not spec.guarantee.answer_micro:
         raise ValueError("this spec is not blinded")
     if spec.digest != question.spec:
         raise ValueError("the question is about another spec")
+    if max(spec.scales) / question.share > MAX_SCALE:
+        raise ValueError("the share is too small: its noise is beyond what is drawn exactly")
 
 
 def answer(

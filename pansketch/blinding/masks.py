@@ -7,6 +7,8 @@ overwritten before a call returns.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,12 +27,12 @@ from pansketch.blinding.sodium import (
     shared_secret,
 )
 from pansketch.privacy import MAX_KEEPERS, MIN_KEEPERS
-from pansketch.randomness.exact_noise import KeyEntropy
+from pansketch.randomness.exact_noise import ExactNoise, KeyEntropy
 from pansketch.randomness.keyed_hash import digest
 from pansketch.sketches.linear_counters import LinearSpec
 from pansketch.sketches.release_model import WindowId
 
-PERSONAL = b"pansketch mask 1"
+PERSONAL, NOISE_PERSONAL = b"pansketch mask 1", b"pansketch noise1"
 KEEPER_ID_BYTES = 8
 MAX_EPOCHS = 4096  # of one window
 STREAM_BYTES = 1 << 16  # of one nonce: what bounds the scratch
@@ -100,6 +102,30 @@ class PrivateKey:
         """
         return shared_secret(shared, self._buffer, public)
 
+    @contextmanager
+    def noise(self, question: bytes) -> Iterator[ExactNoise]:
+        """Where the noise of an answer is drawn from: a function of this key and the question.
+
+        So a keeper whose ledger was lost, or that runs twice, has no second draw for one question.
+        Who has the key learns nothing more from it: the key opens the masks themselves.
+
+        Args:
+            question: its digest.
+
+        Yields:
+            The source, whose words are a ChaCha20 stream. Its key is erased at the end.
+
+        Raises:
+            BlindingUnavailable: PyNaCl is not installed.
+            ValueError: noise of a scale that is not drawn exactly is asked for.
+        """
+        words = _KeyedWords(np.zeros(KEY_BYTES, np.uint8))
+        try:
+            keyed_hash(words.seed, self._buffer, question, NOISE_PERSONAL)
+            yield ExactNoise(words)
+        finally:
+            erase(words.seed)
+
     def erase(self) -> None:
         """Overwrite the key; it is of no use afterwards.
 
@@ -107,6 +133,20 @@ class PrivateKey:
             BlindingUnavailable: PyNaCl is not installed.
         """
         erase(self._buffer)
+
+
+class _KeyedWords:
+    """`Words` of the key streams of one seed, uint8[32]: each call has the next nonce."""
+
+    def __init__(self, seed: Buffer) -> None:
+        self.seed, self._calls = seed, 0
+
+    def fill(self, words: npt.NDArray[np.uint64]) -> None:
+        stream = np.zeros(words.nbytes + TAG_BYTES, np.uint8)
+        key_stream(stream, self.seed, self._calls.to_bytes(NONCE_BYTES, "little"))
+        self._calls += 1
+        np.copyto(words, stream[: words.nbytes].view(np.uint64))
+        erase(stream)
 
 
 class Masks(Protocol[Key]):

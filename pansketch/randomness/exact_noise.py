@@ -15,7 +15,7 @@ Noise is added in place and its scratch is overwritten: nothing is kept beside t
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, partial
 from math import exp
 from typing import Protocol
 
@@ -97,7 +97,7 @@ class Ratio:
 Chance = LogOdds | Ratio
 
 
-@lru_cache(maxsize=512)
+@cache  # In the order of first use: the order of last use would show which draw came last.
 def threshold(chance: Chance, word_bits: int = WORD_BITS) -> np.uint64:
     """A uniform whose first word is below it is below p, above it above p; equal is a tie.
 

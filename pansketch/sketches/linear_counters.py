@@ -98,7 +98,7 @@ class LinearSpec(ABC):
         """Bytes of the secret state, from its first instant to its last."""
         return sum(self.blocks) * self.counter.itemsize
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         return Guarantee.of_linear_counters(self.privacy)
 

@@ -5,12 +5,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from testbed.debian import environment
+from testbed.debian.compiled import ARCHITECTURES
 from testbed.debian.programs import LOCKS, PROGRAMS
+from testbed.debian.release import BuildError, Release, run
 
 REPOSITORY = Path(__file__).parents[2]
+ARCHS = (*environment.MACHINES, *ARCHITECTURES)
 EXTRAS = {"agent.txt": ["blinded", "signed"], "collector.txt": ["collector", "signed"]}
 
 
@@ -23,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--arch",
         action="append",
-        choices=environment.MACHINES,
+        choices=ARCHS,
         help="the architecture of the boards; repeatable (default: this machine's)",
     )
     parser.add_argument("--out", type=Path, default=Path("out/deb"), help="default: %(default)s")
@@ -33,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         return _lock() if options.lock else _build(options)
-    except environment.BuildError as error:
+    except BuildError as error:
         return _fail(str(error), 1)
 
 
@@ -42,8 +46,12 @@ def _build(options: argparse.Namespace) -> int:
     if missing:
         return _fail(f"{' and '.join(missing)} is missing: packages are built on Debian")
     archs = options.arch or [_output("dpkg", "--print-architecture")]
-    if unknown := set(archs) - set(environment.MACHINES):
-        return _fail(f"no wheels for {', '.join(unknown)}: pass --arch {environment.MACHINES}")
+    if unknown := set(archs) - set(ARCHS):
+        return _fail(
+            f"no packages for {', '.join(unknown)}: pass --arch, one of {', '.join(ARCHS)}"
+        )
+    if "collector" in options.program and not set(archs) <= set(environment.MACHINES):
+        return _fail(f"the collector has packages for {', '.join(environment.MACHINES)} only")
     if _output("git", "status", "--porcelain"):
         print("what is not committed is left out", file=sys.stderr)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -52,25 +60,25 @@ def _build(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         release = _export(Path(folder))
-        for name in options.program or PROGRAMS:
-            for arch in archs:
+        for name, arch in product(options.program or PROGRAMS, archs):
+            if name != "collector" or arch in environment.MACHINES:
                 path = write_package(release, PROGRAMS[name], arch, options.out)
                 print(f"{path} {path.stat().st_size / 1e6:.1f} MB", flush=True)
     return 0
 
 
-def _export(folder: Path) -> environment.Release:
+def _export(folder: Path) -> Release:
     """The last commit's files and its wheel."""
     source = folder / "source"
     source.mkdir()
     archive = str(folder / "source.tar")
-    environment.run("git", "archive", f"--output={archive}", "HEAD", cwd=REPOSITORY)
-    environment.run("tar", "-xf", archive, cwd=source)
+    run("git", "archive", f"--output={archive}", "HEAD", cwd=REPOSITORY)
+    run("tar", "-xf", archive, cwd=source)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    environment.run(*build, "--no-deps", "--wheel-dir", str(folder), str(source))
+    run(*build, "--no-deps", "--wheel-dir", str(folder), str(source))
     (wheel,) = folder.glob("*.whl")
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
-    return environment.Release(folder, source, wheel, wheel.name.split("-")[1], epoch)
+    return Release(folder, source, wheel, wheel.name.split("-")[1], epoch)
 
 
 def _lock() -> int:
@@ -81,13 +89,13 @@ def _lock() -> int:
         command += ["--python-version=3.11", "--generate-hashes", "--no-annotate", "--no-header"]
         target = str(REPOSITORY / LOCKS / name)
         command += ["--upgrade", *chosen, "--output-file", target, "pyproject.toml"]
-        environment.run(sys.executable, "-m", *command, cwd=REPOSITORY)
+        run(sys.executable, "-m", *command, cwd=REPOSITORY)
         print(target)
     return 0
 
 
 def _output(*command: str) -> str:
-    return environment.run(*command, cwd=REPOSITORY).decode().strip()
+    return run(*command, cwd=REPOSITORY).decode().strip()
 
 
 def _fail(line: str, code: int = 2) -> int:

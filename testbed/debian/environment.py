@@ -4,49 +4,22 @@ The wheels of one version of a library differ by extension modules. Their names 
 the interpreter. So the environments of all interpreters are laid over one another.
 """
 
-import os
 import shutil
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pansketch_fleet.child_process import run_child
+from testbed.debian import compiled
 from testbed.debian.programs import LOCKS, Program
+from testbed.debian.release import Release, run
 
 PYTHONS = ("3.11", "3.12", "3.13")  # Debian 12 and 13, Ubuntu 24.04
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # those with wheels; others: compiled.py
 GLIBC = ("2_28", "2_27", "2_26", "2_17", "2014")  # Debian's architectures have newer ones
 # Nobody runs these on a device: their removal saves a third of the bytes.
 UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "**/*.a")
 # They differ by build, or name files that are not shipped.
 RECORDS = ("*.dist-info/RECORD", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "bin")
-
-
-class BuildError(Exception):
-    """A program that builds a part of a package failed."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """A commit: its files, its wheel, its version, and its time in unix seconds. `folder`: room for
-    what packages share."""
-
-    folder: Path
-    source: Path
-    wheel: Path
-    version: str
-    epoch: int
-
-
-def run(*command: str, cwd: Path | None = None, **environ: str) -> bytes:
-    """What a program prints. Raises BuildError with its last line where it fails."""
-    done = run_child(command, cwd=cwd, env={**os.environ, **environ})
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").split("\n")
-        said = next((line for line in reversed(lines) if line.strip()), "")
-        raise BuildError(f"{Path(command[0]).name} ended with {done.returncode}: {said.strip()}")
-    return bytes(done.stdout)
 
 
 def build(release: Release, program: Program, arch: str, root: Path) -> None:
@@ -59,8 +32,9 @@ def build(release: Release, program: Program, arch: str, root: Path) -> None:
     modules = home / "lib/site-packages"
     shutil.copytree(_modules(release, program.lock, arch), modules)
     shutil.move(modules / "share", home / "share")
-    (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    for python in PYTHONS:
+    system = "false" if arch in MACHINES else "true"
+    (home / "pyvenv.cfg").write_text(f"home = /usr/bin\ninclude-system-site-packages = {system}\n")
+    for python in pythons(arch):
         (home / f"lib/python{python}").mkdir()
         (home / f"lib/python{python}/site-packages").symlink_to("../site-packages")
     (home / "bin").mkdir()
@@ -74,10 +48,29 @@ def build(release: Release, program: Program, arch: str, root: Path) -> None:
         script.chmod(0o755)
 
 
+def pythons(arch: str) -> tuple[str, ...]:
+    """The versions of Python that a package for `arch` runs with."""
+    return PYTHONS if arch in MACHINES else (compiled.PYTHON,)
+
+
+def depends(arch: str) -> str:
+    """What dpkg installs first."""
+    versions = pythons(arch)
+    major, minor = versions[-1].split(".")
+    needs = [f"python3 (>= {versions[0]})", f"python3 (<< {major}.{int(minor) + 1}~)"]
+    needs += ["libc6 (>= 2.28)", "systemd-standalone-sysusers | systemd-sysusers"]
+    if arch in compiled.ARCHITECTURES:
+        needs += compiled.FROM_DEBIAN.values()
+    return ", ".join(needs)
+
+
 @cache
 def _modules(release: Release, lock: str, arch: str) -> Path:
     """A folder with the modules of all interpreters; programs of one lock share it."""
     merged = release.folder / f"{lock}-{arch}"
+    if arch not in MACHINES:
+        compiled.build_modules(release, release.source / LOCKS / lock, arch, merged)
+        return merged
     for number, python in enumerate(PYTHONS):
         part = release.folder / f"{lock}-{arch}-{python}"
         locked = release.source / LOCKS / lock

@@ -14,9 +14,9 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from testbed.debian import environment
-from testbed.debian.environment import Release, run
+from testbed.debian import compiled, environment
 from testbed.debian.programs import FILES, LOCKS, SCRIPTS, Program
+from testbed.debian.release import Release, run
 from testbed.reference.command_line import PROGRAMS as PARSERS
 
 CREDENTIALS = "etc/pansketch/credentials"
@@ -26,8 +26,7 @@ Version: {version}
 Architecture: {arch}
 Maintainer: pansketch <pansketch@localhost>
 Installed-Size: {kibibytes}
-Depends: python3 (>= {oldest}), python3 (<< {too_new}~), libc6 (>= 2.28), \
-systemd-standalone-sysusers | systemd-sysusers
+Depends: {depends}
 Section: net
 Priority: optional
 Description: {summary}
@@ -44,7 +43,7 @@ def write_package(release: Release, program: Program, arch: str, out: Path) -> P
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         environment.build(release, program, arch, root)
-        _write_files(release, program, root)
+        _write_files(release, program, arch, root)
         _write_control(release, program, arch, root)
         _settle(root, release.epoch)
         path = out / f"{program.package}_{release.version}_{arch}.deb"
@@ -53,7 +52,7 @@ def write_package(release: Release, program: Program, arch: str, out: Path) -> P
     return path
 
 
-def _write_files(release: Release, program: Program, root: Path) -> None:
+def _write_files(release: Release, program: Program, arch: str, root: Path) -> None:
     package, deploy = program.package, release.source / "deploy"
     share = root / program.home.lstrip("/") / "share/pansketch"
     shutil.copyfile(
@@ -84,7 +83,7 @@ def _write_files(release: Release, program: Program, root: Path) -> None:
     _write(documents / "copyright", (release.source / "LICENSE").read_text())
     changes = (release.source / "CHANGELOG.md").read_bytes()
     _write(documents / "changelog.gz", gzip.compress(changes, mtime=0))
-    _write(documents / "sbom.cdx.json", _materials(release, program))
+    _write(documents / "sbom.cdx.json", _materials(release, program, arch))
 
 
 def _manual(release: Release, program: Program, parser: argparse.ArgumentParser) -> bytes:
@@ -102,10 +101,14 @@ def _date(epoch: int) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d")
 
 
-def _materials(release: Release, program: Program) -> bytes:
-    """What the environment is made of, as CycloneDX has it."""
-    command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible"]
+def _materials(release: Release, program: Program, arch: str) -> bytes:
+    """What the environment is made of, as CycloneDX has it; without what Debian has."""
     lock = release.source / LOCKS / program.lock
+    if arch in compiled.ARCHITECTURES:
+        part = release.folder / f"{program.lock}-{arch}.txt"
+        part.write_text(compiled.requirements(lock.read_text()))
+        lock = part
+    command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible"]
     command += ["--pyproject", str(release.source / "pyproject.toml"), str(lock)]
     return run(*command, PYTHONWARNINGS="ignore")
 
@@ -113,7 +116,6 @@ def _materials(release: Release, program: Program) -> bytes:
 def _write_control(release: Release, program: Program, arch: str, root: Path) -> None:
     control = root / "DEBIAN"
     sizes = sum(path.lstat().st_size for path in _files(root))
-    minor = environment.PYTHONS[-1].split(".")
     _write(
         control / "control",
         CONTROL.format(
@@ -121,8 +123,7 @@ def _write_control(release: Release, program: Program, arch: str, root: Path) ->
             version=release.version,
             arch=arch,
             kibibytes=sizes // 1024 + 1,
-            oldest=environment.PYTHONS[0],
-            too_new=f"{minor[0]}.{int(minor[1]) + 1}",
+            depends=environment.depends(arch),
             summary=program.summary,
             description="".join(f" {line}\n" for line in program.description.splitlines())[:-1],
         ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 FILES = "testbed/debian/files"
 LOCKS = "testbed/debian/locks"  # exact versions with hashes, by `make locks`
-SCRIPTS = ("postinst", "prerm", "postrm")  # of FILES
+SCRIPTS = ("preinst", "postinst", "prerm", "postrm")  # of FILES
 
 
 @dataclass(frozen=True)

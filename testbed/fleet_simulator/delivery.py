@@ -105,8 +105,8 @@ class _Ingest:
     def __init__(self, outbox: FleetOutbox, stop: Event) -> None:
         self._outbox, self._stop = outbox, stop
 
-    def take(self, most: int, timeout_seconds: float) -> list[Incoming]:
-        found = self._outbox.due(most, time.monotonic())
+    def receive(self, limit: int, timeout_seconds: float) -> list[Incoming]:
+        found = self._outbox.due(limit, time.monotonic())
         if not found and self._outbox.done:
             self._stop.set()
         return [
@@ -114,11 +114,11 @@ class _Ingest:
             for m in found
         ]
 
-    def done(self, message: Incoming) -> None:
+    def ack_broker(self, message: Incoming) -> None:
         """No broker waits for a PUBACK."""
 
-    def answer(self, device: str, ack: Ack) -> None:
+    def send_ack(self, device: str, ack: Ack) -> None:
         self._outbox.acknowledged(device, ack)
 
     def flush(self) -> None:
-        """Each acknowledgement is heard at once."""
+        """Nothing is buffered."""

@@ -25,6 +25,12 @@ def usage(pid: int) -> Usage:
     return Usage(sum(map(int, times)) / TICKS, peak / 1024)
 
 
+def resident(pid: int) -> float:
+    """MiB of a process that are in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
 def name_of(pid: int) -> str:
     """The name of a process. Raises OSError."""
     return _stat(pid)[NAME]

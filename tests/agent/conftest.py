@@ -38,7 +38,7 @@ streams:
 
 @pytest.fixture(autouse=True)
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is started inside this process must not harden it."""
+    """Prevent code inside this process from hardening it."""
     monkeypatch.setattr("pansketch_agent.host.hardening.forbid_dumps", list)
     monkeypatch.setattr(
         "pansketch_agent.host.hardening.lock_memory", lambda root: MemoryProtection("", root)
@@ -76,7 +76,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
 
 @dataclass(frozen=True)
 class Broker:
-    """Where a broker listens, and its process."""
+    """The address of a broker, and its process."""
 
     port: int
     program: Program

@@ -98,11 +98,11 @@ class Device:
         return started
 
     def outbox(self) -> list[str]:
-        """What waits, by names: SEQUENCE.STREAM.release."""
+        """The queued releases, by names: SEQUENCE.STREAM.release."""
         return sorted(key.filename for key in self.releases())
 
     def releases(self) -> dict[Key, bytes]:
-        """What waits on disk."""
+        """The queued releases on disk."""
         return dict(releases_in(self.state / "outbox"))
 
     def ledger(self) -> list[list[str]]:

@@ -16,12 +16,12 @@ from tests.waiting import until
 
 @dataclass
 class Peer:
-    """A collector's side of the protocol: keeps what arrives, answers what `answer` says."""
+    """A collector's side of the protocol: stores what arrives, and replies by `answer`."""
 
     url: str
     answer: Callable[[bytes, Ack], Ack | None] = lambda payload, ack: ack
     releases: list[bytes] = field(default_factory=list)
-    # What it has of a device, for the mark that answers a birth: with each release it stores.
+    # The mark of a device, which answers a birth message: each stored release changes it.
     streams: dict[str, StreamMark] = field(default_factory=dict)
     statuses: list[Status] = field(default_factory=list)
     healths: list[tuple[bool, Health]] = field(default_factory=list)  # with: was it retained?

@@ -1,4 +1,4 @@
-"""The command line: exit codes, one-line errors, and what validate promises."""
+"""The command line: exit codes, single-line errors, and the guarantee that validate prints."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ def test_help(capsys, arguments):
     assert "usage: pansketch-agent" in out
 
 
-def test_validate_says_what_it_costs(device, capsys):
+def test_validate_states_what_it_costs(device, capsys):
     spec = device.configure().streams[0].spec
     assert main(["validate", *config_of(device)]) == 0
     out = capsys.readouterr().out
@@ -151,7 +151,7 @@ def test_a_second_agent_is_refused(device, capsys):
     assert "another agent is running" in capsys.readouterr().err
 
 
-def test_an_unwritable_state_folder_is_said(device, capsys):
+def test_an_unwritable_state_folder_is_reported(device, capsys):
     device.configure()
     device.state.parent.mkdir(parents=True)
     device.state.write_text("a file")
@@ -181,7 +181,7 @@ def test_the_device_imports_only_what_it_may():
     }
 
 
-def test_validate_says_how_long_a_slot_is_open(device, capsys):
+def test_validate_states_how_long_a_slot_is_open(device, capsys):
     unit = "{span: 10m, max_readings: 3, open: 20s}"
     device.configure(source="{type: stdin}", privacy=f"{{epsilon: 0.6, unit: {unit}}}")
     assert main(["validate", *config_of(device)]) == 0
@@ -190,7 +190,7 @@ def test_validate_says_how_long_a_slot_is_open(device, capsys):
     assert "whether it had its reading is in memory for 20 s at most" in slot
 
 
-def test_validate_says_what_a_span_costs_and_how_it_is_kept(device, capsys):
+def test_validate_states_what_a_span_costs_and_how_it_is_kept(device, capsys):
     device.configure(
         privacy="{epsilon: 0.6, unit: {span: 10m, max_readings: 60}, daily_cap: 2}", window="7h"
     )

@@ -1,4 +1,4 @@
-"""`pansketch audit --record`: what is kept of an audit, whatever it found."""
+"""`pansketch audit --record`: the record of an audit, with any result."""
 
 import os
 import stat
@@ -70,7 +70,7 @@ def test_a_record_takes_the_place_of_the_one_before_as_a_whole(audit, tmp_path):
     assert stat.S_IMODE((tmp_path / "audit.json").stat().st_mode) == 0o644
 
 
-def test_a_place_that_takes_none_is_said_before_the_audit_begins(monkeypatch, tmp_path, capsys):
+def test_an_unusable_folder_is_reported_before_the_audit_begins(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(report, "run_audit", None)
     for place in (tmp_path, tmp_path / "nowhere" / "audit.json"):
         assert main(["audit", "--record", str(place)]) == 2
@@ -79,7 +79,7 @@ def test_a_place_that_takes_none_is_said_before_the_audit_begins(monkeypatch, tm
         assert said.count("\n") == 1
 
 
-def test_a_full_disk_at_the_end_is_said_and_the_old_record_stays(
+def test_a_full_disk_at_the_end_is_reported_and_the_old_record_stays(
     audit, monkeypatch, tmp_path, capsys
 ):
     _, before = audit([*HELD, *CAUGHT])

@@ -21,7 +21,7 @@ def release_file(tmp_path):
     return file
 
 
-def test_inspect_says_what_a_release_is(release_file, capsys):
+def test_inspect_states_what_a_release_is(release_file, capsys):
     assert main(["inspect", str(release_file)]) == 0
     said = capsys.readouterr().out
     assert SPEC.fingerprint.hex() in said
@@ -29,7 +29,7 @@ def test_inspect_says_what_a_release_is(release_file, capsys):
     assert "draws        2" in said
 
 
-def test_inspect_refuses_a_damaged_release_in_one_line(release_file, capsys):
+def test_inspect_refuses_a_damaged_release_by_a_single_line(release_file, capsys):
     data = bytearray(release_file.read_bytes())
     data[-1] ^= 1
     release_file.write_bytes(data)
@@ -39,12 +39,12 @@ def test_inspect_refuses_a_damaged_release_in_one_line(release_file, capsys):
     assert said.count("\n") == 1
 
 
-def test_inspect_refuses_a_missing_file_in_one_line(tmp_path, capsys):
+def test_inspect_refuses_a_missing_file_by_a_single_line(tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err
 
 
-def test_an_audit_of_a_planted_bug_ends_with_1_and_says_why(capsys):
+def test_an_audit_of_a_planted_bug_ends_with_1_and_states_why(capsys):
     assert main(["audit", "--plant", "init-only", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["holds"] is False

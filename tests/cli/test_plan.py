@@ -70,7 +70,7 @@ def test_any_number_of_keys_is_planned_by_the_sketch_itself(capsys):
     assert "Every line\nshares this sum" in notes[0]
 
 
-def test_what_cannot_be_reached_is_said_and_the_rest_is_shown(capsys):
+def test_what_cannot_be_reached_is_reported_and_the_rest_is_shown(capsys):
     """Dwork's bits beyond epsilon 1.59; a universe that is too small; a memory below one id."""
     found = answers(capsys, "--epsilon", "2", "--universe", "1500", "--memory", "3")
     by_name = {line["estimator"]: line for line in found}
@@ -81,7 +81,7 @@ def test_what_cannot_be_reached_is_said_and_the_rest_is_shown(capsys):
     assert "tracking all 100 keys reaches" in capsys.readouterr().out
 
 
-def test_the_table_is_aligned_and_says_what_epsilon_means(capsys):
+def test_the_table_is_aligned_and_states_what_epsilon_means(capsys):
     assert main(["plan", "--universe", "100000", "--epsilon", "0.2"]) == 0
     said = capsys.readouterr().out
     assert "A key seen\nbefore a snapshot and after it spends their sum" in said

@@ -37,7 +37,7 @@ streams:
 
 @pytest.fixture
 def config(tmp_path):
-    """Its file; neither the device's name nor its readings are there."""
+    """Its file; it contains neither the device's name nor its readings."""
     file = tmp_path / "config.yaml"
     file.write_text(TEXT)
     return file
@@ -60,7 +60,7 @@ def test_what_is_chosen_is_what_devices_run(config, capsys):
         assert chosen["release_bytes"] == stream.spec.release_nbytes
 
 
-def test_parts_of_epsilon_expectations_and_errors_are_there(config, capsys):
+def test_parts_of_epsilon_expectations_and_errors_are_printed(config, capsys):
     _, by_name = streams(capsys, "--config", config)
     air = by_name["air"]
     stated = {"readings": 1440, "devices": 12, "windows": 30}

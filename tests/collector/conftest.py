@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from pansketch_collector.__main__ import main
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Verdict
+from pansketch_collector.validation.verdicts import Outcome
 from testbed.postgresql import Postgresql, postgresql
 from testbed.program import Program
 from tests import waiting
@@ -82,12 +82,12 @@ def kept(small_fleet: SmallFleet) -> Iterator[store.Store]:
 
 
 @pytest.fixture
-def settled(small_fleet: SmallFleet, kept: store.Store) -> Callable[..., list[Verdict]]:
-    """Judges and stores messages, (topic, payload) each, received at second `at`: verdicts."""
+def commit(small_fleet: SmallFleet, kept: store.Store) -> Callable[..., list[Outcome]]:
+    """Validates and stores messages, (topic, payload) each, received at second `at`: outcomes."""
     rules = small_fleet.rules
 
-    def run(*messages: tuple[str, bytes], at: int = 1_000_001_000) -> list[Verdict]:
-        return settle(kept, [incoming(*message) for message in messages], rules, at)
+    def run(*messages: tuple[str, bytes], at: int = 1_000_001_000) -> list[Outcome]:
+        return commit_batch(kept, [incoming(*message) for message in messages], rules, at)
 
     return run
 
@@ -108,28 +108,30 @@ def filled(small_fleet: SmallFleet) -> SmallFleet:
         for device, n in [("one", 1), ("one", 2), ("one", 4), ("two", 1), ("two", 2)]
     ]
     with store.opened(small_fleet.database) as opened:
-        settle(
+        commit_batch(
             opened,
             [*messages, incoming("x", b"1"), incoming("x", b"2")],
             small_fleet.rules,
             1_000_001_000,
         )
-        settle(
+        commit_batch(
             opened, messages[:1], small_fleet.rules, 1_000_001_000
         )  # its acknowledgement was lost
     return small_fleet
 
 
 @pytest.fixture
-def serve(small_fleet: SmallFleet) -> Callable[..., list[Verdict]]:
-    """What a collector of the configuration as it is now makes of releases: (device, stream,
-    payload) each. `at`: when its settings are served; the releases come a month later."""
+def serve(small_fleet: SmallFleet) -> Callable[..., list[Outcome]]:
+    """Stores releases under the present configuration: (device, stream, payload) each.
 
-    def go(*messages: tuple[str, str, bytes], at: int = 1000) -> list[Verdict]:
+    `at`: when its settings are served; the releases come a month later.
+    """
+
+    def go(*messages: tuple[str, str, bytes], at: int = 1000) -> list[Outcome]:
         with store.opened(small_fleet.database) as opened:
             rules = Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, at))
             batch = [incoming(small_fleet.topic(d, s), payload) for d, s, payload in messages]
-            return settle(opened, batch, rules, 30 * DAY + at)
+            return commit_batch(opened, batch, rules, 30 * DAY + at)
 
     return go
 

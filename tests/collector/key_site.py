@@ -12,7 +12,7 @@ from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 from tests.collector.small_fleet import config_at
 
 DAY = 86_400
@@ -82,18 +82,18 @@ class Site:
         rules, config = Rules.of(self.config), self.config
         with store.opened(config.collector.database) as opened:
             for payload, device in zip(releases, devices, strict=True):
-                verdict = judge(topics.release("testing", device, stream), payload, rules)
-                assert isinstance(verdict, Accepted), verdict
+                outcome = validate_one(topics.release("testing", device, stream), payload, rules)
+                assert isinstance(outcome, Accepted), outcome
                 with opened.batch():
-                    opened.add(verdict, 1000)
+                    opened.add(outcome, 1000)
 
 
 def keys(*ranges):
     return np.concatenate([np.arange(*each, dtype=np.uint64) for each in ranges])
 
 
-def verdict(site, payload, device="one", stream="doors"):
-    return judge(topics.release("testing", device, stream), payload, Rules.of(site.config))
+def outcome(site, payload, device="one", stream="doors"):
+    return validate_one(topics.release("testing", device, stream), payload, Rules.of(site.config))
 
 
 def rows(out: str) -> list[list[str]]:

@@ -20,7 +20,7 @@ from tests import waiting
 
 
 class Peer:
-    """A device as the broker sees one: publishes, and hears its acknowledgements."""
+    """A device as a client of the broker: it publishes, and receives its acknowledgements."""
 
     def __init__(self, port: int, fleet: str, *devices: str) -> None:
         self.acks: queue.Queue[tuple[str, Ack]] = queue.Queue()

@@ -65,8 +65,8 @@ collector: {{database: "{database}"}}
 
 
 def config_at(path: Path) -> Config:
-    """What a collector reads in a file. Fleets of tests ask for it with every release that they
-    make, so a text is read once."""
+    """The collector's configuration in a file, cached by its text: fleets read it for every
+    release."""
     return _read(path, path.read_bytes())
 
 

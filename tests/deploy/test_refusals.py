@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pansketch_agent.__main__ import main
-from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.host.clock import system_clock
 from pansketch_fleet.config.loader import ConfigError, load_agent
 from tests.waiting import SECONDS
@@ -131,7 +131,7 @@ def test_a_fault_is_named_by_the_agent_and_by_its_check(site, foreign_ca, fault)
     path = site.configure(mqtt(site, foreign_ca), source="{type: stdin}")
     agent = site.agent(path)
     config = load_agent(path, os.environ)
-    found = reach(config.mqtt, site.fleet, "dev-1", system_clock())
+    found = check_broker(config.mqtt, site.fleet, "dev-1", system_clock())
     assert (found.state, found.text.partition(":")[0]) == ("wrong", step)
     assert text in found.text
     place = f"rejected by the broker at {config.mqtt.host}:{config.mqtt.port}: "
@@ -195,7 +195,7 @@ def test_a_server_that_takes_the_connection_and_is_silent_in_the_handshake(site,
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"mqtts://127.0.0.1:{silent.getsockname()[1]}"
         config = load_agent(site.configure(site.certified("dev-1", url=url)), {})
-        found = reach(config.mqtt, site.fleet, "dev-1", system_clock())
+        found = check_broker(config.mqtt, site.fleet, "dev-1", system_clock())
     assert found.state == "wrong"
     assert found.text.startswith("TLS: ")
     assert "does not answer" in found.text

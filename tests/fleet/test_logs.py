@@ -83,7 +83,7 @@ def test_journald_states_the_time_itself(tmp_path, listens):
     assert line.endswith("WARNING prog: here\n")
 
 
-def test_the_words_for_a_process_say_the_same():
+def test_the_words_for_a_process_state_the_same():
     given = options("--log-level", "error", "--log-format", "json")
     assert options(*log_words(given)) == given
 

@@ -49,7 +49,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", [*BAD, "9" * 16 + "s", "5KiB", "5M", "5months"])
-def test_what_is_no_duration_says_what_would_be(text):
+def test_an_error_of_a_duration_has_an_example(text):
     with pytest.raises(ValueError, match=r"; .*such as 30d, 10m or 5s$"):
         seconds(text)
 

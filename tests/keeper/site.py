@@ -74,12 +74,12 @@ def ask_of(place, releases, level="window", share=Fraction(1), kind="answer", sp
     return Ask(kind, question_about(FLEET, releases, level, share), spec, place.id)
 
 
-def answerer(held, rng=None):
-    return Answerer(FLEET, held.keys, held.ledger, rng or os_entropy())
+def answerer(held):
+    return Answerer(FLEET, held.keys, held.ledger)
 
 
 class Collector:
-    """What a keeper has to do with: it asks, and hears replies and statuses."""
+    """The collector of a keeper: it asks, and receives replies and statuses."""
 
     def __init__(self, port):
         self.replies = queue.Queue()

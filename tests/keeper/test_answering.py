@@ -1,17 +1,25 @@
-"""What a keeper replies: each window once for each level, and a refusal to everything else."""
+"""The replies of a keeper: each window once for each level, and a refusal of everything else."""
 
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pansketch.blinding import MaskedWindow
+from pansketch import Privacy
+from pansketch.blinding import MaskedWindow, answer, question_about
+from pansketch.wire import decode_answer
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_keeper import state
 from pansketch_keeper.ledger import StateError
 from tests.keeper.site import answerer, ask_of, released
+from tests.pansketch.blinding.fleet import FLEET, SMALL, SPECS
+from tests.pansketch.conftest import NoNoise
+
+WIDE = replace(SPECS["moments-rff"], privacy=Privacy(epsilon=0.0005, aggregation="blinded"))
 
 
 @pytest.fixture
@@ -98,8 +106,22 @@ def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, places, chan
     assert asked(held, ask).kind == "answered", "the control"
 
 
+def test_every_share_that_a_configuration_may_name_is_answered(held, places):
+    ask = ask_of(places[0], released(places, [1]), share=Fraction("0.000001"))
+    assert asked(held, ask).kind == "answered"
+
+
+def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, places):
+    """A sketch of large sums, whose noise for a small share is beyond what is drawn exactly."""
+    releases = released(places, [1], spec=WIDE)
+    ask = ask_of(places[0], releases, share=Fraction(1, 10**6), spec=WIDE)
+    reply = asked(held, ask)
+    assert (reply.kind, held.ledger.summary()) == ("refused", [])
+    assert asked(held, ask_of(places[0], releases, spec=WIDE)).kind == "answered", "the control"
+
+
 def test_a_reserved_question_is_answered_after_a_restart(places):
-    """The keeper ended between the ledger's entry and the answer: nobody has seen an answer."""
+    """The keeper ended between the ledger's entry and the answer, which it never published."""
     tower, releases = places[0], released(places, range(1, 3))
     ask = ask_of(tower, releases)
     with state.opened(tower.state) as held:
@@ -113,23 +135,51 @@ def test_a_reserved_question_is_answered_after_a_restart(places):
 
 @pytest.mark.parametrize("reserved", [False, True])
 def test_an_old_copy_of_the_ledger_is_refused(places, reserved):
-    """Also one whose only difference is an answer. With an old mark it would answer anew: the
-    control of every test of repeated bytes."""
+    """Also one whose only difference is an answer."""
     tower = places[0]
     ask = ask_of(tower, released(places, [1]))
-    path, mark = tower.state / "ledger.sqlite", tower.state / "ledger-mark"
+    path = tower.state / "ledger.sqlite"
     with state.opened(tower.state) as held:
         if reserved:
             held.ledger.reserve(ask.question)
-    copy, old = path.read_bytes(), mark.read_bytes()
+    copy = path.read_bytes()
     with state.opened(tower.state) as held:
-        first = asked(held, ask)
+        assert asked(held, ask).kind == "answered"
     path.write_bytes(copy)
     with pytest.raises(StateError, match="old copy"), state.opened(tower.state):
         pass
-    mark.write_bytes(old)
+
+
+def test_a_copy_of_the_whole_folder_draws_no_other_noise_for_a_question(places):
+    """No keeper can tell such a copy from the original. Of two that run, both answer."""
+    tower, releases = places[0], released(places, [1, 2])
+    ask, copy = ask_of(tower, releases), tower.folder / "copy"
+    shutil.copytree(tower.state, copy)
     with state.opened(tower.state) as held:
-        assert asked(held, ask).answer != first.answer
+        first = asked(held, ask)
+    with state.opened(copy) as held:
+        assert asked(held, ask).encode() == first.encode()
+
+
+def test_each_question_has_noise_of_its_own(places):
+    """The masks of two levels are the same, so what differs between answers is noise."""
+    tower, well = places
+    releases, half = released(places, [1]), Fraction(1, 2)
+    answers = []
+    for keeper in (tower, well):
+        with state.opened(keeper.state) as held:
+            masks = masks_of(held, releases)
+            for level in ("1d", "30d"):
+                ask = ask_of(keeper, releases, level, half)
+                answers.append(decode_answer(asked(held, ask).answer, ask.spec).counters - masks)
+    assert len({tuple(each) for each in answers}) == 4
+    assert all(each.any() and np.abs(each).max() < 1000 for each in answers), "these are noise"
+
+
+def masks_of(held, releases):
+    """The sum of a keeper's masks: its answer without noise."""
+    (private,) = held.keys.values()
+    return answer(question_about(FLEET, releases), SMALL, private, NoNoise()).counters
 
 
 def test_a_ledger_that_is_replaced_meanwhile_answers_nothing_new(places):

@@ -9,6 +9,7 @@ import pytest
 
 from pansketch_keeper import state
 from pansketch_keeper.__main__ import main
+from pansketch_keeper.ledger import KeeperLedger
 from tests.keeper.site import answerer, ask_of, released
 
 KEY = re.compile(r"  tower: \{key: ([0-9a-f]{64})(?:, previous: \[(.*)\])?\}")
@@ -132,6 +133,11 @@ def damage(folder, what):
             (folder / f"key-{'0' * 16}").write_bytes(bytes(32))
         case "no key":
             key.unlink()
+        case "init was cut off":
+            for path in folder.iterdir():
+                path.unlink()
+            with KeeperLedger.create(folder / "ledger.sqlite"):
+                pass
         case "another key":
             key.write_bytes(bytes(range(32)))
         case "short key":
@@ -159,7 +165,7 @@ def damage(folder, what):
     [
         *("no ledger", "old ledger", "no key", "another key", "short key", "readable key"),
         *("link to a key", "open folder", "link to the folder", "no mark", "no ledger's mark"),
-        "another file of that name",
+        *("another file of that name", "init was cut off"),
     ],
 )
 def test_a_state_that_is_not_whole_is_refused(made, run, tmp_path, what):

@@ -29,7 +29,7 @@ def ledger(tmp_path):
 
 
 def outcome(ledger, asked):
-    """What `reserve` refuses."""
+    """The windows that `reserve` refuses."""
     try:
         ledger.reserve(asked)
     except AlreadyAnswered as error:
@@ -97,7 +97,7 @@ def test_another_file_is_no_ledger(tmp_path, content):
 
 
 def test_a_million_windows_fit(ledger):
-    """In 200 MB, and every one is found; benchmarks measure the time of a look-up."""
+    """In 200 MB, and a lookup finds each of them; benchmarks measure its time."""
     devices, windows = 100, 10_000
     for device in range(devices):
         ledger.reserve(question(range(windows), device=f"device-of-the-fleet-{device:04}"))

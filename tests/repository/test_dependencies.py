@@ -34,6 +34,17 @@ from {module} import main
 sys.exit(main())
 """
 
+FROZEN = """
+import gc
+import sys
+from {module} import main
+
+try:
+    sys.exit(main({words}))
+finally:
+    print(gc.get_freeze_count())
+"""
+
 
 def on_import(tree):
     """The statements that run when the module is imported: none in a function, none for mypy."""
@@ -158,3 +169,24 @@ def start(module, words, *packages):
         text=True,
         timeout=SECONDS,
     )
+
+
+@pytest.mark.parametrize("package", ["agent", "collector", "keeper", "cli"])
+def test_what_a_program_imports_is_left_out_of_collections(package):
+    """A collection that looks at all of it takes a tenth of a start or more. A caller of `main` in
+    a process of its own has what it may collect."""
+    module = f"pansketch_{package}.__main__"
+    counts = []
+    for words, given in (("", ["--help"]), ('["--help"]', [])):
+        program = FROZEN.format(module=module, words=words)
+        run = subprocess.run(
+            [sys.executable, "-c", program, *given],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert run.returncode == 0, run.stderr
+        counts.append(int(run.stdout.split()[-1]))
+    assert counts[0] > 10_000
+    assert counts[1] == 0

@@ -1,10 +1,12 @@
-"""The shape of a page: readers first, short sentences, no noun clause as one, linked terms."""
+"""The shape of prose: readers first, short sentences, no noun clause as one, linked terms."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.repository.test_words import CLEAN, texts_of_code
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs/reference/glossary.md"
@@ -118,6 +120,16 @@ def test_a_sentence_is_short(page):
 @pytest.mark.parametrize("page", ALL, ids=named)
 def test_no_sentence_is_a_noun_clause(page):
     assert noun_clauses(page.read_text()) == []
+
+
+@pytest.mark.parametrize("folder", CLEAN)
+def test_a_sentence_of_code_is_short_and_no_noun_clause(folder):
+    found = [
+        (module, sentence)
+        for module, text in texts_of_code(folder)
+        for sentence in (*too_long(text), *noun_clauses(text))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("page", [page for page in ALL if page != GLOSSARY], ids=named)

@@ -1,7 +1,10 @@
-"""Pages, messages and help texts use the terms of docs/reference/glossary.md."""
+"""Pages, messages, help texts, docstrings and comments use the terms of the glossary."""
 
 import ast
+import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +64,15 @@ NO_PROSE = {
     "collector/pansketch_collector/reports/device_health.py": "columns by the names of the message",
     "collector/pansketch_collector/home_assistant/payloads.py": "templates of Home Assistant",
 }
+# Packages and tests whose docstrings and comments follow these rules and those of test_prose.py.
+CLEAN = (
+    "agent",
+    "cli",
+    "fleet",
+    "tests/agent",
+    "tests/cli",
+    "tests/fleet",
+)
 
 
 def former_words(text: str) -> list[str]:
@@ -82,6 +94,43 @@ def messages(source: str) -> list[str]:
     ]
 
 
+def docstrings(source: str) -> Iterator[str]:
+    """The docstrings of a module, its classes and its functions, without their indentation."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(ast.Constant(str() as text)):
+                yield inspect.cleandoc(text)
+
+
+def comments(source: str) -> Iterator[str]:
+    """The comments of a module; lines of one column that follow each other are one comment."""
+    lines: list[str] = []
+    last = 0, 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        row, column = token.start
+        if lines and last != (row - 1, column):
+            yield "\n".join(lines)
+            lines = []
+        lines.append(token.string.lstrip("# "))
+        last = row, column
+    yield "\n".join(lines)
+
+
+def joined(text: str) -> str:
+    """A text without its line breaks, so that a phrase over two lines is found."""
+    return " ".join(text.split())
+
+
+def texts_of_code(folder: str) -> Iterator[tuple[str, str]]:
+    """Module and text of every docstring and comment in a folder."""
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        source = file.read_text()
+        for text in (*docstrings(source), *comments(source)):
+            yield file.relative_to(ROOT).as_posix(), text
+
+
 def former_messages(package: str) -> Iterator[tuple[str, str, str]]:
     """Module, phrase and text of every former phrase in the messages of a package."""
     for file in sorted((ROOT / package).rglob("*.py")):
@@ -98,6 +147,13 @@ def test_a_page_uses_the_terms_of_the_field(page):
 @pytest.mark.parametrize("package", FOLDERS)
 def test_messages_use_the_terms_of_the_field(package):
     assert [found for found in former_messages(package) if found[0] not in NO_PROSE] == []
+
+
+@pytest.mark.parametrize("folder", CLEAN)
+def test_docstrings_and_comments_use_the_terms_of_the_field(folder):
+    found = [(module, former_words(joined(text))) for module, text in texts_of_code(folder)]
+    assert len(found) > 1
+    assert [each for each in found if each[1]] == []
 
 
 def test_exceptions_are_in_use():
@@ -119,3 +175,15 @@ def test_a_former_word_in_a_message_would_be_found():
     )
     found = [former for text in messages(source) for former in FORMER.findall(text)]
     assert found == ["is there", "what waits"]
+
+
+def test_a_former_word_in_a_docstring_or_comment_would_be_found():
+    """Negative control, and code and strings are left alone."""
+    source = (
+        '"""What waits is\\nsent anew."""\ndef send():\n    """Never `held back`."""\n'
+        '    said = "says"  # nobody\n    # is held\n    # back\n'
+    )
+    texts = [joined(text) for text in (*docstrings(source), *comments(source))]
+    assert texts == ["What waits is sent anew.", "Never `held back`.", "nobody", "is held back"]
+    found = [former_words(text) for text in texts]
+    assert found == [["What waits", "sent anew"], [], ["nobody"], ["held back"]]

@@ -43,6 +43,9 @@ def settled(fleet):
     collector = fleet.collector()
     agents = [fleet.agent(name) for name in DEVICES]
     assert [agent.ends() for agent in agents] == [0, 0, 0]
+    # An agent ends when the broker has its last status. The collector gets it a moment later.
+    everyone = [("stopped",)] * len(DEVICES)
+    fleet.until(lambda: fleet.rows("SELECT state FROM devices") == everyone, "the last statuses")
     assert collector.stop() == 0
     return fleet, np.array([row for rows in readings.values() for row in rows])
 

@@ -1,1 +1,1 @@
-"""Commands that only read: sensors, outbox, ledger."""
+"""Read-only commands: sensors, outbox, ledger."""

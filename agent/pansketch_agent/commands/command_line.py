@@ -12,7 +12,7 @@ from pansketch_fleet.logs import add_log_options
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 PROGRAM = "Turns a device's readings into private releases for its fleet's collector."
 ONCE_DRAIN_SECONDS = 60.0
-MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
 
 EPILOG = """\
 exit codes: 0 done, 1 failed at run time, 2 wrong input.
@@ -21,34 +21,34 @@ The agent publishes noisy counters only; no reading leaves the device, its logs 
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = argparse.ArgumentParser(
+    """Return the parser of all commands."""
+    program = argparse.ArgumentParser(
         "pansketch-agent",
         description=PROGRAM,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--version", action="version", version=f"pansketch-agent {__version__}")
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    made = _command(
+    program.add_argument("--version", action="version", version=f"pansketch-agent {__version__}")
+    commands = program.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    init = _command(
         commands,
         "init",
         "write a commented configuration to start from",
         "It asks nothing and overwrites nothing; --config names the new file. validate accepts it.",
     )
-    made.add_argument(
+    init.add_argument(
         "--fleet", default="my-fleet", metavar="NAME", help="the fleet (default: my-fleet)"
     )
-    made.add_argument(
+    init.add_argument(
         "--device", metavar="NAME", help="the device (default: the short name of this host)"
     )
-    made.add_argument(
+    init.add_argument(
         "--url",
         default="mqtt://localhost:1883",
         metavar="URL",
         help="the broker (default: mqtt://localhost:1883)",
     )
-    made.add_argument(
+    init.add_argument(
         "--state",
         default="var/agent",
         metavar="FOLDER",
@@ -81,61 +81,61 @@ def parser() -> argparse.ArgumentParser:
         "announce an intrusion to the running agent",
         "Every open sketch draws fresh noise, or accepts no more keys, before the command returns.",
     )
-    looked = _command(
+    check = _command(
         commands,
         "check",
         "test hardening, clock, disk, ledger, broker and sensors",
         "Each result is ok, note, refused or wrong, with its fix. "
         "The exit code is 1 if a result is wrong.",
     )
-    told = _command(
+    ledger = _command(
         commands,
         "ledger",
         "show the epsilon spent",
         "It is that of a reading, a span, a key, the busiest day, today and the lifetime. "
         "The agent may run meanwhile.",
     )
-    boxed = _command(
+    outbox = _command(
         commands,
         "outbox",
         "list, export or retransmit queued releases",
         "The agent may run meanwhile; retry needs it.",
     )
-    boxed.add_argument(
+    outbox.add_argument(
         "action",
         choices=("list", "export", "retry"),
         help="list: number, window, bytes, age and attempts; export: JSON lines for "
         "pansketch-collector replay, with dead-lettered releases; retry: retransmit at once, as "
         "after a start",
     )
-    boxed.add_argument(
+    outbox.add_argument(
         "--refused", action="store_true", help="retry: requeue dead-lettered releases as well"
     )
-    boxed.add_argument(
+    outbox.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="export: the file (default: stdout)"
     )
-    listed = _command(
+    sources = _command(
         commands,
         "sources",
         "list the sensors of this host, and what programs may send to",
         "Each has the line of configuration that reads it. No value is shown.",
     )
-    listed.add_argument(
+    sources.add_argument(
         "--page", metavar="URL", help="list the series of a page of metrics instead"
     )
-    for command in (looked, told, listed):
+    for command in (check, ledger, sources):
         command.add_argument("--json", action="store_true", help="print JSON")
     _root_option(valid)
-    _root_option(looked)
-    _root_option(listed)
+    _root_option(check)
+    _root_option(sources)
     _run_options(run, None, "for ever")
     _run_options(once, ONCE_DRAIN_SECONDS, f"{ONCE_DRAIN_SECONDS:g}")
-    found.error = _usage_error  # type: ignore[method-assign, assignment]
-    return found
+    program.error = _usage_error  # type: ignore[method-assign, assignment]
+    return program
 
 
 def _usage_error(problem: str) -> NoReturn:
-    """One line, like every other error."""
+    """Print a single-line error, as every other error is, and exit."""
     problem = one_line(problem)[:MAX_USAGE]
     print(f"pansketch-agent: {problem}; see pansketch-agent --help", file=sys.stderr)
     sys.exit(WRONG_INPUT)

@@ -1,4 +1,4 @@
-"""What waits in an outbox, read beside a running agent."""
+"""`pansketch-agent outbox list` and `export`: the queued releases, read beside a running agent."""
 
 import base64
 import json
@@ -11,21 +11,21 @@ from pansketch.wire import peek_any
 from pansketch_agent.control.requests import OutboxReply
 from pansketch_agent.host.clock import utc_text
 from pansketch_agent.host.durable_files import replacing
-from pansketch_agent.outbox.dead_letters import named, refused_in
-from pansketch_agent.outbox.records import Key, payload_of, scan, waiting_in
+from pansketch_agent.outbox.dead_letters import key_of, refused_in
+from pansketch_agent.outbox.records import Key, payload_of, queued_in, scan
 from pansketch_agent.outbox.segment_files import numbers_in
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
 
-LATEST = 253_402_300_800  # The year 10000: beyond it no date can be written.
+MAX_UNIX_SECONDS = 253_402_300_800  # The year 10000: beyond it no date can be written.
 HEADER: tuple[str, ...] = ("release", "stream", "window", "to", "bytes", "age", "attempts")
 
 
 def releases_in(folder: Path) -> Iterator[tuple[Key, bytes]]:
-    """The releases on disk that wait, oldest first. Changes nothing.
+    """Yield the queued releases on disk, oldest first, without changing anything.
 
-    None before there is a folder; a segment that goes away meanwhile is an acknowledged one. Raises
-    OSError when the folder cannot be read.
+    There are none before the folder exists. A segment that disappears meanwhile held acknowledged
+    releases only. Raises OSError when the folder cannot be read.
     """
     seen: set[Key] = set()
     for number in numbers_in(folder) if folder.exists() else []:
@@ -33,33 +33,34 @@ def releases_in(folder: Path) -> Iterator[tuple[Key, bytes]]:
             content = (folder / f"{number:08d}.segment").read_bytes()
         except FileNotFoundError:
             continue
-        for key, record in waiting_in(scan(content)).items():
+        for key, record in queued_in(scan(content)).items():
             if key not in seen:
                 seen.add(key)
                 yield key, payload_of(content, record)
 
 
 def as_rows(folder: Path, now: float, answer: OutboxReply | None) -> list[tuple[str, ...]]:
-    """What waits on disk, as a table; `age` counts from the end of a release's window, attempts
-    from the start of the agent that runs, if one does. A last column, if the agent holds any back,
-    says why.
+    """Return the queued releases on disk as a table.
+
+    `age` counts from the end of a release's window, `attempts` from the start of the running agent.
+    A last column has the reasons of releases on hold, if there are any.
     """
     rows = [HEADER]
-    why = {} if answer is None else answer.held_back
+    reasons = {} if answer is None else answer.on_hold
     for key, payload in releases_in(folder):
         row = _row(key, payload, now, answer)
-        rows.append((*row, why.get(key.filename, "")) if why else row)
-    return [(*HEADER, "on hold"), *rows[1:]] if why else rows
+        rows.append((*row, reasons.get(key.filename, "")) if reasons else row)
+    return [(*HEADER, "on hold"), *rows[1:]] if reasons else rows
 
 
 def as_jsonl(fleet: str, device: str, folder: Path) -> Iterator[str]:
-    """One JSON object for each release that waits, as `pansketch-collector export` writes them.
+    """Yield one JSON object for each queued release, in the form of `pansketch-collector export`.
 
-    So do refused ones, behind them, with `refused` true. `received_at` is null: no collector has
-    received it. So is what this version cannot read in one that another version has made.
+    Dead-lettered releases follow, with `refused` true. `received_at` is null, because no collector
+    has received them. Fields of a header that only a later version can read are null, too.
     """
     kept = ((path.name, path) for path in refused_in(folder))
-    refused = ((named(name), path.read_bytes()) for name, path in kept)
+    refused = ((key_of(name), path.read_bytes()) for name, path in kept)
     everything = chain(
         ((key, payload, False) for key, payload in releases_in(folder)),
         ((key, payload, True) for key, payload in refused if key is not None),
@@ -96,17 +97,17 @@ def _row(key: Key, payload: bytes, now: float, answer: OutboxReply | None) -> tu
 
 
 def _header(payload: bytes) -> Header | None:
-    """What a release of one window says of itself; None when this version cannot tell."""
+    """Return the header of a release of one window, or None if this version cannot read it."""
     try:
         header = peek_any(payload)
     except WireError:
         return None
     times = [at for window in header.windows for at in (window.start, window.end)]
-    return header if len(times) == 2 and min(times) >= 0 and max(times) < LATEST else None
+    return header if len(times) == 2 and min(times) >= 0 and max(times) < MAX_UNIX_SECONDS else None
 
 
 def _age(seconds: float) -> str:
-    """Rounded down, as people say it; a clock that was set back makes none."""
+    """Return an age as people write it, rounded down; 0 after a clock was set back."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{int(seconds // size)}{unit}"
@@ -114,7 +115,7 @@ def _age(seconds: float) -> str:
 
 
 def write(lines: Iterable[str], path: Path) -> int:
-    """Writes the lines to a file, whole or not at all; returns how many. Raises OSError."""
+    """Write the lines to a file, all or none, and return their number. Raises OSError."""
     count = 0
     with replacing(path) as file:
         for line in lines:

@@ -1,7 +1,7 @@
-"""`pansketch-agent sources`: the sensors that this host has, and the line to paste for each.
+"""`pansketch-agent sources`: the sensors of this host, and the configuration line of each.
 
-It says whether a sensor can be read, never what it reads. What other programs of this host send to
-the agent follows the sensors.
+The list states whether a sensor is readable, never its value. Addresses that other programs of this
+host can send to follow the sensors.
 """
 
 import json
@@ -31,7 +31,7 @@ NOTHING = "this host has no sensor that can be listed"
 
 @dataclass(frozen=True)
 class Sensor:
-    """`kind`: the type of a source. `unit`: that of its values, empty where it is not known."""
+    """A sensor. `kind`: the type of its source. `unit`: of its values, empty if unknown."""
 
     kind: str
     place: str
@@ -41,7 +41,7 @@ class Sensor:
 
 
 def sensors(root: Path) -> list[Sensor]:
-    """All sensors, by kind and place. `root`: the folder with proc/ and sys/."""
+    """Return all sensors, by kind and place. `root`: the folder with proc/ and sys/."""
     return [
         *(_sensor("iio", f"{dev}/{name}", name, unit, root) for dev, name, unit in _iio(root)),
         *(
@@ -55,17 +55,17 @@ def sensors(root: Path) -> list[Sensor]:
 
 
 def senders() -> list[Sensor]:
-    """What programs of this host may send to; readable where no other program has the port."""
+    """Return addresses for programs of this host; readable if no other program has the port."""
     place = f"{http_push.HOST}:{http_push.PORT}"
     free = http_push.listener_of(http_push.PORT) != "another"
     return [Sensor("http", place, "", free, f"source: {{type: http, port: {http_push.PORT}}}")]
 
 
 def page(text: str) -> list[Sensor]:
-    """The series of a page of metrics. Raises ValueError, one line."""
+    """Return the series of a page of metrics. Raises ValueError, one line."""
     address = page_address(text)
     try:
-        found = [*islice(metrics_page.listed(address, system_clock()), MAX_SERIES)]
+        found = [*islice(metrics_page.list_series(address, system_clock()), MAX_SERIES)]
     except metrics_page.PageError as error:
         raise ValueError(f"cannot be read ({error}); check the address") from None
     return [_series(address, each, readable) for each, readable in found]
@@ -104,7 +104,7 @@ def _sensor(kind: SensorKind, place: str, name: str, unit: str, root: Path) -> S
 
 
 def _lines(root: Path) -> Iterator[Sensor]:
-    """Serial ports, at which Modbus devices may be."""
+    """Yield the serial ports, which may connect Modbus devices."""
     for port in sorted((root / "dev/serial/by-id").glob("*")):
         place = one_line(f"/dev/serial/by-id/{port.name}")
         line = f"type: modbus, url: 'rtu:{place}', registers: {{value: {{address: 0}}}}"

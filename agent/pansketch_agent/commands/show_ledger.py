@@ -1,4 +1,4 @@
-"""`pansketch-agent ledger`: what every stream has spent, read beside a running agent."""
+"""`pansketch-agent ledger`: the epsilon that each stream has spent, beside a running agent."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,10 +12,10 @@ from pansketch_agent.ledger.accounts import (
     Account,
     Accounts,
     day_of,
-    read_book,
+    read_accounts,
     unusable,
 )
-from pansketch_fleet.config.privacy_cost import sharing
+from pansketch_fleet.config.privacy_cost import streams_sharing_source
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.settings.settings import Stream
 
@@ -32,8 +32,11 @@ Epsilon spent in other streams and on other devices adds up to it."""
 
 @dataclass(frozen=True)
 class Spending:
-    """One stream's account; `unit` is what it protects. `devices_per_key`: how many devices may see
-    a key. `together`: of all streams that take records of its source, None where it is alone."""
+    """The account of one stream.
+
+    `unit`: the privacy unit. `devices_per_key`: how many devices may see a key. `together`: the
+    sums of all streams that absorb records of its source, None if it is the only one.
+    """
 
     stream: str
     account: Account
@@ -44,26 +47,29 @@ class Spending:
 
     @property
     def reading_micro(self) -> int | None:
-        """The most that a release has cost a reading, None when the unit is a key."""
+        """The largest loss of one reading in a release, None if the unit is a key."""
         if self.unit == "key":
             return None
         return self.account.highest_micro // readings_of(self.unit)
 
     @property
     def span_micro(self) -> int | None:
-        """The most that a span's readings have cost together, None when the unit is no span."""
+        """The largest loss of all readings of a span together, None if the unit is no span."""
         return self.account.highest_micro if isinstance(self.unit, Span) else None
 
     @property
     def key_micro(self) -> int | None:
-        """The most that one window has cost a key, None when the unit is none."""
+        """The largest loss of a key in one window, None if the unit is no key."""
         return self.account.highest_micro if self.unit == "key" else None
 
 
 @dataclass(frozen=True)
 class JointSpending:
-    """What `streams`, which take the same records, have spent on this device. `record_micro`: the
-    most on one record; `today_micro`, `lifetime_micro`: on one that was in every window."""
+    """The epsilon that streams of the same records have spent on this device.
+
+    `record_micro`: the maximum for one record. `today_micro`, `lifetime_micro`: for a record that
+    was in every window.
+    """
 
     streams: tuple[str, ...]
     record_micro: int
@@ -72,50 +78,51 @@ class JointSpending:
 
 
 def spending(config: AgentConfig, now: float) -> tuple[Path, Accounts, list[Spending]]:
-    """The ledger's path, its book, and every stream that is configured or was ever debited.
+    """Return the ledger's path, its accounts, and every stream that is configured or was ever
+    debited.
 
     Raises LedgerError for a ledger that is damaged or cannot be read.
     """
     path = config.agent.state / "ledger"
     try:
-        book, sound_bytes = read_book(path)
+        accounts, sound_bytes = read_accounts(path)
         if sound_bytes < path.stat().st_size:
-            book.note_torn()
+            accounts.note_torn()
     except FileNotFoundError:
-        book = Accounts()
+        accounts = Accounts()
     except OSError as error:
         raise unusable(path, error) from None
     known = {stream.name: stream for stream in config.streams}
     today = day_of(int(now) + 1)
     found = []
-    for name in sorted({*known, *book.accounts}):
-        account, stream = book.accounts.get(name, Account()), known.get(name)
+    for name in sorted({*known, *accounts.by_stream}):
+        account, stream = accounts.by_stream.get(name, Account()), known.get(name)
         if stream is None:
-            found.append(Spending(name, account, "reading", account.on(today)))
+            found.append(Spending(name, account, "reading", account.spent_on(today)))
             continue
         unit, devices = stream.plan.privacy.unit, stream.devices_per_key
-        together = _together(stream, config, book, today)
-        found.append(Spending(name, account, unit, account.on(today), devices, together))
-    return path, book, found
+        together = _together(stream, config, accounts, today)
+        found.append(Spending(name, account, unit, account.spent_on(today), devices, together))
+    return path, accounts, found
 
 
 def _together(
-    stream: Stream, config: AgentConfig, book: Accounts, today: int
+    stream: Stream, config: AgentConfig, accounts: Accounts, today: int
 ) -> JointSpending | None:
-    others = sharing(stream, config.streams)
+    others = streams_sharing_source(stream, config.streams)
     if not others:
         return None
-    paid = (stream, *others)
-    accounts = [book.accounts.get(each.name, Account()) for each in paid]
+    charged = (stream, *others)
+    shared = [accounts.by_stream.get(each.name, Account()) for each in charged]
     records = (
         account.highest_micro // readings_of(each.plan.privacy.unit)
-        for each, account in zip(paid, accounts, strict=True)
+        for each, account in zip(charged, shared, strict=True)
     )
     return JointSpending(
-        tuple(each.name for each in paid),
+        tuple(each.name for each in charged),
         sum(records),
-        sum(account.on(today) for account in accounts),
-        sum(account.lifetime_micro for account in accounts),
+        sum(account.spent_on(today) for account in shared),
+        sum(account.lifetime_micro for account in shared),
     )
 
 
@@ -123,32 +130,36 @@ def as_rows(found: list[Spending]) -> list[tuple[str, ...]]:
     return [(*HEADER[0], *HEADER[1]), *map(_row, found)]
 
 
-def as_json(path: Path, book: Accounts, found: list[Spending]) -> str:
-    """One object; every number is an integer, those of `_micro` in micro-epsilon."""
+def as_json(path: Path, accounts: Accounts, found: list[Spending]) -> str:
+    """Return one object. Numbers are integers; names that end in `_micro` are micro-epsilon."""
     streams = {spent.stream: _object(spent) for spent in found}
-    incarnation = book.incarnation or None
+    incarnation = accounts.incarnation or None
     return json.dumps(
-        {"ledger": str(path), "incarnation": incarnation, "torn": book.torn, "streams": streams}
+        {"ledger": str(path), "incarnation": incarnation, "torn": accounts.torn, "streams": streams}
     )
 
 
-def as_notes(path: Path, book: Accounts, found: list[Spending]) -> str:
-    """What the table's numbers mean, what adds up, and what is unusual about this ledger."""
+def as_notes(path: Path, accounts: Accounts, found: list[Spending]) -> str:
+    """Return notes below the table: units, sums over devices and streams, and anomalies of the
+    ledger.
+    """
     lines = [NOTE]
     for spent in found:
         lines += _at_devices(spent)
     for together in dict.fromkeys(_in_order(each.together) for each in found if each.together):
         lines.append(_in_all(together))
     note = "\n".join(lines)
-    torn = f"\n{path}: torn {book.torn} times; each counts as a debited release"
+    torn = f"\n{path}: torn {accounts.torn} times; each counts as a debited release"
     none = f"\n{path}: none yet, nothing was ever released"
     adopted = "".join(
         f"\n{name}: {account.adopted} windows were released before this ledger, as the collector "
         "reported; they are priced as configured at that time, and there may have been more"
-        for name, account in sorted(book.accounts.items())
+        for name, account in sorted(accounts.by_stream.items())
         if account.adopted
     )
-    return note + adopted + (torn if book.torn else "") + (none if not book.accounts else "")
+    return (
+        note + adopted + (torn if accounts.torn else "") + (none if not accounts.by_stream else "")
+    )
 
 
 def _at_devices(spent: Spending) -> list[str]:
@@ -177,7 +188,7 @@ def _in_all(together: JointSpending) -> str:
 
 def _row(spent: Spending) -> tuple[str, ...]:
     account = spent.account
-    if account.young:
+    if account.is_empty:
         return (spent.stream, "0", *["-"] * 9)
     return (
         spent.stream,
@@ -200,11 +211,11 @@ def _object(spent: Spending) -> dict[str, object]:
         "releases": account.releases,
         "adopted": account.adopted,
         "first_window": utc_text(account.first_start) if account.releases else None,
-        "last_window_ends": None if account.young else utc_text(account.until),
+        "last_window_ends": None if account.is_empty else utc_text(account.until),
         "reading_micro": spent.reading_micro,
         "span_micro": spent.span_micro,
         "key_micro": spent.key_micro,
-        "busiest_day": None if account.young else _date(account.busiest_day),
+        "busiest_day": None if account.is_empty else _date(account.busiest_day),
         "busiest_day_micro": account.busiest_micro,
         "today_micro": spent.today_micro,
         "lifetime_micro": account.lifetime_micro,

@@ -1,4 +1,4 @@
-"""`init`: a commented configuration to start from. It loads as it is, and asks for nothing."""
+"""`pansketch-agent init`: a commented configuration to start from, valid without any edit."""
 
 import os
 import re
@@ -50,7 +50,7 @@ streams:
 
 # devices:                          # what one device has otherwise than the others
 #   attic:
-#     profile: pi-zero-w
+#     profile: pi-zero-2w
 #     streams: {{board: {{source: {{type: system, interval: 1m}}}}}}
 
 collector:
@@ -62,7 +62,7 @@ collector:
 def write_starter(
     path: Path, fleet: str, device: str, url: str, state: str, environ: Mapping[str, str]
 ) -> str:
-    """Writes the file and returns what to do next.
+    """Write the file and return the next step.
 
     Raises:
         ConfigError: the file exists, cannot be written, or one of the values is refused.
@@ -93,11 +93,11 @@ def write_starter(
 
 
 def own_name() -> str:
-    """This host's short name as a device's name."""
+    """Return this host's short name as a device name."""
     name = re.sub(r"[^a-z0-9-]", "-", os.uname().nodename.partition(".")[0].lower())[:64]
     return name.strip("-") or "device-1"
 
 
 def _quoted(text: str) -> str:
-    """A text between the quotes of YAML."""
+    """Escape a text for double quotes of YAML."""
     return text.replace("\\", "\\\\").replace('"', '\\"')

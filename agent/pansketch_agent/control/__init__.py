@@ -1,1 +1,1 @@
-"""Requests of the command line to a running agent."""
+"""Requests from the command line to a running agent."""

@@ -1,16 +1,17 @@
 """Requests of the command line to a running agent: a signal, and an answer in the state folder.
 
-The agent that holds the state folder's lock gets the signal, and replaces a file that counts its
-answers. The files say nothing of a reading.
+The agent that holds the state folder's lock receives the signal and replaces a file that counts its
+answers. The files contain nothing about readings.
 
 `pansketch-agent rerandomise` sends SIGUSR1: the device was, or is about to be, seized. The file
 `intrusions` counts the announcements after which every sketch has drawn fresh noise. A sketch of
-keys takes no more in instead: a key that came before and after would pay twice.
+keys absorbs no more keys instead: a key before and after the announcement would spend epsilon
+twice.
 
-`pansketch-agent outbox` sends SIGUSR2. The file `attempts` says how often the agent has sent each
-release in flight, what it holds back and why, how many releases are in memory only, how many it has
-dropped. With a file `retry` the agent also retransmits at once; if that holds the word "refused",
-refused releases as well. Nothing else is read from that file.
+`pansketch-agent outbox` sends SIGUSR2. The agent writes the file `attempts`: transmissions of each
+release in flight, releases on hold with reasons, and counts of buffered and dropped releases. If a
+file `retry` exists, the agent also retransmits at once. If that file contains the word "refused",
+the agent requeues dead-lettered releases as well. It reads nothing else from that file.
 """
 
 import json
@@ -23,7 +24,7 @@ from threading import Event
 
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.durable_files import replace_file
-from pansketch_agent.ledger.state_folder import holder, signal_holder
+from pansketch_agent.ledger.state_folder import lock_holder, signal_lock_holder
 from pansketch_agent.outbox.records import Key
 from pansketch_fleet.settings.settings import KeyStream, Stream
 
@@ -34,29 +35,31 @@ POLL_SECONDS = 0.05
 
 
 class NoAnswerError(Exception):
-    """The running agent has not answered, one line: why, and what to do."""
+    """The running agent has not answered. One line: why, and the fix."""
 
 
 @dataclass
 class Confirmations:
-    """The file that says how many announcements this run of the agent has answered."""
+    """The file that counts the announcements which this run of the agent has answered."""
 
     state: Path
     answered: int = 0
 
     def confirm(self) -> None:
-        """One more is answered. Raises OSError."""
+        """Count one more answer. Raises OSError."""
         self.answered += 1
         self.write()
 
     def write(self) -> None:
-        """Raises OSError."""
+        """Write the file. Raises OSError."""
         content = b"%d %d\n" % (os.getpid(), self.answered)
         replace_file(self.state / "intrusions", content)
 
 
 def intrusion_effect(streams: Sequence[Stream]) -> str:
-    """What an announced intrusion has done to the open sketches of these streams, for people."""
+    """Return, for people, the effect of an announced intrusion on the open sketches of these
+    streams.
+    """
     keyed = [stream.name for stream in streams if isinstance(stream, KeyStream)]
     drawn = "every open sketch has drawn fresh noise"
     frozen = f"no more keys are taken until the window ends ({', '.join(keyed)})"
@@ -66,11 +69,13 @@ def intrusion_effect(streams: Sequence[Stream]) -> str:
 
 
 def announce_intrusion(state: Path, clock: Clock) -> None:
-    """Returns once the running agent has confirmed. Raises NoAnswerError."""
+    """Announce an intrusion, and return once the running agent has confirmed it. Raises
+    NoAnswerError.
+    """
     confirmed = state / "intrusions"
     try:
         before = _read(confirmed)
-        agent = signal_holder(state, signal.SIGUSR1)
+        agent = signal_lock_holder(state, signal.SIGUSR1)
     except OSError as error:
         raise _unreachable(state, "reached", error) from None
     if agent is None:
@@ -87,28 +92,31 @@ def announce_intrusion(state: Path, clock: Clock) -> None:
 
 @dataclass(frozen=True)
 class OutboxReply:
-    """`attempts`: how often a release on its way was sent, by its file's name. `held`: how many
-    are in memory only. `dropped`: how many the outbox ever had no room for. `held_back`: why some
-    are not sent for now, by their files' names. `taken_back`: how many refused releases are among
-    those that wait again, as asked."""
+    """The agent's answer about its outbox; keys are file names of releases.
+
+    `attempts`: transmissions of each release in flight. `buffered`: the number of releases in
+    memory only. `dropped`: how many the outbox ever dropped. `on_hold`: reasons of blocked
+    releases. `requeued`: how many dead-lettered releases were queued again on this request.
+    """
 
     attempts: Mapping[str, int]
-    held: int
+    buffered: int
     dropped: int
-    held_back: Mapping[str, str]
-    taken_back: int = 0
+    on_hold: Mapping[str, str]
+    requeued: int = 0
 
 
 @dataclass
 class OutboxReplies:
-    """The agent's part: what it was asked, and its answers, numbered within its run."""
+    """The agent's side: requests to retry, and its answers, numbered within its run."""
 
     state: Path
     written: int = 0
 
-    def asked_to_retry(self) -> bytes | None:
-        """What to send again, b"" or REFUSED; None where nobody asks. Asking counts once. Raises
-        OSError."""
+    def take_retry_request(self) -> bytes | None:
+        """Remove the request, and return b"" or REFUSED; None if there is no request. Raises
+        OSError.
+        """
         try:
             wanted = (self.state / "retry").read_bytes()
             (self.state / "retry").unlink()
@@ -119,36 +127,36 @@ class OutboxReplies:
     def write(
         self,
         attempts: Mapping[Key, int],
-        held: int,
+        buffered: int,
         dropped: int,
-        held_back: Mapping[Key, str],
-        taken_back: int,
+        on_hold: Mapping[Key, str],
+        requeued: int,
     ) -> None:
-        """Raises OSError."""
+        """Write the answer. Raises OSError."""
         self.written += 1
         named = {key.filename: count for key, count in attempts.items()}
-        why = {key.filename: reason for key, reason in held_back.items()}
-        answer = {"answer": [os.getpid(), self.written], "attempts": named, "held_back": why}
-        counts = {"held": held, "dropped": dropped, "taken_back": taken_back}
+        reasons = {key.filename: reason for key, reason in on_hold.items()}
+        answer = {"answer": [os.getpid(), self.written], "attempts": named, "held_back": reasons}
+        counts = {"held": buffered, "dropped": dropped, "taken_back": requeued}
         content = json.dumps({**answer, **counts})
         replace_file(self.state / "attempts", content.encode())
 
 
 def ask_outbox(state: Path, clock: Clock, retry: bytes | None = None) -> OutboxReply | None:
-    """What the running agent answers, None when none runs. `retry`: what it is to send again, as
-    `asked_to_retry` returns it; what was refused is sent again also by an agent that starts later.
+    """Return the running agent's answer, or None if no agent runs.
 
-    Raises NoAnswerError.
+    `retry`: the request, as `take_retry_request` returns it. A request for dead-lettered releases
+    also reaches an agent that starts later. Raises NoAnswerError.
     """
     attempts = state / "attempts"
     try:
-        agent = holder(state)
+        agent = lock_holder(state)
         if retry == REFUSED or (retry is not None and agent is not None):
             replace_file(state / "retry", retry)
         if agent is None:
             return None
         before = _read(attempts)
-        if signal_holder(state, signal.SIGUSR2) is None:
+        if signal_lock_holder(state, signal.SIGUSR2) is None:
             return None
     except OSError as error:
         raise _unreachable(state, "asked", error) from None
@@ -157,39 +165,46 @@ def ask_outbox(state: Path, clock: Clock, retry: bytes | None = None) -> OutboxR
         raise NoAnswerError(
             f"the agent (process {agent}) did not answer within {OUTBOX_SECONDS:g} s; see its log"
         )
-    said = json.loads(answer)
-    counts = said["held"], said["dropped"], said["held_back"], said["taken_back"]
-    return OutboxReply(said["attempts"], *counts)
+    reply = json.loads(answer)
+    counts = reply["held"], reply["dropped"], reply["held_back"], reply["taken_back"]
+    return OutboxReply(reply["attempts"], *counts)
 
 
-def told_to_retry(answer: OutboxReply | None, refused: int | None) -> str:
-    """What `outbox retry` says; `refused`: how many refused releases lie there now, None where they
-    are not to be sent again."""
+def retry_text(answer: OutboxReply | None, refused: int | None) -> str:
+    """Return the output of `outbox retry`.
+
+    `refused`: the number of dead-lettered releases left, None if they were not requested.
+    """
     if answer is None:
-        waits = "no agent is running; when one starts it sends all queued releases at once"
-        return waits if refused is None else f"{waits}, refused releases as well: {refused}"
-    said = f"the running agent retransmits at once: {len(answer.attempts)} in flight"
+        later = "no agent is running; when one starts it sends all queued releases at once"
+        return later if refused is None else f"{later}, refused releases as well: {refused}"
+    reply = f"the running agent retransmits at once: {len(answer.attempts)} in flight"
     if refused is None:
-        return said
+        return reply
     left = f"; no room yet for {refused}" if refused else ""
-    return f"{said}, and refused releases from now on: {answer.taken_back}{left}"
+    return f"{reply}, and refused releases from now on: {answer.requeued}{left}"
 
 
-def notes(answer: OutboxReply | None, dropped: int, refused: int = 0, gone: int = 0) -> list[str]:
-    """What a list of the releases on disk does not show; `dropped`: how many its disk knows of;
-    `refused`: how many refused releases are kept, and how many of them are `gone`."""
-    held = 0 if answer is None else answer.held
+def notes(
+    answer: OutboxReply | None, dropped: int, refused: int = 0, removed_count: int = 0
+) -> list[str]:
+    """Return what a list of the releases on disk lacks.
+
+    `dropped`: the count on disk. `refused`: the number of dead-lettered releases; `gone`: how many
+    of these were ever removed.
+    """
+    buffered = 0 if answer is None else answer.buffered
     if answer is not None:
         dropped = answer.dropped
     lost = f"dropped ever, because the outbox was full or could not be written: {dropped}"
-    more = f"{held} more in memory only (persist: when_unacknowledged)"
+    more = f"{buffered} more in memory only (persist: when_unacknowledged)"
     kept = f"refused and kept: {refused}; `outbox retry --refused` requeues them"
-    removed = f"refused and removed ever, because they took too much room: {gone}"
+    removed = f"refused and removed ever, because they took too much room: {removed_count}"
     return [
-        *[more] * bool(held),
+        *[more] * bool(buffered),
         *[lost] * bool(dropped),
         *[kept] * bool(refused),
-        *[removed] * bool(gone),
+        *[removed] * bool(removed_count),
     ]
 
 
@@ -201,7 +216,7 @@ def _read(file: Path) -> bytes:
 
 
 def _changed(file: Path, before: bytes, clock: Clock, seconds: float) -> bytes | None:
-    """The content of a file once it is another than before; None when it stays so long."""
+    """Return the content of a file once it differs from `before`, or None after `seconds`."""
     until = clock.monotonic() + seconds
     while (content := _read(file)) == before:
         if clock.wait(Event(), POLL_SECONDS) or clock.monotonic() > until:
@@ -210,7 +225,7 @@ def _changed(file: Path, before: bytes, clock: Clock, seconds: float) -> bytes |
 
 
 def _unreachable(state: Path, how: str, error: OSError) -> NoAnswerError:
-    why = error.strerror or type(error).__name__
+    reasons = error.strerror or type(error).__name__
     return NoAnswerError(
-        f"the agent cannot be {how} through {state} ({why}); run this as the agent's user"
+        f"the agent cannot be {how} through {state} ({reasons}); run this as the agent's user"
     )

@@ -1,1 +1,1 @@
-"""Which release is sent when: in-flight window, retries, deferrals."""
+"""The retransmission policy: in-flight window, retries, deferrals."""

@@ -1,1 +1,1 @@
-"""`validate`, `check` and what runs before an agent starts."""
+"""`validate`, `check`, and the checks before an agent starts."""

@@ -1,8 +1,8 @@
-"""Whether the broker can be reached: its name, its port, TLS, MQTT and its access rules.
+"""Checks the way to the broker: its name, its port, TLS, MQTT and its access rules.
 
-The probe runs beside a running agent and without any data: an empty message goes to the device's
-own `probe` topic, which no collector subscribes to. If it comes back, the broker's access rules
-know the fleet and the device by their names.
+The probe works beside a running agent and without any data. The device publishes an empty message
+to its own `probe` topic, to which no collector subscribes. If the message comes back, the broker's
+access rules contain the fleet and the device.
 """
 
 import queue
@@ -23,7 +23,7 @@ from pansketch_agent.mqtt.events import (
 )
 from pansketch_agent.mqtt.problem_log import RULES, denial
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.reconnect import LOOK_SECONDS, UNKNOWN_VERSION, VersionNegotiation
+from pansketch_fleet.mqtt.reconnect import HANDSHAKE_SECONDS, UNKNOWN_VERSION, VersionNegotiation
 from pansketch_fleet.mqtt.tls import TlsFilesError, context, meaning
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.sources import (
@@ -36,10 +36,10 @@ Step = Literal["", "TLS", "MQTT", "credentials", "access rules"]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`failed`: the step that failed, or "" when none did; `text`: why, with the fix.
+class ProbeResult:
+    """`failed`: the failed step, or ""; `text`: the reason, with the fix.
 
-    `version`: of MQTT, when the broker let the device in. `echo`: whether the probe came back.
+    `version`: of MQTT, if the broker accepted the device. `echo`: whether the probe came back.
     """
 
     failed: Step
@@ -48,66 +48,76 @@ class Verdict:
     echo: bool = False
 
 
-def probe(mqtt: Mqtt, fleet: str, device: str, max_seconds: float) -> Verdict:
-    """Connects, listens to the own acks and mark, probes and disconnects.
+def probe(mqtt: Mqtt, fleet: str, device: str, max_seconds: float) -> ProbeResult:
+    """Connect, subscribe to the device's ack and mark topics, probe, and disconnect.
 
-    `max_seconds`: the longest wait for the answer to CONNECT. Raises OSError when there is no
-    connection to speak MQTT over, TlsFilesError.
+    `max_seconds`: the longest wait for the CONNACK. Raises TlsFilesError, and OSError when there is
+    no connection.
     """
     negotiation = VersionNegotiation(mqtt.protocol)
     while True:
         events: queue.SimpleQueue[ConnectionEvent] = queue.SimpleQueue()
-        introduction = ConnectOptions(mqtt, f"pansketch-{fleet}-{device}-check")
-        connection = DeviceConnection(introduction, negotiation.version, events.put)
+        options = ConnectOptions(mqtt, f"pansketch-{fleet}-{device}-check")
+        connection = DeviceConnection(options, negotiation.version, events.put)
         connection.open(max_seconds)
         try:
             connection.answered.wait(max_seconds)
-            said = connection.answer is not None and connection.answer.refusal == UNKNOWN_VERSION
-            if (said or connection.answer is None) and negotiation.not_understood(said):
+            unknown_version = (
+                connection.answer is not None and connection.answer.refusal == UNKNOWN_VERSION
+            )
+            if (unknown_version or connection.answer is None) and negotiation.rejected(
+                unknown_version
+            ):
                 continue
             refused = _refused(mqtt, connection)
-            return refused or _tried(connection, events, fleet, device)
+            return refused or _probe_access(connection, events, fleet, device)
         finally:
             connection.leave()
             connection.close()
 
 
-def _refused(mqtt: Mqtt, connection: DeviceConnection) -> Verdict | None:
+def _refused(mqtt: Mqtt, connection: DeviceConnection) -> ProbeResult | None:
     if connection.answer is None:
-        why = tls.hung_up(mqtt, LOOK_SECONDS) if connection.over.is_set() else ""
+        why = (
+            tls.closed_connection_reason(mqtt, HANDSHAKE_SECONDS)
+            if connection.over.is_set()
+            else ""
+        )
         text = why or "no answer to CONNECT; is it an MQTT broker?"
-        return Verdict("TLS" if mqtt.tls and why else "MQTT", text)
+        return ProbeResult("TLS" if mqtt.tls and why else "MQTT", text)
     if code := connection.answer.refusal:
         step: Step = "credentials" if code in (NOT_AUTHORIZED, BAD_PASSWORD) else "MQTT"
-        return Verdict(step, refusal(mqtt, code))
+        return ProbeResult(step, refusal(mqtt, code))
     return None
 
 
-def _tried(
+def _probe_access(
     connection: DeviceConnection,
     events: "queue.SimpleQueue[ConnectionEvent]",
     fleet: str,
     device: str,
-) -> Verdict:
-    """What the access rules let the device do, as far as the broker shows it."""
+) -> ProbeResult:
+    """Try the topics of the device, as far as the broker reports its access rules."""
     own = topics.probe(fleet, device)
     for topic in (topics.ack(fleet, device), topics.mark(fleet, device)):
         connection.subscribe(topic)
         if failure := _subscribed(events):
-            return Verdict("access rules", denial("hear", topic, failure, device))
+            return ProbeResult("access rules", denial("hear", topic, failure, device))
     connection.subscribe(own)
     _subscribed(events)
     connection.publish(own, b"")
     echo = False
     while (event := _next(events)) is not None and not echo:
         if isinstance(event, Puback) and event.failure:
-            return Verdict("access rules", denial("write", own, event.failure, device))
+            return ProbeResult("access rules", denial("write", own, event.failure, device))
         # An ack for the running agent is not empty.
         echo = isinstance(event, AckArrived) and not event.payload
-    return Verdict("", _seen(connection.version, echo, device), connection.version, echo)
+    return ProbeResult(
+        "", _missing_echo_text(connection.version, echo, device), connection.version, echo
+    )
 
 
-def _seen(version: str, echo: bool, device: str) -> str:
+def _missing_echo_text(version: str, echo: bool, device: str) -> str:
     if echo:
         return ""
     unseen = "a probe did not come back, and" if version == "5" else "a probe did not come back:"
@@ -117,7 +127,7 @@ def _seen(version: str, echo: bool, device: str) -> str:
 
 
 def _subscribed(events: "queue.SimpleQueue[ConnectionEvent]") -> str:
-    """Why a subscription was denied, or ""."""
+    """Return why the broker rejected a subscription, or ""."""
     while (event := _next(events)) is not None:
         if isinstance(event, Subscribed):
             return event.failure
@@ -134,14 +144,14 @@ def _next(events: "queue.SimpleQueue[ConnectionEvent]") -> ConnectionEvent | Non
 MAX_SECONDS = 5.0
 
 
-def reach(mqtt: Mqtt, fleet: str, device: str, clock: Clock) -> CheckResult:
-    """Tries each step in turn, all of them within MAX_SECONDS or little more.
+def check_broker(mqtt: Mqtt, fleet: str, device: str, clock: Clock) -> CheckResult:
+    """Try each step in turn, all of them within MAX_SECONDS or little more.
 
-    A failure's text begins with the step (DNS, TCP, TLS, credentials, access rules, MQTT) and ends
-    with the fix.
+    The text of a failure begins with the step (DNS, TCP, TLS, credentials, access rules, MQTT) and
+    ends with the fix.
     """
     until = clock.monotonic() + MAX_SECONDS
-    place = f"{mqtt.host}:{mqtt.port}"
+    address = f"{mqtt.host}:{mqtt.port}"
     failure = _resolve(mqtt.host, MAX_SECONDS)
     if failure:
         why = f"no address for {mqtt.host} ({failure})"
@@ -150,20 +160,20 @@ def reach(mqtt: Mqtt, fleet: str, device: str, clock: Clock) -> CheckResult:
         left = max(0.1, until - clock.monotonic())
         connection = socket.create_connection((mqtt.host, mqtt.port), left)
     except TimeoutError:
-        return _wrong("TCP", f"{place} does not answer; check the network, a firewall, mqtt.url")
+        return _wrong("TCP", f"{address} does not answer; check the network, a firewall, mqtt.url")
     except OSError as error:
         why = error.strerror or type(error).__name__
         fix = "start the broker or correct mqtt.url"
-        return _wrong("TCP", f"no connection to {place} ({why}); {fix}")
+        return _wrong("TCP", f"no connection to {address} ({why}); {fix}")
     with connection:
-        failure = _shake_hands(mqtt, connection) if mqtt.tls else ""
+        failure = _tls_failure(mqtt, connection) if mqtt.tls else ""
     if failure:
-        return _wrong("TLS", f"{place}: {failure}")
-    return _speak(mqtt, fleet, device, place, max(0.1, until - clock.monotonic()))
+        return _wrong("TLS", f"{address}: {failure}")
+    return _check_mqtt(mqtt, fleet, device, address, max(0.1, until - clock.monotonic()))
 
 
-def _shake_hands(mqtt: Mqtt, connection: socket.socket) -> str:
-    """Why there is no TLS over this connection, which keeps its time limit, or ""."""
+def _tls_failure(mqtt: Mqtt, connection: socket.socket) -> str:
+    """Return why TLS fails over this connection, or "". The connection keeps its time limit."""
     try:
         with context(mqtt).wrap_socket(connection, server_hostname=mqtt.host):
             return ""
@@ -175,25 +185,29 @@ def _shake_hands(mqtt: Mqtt, connection: socket.socket) -> str:
         return meaning(error, mqtt) or f"TLS failed ({error}); check mqtt.url"
 
 
-def _speak(mqtt: Mqtt, fleet: str, device: str, place: str, max_seconds: float) -> CheckResult:
+def _check_mqtt(
+    mqtt: Mqtt, fleet: str, device: str, address: str, max_seconds: float
+) -> CheckResult:
     try:
-        verdict = probe(mqtt, fleet, device, max_seconds)
+        result = probe(mqtt, fleet, device, max_seconds)
     except OSError as error:
         why = error.strerror or type(error).__name__
-        return _wrong("MQTT", f"{place} ended the connection ({why}); is it an MQTT broker?")
-    if verdict.failed == "access rules":
-        return _wrong(verdict.failed, f"{place}: {verdict.text}")
-    if verdict.failed:
-        return _wrong(verdict.failed, f"{place} rejects the device: {verdict.text}")
-    how = f"over TLS, MQTT {verdict.version}" if mqtt.tls else f"with MQTT {verdict.version}"
-    in_words = f"{place} accepts the device {how}"
-    if not verdict.echo:
-        return CheckResult("broker", "note", f"{in_words}; {verdict.text}")
+        return _wrong("MQTT", f"{address} ended the connection ({why}); is it an MQTT broker?")
+    if result.failed == "access rules":
+        return _wrong(result.failed, f"{address}: {result.text}")
+    if result.failed:
+        return _wrong(result.failed, f"{address} rejects the device: {result.text}")
+    how = f"over TLS, MQTT {result.version}" if mqtt.tls else f"with MQTT {result.version}"
+    in_words = f"{address} accepts the device {how}"
+    if not result.echo:
+        return CheckResult("broker", "note", f"{in_words}; {result.text}")
     return CheckResult("broker", "ok", f"{in_words}, and its access rules know the device")
 
 
 def _resolve(host: str, max_seconds: float) -> str:
-    """Why the host has no address, or "". A resolver has no time limit, so it gets a thread."""
+    """Return why the host has no address, or "". A resolver has no time limit, so it runs in a
+    thread.
+    """
     failures: list[str] = []
 
     def resolve() -> None:

@@ -1,6 +1,6 @@
-"""What only the device can check: its configuration before a run, and all it needs, with fixes.
+"""Checks that need the device: the configuration before a run, and everything a run needs.
 
-`pansketch-agent check` prints all findings. `run`, `once` and `validate` stop at the first error of
+`pansketch-agent check` prints all results. `run`, `once` and `validate` stop at the first error of
 the configuration.
 """
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from pansketch.blinding import BlindingUnavailable, SodiumMasks
 from pansketch_agent.delivery.delivery import MAX_PAYLOAD_BYTES
-from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.diagnostics.validate_report import key_finding
 from pansketch_agent.host import hardening
 from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.clock import FIRST_YEAR, Clock, clock_is_synchronised, year
 from pansketch_agent.host.durable_files import names_in
-from pansketch_agent.ledger.accounts import LedgerError, read_book
-from pansketch_agent.ledger.state_folder import check_own, holder
+from pansketch_agent.ledger.accounts import LedgerError, read_accounts
+from pansketch_agent.ledger.state_folder import check_own, lock_holder
 from pansketch_agent.outbox.backlog import largest_release
 from pansketch_agent.sources import exec as child
 from pansketch_agent.sources import http_push, metrics_page, modbus, mqtt_topic, replay
@@ -46,14 +46,14 @@ YEARS = range(FIRST_YEAR, 2100)
 
 
 def check_config(config: AgentConfig) -> None:
-    """Raises ConfigError for a source that lacks something, a release too big, or files for TLS."""
+    """Check sources, release sizes and TLS files. Raises ConfigError."""
     _check_tls(config)
     for stream in config.streams:
         _check_stream(config, stream)
 
 
 def _check_tls(config: AgentConfig) -> None:
-    """Raises ConfigError for a certificate or key that cannot be used."""
+    """Raise ConfigError for a certificate or key that cannot be used."""
     if not config.mqtt.tls:
         return
     try:
@@ -63,7 +63,7 @@ def _check_tls(config: AgentConfig) -> None:
 
 
 def _check_stream(config: Config, stream: Stream) -> None:
-    """Raises ConfigError, as `check_config` does, for this stream."""
+    """Check one stream as `check_config` does. Raises ConfigError."""
     where = f"streams.{stream.section}"
     try:
         _check_source(stream)
@@ -121,7 +121,7 @@ def _check_sizes(config: Config, stream: Stream, where: str) -> None:
 
 
 def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
-    """All findings, in at most a few seconds. `root`: the folder with proc/ and sys/."""
+    """Return all results, within a few seconds. `root`: the folder with proc/ and sys/."""
     device, state = config.agent.device, config.agent.state
     return [
         *hardening.forbid_dumps(),
@@ -129,7 +129,7 @@ def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
         _clock(clock),
         _disk(state, config.profile.outbox_bytes),
         _ledger(state),
-        reach(config.mqtt, config.fleet, device, clock),
+        check_broker(config.mqtt, config.fleet, device, clock),
         *(_source(config, each, root, clock) for each in config.streams if not each.part_of),
         *(key_finding(each) for each in config.streams if isinstance(each, KeyStream)),
     ]
@@ -157,14 +157,14 @@ def _disk(state: Path, outbox_bytes: int) -> CheckResult:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
-        place = os.statvfs(folder)
+        filesystem = os.statvfs(folder)
         outbox = state / "outbox"
         segments = [name for name in names_in(outbox) if name.endswith(".segment")]
         waiting = sum((outbox / name).stat().st_size for name in segments)
     except OSError as error:
         fix = "let the agent write there, or change agent.state"
         return CheckResult("disk", "wrong", f"{state}: cannot be written ({error.strerror}); {fix}")
-    free, wanted = place.f_bavail * place.f_frsize, outbox_bytes - waiting
+    free, wanted = filesystem.f_bavail * filesystem.f_frsize, outbox_bytes - waiting
     if free < wanted:
         short = f"{free >> 20} MiB free, the outbox may take {max(wanted >> 20, 1)} MiB more"
         return CheckResult("disk", "wrong", f"{state}: {short}; free the disk or move agent.state")
@@ -177,8 +177,8 @@ def _ledger(state: Path) -> CheckResult:
     path = state / "ledger"
     try:
         check_own(state)
-        agent = holder(state)
-        read_book(path)
+        agent = lock_holder(state)
+        read_accounts(path)
     except FileNotFoundError:
         return CheckResult("ledger", "ok", f"{path}: none yet, nothing was ever released")
     except OSError as error:
@@ -219,63 +219,63 @@ def _source(config: AgentConfig, stream: Stream, root: Path, clock: Clock) -> Ch
 
 
 def _topic(subject: str, stream: Stream, source: MqttSource) -> CheckResult:
-    place = f"{source.broker.host}:{source.broker.port}"
-    if why := mqtt_topic.absent(source):
+    filesystem = f"{source.broker.host}:{source.broker.port}"
+    if why := mqtt_topic.connection_failure(source):
         fix = f"start that broker, or correct streams.{stream.name}.source.url"
-        return CheckResult(subject, "wrong", f"no connection to {place} ({why}); {fix}")
-    return CheckResult(subject, "ok", f"{place} takes connections for {source.topic}")
+        return CheckResult(subject, "wrong", f"no connection to {filesystem} ({why}); {fix}")
+    return CheckResult(subject, "ok", f"{filesystem} takes connections for {source.topic}")
 
 
 def _port(subject: str, stream: Stream, port: int) -> CheckResult:
-    place = f"http://127.0.0.1:{port}/"
+    filesystem = f"http://127.0.0.1:{port}/"
     match http_push.listener_of(port):
         case "agent":
-            return CheckResult(subject, "ok", f"{place}: the running agent listens")
+            return CheckResult(subject, "ok", f"{filesystem}: the running agent listens")
         case "none":
-            return CheckResult(subject, "ok", f"{place}: free for the agent")
+            return CheckResult(subject, "ok", f"{filesystem}: free for the agent")
     fix = f"stop it, or correct streams.{stream.section}.source.port"
-    return CheckResult(subject, "wrong", f"{place} belongs to another program; {fix}")
+    return CheckResult(subject, "wrong", f"{filesystem} belongs to another program; {fix}")
 
 
 def _page(subject: str, stream: Stream, source: MetricsSource, clock: Clock) -> CheckResult:
     where = f"streams.{stream.section}.source"
     try:
-        silent = metrics_page.problems(source, stream.names, clock)
+        unreadable = metrics_page.problems(source, stream.names, clock)
     except metrics_page.PageError as error:
         problem = f"no page at {source.address} ({error}); start its program, or correct {where}"
         return CheckResult(subject, "wrong", f"{problem}.url")
-    if silent:
+    if unreadable:
         fix = f"correct {where}.metrics (pansketch-agent sources --page lists the series)"
-        return CheckResult(subject, "wrong", f"{', '.join(silent)} at {source.address}; {fix}")
+        return CheckResult(subject, "wrong", f"{', '.join(unreadable)} at {source.address}; {fix}")
     found = ", ".join(str(source.metrics[name]) for name in stream.names)
     return CheckResult(subject, "ok", f"readable at {source.address}: {found}")
 
 
 def _registers(subject: str, stream: Stream, source: ModbusSource, clock: Clock) -> CheckResult:
-    silent = modbus.problems(source, stream.names, clock)
-    if silent:
+    unreadable = modbus.problems(source, stream.names, clock)
+    if unreadable:
         fix = f"correct streams.{stream.section}.source, or its wiring"
-        return CheckResult(subject, "wrong", f"{source.url}: {', '.join(silent)}; {fix}")
+        return CheckResult(subject, "wrong", f"{source.url}: {', '.join(unreadable)}; {fix}")
     found = ", ".join(str(source.registers[name]) for name in stream.names)
     return CheckResult(subject, "ok", f"readable at {source.url}: {found}")
 
 
 def _sensors(subject: str, stream: Stream, source: SensorSource, root: Path) -> CheckResult:
-    silent = sensors.silent(source, stream.names, root)
-    if silent:
-        places = ", ".join(f"{source.sensors[name]} ({name})" for name in silent)
+    unreadable = sensors.unreadable(source, stream.names, root)
+    if unreadable:
+        names_of_sensors = ", ".join(f"{source.sensors[name]} ({name})" for name in unreadable)
         fix = f"correct streams.{stream.name}.source.sensors (pansketch-agent sources lists them)"
         return CheckResult(
-            subject, "wrong", f"no data from {places}; {fix}, or its wiring or driver"
+            subject, "wrong", f"no data from {names_of_sensors}; {fix}, or its wiring or driver"
         )
-    places = ", ".join(source.sensors[name] for name in stream.names)
-    return CheckResult(subject, "ok", f"readable: {places}")
+    names_of_sensors = ", ".join(source.sensors[name] for name in stream.names)
+    return CheckResult(subject, "ok", f"readable: {names_of_sensors}")
 
 
 def _system(subject: str, stream: Stream, root: Path) -> CheckResult:
-    silent = [name for name in stream.names if isnan(host_metrics.measure(name, root))]
-    if silent:
-        why = f"no data for {', '.join(silent)} on this host, every reading would be dropped"
+    unreadable = [name for name in stream.names if isnan(host_metrics.measure(name, root))]
+    if unreadable:
+        why = f"no data for {', '.join(unreadable)} on this host, every reading would be dropped"
         return CheckResult(
             subject, "wrong", f"{why}; take it out of streams.{stream.name}.attributes"
         )

@@ -1,4 +1,4 @@
-"""What `validate` and `print-config` print: aligned text, numbers that a person can check."""
+"""The output of `validate` and `print-config`: aligned text with numbers for people to check."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from pansketch import Attribute, DistinctSpec, NoEstimate, Span
 from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.hardening import MemoryProtection
-from pansketch_agent.status import disk_writes as wear
+from pansketch_agent.status import disk_writes
 from pansketch_agent.windows.window import schedule_for
 from pansketch_fleet.config.blinded_summary import blinded_facts, release_nbytes, release_text
 from pansketch_fleet.config.loader import Profile, describe
@@ -15,8 +15,8 @@ from pansketch_fleet.config.privacy_cost import (
     all_costs,
     day_micro,
     epsilon_text,
-    sharing,
-    weakness,
+    streams_sharing_source,
+    weak_epsilon_warning,
 )
 from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.settings.settings import KeyStream, Stream
@@ -38,7 +38,7 @@ PLANNED_KEYS = (300, 3000, 100_000, 10_000_000)
 
 
 def key_sizes(stream: KeyStream) -> Iterator[tuple[str, str]]:
-    """What is tracked, and how good the answers of one device will be."""
+    """Yield the slots of the sketch, and the planned error of one device."""
     spec = stream.spec
     known = "any text" if spec.universe is None else f"the numbers 0 to {spec.universe - 1}"
     yield "key", f"{stream.key} ({known})"
@@ -52,7 +52,7 @@ def key_sizes(stream: KeyStream) -> Iterator[tuple[str, str]]:
 
 
 def _planned_error(spec: DistinctSpec) -> str:
-    """At the expected number of keys; of a universe, at half of it, where it is largest."""
+    """Return the error at the expected number of keys; of a universe, at half of it."""
     keys = spec.expected_keys or (spec.universe or 0) // 2
     try:
         return f"± {spec.planned_error(keys):.2g} keys (standard error) for {keys} on one device"
@@ -61,7 +61,7 @@ def _planned_error(spec: DistinctSpec) -> str:
 
 
 def _planned_level_errors(spec: DistinctSpec) -> str:
-    """At numbers of keys of every size: the operator has named none."""
+    """Return the errors at several numbers of keys, because the operator stated none."""
     return ", ".join(map(partial(_level_error, spec), PLANNED_KEYS)) + " (standard error)"
 
 
@@ -72,8 +72,8 @@ def _level_error(spec: DistinctSpec, keys: int) -> str:
         return f"no estimate of {keys:,} keys"
 
 
-def key_promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
-    """What a key pays: state and output add up, and so do windows, devices and streams."""
+def key_guarantee(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
+    """Yield the epsilon of a key: state and output, windows, devices and streams add up."""
     guarantee = stream.spec.guarantee
     each = epsilon_text(guarantee.epsilon_micro)
     yield "unit", "one key: all that bears it in a window on this device, added or removed"
@@ -87,7 +87,7 @@ def key_promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[st
 
 
 def key_finding(stream: KeyStream) -> CheckResult:
-    """What a key pays, in one line of `check`."""
+    """Return the epsilon of a key as one line of `check`."""
     guarantee = stream.spec.guarantee
     each = epsilon_text(guarantee.epsilon_micro)
     devices = stream.devices_per_key or 1
@@ -107,20 +107,20 @@ def _shares(stream: Stream) -> str:
 
 
 def settings_table(config: Config) -> str:
-    """Every setting in force, with where it came from."""
+    """Return every effective setting, with its origin."""
     return aligned([(s.path, s.value_text, s.origin) for s in describe(config)])
 
 
 def validation(config: AgentConfig, memory: MemoryProtection) -> str:
-    """One table a stream: what it reads, what it costs, what it promises on this device."""
+    """Return one table for each stream: its source, its costs and its guarantee on this device."""
     device = config.agent.device
     rules = config.agent.outbox
-    outbox = wear.outbox_text(config.streams, config.profile.outbox_bytes, rules)
+    outbox = disk_writes.outbox_text(config.streams, config.profile.outbox_bytes, rules)
     parts = [f"device {device}, profile {config.profile.name}, fleet {config.fleet}"]
     parts[0] += f"\n  outbox  {outbox}\n  memory  {memory}"
     for stream in config.streams:
         rows = [(f"  {name}", text) for name, text in _facts(stream, device, config)]
-        if warning := weakness(stream, config.streams):
+        if warning := weak_epsilon_warning(stream, config.streams):
             rows.append(("  warning", warning))
         if not memory.protected:
             rows.append(("  not covered", "memory that was written to swap: see memory above"))
@@ -129,7 +129,7 @@ def validation(config: AgentConfig, memory: MemoryProtection) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text in columns, the last one ragged."""
+    """Return rows of text as aligned columns; the last column is not padded."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -149,11 +149,14 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
     yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
     yield "release", release_text(stream, device)
     yield "network", f"about {rounded_size_text(daily * release_nbytes(stream, device))} a day"
-    written = rounded_size_text(wear.written_daily(stream, config.agent.outbox))
-    yield "disk", f"about {written} written a day, in whole blocks of {wear.BLOCK_BYTES} bytes"
+    written = rounded_size_text(disk_writes.written_daily(stream, config.agent.outbox))
+    yield (
+        "disk",
+        f"about {written} written a day, in whole blocks of {disk_writes.BLOCK_BYTES} bytes",
+    )
     streams = config.streams
     keyed = isinstance(stream, KeyStream)
-    yield from (key_promises if keyed else _promises)(stream, streams)
+    yield from (key_guarantee if keyed else _guarantee)(stream, streams)
     yield "daily cap", _cap_text(stream, config)
     yield "intrusion", spec.guarantee.intrusion
     yield "delta", f"{spec.guarantee.delta:g}"
@@ -164,20 +167,20 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
     if isinstance(stream, KeyStream):
         yield from key_sizes(stream)
         return
-    # Not needed by an agent at work, and not loaded there.
-    from pansketch_fleet.config import sketch_summary as outlook
+    # Imported here, because a running agent does not need it.
+    from pansketch_fleet.config import sketch_summary
 
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
     if stream.scales is not None:
         yield "scales", ADOPTED
     sizes = ", ".join(f"{name} {text}" for name, text, _ in stream.plan.shown(profile))
-    yield "sketch", outlook.sizes_text(stream.spec) or f"{stream.spec.family}: {sizes}"
-    if outlook.is_planned(stream.plan):
-        yield "planned", f"for {profile.name}, {outlook.expected_text(stream)}"
-        yield "predicted error", outlook.errors_text(stream.plan.choices(profile)[0].errors)
+    yield "sketch", sketch_summary.sizes_text(stream.spec) or f"{stream.spec.family}: {sizes}"
+    if sketch_summary.is_planned(stream.plan):
+        yield "planned", f"for {profile.name}, {sketch_summary.expected_text(stream)}"
+        yield "predicted error", sketch_summary.errors_text(stream.plan.choices(profile)[0].errors)
 
 
-def _promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
+def _guarantee(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
     guarantee = stream.spec.guarantee
     epsilon = epsilon_text(guarantee.epsilon_micro)
     span = guarantee.unit if isinstance(guarantee.unit, Span) else None
@@ -194,21 +197,23 @@ def _promises(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, 
 
 
 def _split_text(parts: Sequence[Stream]) -> str:
-    """How the sketches of one section share its epsilon, and what they make together."""
-    paid = [part.spec.guarantee.epsilon_micro for part in parts]
+    """Return the shares of epsilon of the sketches of one section, and their sum."""
+    shares = [part.spec.guarantee.epsilon_micro for part in parts]
     each = " + ".join(
         f"{epsilon_text(micro)} ({part.spec.family}, stream {part.name})"
-        for micro, part in zip(paid, parts, strict=True)
+        for micro, part in zip(shares, parts, strict=True)
     )
-    whole = epsilon_text(sum(paid))
+    whole = epsilon_text(sum(shares))
     return f"{len(parts)} of one source, epsilon {each} = {whole} per {parts[0].plan.privacy.unit}"
 
 
 def _cap_text(stream: Stream, config: AgentConfig) -> str:
-    """A cap is of one section on one device: what else takes its records is not counted in it."""
+    """Return the daily cap, which covers one section on one device but no other stream of its
+    records.
+    """
     parts = config.parts(stream)
     cap = stream.daily_cap_micro
-    others = [each for each in sharing(stream, config.streams) if each not in parts]
+    others = [each for each in streams_sharing_source(stream, config.streams) if each not in parts]
     names = " and ".join(each.name for each in others)
     if cap is None:
         return "none"
@@ -232,7 +237,7 @@ def _source_text(source: Source) -> str:
         case SystemSource(interval_seconds):
             return f"this system, every {duration_text(interval_seconds)}"
         case ExecSource(command):
-            return f"JSON lines that {command[0]} prints"  # What follows may hold a secret.
+            return f"JSON lines that {command[0]} prints"  # Its arguments may contain a secret.
         case MqttSource(topic, broker):
             return f"messages of {topic} at {broker.host}:{broker.port}"
         case MetricsSource(address, metrics, interval_seconds):
@@ -244,8 +249,8 @@ def _source_text(source: Source) -> str:
         case HttpSource(port):
             return f"JSON that programs of this host post to http://127.0.0.1:{port}/"
         case SensorSource(kind, sensors, interval_seconds):
-            places = ", ".join(sensors.values())
-            return f"{kind} {places}, every {duration_text(interval_seconds)}"
+            names_of_sensors = ", ".join(sensors.values())
+            return f"{kind} {names_of_sensors}, every {duration_text(interval_seconds)}"
         case _:
             return "standard input, one JSON object a line"
 

@@ -1,4 +1,4 @@
-"""What a check found: one line each, as a table or as JSON."""
+"""Results of checks: one line each, as a table or as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ State = Literal["ok", "refused", "note", "wrong"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`refused`: the system does not allow it, and the agent runs without. `note`: worth knowing.
+    """`refused`: the system does not allow it, and the agent runs without it. `note`: information.
 
-    `wrong`: keeps the agent from its work; `text` says what to do. Never a value of a reading.
+    `wrong`: the agent cannot work; `text` has the fix. The text never contains a value of a
+    reading.
     """
 
     subject: str
@@ -21,7 +22,7 @@ class CheckResult:
 
 
 def all_well(findings: Sequence[CheckResult]) -> bool:
-    """Whether nothing is wrong."""
+    """Return whether no result is wrong."""
     return all(finding.state != "wrong" for finding in findings)
 
 

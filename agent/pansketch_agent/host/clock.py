@@ -1,4 +1,4 @@
-"""The one place of the device program that reads a clock or sleeps."""
+"""The only module of the device program that reads a clock or sleeps."""
 
 import ctypes
 import threading
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_YEAR = 2024  # Nothing earlier is the time of a device that runs this program.
+FIRST_YEAR = 2024  # This program is not older.
 _FIRST_SECOND = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -16,9 +16,9 @@ _FIRST_SECOND = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 class Clock:
     """Time as an argument.
 
-    `now`: unix seconds, may jump. `monotonic`: seconds that only grow. `wait(stop, seconds)`:
-    sleeps until `stop` is set or the seconds are over, and says whether it is set. `synchronised`:
-    whether `now` follows a better clock, None when nobody knows.
+    `now`: unix seconds, may jump. `monotonic`: seconds that only increase. `wait(stop, seconds)`:
+    sleep until `stop` is set or the time has passed, and return whether it is set. `synchronised`:
+    whether `now` follows a reference clock, None if that is unknown.
     """
 
     now: Callable[[], float]
@@ -28,7 +28,7 @@ class Clock:
 
 
 def system_clock() -> Clock:
-    """The clock of this host."""
+    """Return the clock of this host."""
     return Clock(
         time.time,
         time.monotonic,
@@ -38,22 +38,22 @@ def system_clock() -> Clock:
 
 
 def utc_text(at: float) -> str:
-    """Unix seconds as people read them: 2013-03-01T00:00:00Z."""
+    """Return unix seconds as text: 2013-03-01T00:00:00Z."""
     return _moment(at).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def year(at: float) -> int:
-    """The year of a moment in unix seconds."""
+    """Return the year of a moment in unix seconds."""
     return _moment(at).year
 
 
 def is_set(at: float) -> bool:
-    """Whether a clock that says this can be right: one that wakes in 1970 was not set since."""
+    """Return whether a clock may be right: a device without a battery starts in 1970."""
     return at >= _FIRST_SECOND
 
 
 def _moment(at: float) -> datetime:
-    """Beyond 2038 too, where the C library's own seconds may have 32 bits."""
+    """Return a datetime also beyond 2038, where the C library's own seconds may have 32 bits."""
     return EPOCH + timedelta(seconds=at)
 
 
@@ -67,12 +67,12 @@ class _Timex(ctypes.Structure):
 
 
 def clock_is_synchronised() -> bool | None:
-    """Whether the kernel's clock follows a better one; None when the system does not tell."""
+    """Return whether the kernel's clock follows a reference; None if that is not reported."""
     unsynchronised, unable = 0x40, -1
     try:
-        asked = _Timex()
-        if ctypes.CDLL(None).adjtimex(ctypes.byref(asked)) == unable:
+        timex = _Timex()
+        if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) == unable:
             return None
     except (AttributeError, OSError):
         return None
-    return not asked.status & unsynchronised
+    return not timex.status & unsynchronised

@@ -1,4 +1,4 @@
-"""Files that survive a power cut: whole or not there at all."""
+"""Files that survive a power cut: complete or absent."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ UNFINISHED = ".tmp"
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically and durably. Raises OSError; then the old content still stands."""
+    """Write a file atomically and durably. Raises OSError; then the old content stays."""
     with replacing(path) as file:
         file.write(content)
     sync_folder(path.parent)
@@ -19,8 +19,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path`, whole, at the end; readable for its owner alone. Its
-    name until then cannot be guessed, so nobody can put a link there. Raises OSError."""
+    """Yield a file that replaces `path` at the end; only its owner can read it. Raises OSError.
+
+    Its temporary name cannot be guessed, so no other user can put a link there.
+    """
     unfinished = None
     try:
         handle, unfinished = mkstemp(UNFINISHED, f"{path.name}.", path.parent)
@@ -38,8 +40,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, none where there is no such folder. Raises OSError where it cannot be
-    read, which `Path.glob` takes for an empty one from Python 3.13 on."""
+    """Return the names in a folder, none if it does not exist. Raises OSError if it cannot be read.
+
+    From Python 3.13 on, `Path.glob` treats such a folder as an empty one.
+    """
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -47,7 +51,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
+    """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pansketch_agent.host.check_result import CheckResult
 
-# On fault: what is touched is locked. Without it every mapping would become resident at once.
+# On fault: only touched pages are locked. Otherwise every mapping would become resident at once.
 MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
 CAP_IPC_LOCK = 14
 PROCESS_STATUS = Path("/proc/self/status")
@@ -30,15 +30,15 @@ SWAP_FIX = "set LimitMEMLOCK=infinity, forbid swap (MemorySwapMax=0), or turn it
 
 
 class ExposedMemoryError(Exception):
-    """The system may swap out memory where agent.require_locked_memory forbids it; one line."""
+    """The system may swap out memory although agent.require_locked_memory forbids it; one line."""
 
 
 @dataclass(frozen=True)
 class MemoryProtection:
-    """What protects this process's memory from swap.
+    """The protection of this process's memory from swap.
 
-    `refusal`: why it is not locked, "" when it is. `root`: the folder with proc/ and sys/. Swap may
-    come and go, so it is looked for at each call.
+    `refusal`: why memory is not locked, "" if it is. `root`: the folder with proc/ and sys/. Swap
+    may be turned on and off, so each call reads its state.
     """
 
     refusal: str
@@ -46,7 +46,7 @@ class MemoryProtection:
 
     @property
     def protected(self) -> bool | None:
-        """Whether no swap can hold it; None where that is unknown."""
+        """True if no swap can contain this memory; None if that is unknown."""
         if not self.refusal or _swap_is_forbidden(self.root):
             return True
         on = _swap_is_on(self.root)
@@ -70,14 +70,14 @@ class MemoryProtection:
         )
 
     def finding(self, required: bool) -> CheckResult:
-        """`required`: agent.require_locked_memory."""
+        """Return the result for `check`. `required`: agent.require_locked_memory."""
         if not self.refusal:
             return CheckResult("memory lock", "ok", str(self))
         wrong = required and not self.protected
         return CheckResult("memory lock", "wrong" if wrong else "refused", str(self))
 
     def demand(self) -> None:
-        """Raises ExposedMemoryError unless no swap can hold this process's memory."""
+        """Raise ExposedMemoryError unless no swap can contain this process's memory."""
         if not self.protected:
             raise ExposedMemoryError(
                 f"agent.require_locked_memory is true and memory is {self}; nothing is released"
@@ -85,8 +85,8 @@ class MemoryProtection:
 
 
 def lock_memory(root: Path) -> MemoryProtection:
-    """Locks all memory of this process, now and from now on. Never raises."""
-    # Where the limit may be lifted it is, so that no later allocation can fail on it.
+    """Lock all memory of this process, now and from now on. Never raises."""
+    # Lift the limit where that is allowed, so that no later allocation can fail on it.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
     if not _may_lock_all():
@@ -100,7 +100,7 @@ def lock_memory(root: Path) -> MemoryProtection:
 
 
 def _may_lock_all() -> bool:
-    """Whether no limit stands above; a finite one would make allocations fail in mid-run."""
+    """Return whether there is no limit; with a finite one, allocations would fail during a run."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
         return True
     try:
@@ -111,7 +111,7 @@ def _may_lock_all() -> bool:
 
 
 def _swap_is_on(root: Path) -> bool | None:
-    """By the list of swap areas, or by their size where a container hides the list."""
+    """Read the list of swap areas, or their size if a container hides the list."""
     with suppress(OSError, UnicodeDecodeError):
         return len((root / "proc/swaps").read_text().splitlines()) > 1
     with suppress(OSError, ValueError, LookupError):
@@ -123,7 +123,7 @@ def _swap_is_on(root: Path) -> bool | None:
 
 
 def _swap_is_forbidden(root: Path) -> bool:
-    """Whether a control group (version 2) of this process, or one above it, allows no swap."""
+    """Return whether a control group (version 2) of this process, or above it, allows no swap."""
     groups = root / "sys/fs/cgroup"
     with suppress(OSError, UnicodeDecodeError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -144,7 +144,7 @@ PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 
 
 def forbid_dumps() -> list[CheckResult]:
-    """Forbids core dumps and readers of this process, for good. Never raises: see the findings."""
+    """Forbid core dumps and readers of this process permanently. Never raises: see the results."""
     libc = ctypes.CDLL(None, use_errno=True)
     return [_no_core_dump(), _not_dumpable(libc)]
 
@@ -171,11 +171,11 @@ def _not_dumpable(libc: ctypes.CDLL) -> CheckResult:
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 LARGE_BLOCK_BYTES = 32 * 1024
-SPARE_HEAP_BYTES = 128 * 1024  # What a heap may keep at its end for later.
+SPARE_HEAP_BYTES = 128 * 1024  # A heap may keep so much at its end for later.
 
 
 def warn_of(found: Sequence[CheckResult]) -> None:
-    """Says once what the system refuses to protect."""
+    """Log once which protections the system refuses."""
     refused = [each for each in found if each.state != "ok"]
     if refused:
         what = "; ".join(f"{each.subject}: {each.text}" for each in refused)
@@ -183,7 +183,7 @@ def warn_of(found: Sequence[CheckResult]) -> None:
 
 
 def tune_allocator() -> None:
-    """Sets the thresholds of glibc; call it before threads start. Other C libraries ignore it."""
+    """Set the thresholds of glibc; call it before threads start. Other C libraries ignore it."""
     libc = ctypes.CDLL(None)
     with suppress(AttributeError):
         libc.mallopt(_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)

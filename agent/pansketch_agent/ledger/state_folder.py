@@ -1,8 +1,8 @@
-"""The state folder: whose it is, which process holds it, and signals to that process alone.
+"""The state folder: its owner, the process that holds its lock, and signals to that process.
 
-A command may be run by root on the folder of another user, who may have put anything there: links
-to root's files, or the process id of a program of root's. So such a folder is refused, and the
-process id in the lock file counts only where the kernel says that this process holds the lock.
+Root may run a command on the folder of another user. That user may have put anything there: links
+to root's files, or the process id of one of root's programs. So such a folder is refused. The
+process id in the lock file counts only if the kernel reports that this process holds the lock.
 """
 
 import errno
@@ -21,12 +21,14 @@ LOCKS = Path("/proc/locks")
 
 
 class ForeignStateError(LedgerError):
-    """The state folder is not this user's alone, one line: why, and what to do."""
+    """Another user owns or can write the state folder. One line: why, and the fix."""
 
 
 def check_own(state: Path) -> None:
-    """Raises ForeignStateError for a folder that is a link, of another user, or writable for
-    others; OSError when it cannot be looked at. One that is not there yet is fine."""
+    """Raise ForeignStateError for a folder that is a link, of another user, or writable for others.
+
+    A folder that does not exist yet is accepted. Raises OSError when it cannot be examined.
+    """
     try:
         found = os.lstat(state)
     except FileNotFoundError:
@@ -43,9 +45,11 @@ def check_own(state: Path) -> None:
         raise ForeignStateError(f"{state}: others may write there; chmod go-w {state}")
 
 
-def hold(state: Path) -> int:
-    """Locks the state folder for this process; a file descriptor, to be kept open. Raises
-    LedgerError when another one has it, OSError."""
+def lock_folder(state: Path) -> int:
+    """Lock the state folder for this process, and return a file descriptor that must stay open.
+
+    Raises LedgerError when another process has the lock, and OSError.
+    """
     path = state / "lock"
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
@@ -65,8 +69,8 @@ def hold(state: Path) -> int:
     return lock
 
 
-def holder(state: Path) -> int | None:
-    """The process id of the agent that runs with this state folder, None when none does.
+def lock_holder(state: Path) -> int | None:
+    """Return the process id of the agent that runs with this state folder, or None.
 
     Raises OSError when the folder cannot be read, or the kernel names another process.
     """
@@ -87,17 +91,19 @@ def holder(state: Path) -> int | None:
     return None
 
 
-def signal_holder(state: Path, number: signal.Signals) -> int | None:
-    """Sends a signal to the agent that runs with this state folder, and to no other process: its
-    process id, None when none runs. Raises OSError as `holder` does."""
-    agent = holder(state)
+def signal_lock_holder(state: Path, number: signal.Signals) -> int | None:
+    """Send a signal to the agent that runs with this state folder, and to no other process.
+
+    Returns its process id, or None if no agent runs. Raises OSError as `lock_holder` does.
+    """
+    agent = lock_holder(state)
     if agent is None:
         return None
     with suppress(ProcessLookupError):
         process = os.pidfd_open(agent)
         try:
-            # Still the holder: so the number was not given to another process meanwhile.
-            if holder(state) == agent:
+            # It still has the lock, so no other process has received its number meanwhile.
+            if lock_holder(state) == agent:
                 signal.pidfd_send_signal(process, number)
                 return agent
         finally:
@@ -106,9 +112,10 @@ def signal_holder(state: Path, number: signal.Signals) -> int | None:
 
 
 def _locks(process: int, inode: int) -> bool:
-    """Whether the kernel lists the process as the one that locks a file of this number.
+    """Return whether the kernel lists the process as the holder of a lock on this inode.
 
-    Devices are not compared: on some file systems (btrfs, overlayfs) the list has another one.
+    Device numbers are not compared: on some file systems (btrfs, overlayfs) the list has another
+    one.
     """
     wanted = ["FLOCK", "ADVISORY", "WRITE", str(process), str(inode)]
     for line in LOCKS.read_text(encoding="ascii").splitlines():

@@ -1,1 +1,1 @@
-"""The agent's MQTT client, and the events that it reports."""
+"""The agent's MQTT client, and its events."""

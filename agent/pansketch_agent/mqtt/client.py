@@ -1,7 +1,7 @@
-"""The one place of the device program that speaks MQTT (5 or 3.1.1, through paho).
+"""The only module of the device program that uses MQTT (5 or 3.1.1, through paho).
 
-A connection is one client of paho, from its opening to its end. Callbacks only note and put events,
-so no lock is ever held around both.
+Each connection is a new client of paho. Callbacks only set fields and put events, so no thread ever
+holds a lock of both.
 """
 
 import os
@@ -45,7 +45,7 @@ _VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv
 
 @dataclass(frozen=True)
 class ConnectOptions:
-    """Who connects to what: the same on every connection. `will`: its topic and payload."""
+    """The options of every connection. `will`: topic and payload of the last will."""
 
     mqtt: Mqtt
     client_id: str
@@ -53,14 +53,14 @@ class ConnectOptions:
 
 
 class DeviceConnection:
-    """One connection, with a clean session: the broker need not remember this client.
+    """One connection, with a clean session: the broker keeps no state of this client.
 
-    `put` gets the events; `ending`: why it is over, once it is. Raises TlsFilesError.
+    `put` receives the events. `ending`: why it is over, once it is. Raises TlsFilesError.
     """
 
     def __init__(
         self,
-        introduction: ConnectOptions,
+        options: ConnectOptions,
         version: Version,
         put: Callable[[ConnectionEvent], None],
         max_unanswered: int = MAX_UNANSWERED,
@@ -70,9 +70,9 @@ class DeviceConnection:
         self.answer: Connack | None = None
         self.ending = ""
         self.answered, self.over = threading.Event(), threading.Event()
-        self.mqtt = introduction.mqtt
+        self.mqtt = options.mqtt
         self._subscribing: tuple[str, ...] = ()
-        self._client = _client(introduction, version)
+        self._client = _client(options, version)
         self._client.max_inflight_messages = max_unanswered
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
@@ -81,63 +81,68 @@ class DeviceConnection:
         self._client.on_message = self._on_message
 
     def open(self, max_seconds: float | None = None) -> None:
-        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        """Connect. Raises OSError or ValueError when there is no network connection."""
         if max_seconds is not None:
             self._client.connect_timeout = max_seconds
         address = self.mqtt.host, self.mqtt.port, KEEPALIVE_SECONDS
         if self.version == "5":
             self._client.connect(*address, clean_start=True)
-        else:  # The same was said when the client was made.
+        else:  # The constructor of the client had `clean_session`.
             self._client.connect(*address)
         self._client.loop_start()
 
     def publish(
-        self, topic: str, payload: bytes, retain: bool = False, sure: bool = True
+        self, topic: str, payload: bytes, retain: bool = False, reliable: bool = True
     ) -> Publication:
-        """QoS 1 where it should be `sure`, else 0."""
-        sent: MQTTMessageInfo = self._client.publish(topic, payload, int(sure), retain)
+        """Publish with QoS 1 if `reliable`, else with QoS 0."""
+        sent: MQTTMessageInfo = self._client.publish(topic, payload, int(reliable), retain)
         return Publication(sent.mid, topic)
 
-    def say_last(self, topic: str, payload: bytes, max_seconds: float) -> None:
-        """Publishes, QoS 1 and retained, and waits for the broker's answer."""
+    def publish_last(self, topic: str, payload: bytes, max_seconds: float) -> None:
+        """Publish with QoS 1, retained, and wait for the PUBACK."""
         sent = self._client.publish(topic, payload, 1, retain=True)
-        # When the connection breaks just now, the will says it.
+        # If the connection breaks now, the last will reports it.
         with suppress(RuntimeError, ValueError):
             sent.wait_for_publish(max_seconds)
 
     def subscribe(self, *topics: str) -> None:
-        """QoS 1; each answered by Subscribed."""
-        # Together: the answer may come before paho has told the number.
+        """Subscribe with QoS 1; the event Subscribed answers each topic."""
+        # One packet: its SUBACK may arrive before paho has returned its number.
         self._subscribing = topics
         self._client.subscribe([(topic, 1) for topic in topics])
 
     def leave(self) -> None:
-        """Says goodbye, so that the broker sends no will."""
+        """Disconnect gracefully, so that the broker publishes no last will."""
         self._client.disconnect()
 
     def end(self) -> None:
-        """Ends it at once, in whatever state it is, as a cut cable would.
+        """End the connection at once, in any state, as a cut cable would.
 
-        The socket is shut down beside the client's own thread, which then sees that it has ended.
+        This shuts the socket down beside the client's own thread, which then detects the end.
         """
         current = self._client.socket()
         if current is None:
             return
-        # It may be closed by the client's thread at any moment: then there is nothing to end.
+        # The client's thread may close it at any moment: then there is nothing to end.
         with suppress(OSError, ValueError), socket.socket(fileno=os.dup(current.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends it, and the client's thread with it."""
+        """End the connection and the client's thread."""
         self.end()
-        # The thread may end by itself between paho's looking for it and its waiting for it.
+        # The thread may end between paho's check for it and its join.
         with suppress(AttributeError):
             self._client.loop_stop()
 
     def _on_connect(
-        self, _c: Client, _u: object, _f: ConnectFlags, code: ReasonCode, said: Properties | None
+        self,
+        _c: Client,
+        _u: object,
+        _f: ConnectFlags,
+        code: ReasonCode,
+        properties: Properties | None,
     ) -> None:
-        self.answer = Connack.of(code, said)
+        self.answer = Connack.of(code, properties)
         self.answered.set()
 
     def _on_disconnect(
@@ -160,7 +165,7 @@ class DeviceConnection:
 
     def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
         if message.topic not in self._subscribing:
-            return  # Some brokers send a new client what they kept for the subscriptions of others.
+            return  # Some brokers send retained messages of other clients' subscriptions.
         if is_mark(message.topic):
             self._put(MarkArrived(bytes(message.payload), not message.retain))
         elif is_scale(message.topic):
@@ -170,17 +175,17 @@ class DeviceConnection:
             self._put(AckArrived(bytes(message.payload)))
 
 
-def _client(introduction: ConnectOptions, version: Version) -> Client:
-    mqtt = introduction.mqtt
+def _client(options: ConnectOptions, version: Version) -> Client:
+    mqtt = options.mqtt
     client = Client(
         CallbackAPIVersion.VERSION2,
-        client_id=introduction.client_id,
+        client_id=options.client_id,
         clean_session=None if version == "5" else True,
         protocol=_VERSIONS[version],
         reconnect_on_failure=False,
     )
-    if introduction.will is not None:
-        topic, payload = introduction.will
+    if options.will is not None:
+        topic, payload = options.will
         client.will_set(topic, payload, 1, retain=True)
     if mqtt.tls:
         client.tls_set_context(tls.context(mqtt))
@@ -190,7 +195,7 @@ def _client(introduction: ConnectOptions, version: Version) -> Client:
 
 
 def refusal(mqtt: Mqtt, code: str) -> str:
-    """Why the broker rejects this device, and what to do."""
+    """Return why the broker rejects this device, and the fix."""
     if code == UNKNOWN_VERSION:
         return f"it does not support MQTT {mqtt.protocol}; set mqtt.protocol to auto"
     if code not in (NOT_AUTHORIZED, BAD_PASSWORD):

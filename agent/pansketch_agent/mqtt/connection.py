@@ -1,7 +1,7 @@
-"""The device's link to its broker: what it says, and what it hears.
+"""The device's MQTT session: its publications and its subscriptions.
 
-The device listens to its own `ack` and `mark` topics, to the scales of its streams where it adopts
-any, and to nothing else.
+The device subscribes to its own `ack` and `mark` topics, and to the scales of streams that adopt
+them, and to nothing else.
 """
 
 import logging
@@ -25,11 +25,11 @@ from pansketch_agent.mqtt.events import (
 from pansketch_agent.mqtt.problem_log import ClientIdConflicts
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import (
-    FAREWELL_SECONDS,
+    DISCONNECT_SECONDS,
     MAX_UNANSWERED,
     UNLIMITED_BYTES,
     Reconnector,
-    Terms,
+    SessionOptions,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status
@@ -38,16 +38,16 @@ from pansketch_fleet.settings.sources import Mqtt
 
 LOG = logging.getLogger(__name__)
 
-SUBSCRIBE_SECONDS = 300.0  # A subscription that is denied is asked for again.
-MAX_EVENTS = 1024  # A flood of acks beyond this is dropped; a release is then sent again.
+SUBSCRIBE_SECONDS = 300.0  # A rejected subscription is retried.
+MAX_EVENTS = 1024  # More acks are dropped, so their releases are retransmitted.
 
 
 class DeviceClient:
-    """One device's connection, which mends itself from `start` to `stop`; the client id is stable.
+    """One device's MQTT session, which reconnects from `start` to `stop`; the client id is stable.
 
-    `next_event`, `send` and the like are for one thread. `scaled`: the streams that adopt published
-    scales. `credentials`: those that sign each release. Raises TlsFilesError when a file for TLS
-    cannot be used.
+    `next_event`, `send` and similar methods are for one thread. `scaled`: the streams that adopt
+    published scales. `credentials`: they sign each release. Raises TlsFilesError when a file for
+    TLS cannot be used.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class DeviceClient:
         self._events: queue.SimpleQueue[Event | Puback] = queue.SimpleQueue()
         self._unanswered: dict[int, Publication] = {}  # by packet, QoS 1
         self._closed = threading.Event()
-        self._live = False  # Let in, and not over yet.
-        self._deaf = False  # The broker denies one of them.
+        self._accepted = False  # Accepted, and not over yet.
+        self._subscription_denied = False  # The broker rejects one of them.
         self._conflicts, self._uptime = ClientIdConflicts(), system_clock().monotonic
-        self._keeper = Reconnector(self, mqtt, self._closed)
-        self._connection = self.make(Terms("5", MAX_UNANSWERED, asking=True))
-        self._thread = threading.Thread(target=self._keeper.run, name="link", daemon=True)
+        self._reconnector = Reconnector(self, mqtt, self._closed)
+        self._connection = self.make(SessionOptions("5", MAX_UNANSWERED, probing=True))
+        self._thread = threading.Thread(target=self._reconnector.run, name="link", daemon=True)
 
     def start(self) -> None:
-        """Connects in the background and keeps at it, with growing pauses."""
+        """Connect in the background, with exponential backoff."""
         self._thread.start()
 
     def next_event(self, timeout_seconds: float) -> Event | None:
-        """The oldest event, or None when none comes in time."""
+        """Return the oldest event, or None if there is none in time."""
         while True:
             try:
                 event = self._events.get(timeout=timeout_seconds)
@@ -100,86 +100,91 @@ class DeviceClient:
             timeout_seconds = 0.0
 
     def name_conflicts(self) -> int:
-        """How many connections have ended since the start because another client has this name."""
+        """Return how many connections another client with this name has ended since the start."""
         return self._conflicts.count
 
     def announce(self) -> None:
-        """On every connection: listens to its topics, then says that the device is
-        online, which the collector answers with a mark."""
+        """Subscribe on a new connection, then publish the birth message, which the collector
+        answers.
+        """
         self._connection.subscribe(*self.subscriptions)
-        self._say(self._birth)
+        self._publish_status(self._birth)
 
-    def change(self, birth: Status, death: Status) -> None:
-        """Another status from now on, said at once when the broker is there."""
-        # The broker learns the will at the next connection.
+    def change_status(self, birth: Status, death: Status) -> None:
+        """Use another status from now on, and publish it at once if the broker is connected."""
+        # The broker receives the last will with the next connection.
         self._birth, self._death = birth.encode(), death.encode()
-        if self._live:
-            self._say(self._birth)
+        if self._accepted:
+            self._publish_status(self._birth)
 
-    def report(self, health: Health) -> None:
-        """Publishes the health, QoS 0, not retained."""
+    def publish_health(self, health: Health) -> None:
+        """Publish the health with QoS 0, not retained."""
         topic = topics.health(self._fleet, self._device)
-        self._connection.publish(topic, health.encode(), sure=False)
+        self._connection.publish(topic, health.encode(), reliable=False)
 
     def send(self, stream: str, payload: bytes) -> Publication:
-        """Publishes one release, QoS 1, not retained; signed, where there are credentials."""
+        """Publish one release with QoS 1, not retained; signed, if there are credentials."""
         if self._credentials is not None:
             payload = self._credentials.seal(stream, payload)
         return self._publish(topics.release(self._fleet, self._device, stream), payload)
 
-    def room(self, stream: str) -> int:
-        """The largest release that the broker is known to take now, in bytes."""
-        room = self._room(topics.release(self._fleet, self._device, stream))
-        return room - ENVELOPE_BYTES * (self._credentials is not None)
+    def max_release_bytes(self, stream: str) -> int:
+        """Return the largest release that the broker is known to accept now."""
+        max_release_bytes = self._max_payload_bytes(
+            topics.release(self._fleet, self._device, stream)
+        )
+        return max_release_bytes - ENVELOPE_BYTES * (self._credentials is not None)
 
     def reopen(self) -> None:
-        """Ends a connection on which nothing is answered; another one follows by itself."""
+        """End a connection without answers; the client reconnects."""
         self._connection.end()
 
     def renew(self, mqtt: Mqtt, credentials: Credentials | None) -> None:
-        """Ends the connection; the next one is made with this broker, password and key."""
+        """End the connection; the next one has this broker, password and key."""
         self._mqtt, self._credentials = mqtt, credentials
-        self._keeper.renew(mqtt)
+        self._reconnector.renew(mqtt)
         self.reopen()
 
-    def stop(self, farewell: Status) -> None:
-        """Says this last status, when anybody listens, and disconnects."""
+    def stop(self, last_status: Status) -> None:
+        """Publish this last status, if the broker is connected, and disconnect."""
         self._closed.set()
         connection = self._connection
-        if self._live:
-            connection.say_last(self._status, farewell.encode(), FAREWELL_SECONDS)
+        if self._accepted:
+            connection.publish_last(self._status, last_status.encode(), DISCONNECT_SECONDS)
         connection.leave()
         if self._thread.is_alive():
-            # A connection that is being opened may take longer; the thread is a daemon.
-            self._thread.join(FAREWELL_SECONDS)
+            # Opening a connection may take longer; the thread is a daemon.
+            self._thread.join(DISCONNECT_SECONDS)
 
-    def make(self, terms: Terms) -> DeviceConnection:
-        # Some brokers of MQTT 3.1.1 that read a will of MQTT 5 wait for more of it, in silence.
-        will = None if terms.asking else (self._status, self._death)
-        introduction = ConnectOptions(self._mqtt, f"pansketch-{self._fleet}-{self._device}", will)
+    def make(self, session: SessionOptions) -> DeviceConnection:
+        # Some brokers of MQTT 3.1.1 wait for the rest of a will message of MQTT 5 without an error.
+        will = None if session.probing else (self._status, self._death)
+        options = ConnectOptions(self._mqtt, f"pansketch-{self._fleet}-{self._device}", will)
         self._connection = DeviceConnection(
-            introduction, terms.version, self._put, terms.max_unanswered, trial=terms.asking
+            options, session.version, self._put, session.max_unanswered, trial=session.probing
         )
         return self._connection
 
-    def serve(self, connection: DeviceConnection, lesser: bool) -> None:
+    def serve(self, connection: DeviceConnection, is_fallback: bool) -> None:
         if connection.mqtt is not self._mqtt:  # Renewed while this one had no socket yet.
             return
-        if lesser:
+        if is_fallback:
             LOG.info("the broker does not support MQTT 5; using MQTT 3.1.1 until the next start")
-        self._deaf, self._live = False, True
-        began = self._uptime()
+        self._subscription_denied, self._accepted = False, True
+        since = self._uptime()
         self._events.put(Connected(connection.version))
         while not connection.over.wait(SUBSCRIBE_SECONDS):
-            if self._deaf:
-                self._deaf = False
+            if self._subscription_denied:
+                self._subscription_denied = False
                 connection.subscribe(*self.subscriptions)
-        self._live = False
+        self._accepted = False
         if not self._closed.is_set():
             sending = any("/release/" in sent.topic for sent in list(self._unanswered.values()))
-            lived = self._uptime() - began
-            taken = self._conflicts.ended(connection.ending, lived, sending)
-            self._events.put(Disconnected(taken or connection.ending, taken=bool(taken)))
+            duration = self._uptime() - since
+            taken_over = self._conflicts.connection_lost(connection.ending, duration, sending)
+            self._events.put(
+                Disconnected(taken_over or connection.ending, taken_over=bool(taken_over))
+            )
 
     def unreachable(self, error: Exception) -> None:
         if isinstance(error, tls.TlsFilesError):
@@ -195,8 +200,8 @@ class DeviceClient:
     def unanswered(self, why: str) -> None:
         self._events.put(Disconnected(why or "no answer to CONNECT", bool(why)))
 
-    def _say(self, status: bytes) -> None:
-        if len(status) > self._room(self._status):
+    def _publish_status(self, status: bytes) -> None:
+        if len(status) > self._max_payload_bytes(self._status):
             fix = "raise its max_packet_size, or have fewer streams"
             LOG.error("the status (%d bytes) exceeds the broker's limit; %s", len(status), fix)
             return
@@ -207,12 +212,16 @@ class DeviceClient:
         self._unanswered[publication.packet] = publication
         return publication
 
-    def _room(self, topic: str) -> int:
+    def _max_payload_bytes(self, topic: str) -> int:
         answer = self._connection.answer
-        return UNLIMITED_BYTES if answer is None else answer.room(topic, self._connection.version)
+        return (
+            UNLIMITED_BYTES
+            if answer is None
+            else answer.max_payload_bytes(topic, self._connection.version)
+        )
 
     def _put(self, event: ConnectionEvent) -> None:
         if isinstance(event, Subscribed) and event.failure:
-            self._deaf = True
+            self._subscription_denied = True
         if not isinstance(event, Message) or self._events.qsize() < MAX_EVENTS:
             self._events.put(event)

@@ -1,31 +1,31 @@
-"""What a connection to the broker tells the rest of the agent."""
+"""Events of a connection to the broker for the rest of the agent."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Connected:
-    """The broker is there, in this version of MQTT; nothing is subscribed yet."""
+    """The broker accepted the connection, in this MQTT version; there are no subscriptions yet."""
 
     version: str
 
 
 @dataclass(frozen=True)
 class Disconnected:
-    """The broker is not there, or no longer; the link keeps trying.
+    """The broker is not connected; the client keeps trying.
 
-    `refused`: it is there, but one of the two does not accept the other; `reason` has the fix.
-    `taken`: another client with this device's name has its place; `reason` has the fix.
+    `refused`: it is available, but one side rejects the other; `reason` has the fix. `taken_over`:
+    another client uses this device's name; `reason` has the fix.
     """
 
     reason: str
     refused: bool = False
-    taken: bool = False
+    taken_over: bool = False
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A message that was published. `packet`: its packet identifier on its connection."""
+    """A published message. `packet`: its packet identifier on its connection."""
 
     packet: int
     topic: str
@@ -33,9 +33,9 @@ class Publication:
 
 @dataclass(frozen=True)
 class Puback:
-    """The broker acknowledged a packet of one connection; `failure` is empty when it took it.
+    """The broker acknowledged a packet of one connection; `failure` is empty if it accepted it.
 
-    MQTT 3.1.1 knows no failure: there a broker may drop what it seems to take.
+    MQTT 3.1.1 has no failure: there a broker may drop a message after its PUBACK.
     """
 
     packet: int
@@ -52,14 +52,14 @@ class PublishAcknowledged:
 
 @dataclass(frozen=True)
 class AckArrived:
-    """Bytes from the ack topic, not looked at yet."""
+    """Bytes from the ack topic, not parsed yet."""
 
     payload: bytes
 
 
 @dataclass(frozen=True)
 class MarkArrived:
-    """Bytes from the mark topic. `live`: published just now, not kept by the broker."""
+    """Bytes from the mark topic. `live`: published just now, not retained by the broker."""
 
     payload: bytes
     live: bool
@@ -67,7 +67,7 @@ class MarkArrived:
 
 @dataclass(frozen=True)
 class ScalesArrived:
-    """Bytes from the topic of a stream's scales, not looked at yet."""
+    """Bytes from the topic of a stream's scales, not parsed yet."""
 
     stream: str
     payload: bytes

@@ -9,59 +9,61 @@ LOG = logging.getLogger(__name__)
 
 
 class OutageLog:
-    """Remembers what was said since the last connection to the broker at `place`."""
+    """Logs outages of the broker at `address`, each once."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
-        self._said: set[str] = set()
-        self._taken: set[str] = set()
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._logged: set[str] = set()
+        self._taken_over: set[str] = set()
 
-    def over(self) -> None:
-        """There is a connection; whatever comes after it is news again."""
-        self._said.clear()
+    def reset(self) -> None:
+        """Log any later outage again: there is a connection."""
+        self._logged.clear()
 
-    def say(self, absent: Disconnected) -> None:
-        """One line until there is a connection, and one for each different refusal."""
-        if absent.taken:
-            # A connection follows each time, which makes nothing new of it.
-            if absent.reason not in self._taken:
-                self._taken.add(absent.reason)
-                LOG.error("disconnected by the broker at %s: %s", self._place, absent.reason)
+    def log(self, event: Disconnected) -> None:
+        """Log one line until there is a connection, and one for each distinct refusal."""
+        if event.taken_over:
+            # A connection follows each time, so `reset` must not repeat this line.
+            if event.reason not in self._taken_over:
+                self._taken_over.add(event.reason)
+                LOG.error("disconnected by the broker at %s: %s", self._address, event.reason)
             return
-        refusal = absent.reason if absent.refused else ""
-        if refusal in self._said:
+        refusal = event.reason if event.refused else ""
+        if refusal in self._logged:
             return
-        self._said.add(refusal)
+        self._logged.add(refusal)
         if refusal:
-            LOG.warning("rejected by the broker at %s: %s; retrying", self._place, refusal)
+            LOG.warning("rejected by the broker at %s: %s; retrying", self._address, refusal)
         else:
-            why = absent.reason
-            LOG.warning("no broker at %s (%s); retrying until it is available", self._place, why)
+            why = event.reason
+            LOG.warning("no broker at %s (%s); retrying until it is available", self._address, why)
 
 
-# What follows is the device's name.
+# The device's name follows this text.
 RULES = "the broker's access rules must allow its topics to this device's user, who is to be named"
 
 
 class AclErrors:
-    """Says a denial once, until the topic is allowed. `device`: its name in the fleet."""
+    """Logs a missing authorization once, until the topic is allowed. `device`: its name in the
+    fleet.
+    """
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
-    def answered(self, what: Literal["write", "hear"], topic: str, failure: str) -> None:
-        """The broker's answer for a topic; `failure` is empty when it was allowed."""
+    def set_result(self, action: Literal["write", "hear"], topic: str, failure: str) -> None:
+        """Handle the broker's answer for a topic; `failure` is empty if it was allowed."""
         if not failure:
-            self._said.pop(topic, None)
-        elif failure not in (TOO_LARGE, self._said.get(topic)):
-            self._said[topic] = failure
-            LOG.error("%s", denial(what, topic, failure, self._device))
+            self._logged.pop(topic, None)
+        elif failure not in (TOO_LARGE, self._logged.get(topic)):
+            self._logged[topic] = failure
+            LOG.error("%s", denial(action, topic, failure, self._device))
 
 
-def denial(what: Literal["write", "hear"], topic: str, failure: str, device: str) -> str:
-    """What it means and what to do, in one line."""
-    verb = "write to" if what == "write" else "read"
+def denial(action: Literal["write", "hear"], topic: str, failure: str, device: str) -> str:
+    """Return a single-line error with the fix."""
+    verb = "write to" if action == "write" else "read"
     return (
         f"the broker does not authorize this device to {verb} {topic} ({failure}); {RULES} {device}"
     )
@@ -69,35 +71,36 @@ def denial(what: Literal["write", "hear"], topic: str, failure: str, device: str
 
 TAKEN_OVER = "Session taken over"  # reason code 0x8E
 UNIQUE_NAME = "give each device its own agent.device"
-SHORT_SECONDS, RUNNING = 15.0, 3
+SHORT_SECONDS, MIN_SHORT_CONNECTIONS = 15.0, 3
 
 
 class ClientIdConflicts:
-    """Finds a second client with the same name, from the ends of connections.
+    """Detects a second client with the same name, from the ends of connections.
 
-    A broker of MQTT 5 may report the takeover. Others close the connection as soon as the second
-    client is back. That shows as several short connections in a row on which no release was
-    unanswered: an unanswered release may be too large (`OversizeDetector`).
-    `count`: the connections that another client ended, since the start.
+    A broker of MQTT 5 may report the takeover. Others close the connection when the second client
+    connects again. That shows as several short connections in a row without an unanswered release.
+    With one, the release may be too large (`OversizeDetector`). `count`: connections that another
+    client ended, since the start.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._running = 0
+        self._short_connections = 0
 
-    def ended(self, ending: str, lived_seconds: float, sending: bool) -> str:
-        """The broker has ended a connection; why, in one line, or empty where this is not why.
+    def connection_lost(self, ending: str, duration_seconds: float, sending: bool) -> str:
+        """Return a single line: why the broker ended a connection; empty if no other client caused
+        it.
 
-        `ending`: what it says. `sending`: whether a release was unanswered.
+        `ending`: the broker's reason. `sending`: whether a release had no PUBACK.
         """
         if ending == TAKEN_OVER:
             self.count += 1
             return f"another client uses this name: {UNIQUE_NAME}"
-        if sending or lived_seconds >= SHORT_SECONDS:
-            self._running = 0
+        if sending or duration_seconds >= SHORT_SECONDS:
+            self._short_connections = 0
             return ""
-        self._running += 1
-        if self._running < RUNNING:
+        self._short_connections += 1
+        if self._short_connections < MIN_SHORT_CONNECTIONS:
             return ""
         self.count += 1
         return f"another client seems to use this name, for no connection lasts: {UNIQUE_NAME}"

@@ -1,1 +1,1 @@
-"""The durable queue of releases that are not acknowledged."""
+"""The durable queue of unacknowledged releases."""

@@ -14,7 +14,9 @@ MAX_SEGMENT_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class PayloadFacts:
-    """Facts of a payload that delivery needs after its transmission. `window_end`: unix seconds."""
+    """The facts of a payload that delivery needs after its transmission. `window_end`: unix
+    seconds.
+    """
 
     digest: str
     size: int
@@ -23,16 +25,16 @@ class PayloadFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A queued release: the number of its put, and the most that it may take on disk."""
+    """A queued release: the number of its put, and its maximum size on disk in bytes."""
 
     number: int
     cost: int
 
 
 class Backlog:
-    """Queued releases by stream, oldest first. `put`: the newest one's number, from 1.
+    """Queued releases by stream, oldest first. `put_count`: the number of the newest one, from 1.
 
-    `cost`: the most that all of them may take on disk, in bytes.
+    `cost`: the maximum size of all of them on disk, in bytes.
     """
 
     def __init__(self) -> None:
@@ -40,59 +42,59 @@ class Backlog:
         self._facts: dict[
             Key, PayloadFacts
         ] = {}  # Of those that were read: few, in a long backlog.
-        self.put = self.cost = 0
+        self.put_count = self.cost = 0
 
     def __contains__(self, key: Key) -> bool:
         return key in self._streams.get(key.stream, ())
 
     def in_order(self) -> list[Key]:
-        """All, oldest first."""
+        """Return all releases, oldest first."""
         entries = [item for keys in self._streams.values() for item in keys.items()]
         return [key for key, _ in sorted(entries, key=lambda item: item[1].number)]
 
     def counts(self) -> dict[str, int]:
-        """The number of queued releases of each stream that has some."""
+        """Return the number of queued releases of each stream that has some."""
         return {stream: len(keys) for stream, keys in self._streams.items() if keys}
 
-    def oldest(self, stream: str, count: int, besides: Container[Key]) -> list[Key]:
+    def oldest(self, stream: str, count: int, excluding: Container[Key]) -> list[Key]:
         keys = self._streams.get(stream, {})
-        return list(islice((key for key in keys if key not in besides), count))
+        return list(islice((key for key in keys if key not in excluding), count))
 
-    def newer(self, stream: str, number: int, count: int, besides: Container[Key]) -> list[Key]:
-        """The stream's oldest releases after the `number`th, but for some."""
-        keys = [key for key in self._backwards(stream, number) if key not in besides]
+    def newer(self, stream: str, number: int, count: int, excluding: Container[Key]) -> list[Key]:
+        """Return the stream's oldest releases after the `number`th, except some."""
+        keys = [key for key in self._backwards(stream, number) if key not in excluding]
         return keys[: -count - 1 : -1]
 
     def number(self, key: Key) -> int:
-        """Of its put; 0 for one that is not queued."""
+        """Return the number of a release's put; 0 if it is not queued."""
         entry = self._streams.get(key.stream, {}).get(key)
         return entry.number if entry is not None else 0
 
     def first(self) -> Key | None:
-        """The oldest of all."""
+        """Return the oldest release of all streams."""
         firsts = [next(iter(keys.items())) for keys in self._streams.values() if keys]
         return min(firsts, key=lambda item: item[1].number)[0] if firsts else None
 
-    def enter(self, key: Key, size_bytes: int) -> None:
-        """Queues a release as the newest one."""
-        self.put += 1
-        self.leave(key)
-        entry = _Entry(self.put, cost(size_bytes))
+    def add(self, key: Key, size_bytes: int) -> None:
+        """Queue a release as the newest one."""
+        self.put_count += 1
+        self.remove(key)
+        entry = _Entry(self.put_count, cost(size_bytes))
         self._streams.setdefault(key.stream, {})[key] = entry
         self.cost += entry.cost
 
-    def leave(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         self._facts.pop(key, None)
         entry = self._streams.get(key.stream, {}).pop(key, None)
         if entry is not None:
             self.cost -= entry.cost
 
     def facts(self, key: Key) -> PayloadFacts | None:
-        """Those that were noted; None before."""
+        """Return the recorded facts, or None."""
         return self._facts.get(key)
 
     def note(self, key: Key, payload: bytes) -> PayloadFacts:
-        """Notes the facts of a queued release, so that an ack needs no read of the disk."""
+        """Record the facts of a queued release, so that an ack needs no read of the disk."""
         facts = self._facts.get(key) or PayloadFacts(
             digest(payload), len(payload), window_end(payload)
         )
@@ -101,7 +103,7 @@ class Backlog:
         return facts
 
     def _backwards(self, stream: str, number: int) -> Iterator[Key]:
-        """The stream's releases after the `number`th, newest first."""
+        """Yield the stream's releases after the `number`th, newest first."""
         for key, entry in reversed(self._streams.get(stream, {}).items()):
             if entry.number <= number:
                 return
@@ -109,22 +111,24 @@ class Backlog:
 
 
 def capacity_for_releases(capacity_bytes: int) -> int:
-    """How much of the capacity the queued releases may cost together."""
+    """Return the part of the capacity, in bytes, for queued releases."""
     return capacity_bytes - slack(capacity_bytes)
 
 
 def largest_release(capacity_bytes: int) -> int:
-    """The largest release that an outbox of this capacity can ever hold."""
+    """Return the largest release, in bytes, that fits into an outbox of this capacity."""
     return capacity_for_releases(capacity_bytes) - cost(0)
 
 
 def slack(capacity_bytes: int) -> int:
-    """The size of a segment. One of them is left free, so that whole ones can go, unrewritten."""
+    """Return the size of a segment. One segment stays free, so that whole ones go without a
+    rewrite.
+    """
     return min(capacity_bytes // 16, MAX_SEGMENT_BYTES)
 
 
 def window_end(payload: bytes) -> int:
-    """When the window of a release of this device ends; 0 for one that cannot be read."""
+    """Return the end of the window of a release, in unix seconds; 0 if it cannot be read."""
     try:
         return max(window.end for window in peek_any(payload).windows)
     except WireError:

@@ -1,5 +1,7 @@
-"""Releases that leave the outbox without being stored: dead-lettered ones are kept, dropped ones
-counted. Dead-lettered releases, a file each, can be requeued."""
+"""Releases that leave the outbox without being stored: dead-lettered and dropped ones.
+
+Each dead-lettered release is kept as a file and can be requeued. Dropped ones are counted.
+"""
 
 import logging
 import re
@@ -16,28 +18,30 @@ LOG = logging.getLogger(__name__)
 
 BLOCK_BYTES = 4096  # A file costs whole blocks of its disk.
 MIN_ROOM_BYTES = 16 * BLOCK_BYTES
-_COUNT = re.compile(rb"[0-9]{1,15}\n?")  # Far more than there can be, and no more than JSON holds.
+_COUNT = re.compile(rb"[0-9]{1,15}\n?")  # More than any count, and exact in JSON.
 
 
-def room_for_refused(capacity_bytes: int) -> int:
-    """How much the files in `refused` may take, in whole blocks, beside an outbox of this size."""
+def max_refused_bytes(capacity_bytes: int) -> int:
+    """Return the limit of the files in `refused`, in whole blocks, beside an outbox of this
+    capacity.
+    """
     return max(capacity_bytes // 4, MIN_ROOM_BYTES)
 
 
 def keep_refused(folder: Path, name: str, payload: bytes, max_bytes: int) -> None:
-    """Keeps the bytes in `refused`, for people and for `outbox retry --refused`.
+    """Write the release to `refused`, for people and for `outbox retry --refused`.
 
-    Beyond `max_bytes` the oldest are removed: each is counted and said. Raises OSError.
+    Beyond `max_bytes` the oldest files are removed; each is counted and logged. Raises OSError.
     """
     refused = folder / "refused"
     refused.mkdir(exist_ok=True, mode=0o700)
     replace_file(refused / name, payload)
     files = sorted(path for path in refused.iterdir() if path.is_file())
-    taken = sum(_blocks(path) for path in files)
+    used = sum(_blocks(path) for path in files)
     for old in files:
-        if taken <= max_bytes:
+        if used <= max_bytes:
             break
-        taken -= _blocks(old)
+        used -= _blocks(old)
         note_count(folder / "refused-dropped", refused_dropped_in(folder) + 1)
         old.unlink()
         LOG.error("%s is removed: refused releases take more than %d bytes", old, max_bytes)
@@ -49,26 +53,26 @@ def _blocks(path: Path) -> int:
 
 
 def refused_in(folder: Path) -> list[Path]:
-    """The refused releases that an outbox keeps, oldest first."""
+    """Return the dead-lettered releases of an outbox, oldest first."""
     return sorted((folder / "refused").glob("*.release"))
 
 
-def set_aside_in(folder: Path) -> int:
-    """How many files of an outbox lie there for somebody to look at, and to remove then: refused
-    releases, damaged ones among them, and damaged segments. Raises OSError."""
+def count_dead_letters(folder: Path) -> int:
+    """Count the files that need a person's attention: dead letters and damaged segments. Raises
+    OSError.
+    """
     segments = [name for name in names_in(folder) if name.endswith(".segment.bad")]
     refused = [name for name in names_in(folder / "refused") if name != "damaged"]
     return sum(map(len, (segments, refused, names_in(folder / "refused" / "damaged"))))
 
 
 def dropped_in(folder: Path) -> int:
-    """How many releases an outbox has ever dropped, as far as its disk knows: a damaged file knows
-    nothing."""
+    """Return how many releases an outbox has ever dropped, by its disk; 0 for a damaged file."""
     return _count_in(folder / "dropped")
 
 
 def refused_dropped_in(folder: Path) -> int:
-    """How many refused releases were ever removed for lack of room, as `dropped_in` knows it."""
+    """Return how many dead-lettered releases were ever removed for lack of space, by the disk."""
     return _count_in(folder / "refused-dropped")
 
 
@@ -81,9 +85,9 @@ def _count_in(path: Path) -> int:
 
 
 class DropCounter:
-    """Counts the releases that an outbox drops, in memory and on its disk.
+    """Counts the dropped releases, in memory and on disk.
 
-    `count`: those of this outbox so far, also before a restart.
+    `count`: those of this outbox so far, including those before a restart.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -94,13 +98,13 @@ class DropCounter:
         self._noted = note_count(self._folder / "dropped", self.count)
 
     def flush(self) -> None:
-        """Writes a count that a full disk has refused."""
+        """Write a count that a full disk has refused."""
         if not self._noted:
             self._noted = note_count(self._folder / "dropped", self.count)
 
 
 def note_count(path: Path, count: int) -> bool:
-    """Whether the disk has the count now. A full one cannot take it."""
+    """Write a count, and return whether it is on disk. A full disk cannot take it."""
     with suppress(OSError):
         replace_file(path, b"%d\n" % count)
         return True
@@ -110,13 +114,13 @@ def note_count(path: Path, count: int) -> bool:
 _NAME = re.compile(r"(\d{12,18})\.([a-z0-9-]{1,64})\.release")
 
 
-def adopt(folder: Path, append: Callable[[Key, bytes], None]) -> None:
-    """Appends every `SEQUENCE.STREAM.release` of the folder, in this order, and removes its file.
+def requeue_files(folder: Path, append: Callable[[Key, bytes], None]) -> None:
+    """Append every `SEQUENCE.STREAM.release` of the folder, in this order, and remove its file.
 
-    One that is no such release is moved to `damaged`. Raises OSError, and what `append` raises;
-    what is left then stays where it is.
+    An invalid file is moved to `damaged`. Raises OSError, and what `append` raises; later files
+    then stay.
     """
-    found = (named(path.name) for path in sorted(folder.iterdir()))
+    found = (key_of(path.name) for path in sorted(folder.iterdir()))
     for key in [key for key in found if key is not None]:
         path = folder / key.filename
         payload = path.read_bytes()
@@ -130,14 +134,14 @@ def adopt(folder: Path, append: Callable[[Key, bytes], None]) -> None:
         sync_folder(folder)
 
 
-def named(filename: str) -> Key | None:
-    """The release that a file `SEQUENCE.STREAM.release` holds, None for another name."""
+def key_of(filename: str) -> Key | None:
+    """Return the release in a file `SEQUENCE.STREAM.release`, or None for another name."""
     match = _NAME.fullmatch(filename)
     return None if match is None else Key(int(match[1]), match[2])
 
 
 def _is_release(payload: bytes, key: Key) -> bool:
-    """Whether the bytes pass the wire's checksum and are the release that the file's name says."""
+    """Return whether the bytes pass the wire's checksum and match the name of the file."""
     try:
         windows = peek_any(payload).windows
     except WireError:

@@ -1,7 +1,7 @@
-"""The outbox: releases that wait until the collector has them, the exact bytes, on disk.
+"""The outbox: unacknowledged releases, as identical bytes, on disk.
 
-Configuration never touches what is in it. When it is full it takes nothing new, or drops its
-oldest, as configured; both are counted. Neither looks at anything but sizes and order.
+Configuration never changes its content. A full outbox rejects new releases or drops its oldest, as
+configured, and counts both. Both depend on sizes and order only.
 """
 
 import logging
@@ -15,9 +15,9 @@ from pansketch_agent.host.clock import is_set
 from pansketch_agent.outbox.backlog import Backlog, PayloadFacts, capacity_for_releases, slack
 from pansketch_agent.outbox.dead_letters import (
     DropCounter,
-    adopt,
     keep_refused,
-    room_for_refused,
+    max_refused_bytes,
+    requeue_files,
 )
 from pansketch_agent.outbox.records import Key, cost
 from pansketch_agent.outbox.segments import Segments
@@ -30,13 +30,13 @@ LOG = logging.getLogger(__name__)
 
 
 class OutboxFullError(Exception):
-    """No room for one more release."""
+    """The outbox has no space for one more release."""
 
 
 class Outbox:
     """The folder `outbox` with at most `capacity_bytes` of segments. Safe for several threads.
 
-    Raises OSError when the folder cannot be made or read.
+    Raises OSError when the folder cannot be created or read.
     """
 
     def __init__(
@@ -50,47 +50,47 @@ class Outbox:
         self._segments = Segments(folder, slack(capacity_bytes))
         self._drops = DropCounter(folder)
         with self._mutex:
-            for key, place in self._segments.places.items():
+            for key, position in self._segments.positions.items():
                 if key not in self._segments.kept:
-                    self._backlog.enter(key, place.size)
+                    self._backlog.add(key, position.size)
 
     @property
-    def put_so_far(self) -> int:
-        """The newest release's number; they count up from 1, what lay here at the start too."""
-        return self._backlog.put
+    def put_count(self) -> int:
+        """The number of the newest release, from 1, including those found at the start."""
+        return self._backlog.put_count
 
     @property
     def dropped(self) -> int:
-        """How many releases this outbox has ever dropped."""
+        """The number of releases that this outbox has ever dropped."""
         return self._drops.count
 
     @property
-    def held(self) -> int:
-        """How many releases are in memory only."""
+    def buffered(self) -> int:
+        """The number of releases in memory only."""
         return len(self._unwritten)
 
-    def waiting(self) -> list[Key]:
-        """What waits, oldest first."""
+    def queued(self) -> list[Key]:
+        """Return the queued releases, oldest first."""
         with self._mutex:
             return self._backlog.in_order()
 
     def counts(self) -> dict[str, int]:
-        """How many releases of each stream wait."""
+        """Return the number of queued releases of each stream."""
         with self._mutex:
             return self._backlog.counts()
 
-    def oldest(self, stream: str, count: int, besides: Container[Key]) -> list[Key]:
-        """The stream's oldest releases that wait, but for some."""
+    def oldest(self, stream: str, count: int, excluding: Container[Key]) -> list[Key]:
+        """Return the stream's oldest queued releases, except some."""
         with self._mutex:
-            return self._backlog.oldest(stream, count, besides)
+            return self._backlog.oldest(stream, count, excluding)
 
-    def newer(self, stream: str, number: int, count: int, besides: Container[Key]) -> list[Key]:
-        """The stream's oldest releases that were put after the `number`th, but for some."""
+    def newer(self, stream: str, number: int, count: int, excluding: Container[Key]) -> list[Key]:
+        """Return the stream's oldest releases that were put after the `number`th, except some."""
         with self._mutex:
-            return self._backlog.newer(stream, number, count, besides)
+            return self._backlog.newer(stream, number, count, excluding)
 
     def number(self, key: Key) -> int:
-        """Of its put, see `put_so_far`; 0 for what does not wait."""
+        """Return the number of a release's put, see `put_count`; 0 if it is not queued."""
         return self._backlog.number(key)
 
     def __contains__(self, key: Key) -> bool:
@@ -100,45 +100,44 @@ class Outbox:
         return sum(self.counts().values())
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a release of this size can be put now without dropping another."""
+        """Return whether a release of this size fits now without dropping another."""
         with self._mutex:
             return self._fits(size_bytes)
 
     def put(self, key: Key, payload: bytes) -> None:
-        """On disk before it returns, or held for HOLD_SECONDS at most where the rules say so.
+        """Write a release to disk, or buffer it for at most BUFFER_SECONDS if the rules allow.
 
-        Raises OutboxFullError, or OSError when the disk refuses; the release is then counted as
+        Raises OutboxFullError, or OSError when the disk refuses; the release then counts as
         dropped.
         """
         with self._mutex:
             try:
                 self._make_room(len(payload))
-                if self._may_hold(len(payload)):
+                if self._may_buffer(len(payload)):
                     self._unwritten.add(key, payload)
                 else:
                     self._write(key, payload)
             except (OutboxFullError, OSError):
                 self._drops.add()
                 raise
-            self._backlog.enter(key, len(payload))
+            self._backlog.add(key, len(payload))
             self._drops.flush()
 
     def read(self, key: Key) -> bytes | None:
-        """The bytes as they were put; None when they are damaged and were set aside."""
+        """Return the bytes of a release; None if they were damaged, and their segment renamed."""
         with self._mutex:
             if key not in self:
                 return None
-            held = self._unwritten.get(key)
-            payload = self._segments.read(key) if held is None else held
+            buffered = self._unwritten.get(key)
+            payload = self._segments.read(key) if buffered is None else buffered
             if payload is None:
-                self._leave_all_lost()
+                self._forget_lost()
             else:
                 self._backlog.note(key, payload)
             return payload
 
     def facts(self, key: Key) -> PayloadFacts | None:
-        """Digest, size and end of the window; None for one that is not queued, or is damaged. Reads
-        the disk only for a release that was not read before."""
+        """Return digest, size and end of the window; None if it is not queued, or damaged."""
         with self._mutex:
             known = self._backlog.facts(key)
         if known is None and (payload := self.read(key)) is not None:
@@ -147,29 +146,31 @@ class Outbox:
         return known
 
     def forget(self, key: Key) -> None:
-        """Nobody needs it any more."""
+        """Remove a release."""
         with self._mutex:
             if key in self:
                 self._remove(key)
 
     def acknowledged(self, key: Key, at: float) -> None:
-        """The collector has it, says this second (unix): it does not wait any more, and is kept for
-        a collector that loses it, where the rules say so and it is on disk. What was acknowledged
-        before the clock was set ages from now on: nobody knows its age."""
+        """Remove an acknowledged release from the queue; `at`: unix seconds.
+
+        The rules may keep it on disk for a collector that loses its database. Releases acknowledged
+        before the clock was set age from now on.
+        """
         with self._mutex:
             if key not in self:
                 return
             if key in self._unwritten or not self._rules.keep_seconds:
                 self._remove(key)
                 return
-            self._backlog.leave(key)
+            self._backlog.remove(key)
             self._segments.keep(key, max(0, int(at)))
             if is_set(at):
-                self._date_again(int(at))
+                self._redate(int(at))
             self._segments.expire(int(at) - self._rules.keep_seconds)
 
-    def newest_kept(self) -> dict[str, bytes]:
-        """Of each stream the last release among the acknowledged ones that are kept."""
+    def newest_kept_payloads(self) -> dict[str, bytes]:
+        """Return, for each stream, the newest of the acknowledged releases that are kept."""
         newest: dict[str, Key] = {}
         with self._mutex:
             for key in self._segments.kept:
@@ -178,71 +179,68 @@ class Outbox:
         return {stream: payload for stream, payload in found.items() if payload is not None}
 
     def kept(self) -> set[Key]:
-        """The acknowledged releases that are kept."""
+        """Return the acknowledged releases that are kept."""
         with self._mutex:
             return set(self._segments.kept)
 
-    def published(self) -> set[Key]:
-        """The releases that wait again after they were acknowledged."""
+    def requeued(self) -> set[Key]:
+        """Return the queued releases that were acknowledged before."""
         with self._mutex:
-            return set(self._segments.again)
+            return set(self._segments.requeued)
 
     def forget_kept(self, unwanted: Callable[[Key], bool]) -> None:
-        """Lets go of some of the acknowledged releases, which is on disk before it returns: their
-        numbers may name others then. Raises OSError; nothing of their segment is let go."""
+        """Remove kept releases, durably: their numbers may be reused then. Raises OSError."""
         with self._mutex:
             self._segments.forget_kept([key for key in self._segments.kept if unwanted(key)])
 
-    def wait_again(self, keys: Collection[Key]) -> list[Key]:
-        """Those of the kept releases that there is room for, oldest first, wait again, also after a
-        restart. Raises OSError when the disk does not take the note; then they are only kept."""
+    def requeue(self, keys: Collection[Key]) -> list[Key]:
+        """Queue kept releases again, oldest first, as far as they fit: these. Raises OSError."""
         with self._mutex:
             known = sorted(key for key in keys if key in self._segments.kept)
             room = capacity_for_releases(self._capacity_bytes) - self._backlog.cost
-            costs = accumulate(cost(self._segments.places[key].size) for key in known)
-            again = [key for key, taken in zip(known, costs, strict=True) if taken <= room]
-            self._segments.wait_again(again)
-            for key in again:
-                self._backlog.enter(key, self._segments.places[key].size)
-        return again
+            costs = accumulate(cost(self._segments.positions[key].size) for key in known)
+            fitting = [key for key, total in zip(known, costs, strict=True) if total <= room]
+            self._segments.requeue(fitting)
+            for key in fitting:
+                self._backlog.add(key, self._segments.positions[key].size)
+        return fitting
 
     def refuse(self, key: Key) -> None:
-        """The collector will never take it: moves the bytes into `refused`.
-
-        Raises OSError when the disk does not take them there; then they stay where they are.
+        """Move a release to `refused`: the collector never stores it. Raises OSError: it stays
+        queued.
         """
         payload = self.read(key)
         with self._mutex:
             if payload is None or key not in self:
                 return
-            room = room_for_refused(self._capacity_bytes)
+            room = max_refused_bytes(self._capacity_bytes)
             keep_refused(self.folder, key.filename, payload, room)
             self._remove(key)
 
-    def take_back(self) -> int:
-        """Puts what lies in `refused` back among the releases that wait, oldest first and as far as
-        there is room: how many. Raises OSError when the disk refuses."""
+    def requeue_refused(self) -> int:
+        """Requeue dead letters, oldest first, as far as they fit: their number. Raises OSError."""
         refused, before = self.folder / "refused", len(self)
         with self._mutex, suppress(OutboxFullError):
             if refused.is_dir():
-                adopt(refused, self._readmit)
+                requeue_files(refused, self._readmit)
         return len(self) - before
 
     def persist_overdue(self, now: float) -> None:
-        """Writes what was held too long; `now` in monotonic seconds. Call it at each tick."""
+        """Write releases that were buffered too long; `now` in monotonic seconds. Call it at each
+        tick.
+        """
         with self._mutex:
             self._unwritten.write_overdue(now)
 
     def close(self) -> None:
-        """Writes what is held, and leaves no empty segment behind. What the disk does not take is
-        dropped: counted and said."""
+        """Write buffered releases, remove an empty segment, and drop what the disk refuses."""
         with self._mutex:
             for key, error in self._unwritten.write_all():
-                self._drop_held(key, error)
+                self._drop_buffered(key, error)
             self._segments.close()
             self._drops.flush()
 
-    def _date_again(self, at: int) -> None:
+    def _redate(self, at: int) -> None:
         for key in [key for key, dated in self._segments.kept.items() if not is_set(dated)]:
             self._segments.keep(key, at)
 
@@ -250,15 +248,15 @@ class Outbox:
         if not self._fits(len(payload)):
             raise OutboxFullError
         self._write(key, payload)
-        self._backlog.enter(key, len(payload))
+        self._backlog.add(key, len(payload))
 
-    def _leave_all_lost(self) -> None:
+    def _forget_lost(self) -> None:
         for key in self._backlog.in_order():
-            if key not in self._segments.places and key not in self._unwritten:
-                self._backlog.leave(key)
+            if key not in self._segments.positions and key not in self._unwritten:
+                self._backlog.remove(key)
 
     def _remove(self, key: Key) -> None:
-        self._backlog.leave(key)
+        self._backlog.remove(key)
         if not self._unwritten.remove(key):
             self._segments.forget(key)
 
@@ -270,7 +268,7 @@ class Outbox:
             key = self._backlog.first()
             if self._rules.policy != "drop_oldest" or key is None:
                 raise OutboxFullError
-            # Counted and said before it is gone: after a crash in between it is sent all the same.
+            # Counted and logged first: after a crash in between it is still sent.
             self._drops.add()
             LOG.error(
                 "the outbox is full: release %d of %s, the oldest, is dropped (dropped so far: %d)",
@@ -280,19 +278,21 @@ class Outbox:
             )
             self._remove(key)
 
-    def _may_hold(self, size_bytes: int) -> bool:
-        waits = self._rules.persist == "when_unacknowledged"
-        return waits and self._unwritten.fits(size_bytes)
+    def _may_buffer(self, size_bytes: int) -> bool:
+        buffers = self._rules.persist == "when_unacknowledged"
+        return buffers and self._unwritten.fits(size_bytes)
 
     def _write(self, key: Key, payload: bytes) -> None:
         while self._segments.disk_bytes > self._capacity_bytes - cost(len(payload)):
             if not self._segments.yield_kept():
                 break
-        with suppress(OSError):  # Where a segment cannot be rewritten there may be room to append.
+        with suppress(
+            OSError
+        ):  # If a segment cannot be rewritten, there may still be space to append.
             self._segments.shrink(self._capacity_bytes - cost(len(payload)))
         self._segments.append(key, payload)
 
-    def _drop_held(self, key: Key, error: OSError) -> None:
+    def _drop_buffered(self, key: Key, error: OSError) -> None:
         self._drops.add()
         what, why = f"{key.stream}: release {key.sequence}", error.strerror
         LOG.error("%s is dropped: the outbox cannot be written (%s); free the disk", what, why)

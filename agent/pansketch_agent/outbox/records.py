@@ -1,8 +1,8 @@
-"""Records of the outbox as bytes: length, CRC-32 and kind, so that any damage shows.
+"""Records of the outbox as bytes: length, CRC-32 and kind, so that any damage is detected.
 
-A segment is SIGNATURE and then records, only ever appended to. A record is a marker, the length of
-what follows its header, a CRC-32 over all but these three, its kind, and the release's name. After
-damage the marker finds the next sound record.
+A segment is SIGNATURE and then records, append-only. A record has a marker, the length of its body,
+a CRC-32 over the rest, its kind, and the release's name. After damage the marker finds the next
+valid record.
 """
 
 import struct
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 SIGNATURE = b"pansobx1"
-RELEASE, FORGOTTEN, KEPT, AGAIN = 1, 2, 3, 4
+RELEASE, FORGOTTEN, KEPT, REQUEUED = 1, 2, 3, 4
 MAX_STREAM_BYTES = 64
-MAX_BODY_BYTES = 64 * 2**20  # Far above any release: a damaged length must not look like one.
+MAX_BODY_BYTES = 64 * 2**20  # Far above any release, so a damaged length is detected.
 _MARKER = b"\xa5PSR"
 _FRAME = struct.Struct("<4sII")  # marker, length of the body, CRC-32
 _NAME = struct.Struct("<BQB")  # kind, sequence, length of the stream's name
@@ -35,7 +35,7 @@ class Key:
 
 @dataclass(slots=True)
 class RecordPosition:
-    """Where a release's record lies; `size`: with the note AGAIN, where that follows at once."""
+    """The position of a release's record; `size` includes a note REQUEUED directly behind it."""
 
     segment: int
     at: int
@@ -44,7 +44,7 @@ class RecordPosition:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A sound record at `at` in a segment: `size` bytes, its payload the last `payload_bytes`."""
+    """A valid record at `at` in a segment: `size` bytes, its payload the last `payload_bytes`."""
 
     kind: int
     key: Key
@@ -55,10 +55,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is sound in a segment. `end`: where its last sound record ends.
+    """The valid records of a segment. `end`: where the last one ends.
 
-    `damaged`: there is damage before that end, or this is no segment. Damage behind the end is what
-    a power cut leaves.
+    `damaged`: there is damage before that end, or this is no segment. A power cut causes damage
+    behind the end.
     """
 
     records: tuple[Record, ...]
@@ -67,7 +67,7 @@ class Scan:
 
 
 def encode(kind: int, key: Key, payload: bytes = b"") -> bytes:
-    """A record as it stands in a segment."""
+    """Return a record as a segment has it."""
     stream = key.stream.encode("ascii")
     body = stream + payload
     name = _NAME.pack(kind, key.sequence, len(stream))
@@ -76,12 +76,14 @@ def encode(kind: int, key: Key, payload: bytes = b"") -> bytes:
 
 
 def cost(payload_bytes: int) -> int:
-    """The most that a release of this size may ever take on disk, forgetting it included."""
+    """Return the maximum bytes on disk of a release of this size, including the note of its
+    removal.
+    """
     return payload_bytes + 2 * (_HEADER_BYTES + MAX_STREAM_BYTES) + len(SIGNATURE)
 
 
 def record_at(content: bytes, at: int) -> Record | None:
-    """The record that begins there, None when there is none or it is damaged."""
+    """Return the record that begins there, or None if it is missing or damaged."""
     if at + _HEADER_BYTES > len(content):
         return None
     marker, body_bytes, checksum = _FRAME.unpack_from(content, at)
@@ -97,13 +99,13 @@ def record_at(content: bytes, at: int) -> Record | None:
 
 
 def payload_of(content: bytes, record: Record) -> bytes:
-    """The bytes that a sound record of `content` carries."""
+    """Return the payload of a valid record of `content`."""
     end = record.at + record.size
     return content[end - record.payload_bytes : end]
 
 
 def scan(content: bytes) -> Scan:
-    """Everything sound in a segment's bytes; never raises, whatever they are."""
+    """Find every valid record in a segment's bytes; never raises."""
     found = tuple(_records(content))
     sound = content.startswith(SIGNATURE)
     expected = end = len(SIGNATURE) if sound else 0
@@ -114,17 +116,18 @@ def scan(content: bytes) -> Scan:
     return Scan(found, end, damaged)
 
 
-def waiting_in(found: Scan) -> dict[Key, Record]:
-    """The releases of a segment that wait for an acknowledgement, in their order.
+def queued_in(found: Scan) -> dict[Key, Record]:
+    """Return the unacknowledged releases of a segment, in their order.
 
-    A full disk may have refused the note KEPT, so AGAIN may name a release that waits already.
+    A full disk may have refused the note KEPT, so REQUEUED may name a release that is queued
+    already.
     """
     releases: dict[Key, Record] = {}
     kept: dict[Key, Record] = {}
     for record in found.records:
         if record.kind == RELEASE:
             releases.setdefault(record.key, record)
-        elif record.kind == AGAIN:
+        elif record.kind == REQUEUED:
             if record.key in kept:
                 releases[record.key] = kept.pop(record.key)
         else:
@@ -137,7 +140,9 @@ def waiting_in(found: Scan) -> dict[Key, Record]:
 
 
 def kept_in(found: Scan, content: bytes) -> dict[Key, tuple[Record, int]]:
-    """The acknowledged releases of a segment that are kept, and when they were acknowledged."""
+    """Return the acknowledged releases of a segment that are kept, and their times of
+    acknowledgement.
+    """
     releases: dict[Key, Record] = {}
     kept: dict[Key, tuple[Record, int]] = {}
     for record in found.records:
@@ -146,7 +151,7 @@ def kept_in(found: Scan, content: bytes) -> dict[Key, tuple[Record, int]]:
         elif record.kind == KEPT and record.key in releases:
             at = int.from_bytes(payload_of(content, record), "big")
             kept[record.key] = releases[record.key], at
-        elif record.kind == AGAIN:
+        elif record.kind == REQUEUED:
             kept.pop(record.key, None)
         elif record.kind == FORGOTTEN:
             releases.pop(record.key, None)
@@ -154,36 +159,36 @@ def kept_in(found: Scan, content: bytes) -> dict[Key, tuple[Record, int]]:
     return kept
 
 
-def again_in(found: Scan) -> set[Key]:
-    """The releases of a segment that wait though they were acknowledged before."""
-    again: set[Key] = set()
+def requeued_in(found: Scan) -> set[Key]:
+    """Return the releases of a segment that are queued though they were acknowledged before."""
+    requeued: set[Key] = set()
     for record in found.records:
-        if record.kind == AGAIN:
-            again.add(record.key)
+        if record.kind == REQUEUED:
+            requeued.add(record.key)
         elif record.kind in (KEPT, FORGOTTEN):
-            again.discard(record.key)
-    return again
+            requeued.discard(record.key)
+    return requeued
 
 
-def may_wait_again(found: Scan, content: bytes) -> set[Key]:
-    """The kept releases of a segment whose note AGAIN damage may have taken, behind their KEPT."""
+def possibly_requeued(found: Scan, content: bytes) -> set[Key]:
+    """Return the kept releases of a segment whose note REQUEUED damage may have destroyed."""
     kept: set[Key] = set()
-    taken: set[Key] = set()
+    possible: set[Key] = set()
     expected = len(SIGNATURE)
     for record in found.records:
         if record.at != expected and not _is_release(content[expected : record.at]):
-            taken |= kept
+            possible |= kept
         expected = record.at + record.size
         if record.kind == KEPT:
             kept.add(record.key)
         else:
             kept.discard(record.key)
-            taken.discard(record.key)
-    return taken | kept if _is_again(content[found.end :]) else taken
+            possible.discard(record.key)
+    return possible | kept if _is_again(content[found.end :]) else possible
 
 
 def _is_release(gap: bytes) -> bool:
-    """Whether damaged bytes are the frame of one record, too large for a note."""
+    """Return whether damaged bytes are the frame of one record, too large for a note."""
     if len(gap) < _HEADER_BYTES:
         return False
     size = _HEADER_BYTES + _FRAME.unpack_from(gap)[1]
@@ -191,12 +196,12 @@ def _is_release(gap: bytes) -> bool:
 
 
 def _is_again(tail: bytes) -> bool:
-    """Whether a torn or damaged end begins with a note AGAIN: by its kind or by its size."""
+    """Return whether a torn or damaged end begins with a note REQUEUED, by kind or by size."""
     if len(tail) < _HEADER_BYTES or not any(tail):
         return False
     body_bytes = _FRAME.unpack_from(tail)[1]
     kind, _, stream_bytes = _NAME.unpack_from(tail, _FRAME.size)
-    return bool(kind == AGAIN or body_bytes == stream_bytes > 0)
+    return bool(kind == REQUEUED or body_bytes == stream_bytes > 0)
 
 
 def _records(content: bytes) -> Iterator[Record]:

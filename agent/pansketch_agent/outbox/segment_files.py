@@ -1,4 +1,4 @@
-"""The files of the segments: created, appended to and synced, truncated, set aside and removed."""
+"""The files of the segments: created, appended to and synced, truncated, renamed and removed."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ _NAME = re.compile(r"(\d{8,12})\.segment")
 class SegmentFiles:
     """The files `NUMBER.segment` of a folder. Not safe for several threads.
 
-    `sizes`: bytes of each segment that is in use. `at_start`: the numbers of the files that were in
-    the folder, oldest first. Raises OSError when the folder cannot be made or read.
+    `sizes`: bytes of each segment in use. `initial_numbers`: the files found in the folder, oldest
+    first. Raises OSError when the folder cannot be created or read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,27 +26,30 @@ class SegmentFiles:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for unfinished in folder.rglob(f"*{UNFINISHED}"):
             unfinished.unlink()
-        self.at_start = numbers_in(folder)
-        self._last = max(self.at_start, default=0)
+        self.initial_numbers = numbers_in(folder)
+        self._last = max(self.initial_numbers, default=0)
 
     def path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.segment"
 
     def new(self) -> int:
-        """The number of a segment whose file begins with its first record."""
+        """Return the number of a segment whose file begins with its first record."""
         self._last += 1
         self.sizes[self._last] = 0
         return self._last
 
     def create(self, content: bytes) -> int:
-        """A segment with this content, on disk before it returns: its number. Raises OSError."""
+        """Create a segment with this content, on disk before it returns, and return its number.
+
+        Raises OSError.
+        """
         replace_file(self.path(self._last + 1), content)
         self._last += 1
         self.sizes[self._last] = len(content)
         return self._last
 
     def append(self, number: int, record: bytes, *, durable: bool) -> int:
-        """Appends, and returns where. Raises OSError; then the old size is restored."""
+        """Append a record, and return its position. Raises OSError, at the old size."""
         how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         handle = os.open(self.path(number), how, 0o600)
         try:
@@ -66,16 +69,16 @@ class SegmentFiles:
         return before + len(content) - len(record)
 
     def sync(self) -> None:
-        """Syncs the names of the files. Raises OSError."""
+        """Sync the names of the files. Raises OSError."""
         sync_folder(self._folder)
 
     def read(self, number: int, at: int, size: int) -> bytes:
-        """So many bytes from there, fewer at the end. Raises OSError."""
+        """Read `size` bytes from `at`, fewer at the end of the file. Raises OSError."""
         with self.path(number).open("rb") as file:
             return os.pread(file.fileno(), size, at)
 
     def replace(self, number: int, content: bytes) -> None:
-        """Replaces the content of a segment. Raises OSError; then the old one is as it was."""
+        """Replace the content of a segment. Raises OSError; then the old content stays."""
         replace_file(self.path(number), content)
         self.sizes[number] = len(content)
 
@@ -83,14 +86,14 @@ class SegmentFiles:
         os.truncate(self.path(number), end)
 
     def remove(self, number: int) -> None:
-        """Removes the file if the disk allows; the next start reads a file that stays."""
+        """Remove the file if the disk allows; the next start reads a file that stays."""
         del self.sizes[number]
         with suppress(OSError):
             self.path(number).unlink(missing_ok=True)
             sync_folder(self._folder)
 
-    def set_aside(self, number: int) -> None:
-        """Renames the file to `.bad`, and removes all but the newest of these. Raises OSError."""
+    def rename_to_bad(self, number: int) -> None:
+        """Rename the file to `.bad`, and remove all but the newest of these. Raises OSError."""
         self.sizes.pop(number, None)
         path = self.path(number)
         with suppress(FileNotFoundError):
@@ -102,6 +105,6 @@ class SegmentFiles:
 
 
 def numbers_in(folder: Path) -> list[int]:
-    """The numbers of a folder's segments, oldest first. Raises OSError."""
+    """Return the numbers of a folder's segments, oldest first. Raises OSError."""
     matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
     return sorted(int(match[1]) for match in matches if match)

@@ -1,4 +1,4 @@
-"""Releases in memory that an ack may spare the disk. Overdue ones are written."""
+"""Releases in memory that an early ack saves from the disk. Overdue ones are written."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from pansketch_agent.outbox.records import Key
 
 LOG = logging.getLogger(__name__)
 
-HOLD_SECONDS = 5.0  # How long `when_unacknowledged` waits for an ack before it writes.
-MAX_HELD_BYTES = 2**20
+BUFFER_SECONDS = 5.0  # `when_unacknowledged` waits so long for an ack before it writes.
+MAX_BUFFERED_BYTES = 2**20
 
 
 class WriteBehind:
     """Queued releases that are in memory only. Not safe for several threads.
 
-    `write` puts one on disk, or raises OSError: the release then stays in memory.
+    `write` writes one to disk, or raises OSError: the release then stays in memory.
     """
 
     def __init__(self, write: Callable[[Key, bytes], None]) -> None:
@@ -33,20 +33,20 @@ class WriteBehind:
         return self._payloads.get(key)
 
     def fits(self, size_bytes: int) -> bool:
-        return sum(map(len, self._payloads.values())) + size_bytes <= MAX_HELD_BYTES
+        return sum(map(len, self._payloads.values())) + size_bytes <= MAX_BUFFERED_BYTES
 
     def add(self, key: Key, payload: bytes) -> None:
         self._payloads[key] = payload
 
     def remove(self, key: Key) -> bool:
-        """Whether it was in memory."""
+        """Remove a release, and return whether it was in memory."""
         self._since.pop(key, None)
         return self._payloads.pop(key, None) is not None
 
     def write_overdue(self, now: float) -> None:
-        """Writes the releases that are older than HOLD_SECONDS; `now` in monotonic seconds."""
+        """Write the releases that are older than BUFFER_SECONDS; `now` in monotonic seconds."""
         for key in list(self._payloads):
-            if now - self._since.setdefault(key, now) < HOLD_SECONDS:
+            if now - self._since.setdefault(key, now) < BUFFER_SECONDS:
                 continue
             try:
                 self._write_out(key)
@@ -56,7 +56,7 @@ class WriteBehind:
                 self._log_failure(key, error)
 
     def write_all(self) -> Iterator[tuple[Key, OSError]]:
-        """Writes all, and yields each that the disk refuses."""
+        """Write all, and yield each that the disk refuses."""
         for key in list(self._payloads):
             try:
                 self._write_out(key)
@@ -68,7 +68,7 @@ class WriteBehind:
         self.remove(key)
 
     def _log_failure(self, key: Key, error: OSError) -> None:
-        """Once, until one can be written again: they stay in memory, and are sent anyway."""
+        """Log once until a write succeeds. The releases stay in memory, and are sent anyway."""
         if not self._failing:
             LOG.error("%s cannot be written yet (%s); free the disk", key.filename, error.strerror)
         self._failing = True

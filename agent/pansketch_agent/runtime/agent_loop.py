@@ -1,4 +1,4 @@
-"""The main loop of the agent: sources in their threads, windows by the clock, then delivery."""
+"""The main loop of the agent: sources in threads, windows by the clock, then delivery."""
 
 import logging
 import threading
@@ -14,14 +14,14 @@ from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.broker_session import BrokerSession
 from pansketch_agent.runtime.control import Control, MemoryCheck, Signals, reloaded
 from pansketch_agent.runtime.exit_status import ExitStatus, RunOptions
-from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_same_age
+from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_not_older
 from pansketch_agent.runtime.mark_check import CONNECT_SECONDS, MarkCheck
 from pansketch_agent.runtime.scale_adoption import ScaleAdoption
 from pansketch_agent.runtime.status_report import StatusReport
 from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, open_source
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule, statuses
-from pansketch_fleet.backoff import system_chance
+from pansketch_fleet.backoff import system_uniform
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.systemd import Notifier
@@ -41,7 +41,8 @@ def run(
     notifier: Notifier,
     memory: MemoryProtection,
 ) -> int:
-    """Runs until the sources are done and acknowledged, or `signals.stop`: 0, or 1 on a failure.
+    """Run until the sources end and are acknowledged, or until `signals.stop`: 0, or 1 on a
+    failure.
 
     `entropy`: secret randomness for each stream. `memory`: this process's own. Raises LedgerError,
     OSError when the state folder cannot be used, TlsFilesError, ExposedMemoryError.
@@ -50,15 +51,17 @@ def run(
         outbox = Outbox(
             config.agent.state / "outbox", config.profile.outbox_bytes, config.agent.outbox
         )
-        check_same_age(ledger, outbox)
+        check_not_older(ledger, outbox)
         adoption = ScaleAdoption(config, ledger, clock)
         facts = Facts(memory.protected, {}, adoption.at(clock.now()), {})
         births = statuses(config, session, facts)
         who = config.mqtt, config.fleet, config.agent.device
-        link = DeviceClient(*who, *births, list(adoption.streams), config.agent.credentials)
-        delivery = Delivery(outbox, link.send, system_chance, link.room, clock.now)
+        client = DeviceClient(*who, *births, list(adoption.streams), config.agent.credentials)
+        delivery = Delivery(
+            outbox, client.send, system_uniform, client.max_release_bytes, clock.now
+        )
         collector = HealthCollector(
-            config, session, clock, ledger, outbox, memory, delivery.deferred, link.name_conflicts
+            config, session, clock, ledger, outbox, memory, delivery.deferred, client.name_conflicts
         )
         agent = _Agent(
             config,
@@ -66,17 +69,17 @@ def run(
             clock,
             signals,
             notifier,
-            link,
+            client,
             delivery,
-            HealthSchedule(config.agent.device, collector, link.report),
-            LedgerReconciliation(config, ledger, outbox, clock, outbox.put_so_far),
+            HealthSchedule(config.agent.device, collector, client.publish_health),
+            LedgerReconciliation(config, ledger, outbox, clock, outbox.put_count),
             memory,
             options,
             adoption,
             facts,
         )
         try:
-            link.start()
+            client.start()
             agent.await_mark()
             agent.start(ledger, entropy)
             notifier.ready()
@@ -87,7 +90,7 @@ def run(
             signals.stop.set()
             agent.join()
             try:
-                link.stop(agent.farewell())
+                client.stop(agent.stopped_status())
             finally:
                 notifier.connected(False)
                 # Releases in memory have to reach the disk even if the last status does not.
@@ -104,10 +107,10 @@ class _Agent:
         clock: Clock,
         signals: Signals,
         notifier: Notifier,
-        link: DeviceClient,
+        client: DeviceClient,
         delivery: Delivery,
         health: HealthSchedule,
-        high_water: LedgerReconciliation,
+        reconciliation: LedgerReconciliation,
         memory: MemoryProtection,
         options: RunOptions,
         adoption: ScaleAdoption,
@@ -117,9 +120,9 @@ class _Agent:
         self._notifier, self._options, self._outbox = notifier, options, delivery.outbox
         self._workers: list[StreamWorker] = []
         self._threads: list[threading.Thread] = []
-        self._mark_check = MarkCheck(high_water, self._workers)
+        self._mark_check = MarkCheck(reconciliation, self._workers)
         self._broker = BrokerSession(
-            *(config, clock, notifier, link, delivery, health),
+            *(config, clock, notifier, client, delivery, health),
             *(self._mark_check, adoption, self._workers),
         )
         self._control = Control(config.agent.state, signals, config.streams, delivery)
@@ -129,24 +132,23 @@ class _Agent:
         self._exit_status = ExitStatus(delivery, options.drain_seconds)
         self._adoption = adoption
         self._status = StatusReport(
-            config, session, link, self._workers, adoption, self._memory_check, facts
+            config, session, client, self._workers, adoption, self._memory_check, facts
         )
 
     def await_mark(self) -> None:
-        """Before the first debit, where one could be a second one: waits a little for the broker,
-        and for the collector's mark of this device."""
+        """Wait a little for the broker and the collector's mark, if a debit needs the mark."""
         check = self._mark_check
-        if not check.awaited():
+        if not check.must_precede_debit():
             return
         until, absent = self._clock.monotonic() + CONNECT_SECONDS, False
         while not (absent or self._signals.stop.is_set()):
-            absent = self._broker.take_events(TICK_SECONDS)
+            absent = self._broker.process_events(TICK_SECONDS)
             if check.done or check.step_before_debit(self._clock.monotonic(), until):
                 break
         check.debit()
 
     def start(self, ledger: Ledger, entropy: Mapping[str, KeyEntropy]) -> None:
-        """Opens every stream's window and starts its source."""
+        """Open every stream's window and start its source."""
         options, stop, stopped = self._options, self._signals.stop, self._mark_check.stopped
         builder = StreamBuilder(
             self._config.fleet,
@@ -161,9 +163,11 @@ class _Agent:
         for stream in self._config.streams:
             if stream.part_of:
                 continue  # It absorbs what the first sketch of its section absorbs.
-            worker = builder.assemble(self._config.parts(stream), entropy[stream.name])
+            worker = builder.build(self._config.parts(stream), entropy[stream.name])
             worker.rescale(self._adoption.specs(stream.name))
-            source = open_source(stream, self._clock, stop, options.root, system_chance, worker.say)
+            source = open_source(
+                stream, self._clock, stop, options.root, system_uniform, worker.report
+            )
             self._workers.append(worker)
             if failure := next((stopped[name] for name in worker.names if name in stopped), ""):
                 worker.stop(failure)
@@ -183,13 +187,13 @@ class _Agent:
                 thread.join(JOIN_SECONDS)
 
     def serve(self) -> int:
-        """The main loop; returns the exit status. Each turn pings the watchdog."""
+        """Run the main loop, and return the exit status. Each iteration pings the watchdog."""
         while not self._signals.stop.is_set():
             self._notifier.alive(self._clock.monotonic(), self._broker.state())
-            self._broker.take_events(TICK_SECONDS)
+            self._broker.process_events(TICK_SECONDS)
             self._tick()
             self._control.answer_intrusion(self._workers)
-            self._control.answer_question()
+            self._control.answer_outbox_request()
             self._reload()
             self._memory_check.step(self._clock.monotonic())
             self._status.step()
@@ -199,13 +203,13 @@ class _Agent:
                 return code
         return 0
 
-    def farewell(self) -> Status:
-        """The last status, of a clean stop, after the health that stays known from then on."""
+    def stopped_status(self) -> Status:
+        """Return the last status, of a clean stop, after publishing the last health."""
         self._broker.report_last()
-        return self._status.farewell()
+        return self._status.stopped_status()
 
     def _reload(self) -> None:
-        """Reads the configuration again if that was requested."""
+        """Read the configuration again if that was requested."""
         load = self._options.load
         if load is None or not self._signals.reload.is_set():
             return

@@ -1,4 +1,4 @@
-"""The broker's part of the main loop: its events, deliveries and the health."""
+"""The broker's part of the main loop: events, deliveries and health."""
 
 import logging
 from collections.abc import Sequence
@@ -30,39 +30,39 @@ LOG = logging.getLogger(__name__)
 
 
 class BrokerSession:
-    """What the agent does with its broker, from connection to connection; for one thread."""
+    """The agent's work with its broker over all connections; for one thread."""
 
     def __init__(
         self,
         config: AgentConfig,
         clock: Clock,
         notifier: Notifier,
-        link: DeviceClient,
+        client: DeviceClient,
         delivery: Delivery,
         health: HealthSchedule,
         mark_check: MarkCheck,
         adoption: ScaleAdoption,
         workers: Sequence[StreamWorker],
     ) -> None:
-        self._clock, self._notifier, self._link = clock, notifier, link
+        self._clock, self._notifier, self._client = clock, notifier, client
         self._delivery, self._health, self._mark_check = delivery, health, mark_check
         self._adoption, self._workers, self._outbox = adoption, workers, delivery.outbox
         self._acl = AclErrors(config.agent.device)
         self._name_broker(config)
-        self._connected, self._unsubscribed = False, set(link.subscriptions)
+        self._connected, self._unsubscribed = False, set(client.subscriptions)
 
-    def take_events(self, timeout_seconds: float) -> bool:
-        """Waits for an event, and handles all that have come; whether the broker was lost last."""
-        lost = False
-        event = self._link.next_event(timeout_seconds)
+    def process_events(self, timeout_seconds: float) -> bool:
+        """Wait for an event, handle all, and return whether the last one was a lost connection."""
+        disconnected = False
+        event = self._client.next_event(timeout_seconds)
         while event is not None:
             self._handle(event)
-            lost = isinstance(event, Disconnected)
-            event = self._link.next_event(0)
-        return lost
+            disconnected = isinstance(event, Disconnected)
+            event = self._client.next_event(0)
+        return disconnected
 
     def deliver(self, now: float) -> None:
-        """Health and releases that are due."""
+        """Send the health and the releases that are due."""
         self._outbox.persist_overdue(now)
         if not self._connected:
             return
@@ -75,22 +75,22 @@ class BrokerSession:
         if self._delivery.stalled(now):
             self._set_disconnected()
             LOG.warning("the broker at %s does not answer; reconnecting", self._broker)
-            self._link.reopen()
+            self._client.reopen()
 
     def renew(self, config: AgentConfig) -> None:
-        """Connects anew, with the broker and the credentials of this configuration."""
+        """Reconnect with the broker and the credentials of this configuration."""
         self._name_broker(config)
-        # The end of this connection is nobody's fault, as that of a release would be.
+        # The end of this connection must not count against a release.
         self._set_disconnected()
-        self._link.renew(config.mqtt, config.agent.credentials)
+        self._client.renew(config.mqtt, config.agent.credentials)
 
     def report_last(self) -> None:
-        """Publishes the health that stays known after the farewell."""
+        """Publish the last health before a graceful disconnect."""
         if self._connected:
             self._health.connected(self._clock.monotonic())
 
     def state(self) -> str:
-        """For `systemctl status`; depends on the schedule and the network only."""
+        """Return a line for `systemctl status`; it depends on the schedule and the network only."""
         broker = "connected" if self._connected else "not connected"
         dropped = f", dropped ever: {self._outbox.dropped}" if self._outbox.dropped else ""
         waiting = f"releases waiting: {len(self._outbox)}{dropped}"
@@ -113,15 +113,15 @@ class BrokerSession:
                     self._delivery.disconnected()
                 self._set_disconnected()
                 self._notifier.connected(False)
-                self._outages.say(event)
+                self._outages.log(event)
             case Subscribed(topic, failure):
-                self._acl.answered("hear", topic, failure)
+                self._acl.set_result("hear", topic, failure)
                 (self._unsubscribed.add if failure else self._unsubscribed.discard)(topic)
                 self._notifier.connected(not self._unsubscribed)
                 if failure and is_mark(topic):
-                    self._mark_check.denied()
+                    self._mark_check.subscription_denied()
             case PublishAcknowledged(publication, failure):
-                self._acl.answered("write", publication.topic, failure)
+                self._acl.set_result("write", publication.topic, failure)
                 self._delivery.publish_acknowledged(publication, failure)
             case MarkArrived():
                 self._mark_check.arrived(event, self._clock.monotonic())
@@ -132,11 +132,11 @@ class BrokerSession:
 
     def _set_connected(self, version: str) -> None:
         now = self._clock.monotonic()
-        self._connected, self._unsubscribed = True, set(self._link.subscriptions)
+        self._connected, self._unsubscribed = True, set(self._client.subscriptions)
         self._mark_check.connected(now)
-        self._outages.over()
+        self._outages.reset()
         LOG.info("connected to the broker at %s (MQTT %s)", self._broker, version)
-        self._link.announce()
+        self._client.announce()
         self._health.connected(now)
         self._delivery.connected(now)
 

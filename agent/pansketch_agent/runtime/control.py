@@ -1,10 +1,9 @@
-"""Requests from outside while the agent runs: announced intrusions, questions about the outbox, and
-reloads of the configuration.
+"""Requests from outside while the agent runs: announced intrusions, outbox requests, and reloads.
 
-A reload touches no window: it changes the broker and the credentials, and nothing that a reading
-or the ledger could depend on. Any other difference needs a restart, so it is refused as a whole.
+A reload changes the broker and the credentials only, nothing that affects a window, a reading or
+the ledger. Any other difference needs a restart, so the agent refuses the whole reload.
 
-Swap may be turned on and off meanwhile, so the protection of memory is checked here too.
+Swap may be turned on and off meanwhile, so this module also checks the protection of memory.
 """
 
 import logging
@@ -36,17 +35,20 @@ _RELOADED = ("mqtt.", "agent.credentials")
 
 @dataclass(frozen=True)
 class Signals:
-    """Events that signal handlers set: `stop` the agent, an announced intrusion, a question
-    about the outbox, or a configuration to `reload`."""
+    """Events that signal handlers set.
+
+    `stop`: stop the agent. `intrusion`: an announced one. `outbox_request`: of the command line.
+    `reload`: the configuration.
+    """
 
     stop: threading.Event = field(default_factory=threading.Event)
-    intruded: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
+    intrusion: threading.Event = field(default_factory=threading.Event)
+    outbox_request: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
 
 
 class Control:
-    """Answers requests through the state folder. Raises OSError where it cannot be written."""
+    """Answers requests through the state folder. Raises OSError if it cannot be written."""
 
     def __init__(
         self, state: Path, signals: Signals, streams: Sequence[Stream], delivery: Delivery
@@ -56,11 +58,11 @@ class Control:
         self._confirmations.write()
 
     def answer_intrusion(self, workers: Iterable[StreamWorker]) -> None:
-        """Rerandomises every open sketch if an intrusion was announced, then confirms it."""
-        if not self._signals.intruded.is_set():
+        """Rerandomise every open sketch if an intrusion was announced, then confirm it."""
+        if not self._signals.intrusion.is_set():
             return
         # Cleared first: an intrusion announced from here on is another one.
-        self._signals.intruded.clear()
+        self._signals.intrusion.clear()
         for worker in workers:
             worker.rerandomise()
         LOG.info("an intrusion was announced: %s", intrusion_effect(self._streams))
@@ -69,41 +71,41 @@ class Control:
         except OSError as error:
             LOG.error("the fresh noise cannot be confirmed (%s); free the disk", error.strerror)
 
-    def answer_question(self) -> None:
-        """Answers a question about the outbox, and retransmits if that was requested."""
-        if not self._signals.asked.is_set():
+    def answer_outbox_request(self) -> None:
+        """Answer a request about the outbox, and retransmit if that was requested."""
+        if not self._signals.outbox_request.is_set():
             return
-        self._signals.asked.clear()
+        self._signals.outbox_request.clear()
         outbox = self._delivery.outbox
         try:
-            taken_back = self.retry_if_requested()
-            sent, held_back = self._delivery.attempts(), self._delivery.held_back()
-            self._answers.write(sent, outbox.held, outbox.dropped, held_back, taken_back)
+            requeued = self.retry_if_requested()
+            sent, on_hold = self._delivery.attempts(), self._delivery.on_hold()
+            self._answers.write(sent, outbox.buffered, outbox.dropped, on_hold, requeued)
         except OSError as error:
             LOG.error("the outbox cannot be listed (%s); check the disk", error.strerror)
 
     def retry_if_requested(self) -> int:
-        """The number of dead-lettered releases that are queued again. Raises OSError."""
-        wanted, taken_back = self._answers.asked_to_retry(), 0
+        """Retransmit if requested; return the number of requeued dead letters. Raises OSError."""
+        wanted, requeued = self._answers.take_retry_request(), 0
         if wanted is None:
             return 0
         self._delivery.retry()
         LOG.info("retransmitting the releases in flight, on request")
         if wanted == REFUSED:
-            taken_back = self._delivery.outbox.take_back()
-            LOG.info("requeued dead-lettered releases, on request (releases: %d)", taken_back)
-        return taken_back
+            requeued = self._delivery.outbox.requeue_refused()
+            LOG.info("requeued dead-lettered releases, on request (releases: %d)", requeued)
+        return requeued
 
 
 class MemoryCheck:
-    """Checks each minute whether swap can hold this process's memory; `required`: it must not."""
+    """Checks each minute whether swap can contain this memory; `required`: it must not."""
 
     def __init__(self, memory: MemoryProtection, required: bool, now: float) -> None:
         self._memory, self._required, self._checked_at = memory, required, now
         self.protected = memory.protected
 
     def step(self, now: float) -> bool:
-        """Whether the protection has changed. Raises ExposedMemoryError."""
+        """Return whether the protection has changed. Raises ExposedMemoryError."""
         if now - self._checked_at < MEMORY_SECONDS:
             return False
         self._checked_at = now
@@ -117,8 +119,11 @@ class MemoryCheck:
 
 
 def reloaded(config: AgentConfig, load: Callable[[], AgentConfig]) -> AgentConfig | None:
-    """What `load` returns, if the running agent can take it instead of `config`. Otherwise None,
-    and one line in the log: `config` stays in effect. `load` may raise ConfigError or OSError."""
+    """Return the result of `load`, if the running agent can use it instead of `config`.
+
+    Otherwise return None and log one line: `config` stays in effect. `load` may raise ConfigError
+    or OSError.
+    """
     try:
         found = load()
     except (ConfigError, OSError) as error:
@@ -136,13 +141,13 @@ def reloaded(config: AgentConfig, load: Callable[[], AgentConfig]) -> AgentConfi
 
 
 def _fixed(config: AgentConfig) -> tuple[object, ...]:
-    """The settings of a device that stay until its agent ends."""
+    """Return the settings of a device that stay until its agent ends."""
     own = replace(config.agent, credentials=None)
     return config.fleet, config.streams, config.profile, own
 
 
 def _different(config: AgentConfig, found: AgentConfig) -> Iterator[str]:
-    """The settings that differ and that a reload does not change; none for a secret alone."""
+    """Yield the settings that differ and that a reload cannot change; none for a secret alone."""
     before, after = ({each.path: each.value_text for each in describe(c)} for c in (config, found))
     for path in {**before, **after}:
         if before.get(path) != after.get(path) and not path.startswith(_RELOADED):

@@ -1,4 +1,4 @@
-"""How long the agent runs, when it is done, and with which exit status."""
+"""When a run ends, and its exit status."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -14,9 +14,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How long to run. `once`: one window of each stream. `drain_seconds`: the longest wait for the
-    collector after the last release, None for ever. `root`: the folder with proc/ and sys/. `load`:
-    reads the configuration again, None where that is not offered.
+    """The options of a run.
+
+    `once`: one window of each stream. `drain_seconds`: the longest wait for acknowledgements after
+    the last release, None for ever. `root`: the folder with proc/ and sys/. `load`: reads the
+    configuration again, None if reloads are not supported.
     """
 
     once: bool = False
@@ -36,7 +38,7 @@ class ExitStatus:
         self._finished_at: float | None = None
 
     def of(self, workers: Collection[StreamWorker], now: float) -> int | None:
-        """0, or 1 after a failure; None while there is something left to do."""
+        """Return 0, or 1 after a failure; None while there is work left."""
         if any(worker.fatal for worker in workers):
             return 1
         if not all(worker.done.is_set() for worker in workers):

@@ -1,9 +1,9 @@
-"""The collector's mark against the ledger: whether windows were released that the ledger lacks.
+"""Compares the collector's mark with the ledger: were windows released that the ledger lacks?
 
-A ledger that was lost, or restored from a copy, would release windows a second time, and everybody
-in them would pay twice. So the agent reads what the collector stored of this device before it
-spends anything, or, where it started offline, before it sends anything. A mark only ever stops a
-stream or has it begin later: it makes nothing cheaper and gives no window back.
+A ledger that was lost, or restored from a copy, would release windows a second time. All readings
+in them would then spend epsilon twice. So the agent reads the collector's mark of this device
+before its first debit, or, after an offline start, before its first transmission. A mark can only
+stop a stream or delay its start. It never lowers a cost or allows a window again.
 """
 
 import logging
@@ -34,41 +34,43 @@ MAX_AHEAD_SECONDS = DAY_SECONDS
 
 @dataclass(frozen=True)
 class LedgerReconciliation:
-    """Checks marks for one run, from its start on. `put_before`: how many releases the outbox held
-    then."""
+    """Checks marks during one run. `put_before`: the releases in the outbox at its start."""
 
     config: AgentConfig
     ledger: Ledger
     outbox: Outbox
     clock: Clock
     put_before: int
-    # By generation what was kept when it was first seen: what is acknowledged later, it has.
-    _owed: dict[str, set[Key]] = field(default_factory=dict)
-    # Where the ledger stood at the start, by stream.
+    # By generation, the kept releases at its first mark: it stored those acknowledged later.
+    _unacknowledged: dict[str, set[Key]] = field(default_factory=dict)
+    # The accounts at the start, by stream.
     _before: dict[str, Account] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._before.update({s.name: self.ledger.spent(s.name) for s in self.config.streams})
 
-    def awaited(self) -> bool:
-        """Whether a stream could spend what was spent before: nothing says where it stood, the
-        readings of long ago come again, or the clock is behind. Windows then go on from the
-        ledger's last one, and a restored ledger lacks those that followed."""
+    def must_precede_debit(self) -> bool:
+        """Return whether a debit before the check could be a second one.
+
+        That is so if the ledger has no window of a stream, if a replay repeats old readings, or if
+        the clock is behind. In the last case windows continue after the ledger's last one, and a
+        restored ledger lacks later ones.
+        """
         now = self.clock.now()
         return any(
             isinstance(stream.source, ReplaySource)
-            or self.ledger.spent(stream.name).young
+            or self.ledger.spent(stream.name).is_empty
             or self.ledger.spent(stream.name).until > now
             for stream in self.config.streams
         )
 
-    def check(self, mark: Mark, works: Mapping[str, StreamWorker], sent: bool) -> dict[str, str]:
-        """Holds every stream back whose windows the collector knows better: one line for each that
-        must not go on. A live one goes on with the windows after the collector's last one, which
-        the ledger notes. Raises LedgerError.
+    def check(self, mark: Mark, workers: Mapping[str, StreamWorker], sent: bool) -> dict[str, str]:
+        """Return one line for each stream that must stop, because the collector has windows of its
+        own.
 
-        `sent`: whether anything was sent in this run. Before that, what the collector holds was
-        debited before the run, and what was debited since says nothing about it.
+        A live stream continues after the collector's last window, which the ledger adopts. Raises
+        LedgerError. `sent`: whether this run has sent a release. Before that, the collector's
+        releases were debited before the run, so the accounts of the start are compared.
         """
         stopped = {}
         for stream in self.config.streams:
@@ -76,16 +78,16 @@ class LedgerReconciliation:
             account = self.ledger.spent(stream.name) if sent else self._before[stream.name]
             if known is None or not self._is_behind(account, known):
                 continue
-            self._set_aside(stream, known)
+            self._dead_letter_conflicts(stream, known)
             if problem := self._problem(stream, known):
                 stopped[stream.name] = f"{stream.name}: {problem}"
                 continue
             self._adopt(stream, account, known)
-            # A newer mark may follow before anything is sent: it counts from this one on.
+            # A newer mark may arrive before any transmission: it counts from this one on.
             until = max(account.until, known.window_end)
             self._before[stream.name] = account._replace(until=until)
-            if stream.name in works:
-                works[stream.name].skip_until(known.window_end)
+            if stream.name in workers:
+                workers[stream.name].skip_until(known.window_end)
         return stopped
 
     def _is_behind(self, account: Account, known: StreamMark) -> bool:
@@ -98,7 +100,7 @@ class LedgerReconciliation:
         )
 
     def _problem(self, stream: Stream, known: StreamMark) -> str:
-        """Why the stream must stop, or ""."""
+        """Return why the stream must stop, or ""."""
         holds = f"the collector holds windows up to {utc_text(known.window_end)}"
         if isinstance(stream.source, ReplaySource):
             return (
@@ -123,8 +125,12 @@ class LedgerReconciliation:
         )
 
     def _unknown(self, stream: Stream, account: Account, known: StreamMark) -> tuple[int, int]:
-        """How many windows were paid for without the ledger, and on the day of the last one: at
-        least as many as the collector's count, and as fit behind the ledger's last one."""
+        """Return how many windows the ledger lacks, and how many of them on the day of the last
+        one.
+
+        These are at least the collector's count, and at least those that fit behind the ledger's
+        last one.
+        """
         each = stream.window_seconds
         since = account.until if account.releases else known.window_end
         missing = -((since - known.window_end) // each)
@@ -132,18 +138,20 @@ class LedgerReconciliation:
             missing = max(missing, known.sequence - account.sequence)
         elif not self.ledger.knows(bytes.fromhex(known.incarnation)):
             missing = max(missing, known.windows)
-        # No more than there ever were: a mark is not believed beyond what is possible.
+        # A mark cannot claim more windows than are possible.
         windows = max(0, min(missing, known.window_end // each + 1))
         midnight = day_of(known.window_end) * DAY_SECONDS
         return windows, min(windows, -((midnight - known.window_end) // each))
 
-    def _set_aside(self, stream: Stream, known: StreamMark) -> None:
-        """Releases of windows that the collector knows, made by a ledger that did not, are never
-        sent: each would be a second one. What was acknowledged and waits again is sent whatever a
-        mark says: its bytes were published."""
-        published = self.outbox.published()
-        waiting = (key for key in self.outbox.waiting() if key not in published)
-        conflicting = [key for key in waiting if self._conflicts(key, stream, known)]
+    def _dead_letter_conflicts(self, stream: Stream, known: StreamMark) -> None:
+        """Dead-letter releases whose windows the collector has from another ledger: each would be a
+        second one.
+
+        A release that was acknowledged and requeued is sent in any case: its bytes were published.
+        """
+        requeued = self.outbox.requeued()
+        queued = (key for key in self.outbox.queued() if key not in requeued)
+        conflicting = [key for key in queued if self._conflicts(key, stream, known)]
         for key in conflicting:
             self.outbox.refuse(key)
         if conflicting:
@@ -167,38 +175,37 @@ class LedgerReconciliation:
         fresh = self.outbox.number(key) > self.put_before
         return window.start < known.window_end and (other or fresh)
 
-    def send_what_is_missing(self, mark: Mark) -> None:
-        """Where the collector's database was restored, or begun anew, the acknowledged releases
-        that are kept are sent again: the collector knows which it has.
+    def requeue_missing(self, mark: Mark) -> None:
+        """Send kept releases again after the collector's database was restored or replaced.
 
-        The new generation is noted on disk once all of them wait again, on disk as well. Until
-        then each mark comes back to those that had no room.
+        The new generation is noted on disk once all of them are queued on disk. Until then each
+        mark retries those that did not fit.
         """
         another = self._generation() not in ("", mark.generation)
-        owed = self._owed.setdefault(mark.generation, self.outbox.kept())
+        missing = self._unacknowledged.setdefault(mark.generation, self.outbox.kept())
         left = False
-        for stream, payload in self.outbox.newest_kept().items():
+        for stream, payload in self.outbox.newest_kept_payloads().items():
             known = mark.streams.get(stream)
             if not another and known is not None and known.window_end >= window_end(payload):
                 continue
-            wanted = {key for key in owed & self.outbox.kept() if key.stream == stream}
+            wanted = {key for key in missing & self.outbox.kept() if key.stream == stream}
             try:
-                again = self.outbox.wait_again(wanted)
+                requeued_keys = self.outbox.requeue(wanted)
             except OSError as error:
-                again = []
+                requeued_keys = []
                 LOG.error(
                     "%s: kept releases cannot be retransmitted (%s); check the disk",
                     stream,
                     error.strerror,
                 )
-            owed -= set(again)
-            left |= len(again) < len(wanted)
-            if again:
+            missing -= set(requeued_keys)
+            left |= len(requeued_keys) < len(wanted)
+            if requeued_keys:
                 LOG.warning(
                     "%s: the collector's database was restored; acknowledged releases are "
                     "retransmitted (releases: %d)",
                     stream,
-                    len(again),
+                    len(requeued_keys),
                 )
         if not left and self._generation() != mark.generation:
             self._note(mark.generation)
@@ -208,7 +215,9 @@ class LedgerReconciliation:
         return self.ledger.path.with_name("generation")
 
     def _generation(self) -> str:
-        """The generation of the collector's database that has all that is kept; "" before any."""
+        """Return the generation of the collector's database that has all kept releases; "" before
+        any.
+        """
         return self._path.read_text("ascii", "replace").strip() if self._path.is_file() else ""
 
     def _note(self, generation: str) -> None:
@@ -218,10 +227,14 @@ class LedgerReconciliation:
             LOG.error("%s cannot be written (%s); check the disk", self._path, error.strerror)
 
 
-def check_same_age(ledger: Ledger, outbox: Outbox) -> None:
-    """A ledger that does not know the outbox's releases is an old copy, or a new file. It goes on
-    where all of them are acknowledged, under sequence numbers that some of those bear."""
-    for key in outbox.waiting():
+def check_not_older(ledger: Ledger, outbox: Outbox) -> None:
+    """Raise LedgerError for a ledger that is older than the queued releases: an old copy, or a new
+    file.
+
+    If all of them are acknowledged, the ledger continues, with sequence numbers that some of them
+    have.
+    """
+    for key in outbox.queued():
         if key.sequence > ledger.spent(key.stream).sequence:
             raise LedgerError(
                 f"{ledger.path}: is older than the outbox, so nothing is published; restore it, or "

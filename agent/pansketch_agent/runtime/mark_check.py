@@ -1,8 +1,8 @@
-"""When the collector's mark is compared with the ledger.
+"""When the agent compares the collector's mark with the ledger.
 
-Before the first debit, where one could be a second one; otherwise before the first transmission.
-The agent waits a little for the broker, and for the mark that the collector publishes when it
-receives the birth message.
+It does so before the first debit, if that could be a second one, otherwise before the first
+transmission. The agent waits a little for the broker, and for the mark that the collector publishes
+after the birth message.
 """
 
 import logging
@@ -15,20 +15,20 @@ from pansketch_fleet.protocol.messages import Mark
 
 LOG = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 10.0  # How long a first debit may wait for a broker that does not refuse,
+CONNECT_SECONDS = 10.0  # The first debit waits so long for the broker,
 MARK_SECONDS = 3.0  # and for the collector's mark after the connection.
-DOUBT_SECONDS = 60.0  # How long a first transmission waits for the mark where a debit could not.
+DOUBT_SECONDS = 60.0  # The first transmission waits so long for the mark after an unchecked debit.
 
 
 class MarkCheck:
-    """One check in a run, and a second one with the first mark that is published live.
+    """One check in a run, and a second one with the first live mark.
 
     `done`: transmissions may begin. `stopped`: by stream, one line for each that must not run.
     Times are monotonic seconds.
     """
 
-    def __init__(self, high_water: LedgerReconciliation, workers: list[StreamWorker]) -> None:
-        self._high_water, self._workers = high_water, workers
+    def __init__(self, reconciliation: LedgerReconciliation, workers: list[StreamWorker]) -> None:
+        self._reconciliation, self._workers = reconciliation, workers
         self.stopped: dict[str, str] = {}
         self.done = self.sent = False
         self._checked_live = self._in_doubt = self._connected = False
@@ -41,28 +41,29 @@ class MarkCheck:
     def disconnected(self) -> None:
         self._connected = False
 
-    def denied(self) -> None:
-        """The broker lets nobody subscribe to the mark: there is nothing to wait for."""
+    def subscription_denied(self) -> None:
+        """Stop waiting: the broker rejects the subscription of the mark."""
         self._connected_at = -inf
 
-    def awaited(self) -> bool:
-        """Whether the first debit has to wait for the check."""
-        return self._high_water.awaited()
+    def must_precede_debit(self) -> bool:
+        """Return whether the first debit has to wait for the check."""
+        return self._reconciliation.must_precede_debit()
 
     def step_before_debit(self, now: float, until: float) -> bool:
-        """Whether the wait before the first debit is over, which `until` ends at the latest."""
+        """Return whether the wait before the first debit is over, at `until` at the latest."""
         if self._mark is None:
             return now >= min(until, self._connected_at + MARK_SECONDS)
         self.step(now)
         return self.done
 
     def debit(self) -> None:
-        """Windows are debited from now on, without a check where it is not done."""
+        """Windows are debited from now on, even if the check is not done."""
         self._in_doubt = not self.done
 
     def step(self, now: float) -> None:
-        """Checks once: with the mark that the collector publishes for this connection, or with the
-        one that the broker retained when that does not arrive in time."""
+        """Check once: with the live mark of this connection, or with the retained one after a
+        timeout.
+        """
         waits = DOUBT_SECONDS if self._in_doubt and self._mark is None else MARK_SECONDS
         if self.done or not self._connected or now < self._connected_at + waits:
             return
@@ -71,20 +72,20 @@ class MarkCheck:
             LOG.info("no mark from the collector; continuing with the ledger")
             return
         workers = {name: worker for worker in self._workers for name in worker.names}
-        stopped = self._high_water.check(self._mark, workers, self.sent)
+        stopped = self._reconciliation.check(self._mark, workers, self.sent)
         self.stopped |= stopped
         for name, worker in workers.items():
             if name in stopped and not worker.failure:
                 worker.stop(stopped[name])
 
     def arrived(self, event: MarkArrived, now: float) -> None:
-        """Takes a mark; one that was retained, or none, may be old until a live one arrives."""
+        """Store a mark. A retained one may be old until a live one arrives."""
         try:
             self._mark = Mark.decode(event.payload)
         except ValueError:
             return
         if event.live:
-            self._high_water.send_what_is_missing(self._mark)
+            self._reconciliation.requeue_missing(self._mark)
         if event.live and not self._checked_live:
             self.done, self._checked_live = False, True
             self._connected_at = -inf

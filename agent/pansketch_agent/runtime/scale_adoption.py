@@ -1,8 +1,8 @@
-"""Scales that the collector publishes: which of them a device takes, and from which window on.
+"""Adopts scales that the collector publishes: which ones, and from which window on.
 
-What is taken and when follows from the message, the configuration and the public clock. No reading
-has a part in it. A file in the state folder holds the scales in force and those that follow; it is
-replaced as a whole, so a power cut leaves either the old one or the new one.
+Adoption depends on the message, the configuration and the public clock, never on a reading. A file
+in the state folder has the current scales and the next ones. It is replaced atomically, so a power
+cut leaves either the old one or the new one.
 """
 
 import logging
@@ -28,8 +28,8 @@ LOG = logging.getLogger(__name__)
 class ScaleAdoption:
     """The scales of one device's streams, for one thread.
 
-    `streams`: those that adopt scales. `problems`: why the last message of a stream was refused,
-    one line by its name.
+    `streams`: those that adopt scales. `problems`: by stream, why its last message was refused, one
+    line.
     """
 
     def __init__(self, config: AgentConfig, ledger: Ledger, clock: Clock) -> None:
@@ -40,17 +40,19 @@ class ScaleAdoption:
             if isinstance(stream, ReadingStream) and stream.scales is not None
         }
         self.problems: dict[str, str] = {}
-        self._held = {name: self._read(name) for name in self.streams}
+        self._adopted = {name: self._read(name) for name in self.streams}
 
     def specs(self, name: str) -> list[tuple[int, Spec]]:
-        """Of a stream: from which start of a window on it has which spec instead of the configured
-        one, the earliest first."""
+        """Return (start, spec) pairs of a stream: windows from `start` on use this spec, earliest
+        first.
+        """
         return [
-            (held.at, self._rescaled(name, held.scales).spec) for held in self._held.get(name, ())
+            (held.at, self._rescaled(name, held.scales).spec)
+            for held in self._adopted.get(name, ())
         ]
 
     def at(self, start: float) -> dict[str, Spec]:
-        """The specs of windows that start then, by stream."""
+        """Return the specs of windows that start at `start`, by stream."""
         found: dict[str, Spec] = {stream.name: stream.spec for stream in self._config.streams}
         for name in self.streams:
             for begins, spec in self.specs(name):
@@ -59,38 +61,41 @@ class ScaleAdoption:
         return found
 
     def arrived(self, event: ScalesArrived, workers: Mapping[str, StreamWorker]) -> None:
-        """Takes or refuses a message. An empty one says nothing: scales stay in force."""
+        """Adopt or refuse a message. An empty one changes nothing."""
         name = event.stream
         if name not in self.streams or not event.payload:
             return
         try:
             scales = Scales.decode(event.payload)
-            taken = self._with(name, scales)
-            if taken == self._held[name]:
+            adopted = self._with(name, scales)
+            if adopted == self._adopted[name]:
                 self.problems.pop(name, None)
                 return
-            replace_file(self._path(name), TakenScales(taken).encode())
+            replace_file(self._path(name), TakenScales(adopted).encode())
         except ValueError as error:
             self._refuse(name, f"published scales are refused: {error}")
             return
         except OSError as error:
             self._refuse(name, f"published scales cannot be stored: {error.strerror}")
             return
-        self._held[name] = taken
+        self._adopted[name] = adopted
         self.problems.pop(name, None)
         if name in workers:
             workers[name].rescale(self.specs(name))
         what = "learned scales" if scales.knots else "the configured scales"
-        LOG.info("%s: windows from %s on have %s", name, utc_text(taken[-1].at), what)
+        LOG.info("%s: windows from %s on have %s", name, utc_text(adopted[-1].at), what)
 
     def _with(self, name: str, scales: Scales) -> tuple[HeldScales, ...]:
-        """What is held once these scales are taken. They follow the ones in force, a day later at
-        the earliest, and replace what would have followed. Raises ValueError."""
-        held = self._held[name]
+        """Return the scales of a stream after adopting new ones. Raises ValueError.
+
+        New scales start at least a day after the current ones, and replace scales that have not
+        started.
+        """
+        held = self._adopted[name]
         if held and held[-1].scales == scales:
             return held
         self._rescaled(name, scales)
-        # The clock may be behind; what was released already is over.
+        # The clock may be behind; released windows are over.
         now = max(self._clock.now(), self._ledger.spent(name).until)
         in_force = [each for each in held if each.at <= now][-1:]
         for each in in_force:
@@ -114,8 +119,10 @@ class ScaleAdoption:
         return self._config.agent.state / f"scales-{name}.json"
 
     def _read(self, name: str) -> tuple[HeldScales, ...]:
-        """What the file holds; nothing where it is damaged, or for other attributes: the broker has
-        retained the newest scales."""
+        """Return the scales in the file; none if it is damaged or for other attributes.
+
+        The broker has retained the newest scales.
+        """
         path = self._path(name)
         try:
             held = TakenScales.decode(path.read_bytes()).held

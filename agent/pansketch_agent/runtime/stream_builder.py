@@ -13,7 +13,7 @@ from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_worker import StreamWorker, WaitForRoom
 from pansketch_agent.sources import exec as child
 from pansketch_agent.sources import http_push, metrics_page, modbus, mqtt_topic, replay, stdin
-from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.decoders import decoder_for
 from pansketch_agent.sources.polling import polled
 from pansketch_agent.sources.readings import Readings, SourceError
 from pansketch_agent.sources.sensors import host_metrics
@@ -22,7 +22,7 @@ from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import BlindedWriter, ReleaseWriter
 from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
-from pansketch_fleet.sections.time_slots import comes, slots_of
+from pansketch_fleet.sections.time_slots import arrival_kind, slots_of
 from pansketch_fleet.settings.settings import KeyStream, Stream
 from pansketch_fleet.settings.sources import (
     ExecSource,
@@ -42,8 +42,9 @@ TICK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class StreamBuilder:
-    """What all streams of a device share. `drain_seconds`: the longest wait for the collector, None
-    for ever.
+    """The common parts of all streams of a device.
+
+    `drain_seconds`: the longest wait for acknowledgements, None for ever.
     """
 
     fleet: str
@@ -55,15 +56,15 @@ class StreamBuilder:
     once: bool
     drain_seconds: float | None
 
-    def assemble(self, parts: Sequence[Stream], rng: KeyEntropy) -> StreamWorker:
-        """The streams of one source, ready to run; nothing of them has begun."""
+    def build(self, parts: Sequence[Stream], rng: KeyEntropy) -> StreamWorker:
+        """Return a worker for the streams of one source; nothing has started."""
         stream = parts[0]
         live = not isinstance(stream.source, ReplaySource)
-        patient = isinstance(stream.source, ReplaySource) and stream.source.speed is None
+        waits_for_room = isinstance(stream.source, ReplaySource) and stream.source.speed is None
         blinded = stream.blinded
         epoch_seconds = None if blinded is None else blinded.epoch_seconds
         schedule = schedule_for(self.device, stream.window_seconds, epoch_seconds)
-        # A window that one of them has released is over for all.
+        # A window that one sketch has released is over for all.
         spent = until = max(self.ledger.spent(each.name).until for each in parts)
         if live and isinstance(stream, KeyStream) and stream.plan.privacy.intrusion == "announced":
             until = max(until, self._end_of_window(stream.name, schedule))
@@ -85,32 +86,34 @@ class StreamBuilder:
                 "released" if blinded is None else "debited",
             )
         largest = sum(map(max_release_nbytes, parts))
-        room = self._wait_for_room(largest) if patient else None
+        wait_for_room = self._wait_for_room(largest) if waits_for_room else None
         limiter = self._limiter(stream, live)
         names = tuple(micro)
-        return StreamWorker(names, schedule, windows, publish, live, self.once, limiter, room)
+        return StreamWorker(
+            names, schedule, windows, publish, live, self.once, limiter, wait_for_room
+        )
 
     def _end_of_window(self, name: str, schedule: Schedule) -> int:
-        """When the window of now is over; it is left out.
+        """Return the end of the current window, which is skipped.
 
-        An agent before this one may have had it, and been looked into: a key that came then and
-        comes again would pay twice. In silent mode the output's share of epsilon pays for that.
+        An earlier agent may have had this window and been compromised. A key before and after would
+        then spend epsilon twice. In silent mode the output's share of epsilon covers that.
         """
         end = schedule.span(schedule.index(self.clock.now())).end
         LOG.info("%s: the first window starts at %s", name, utc_text(end))
         return end
 
     def _limiter(self, stream: Stream, live: bool) -> SpanLimiter | None:
-        """None for a source that is polled: it asks once a slot."""
+        """Return the rate limiter; None for a polled source, which is polled once a slot."""
         slots = slots_of(stream)
-        if slots is None or comes(stream.source) == "poll":
+        if slots is None or arrival_kind(stream.source) == "poll":
             return None
         return SpanLimiter(slots, self.clock.monotonic() if live else None)
 
     def _wait_for_room(self, size_bytes: int) -> WaitForRoom:
-        """A replay at full speed waits while the outbox is full; False when the agent stops.
+        """Return a function that makes a replay at full speed wait while the outbox is full.
 
-        Raises SourceError when that takes longer than the agent may wait.
+        It returns False when the agent stops. It raises SourceError after `drain_seconds`.
         """
 
         def wait() -> bool:
@@ -136,13 +139,13 @@ def open_source(
     clock: Clock,
     stop: threading.Event,
     root: Path,
-    chance: Callable[[], float],
-    say: Callable[[str], None],
+    uniform: Callable[[], float],
+    report: Callable[[str], None],
 ) -> Iterator[Readings]:
-    """The stream's readings, from now on.
+    """Yield the stream's readings from now on.
 
-    `root`: the folder with proc/ and sys/. `chance`: uniform in [0, 1), for jitter.
-    `say`: takes a line about the source itself, for the log.
+    `root`: the folder with proc/ and sys/. `uniform`: draws from [0, 1), for jitter. `report`:
+    receives a line about the source itself, for the log.
     """
     source = stream.source
     if isinstance(source, SystemSource):
@@ -159,15 +162,15 @@ def open_source(
             measure = modbus.measuring(source, stream.names, clock)
         slots, count = slots_of(stream), len(stream.names)
         return polled(measure, count, source.interval_seconds, clock, stop, slots)
-    form = form_of(stream)
+    decoder = decoder_for(stream)
     if isinstance(source, ExecSource):
-        return child.lines(source.command, form, clock, stop, chance, say)
+        return child.lines(source.command, decoder, clock, stop, uniform, report)
     if isinstance(source, MqttSource):
-        return mqtt_topic.messages(stream.name, source, form, clock, stop, chance)
+        return mqtt_topic.messages(stream.name, source, decoder, clock, stop, uniform)
     if isinstance(source, HttpSource):
-        return http_push.readings(stream.name, source, form, clock, stop, chance)
+        return http_push.readings(stream.name, source, decoder, clock, stop, uniform)
     if isinstance(source, ReplaySource):
         if source.speed is None:
-            return replay.blocks(source.path, form)
-        return replay.paced(source.path, form, source.speed, clock, stop)
-    return stdin.lines(STDIN, form, clock, stop)
+            return replay.blocks(source.path, decoder)
+        return replay.paced(source.path, decoder, source.speed, clock, stop)
+    return stdin.lines(STDIN, decoder, clock, stop)

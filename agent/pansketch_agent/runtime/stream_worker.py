@@ -1,12 +1,12 @@
-"""One source at work: in a thread of its own, with its windows and their releases.
+"""One source with its windows and their releases, in a thread of its own.
 
-A reading goes from the source straight into the sketches, under the lock that the window's tick
-takes too. There is no queue between them.
+A reading goes from the source directly into the sketches, under the lock that the window's tick
+also takes. There is no queue between them.
 
-Of a live stream the clock alone, in `tick`, ends windows and writes to disk and log. A reading that
-arrives after a window's end and before the tick that sees it belongs to that window: no moment that
-somebody could see depends on it, and it is counted once. The lock is held for one block of readings
-at a time (of standard input at most 256), so a tick waits for no more than that.
+For a live stream only the clock, in `tick`, ends windows and writes to disk and log. A reading
+between a window's end and the tick that sees it counts in that window. So no observable moment
+depends on it, and it counts once. The lock is held for one block of readings at a time, of standard
+input at most 256. So a tick waits no longer than that.
 """
 
 import logging
@@ -21,7 +21,7 @@ from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.ledger.ledger import DailyCapError, LedgerError
 from pansketch_agent.sources.readings import NotOfferedError, Readings, SourceError
 from pansketch_agent.windows.rate_limiter import SpanLimiter
-from pansketch_agent.windows.window import ClosedWindow, GapError, Schedule, Timeline, Windows
+from pansketch_agent.windows.window import ClosedWindow, GapError, Schedule, WindowClock, Windows
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ WaitForRoom = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Blocked:
-    """A closed window whose release may have to wait for room in the outbox."""
+    """A closed window whose release may have to wait for space in the outbox."""
 
     closed: ClosedWindow
 
@@ -39,16 +39,16 @@ class Blocked:
 class StreamWorker:
     """Runs the streams of one source, in its thread and by ticks of the main thread.
 
-    `names`: one for each sketch; the first one names the worker. `publish` makes the releases of a
-    closed window; its second argument says whether the clock was synchronised, None for a replay.
-    `once` stops after the first. `limiter`: for a stream whose unit is a span. `wait_for_room`: of
-    a replay, waits until the outbox has room for the releases; False: the agent stops. `live`:
-    windows end by the clock, in `tick`; otherwise by the times of the readings, and the streams are
-    over with their source.
+    `names`: one for each sketch; the first one names the worker. `publish` writes the releases of a
+    closed window. Its second argument states whether the clock was synchronised, None for a replay.
+    `once` stops after the first window. `limiter`: for a stream whose unit is a span.
+    `wait_for_room`: for a replay, waits until the releases fit into the outbox; False: the agent
+    stops. `live`: windows end by the clock, in `tick`. Otherwise they end by the times of the
+    readings, and the streams end with their source.
 
-    `done` is set when nothing more will be published; then `failure` is one line, or empty; a
-    `fatal` one means that no stream may publish. The end of a live source, its failure and its
-    messages are logged when their window ends.
+    `done` is set when nothing more will be published; then `failure` is one line, or empty. After a
+    `fatal` one no stream may publish. The end of a live source, its failure and its messages are
+    logged when their window ends.
     """
 
     def __init__(
@@ -69,35 +69,37 @@ class StreamWorker:
         self.fatal = False
         self._schedule, self._windows, self._publish, self._once = schedule, windows, publish, once
         self._limiter, self._wait_for_room = limiter, wait_for_room
-        self._timeline = Timeline(schedule.window_seconds)
+        self._timeline = WindowClock(schedule.window_seconds)
         self._blocked: Blocked | None = None
         self._mutex = threading.Lock()
         self._released = False
-        self._index: int | None = None  # The newest window that the clock has come to.
-        self._news, self._said = "", ""
-        self._over: str | None = None  # Why a live source has ended, "" where nothing failed.
+        self._index: int | None = None  # The newest window that the clock has reached.
+        self._message, self._logged = "", ""
+        self._source_end: str | None = None  # Why a live source has ended, "" without a failure.
 
     def run(self, source: Iterator[Readings], clock: Clock, stop: threading.Event) -> None:
-        """Absorbs the source until it ends or `stop` is set. Never raises: see `failure`."""
+        """Absorb the source until it ends or `stop` is set. Never raises: see `failure`."""
         try:
-            # Readings are clipped before arithmetic. What may fault all the same must not warn.
+            # Readings are clipped before arithmetic. A remaining fault must not warn.
             with np.errstate(all="ignore"):
                 self._absorb_all(source, clock, stop)
         except Exception as error:
             if self.live:
                 # As text: an error's frames hold readings.
-                self._over = explain(error, self.name)
+                self._source_end = explain(error, self.name)
             else:
                 self._fail(error)
 
-    def say(self, text: str) -> None:
-        """Logs what a live source has to say of itself at the end of the window, if it is news: the
-        moment of a program's end may be data."""
+    def report(self, text: str) -> None:
+        """Log a message of a live source when its window ends, if it is new.
+
+        The moment at which a program ends may be data.
+        """
         with self._mutex:
-            self._news = text
+            self._message = text
 
     def tick(self, clock: Clock) -> None:
-        """The clock has moved: a live stream's windows and slots end here, reading or none."""
+        """End the windows and slots of a live stream by the clock, with or without a reading."""
         if not self.live or self.done.is_set():
             return
         try:
@@ -108,33 +110,33 @@ class StreamWorker:
                 index = self._schedule.index(now)
                 ended = self._index is not None and index > self._index
                 self._index = index if self._index is None else max(index, self._index)
-                over = self._over if ended else None
-                if over:
-                    self.stop(over)
+                source_end = self._source_end if ended else None
+                if source_end:
+                    self.stop(source_end)
                     return
                 # A live stream never waits for room.
                 for _ in self._advance(index, clock):
                     pass
-                self._windows.refresh(index, self._schedule.epoch(now))
+                self._windows.refresh(index, self._schedule.epoch(now), clock.monotonic())
                 if ended:
-                    self._tell(over is not None)
+                    self._log_source_state(source_end is not None)
         except Exception as error:
             self._fail(error)
 
     def stop(self, failure: str) -> None:
-        """Nothing more is released; `failure`: one line that says why."""
+        """Stop all releases; `failure`: one line that states why."""
         self.failure = failure
         LOG.error("%s", failure)
         self.done.set()
 
     def skip_until(self, until: int) -> None:
-        """No window that begins before `until` is released any more."""
+        """Skip the windows that begin before `until`."""
         with self._mutex:
             self._windows.skip_until(until)
 
     @property
     def spec(self) -> Spec:
-        """Of its newest window: that of the configuration, or one on published scales."""
+        """The spec of its newest window: of the configuration, or with published scales."""
         return self._windows.base
 
     def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
@@ -143,8 +145,9 @@ class StreamWorker:
             self._windows.rescale(later)
 
     def rerandomise(self) -> None:
-        """An announced intrusion: every sketch of this stream that is not released draws fresh
-        noise before this returns."""
+        """Draw fresh noise in every unreleased sketch before this returns: an intrusion was
+        announced.
+        """
         try:
             with self._mutex:
                 self._windows.rerandomise(self._blocked.closed if self._blocked else None)
@@ -159,18 +162,22 @@ class StreamWorker:
         if stop.is_set():
             return
         if self.live:
-            self._over = ""
+            self._source_end = ""
         else:
             self._end_replay(clock)
 
     def absorb(self, readings: Readings, clock: Clock) -> None:
-        """Limits and absorbs a block of readings; of a replay it also ends windows, and waits for
-        room in the outbox before each release. Raises what publishing or waiting raises."""
+        """Limit and absorb a block of readings. Raises what publishing or waiting raises.
+
+        For a replay it also ends windows, and waits for space in the outbox before each release.
+        """
         self._run(self._feed(readings, clock))
 
     def _run(self, steps: Iterator[Blocked]) -> None:
-        """Runs the steps under the lock, and waits between them without it: an announced intrusion
-        does not wait for a collector."""
+        """Run the steps under the lock, and wait between them without it.
+
+        So an announced intrusion does not wait for a collector.
+        """
         while True:
             with self._mutex:
                 self._blocked = next(steps, None)
@@ -181,7 +188,7 @@ class StreamWorker:
                 return
 
     def _limit(self, readings: Readings, clock: Clock) -> None:
-        """Live readings are limited by the time that no one can set, a replay's by their own."""
+        """Limit live readings by the monotonic clock, and a replay's by their own times."""
         if self._limiter is None:
             return
         at = np.full(len(readings.at), clock.monotonic()) if self.live else readings.at
@@ -200,7 +207,7 @@ class StreamWorker:
             self._windows.absorb(index, rows)
 
     def _advance(self, index: int, clock: Clock) -> Iterator[Blocked]:
-        for closed in self._windows.reach(index):
+        for closed in self._windows.advance_to(index):
             yield from self._release(closed, clock)
             if self.done.is_set():
                 return
@@ -209,20 +216,20 @@ class StreamWorker:
         if self._wait_for_room is not None:
             yield Blocked(closed)
         if self.done.is_set():
-            return  # Stopped from outside, maybe while it waited.
+            return  # Stopped from outside, perhaps during the wait.
         self._publish(closed, self._synchronised(clock) if self.live else None)
         self._released = True
         if self._once:
             self.done.set()
 
     def _synchronised(self, clock: Clock) -> bool | None:
-        """Whether the label of a live window that closes now can be relied on."""
+        """Return whether the label of a live window that closes now is reliable."""
         return False if self._timeline.adrift else clock.synchronised()
 
     def _now(self, clock: Clock) -> float:
-        """The time by which a live stream's windows go."""
+        """Return the time that the windows of a live stream follow."""
         adrift = self._timeline.adrift
-        now = self._timeline.now(clock.now(), clock.monotonic(), self._windows.begun)
+        now = self._timeline.now(clock.now(), clock.monotonic(), self._windows.open_start)
         if self._timeline.adrift and not adrift:
             LOG.warning(
                 "%s: the clock is behind the windows up to %s; they go on by elapsed time until it "
@@ -232,12 +239,12 @@ class StreamWorker:
             )
         return now
 
-    def _tell(self, over: bool) -> None:
-        """A live window is over: what happened to its source is told now."""
-        if self._news != self._said:
-            LOG.warning("%s: %s", self.name, self._news)
-            self._said = self._news
-        if over:
+    def _log_source_state(self, source_end: bool) -> None:
+        """Log events of the source, because a live window is over."""
+        if self._message != self._logged:
+            LOG.warning("%s: %s", self.name, self._message)
+            self._logged = self._message
+        if source_end:
             LOG.info("%s: the source has ended; its last window is released", self.name)
             self.done.set()
 
@@ -255,7 +262,9 @@ class StreamWorker:
 
 
 def explain(error: Exception, stream: str) -> str:
-    """One line about a failure. The text of an unforeseen one may hold a value: says only where."""
+    """Return one line about a failure. For an unforeseen error: only its place, as its text may
+    have data.
+    """
     if isinstance(error, GapError):
         after = utc_text(error.start)
         return f"{stream}: {error} after {after}; check the column 'time', or use longer windows"

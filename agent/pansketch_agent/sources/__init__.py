@@ -1,1 +1,1 @@
-"""Where readings come from: generators that hand a block over and overwrite it afterwards."""
+"""Sources of readings: generators that yield a block and overwrite it afterwards."""

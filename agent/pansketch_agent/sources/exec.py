@@ -1,8 +1,8 @@
-"""Exec: a program that prints JSON, one object a line, and runs for as long as the agent does.
+"""Exec: a program that prints JSON, one object a line, and runs as long as the agent does.
 
-When it ends it is started again, after pauses that grow. It has no standard input, its errors go
-nowhere (they may hold values), and it is killed with the agent. Its pipe holds one page, so what it
-prints faster than the agent takes waits in the program, not here.
+When it ends, the agent restarts it with exponential backoff. It has no standard input. Its standard
+error is discarded, because it may contain values. It is killed with the agent. Its pipe holds one
+page, so output that the agent has not read yet stays in the program.
 """
 
 import fcntl
@@ -16,52 +16,54 @@ from contextlib import suppress
 
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources import stdin
-from pansketch_agent.sources.decoders import RecordForm
+from pansketch_agent.sources.decoders import RecordDecoder
 from pansketch_agent.sources.readings import Readings, SourceError
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.child_process import Child
 
 PIPE_BYTES = 4096
 MAX_BYTES_PER_SECOND = 256 * 1024
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
-HEALTHY_SECONDS = 60.0  # A program that has run so long is started again after the shortest pause.
-PATIENCE_SECONDS = 2.0
-# The agent's own; a program that used them would speak for the agent.
-OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
+HEALTHY_SECONDS = 60.0  # After so long a run, the delay before a restart is the shortest one again.
+EXIT_SECONDS = 2.0
+# The agent's own; a program with them could notify systemd for the agent.
+RESERVED_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 def check(command: tuple[str, ...]) -> None:
-    """Raises SourceError for a program that is not there, or must not be run."""
+    """Raise SourceError for a program that does not exist, or must not be run."""
     if shutil.which(command[0]) is None:
         raise SourceError(f"there is no program {command[0]}; install it, or correct the command")
 
 
 def lines(
     command: tuple[str, ...],
-    form: RecordForm,
+    decoder: RecordDecoder,
     clock: Clock,
     stop: threading.Event,
-    chance: Callable[[], float],
-    say: Callable[[str], None],
+    uniform: Callable[[], float],
+    report: Callable[[str], None],
 ) -> Iterator[Readings]:
-    """What the program prints, until `stop` is set. `chance`: uniform in [0, 1), for jitter. `say`
-    is told of its ends: when and how often a program ends may be data, and is in no log.
+    """Yield the program's output until `stop` is set. `uniform`: draws from [0, 1), for jitter.
+
+    `report` receives the ends of the program. When and how often it ends may be data, and is in no
+    log.
     """
-    backoff = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS, 0.5, chance)
-    pauses = backoff.pauses()
+    backoff = Backoff(MIN_DELAY_SECONDS, MAX_DELAY_SECONDS, 0.5, uniform)
+    delays = backoff.delays()
     while not stop.is_set():
-        begun = clock.monotonic()
-        ended = yield from _once(command, form, clock, stop)
-        if clock.monotonic() - begun >= HEALTHY_SECONDS:
-            pauses = backoff.pauses()
-        say(f"{ended}; it is started again each time, with pauses")
-        clock.wait(stop, next(pauses))
+        started = clock.monotonic()
+        ended = yield from _once(command, decoder, clock, stop)
+        if clock.monotonic() - started >= HEALTHY_SECONDS:
+            delays = backoff.delays()
+        report(f"{ended}; it is started again each time, with pauses")
+        clock.wait(stop, next(delays))
 
 
 def _once(
-    command: tuple[str, ...], form: RecordForm, clock: Clock, stop: threading.Event
+    command: tuple[str, ...], decoder: RecordDecoder, clock: Clock, stop: threading.Event
 ) -> Generator[Readings, None, str]:
-    """One life of the program; returns how it ended."""
+    """Run the program once, and return how it ended."""
     try:
         child = _start(command)
     except OSError as error:
@@ -69,7 +71,7 @@ def _once(
     assert child.stdout is not None
     with child.stdout as pipe:
         try:
-            yield from stdin.lines(pipe.fileno(), form, clock, stop, MAX_BYTES_PER_SECOND)
+            yield from stdin.lines(pipe.fileno(), decoder, clock, stop, MAX_BYTES_PER_SECOND)
         finally:
             _end(child)
     status = child.returncode
@@ -78,14 +80,14 @@ def _once(
 
 
 def _start(command: tuple[str, ...]) -> "subprocess.Popen[bytes]":
-    """The program, leader of a session of its own. Raises OSError."""
+    """Start the program as leader of its own session. Raises OSError."""
     child = Child(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         bufsize=0,
-        env={name: value for name, value in os.environ.items() if name not in OURS},
+        env={name: value for name, value in os.environ.items() if name not in RESERVED_VARIABLES},
         start_new_session=True,
     )
     assert child.stdout is not None
@@ -95,10 +97,10 @@ def _start(command: tuple[str, ...]) -> "subprocess.Popen[bytes]":
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Asks the program and what it has started to end, and kills what does not."""
+    """Terminate the program and its descendants, and kill those that do not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            child.wait(PATIENCE_SECONDS)
+            child.wait(EXIT_SECONDS)
             return

@@ -1,9 +1,9 @@
 """JSON over HTTP: programs of this host POST one object, or a list of them, to a loopback port.
 
-The thread that reads the source serves one connection at a time, and one request of each, from one
-fixed buffer that it overwrites. There is no queue but the system's, of a few connections. Nothing
-is remembered of a request: an answer follows from that request alone, and it is sent before the
-sketch is asked for. No request is logged, whatever it holds.
+The thread of the source serves one connection at a time, and one request of each, from one fixed
+buffer that it overwrites. The only queue is the system's, of a few connections. No request leaves
+state: a response depends on its request alone, and is sent before the sketch absorbs anything. No
+request is logged.
 """
 
 import errno
@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.decoders import RecordForm, listed
+from pansketch_agent.sources.decoders import RecordDecoder, list_members
 from pansketch_agent.sources.readings import Readings, Rows
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.settings.sources import (
@@ -26,27 +26,30 @@ from pansketch_fleet.settings.sources import (
 
 LOG = logging.getLogger(__name__)
 
-HOST, PORT = "127.0.0.1", 8787  # The port is the one that a configuration has by default.
-OWN_NAMES = (HOST, "localhost")  # What a page of another site, in this host's browser, cannot say.
+HOST, PORT = "127.0.0.1", 8787  # The port is the default of a configuration.
+ACCEPTED_HOSTS = (
+    HOST,
+    "localhost",
+)  # A page of another site, in this host's browser, cannot send these.
 SERVER = "pansketch-agent"
-MAX_CONNECTIONS = 8  # that wait in the system's queue
-SOCKET_BYTES = 4096  # What the system may hold of each; it takes what it must at the least.
+MAX_CONNECTIONS = 8  # in the system's queue
+SOCKET_BYTES = 4096  # The receive buffer of each; the system may use its own minimum.
 MAX_HEAD_BYTES, MAX_BODY_BYTES, MAX_ROWS = 4096, 16384, 256
-MAX_REST_BYTES = 2**20  # of a request that is too large
-PATIENCE_SECONDS = 2.0  # for a whole request, and for the rest of a refused one
-TAKEN_WHOLE = (202, 400, 429)  # Of these nothing is left to read.
+MAX_DRAIN_BYTES = 2**20  # of a request that is too large
+REQUEST_SECONDS = 2.0  # for a whole request, and for the rest of a refused one
+FULLY_READ = (202, 400, 429)  # These requests were read completely.
 POLL_SECONDS = 0.2
-# After each request: no more requests a second than this allows, and no more bytes.
-PAUSE_SECONDS, MAX_BYTES_PER_SECOND = 0.005, 256 * 1024
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
+# The wait after each request limits requests and bytes per second.
+MIN_INTERVAL_SECONDS, MAX_BYTES_PER_SECOND = 0.005, 256 * 1024
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
 END = b"\r\n\r\n"
-ANSWERS = {
+RESPONSES = {
     202: ("Accepted", ""),
     400: ("Bad Request", "send one JSON object, or a list of them"),
     403: ("Forbidden", f"send to http://{HOST}, from this host"),
     404: ("Not Found", "send to the path /"),
     405: ("Method Not Allowed", "use POST"),
-    408: ("Request Timeout", f"send the whole request within {PATIENCE_SECONDS:g} s"),
+    408: ("Request Timeout", f"send the whole request within {REQUEST_SECONDS:g} s"),
     411: ("Length Required", "send a Content-Length, without chunks"),
     413: ("Content Too Large", f"send at most {MAX_BODY_BYTES} bytes"),
     415: ("Unsupported Media Type", "send Content-Type: application/json"),
@@ -56,50 +59,50 @@ ANSWERS = {
 
 
 def listener_of(port: int) -> Literal["none", "agent", "another"]:
-    """What listens to a port of the loopback address now."""
+    """Return the owner of a port of the loopback address now."""
     try:
-        with socket.create_connection((HOST, port), PATIENCE_SECONDS) as connection:
+        with socket.create_connection((HOST, port), REQUEST_SECONDS) as connection:
             connection.sendall(f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
-            said = connection.recv(256)
+            logged = connection.recv(256)
     except ConnectionRefusedError:
         return "none"
     except OSError:
         return "another"
-    return "agent" if f"Server: {SERVER}\r\n".encode() in said else "another"
+    return "agent" if f"Server: {SERVER}\r\n".encode() in logged else "another"
 
 
 def readings(
     name: str,
     source: HttpSource,
-    form: RecordForm,
+    decoder: RecordDecoder,
     clock: Clock,
     stop: threading.Event,
-    chance: Callable[[], float],
+    uniform: Callable[[], float],
 ) -> Iterator[Readings]:
-    """What is posted until `stop` is set. `chance`: uniform in [0, 1), for jitter.
+    """Yield the posted readings until `stop` is set. `uniform`: draws from [0, 1), for jitter.
 
-    A port that another program has is said once, and tried again.
+    If another program has the port, that is logged once and retried.
     """
-    pauses = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS, 0.5, chance).pauses()
-    said = ""
+    delays = Backoff(MIN_DELAY_SECONDS, MAX_DELAY_SECONDS, 0.5, uniform).delays()
+    logged = ""
     while not stop.is_set():
         try:
             listener = _listener(source.port)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            if reason != said:
+            if reason != logged:
                 text = "%s: cannot listen to http://%s:%d/ (%s); retrying until it is free"
                 LOG.warning(text, name, HOST, source.port, reason)
-                said = reason
-            clock.wait(stop, next(pauses))
+                logged = reason
+            clock.wait(stop, next(delays))
             continue
         with listener:
             LOG.info("%s: listening to http://%s:%d/", name, HOST, source.port)
-            yield from _serve(listener, form, clock, stop)
+            yield from _serve(listener, decoder, clock, stop)
 
 
 def _listener(port: int) -> socket.socket:
-    """Raises OSError."""
+    """Open the listening socket. Raises OSError."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -114,10 +117,10 @@ def _listener(port: int) -> socket.socket:
 
 
 def _serve(
-    listener: socket.socket, form: RecordForm, clock: Clock, stop: threading.Event
+    listener: socket.socket, decoder: RecordDecoder, clock: Clock, stop: threading.Event
 ) -> Iterator[Readings]:
-    """The readings of one connection after the other."""
-    at, rows = np.zeros(MAX_ROWS), form.empty(MAX_ROWS)
+    """Yield the readings of one connection after the other."""
+    at, rows = np.zeros(MAX_ROWS), decoder.empty(MAX_ROWS)
     buffer = bytearray(MAX_HEAD_BYTES + MAX_BODY_BYTES)
     while not stop.is_set():
         try:
@@ -128,21 +131,21 @@ def _serve(
             continue
         with connection:
             request = _Request(connection, buffer, clock)
-            status, count = _taken(request, form, rows)
-            _answer(connection, status)
-            if status not in TAKEN_WHOLE:
-                _take_rest(connection, buffer, clock)
+            status, count = _decode(request, decoder, rows)
+            _respond(connection, status)
+            if status not in FULLY_READ:
+                _drain(connection, buffer, clock)
         if count:
             at.fill(clock.now())
             yield Readings(at[:count], rows[:count])
         rows.fill(0)
         buffer[:] = bytes(len(buffer))
-        form.overwrite_freed()
-        clock.wait(stop, max(PAUSE_SECONDS, request.filled / MAX_BYTES_PER_SECOND))
+        decoder.overwrite_freed()
+        clock.wait(stop, max(MIN_INTERVAL_SECONDS, request.filled / MAX_BYTES_PER_SECOND))
 
 
 class _Refused(Exception):
-    """The status of an answer."""
+    """The status of a response to a refused request."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -150,16 +153,16 @@ class _Refused(Exception):
 
 
 class _Request:
-    """A request as it arrives in the buffer, `filled` bytes so far."""
+    """A request in the buffer, of which `filled` bytes have arrived."""
 
     def __init__(self, connection: socket.socket, buffer: bytearray, clock: Clock) -> None:
         self._connection, self._buffer, self._clock = connection, buffer, clock
         self._view = memoryview(buffer)
-        self._until = clock.monotonic() + PATIENCE_SECONDS
+        self._until = clock.monotonic() + REQUEST_SECONDS
         self.filled = 0
 
     def body(self) -> memoryview:
-        """Raises _Refused for what is no request of JSON, and OSError."""
+        """Return the body. Raises _Refused for an invalid request, and OSError."""
         end = self._head_end()
         line, *fields = bytes(self._view[:end]).split(b"\r\n")
         words = line.split(b" ")
@@ -169,7 +172,7 @@ class _Request:
         for each in fields:
             name, _, value = each.partition(b":")
             headers[name.lower()] = value.strip().decode("latin-1").lower()
-        if headers.get(b"host", "").partition(":")[0] not in OWN_NAMES:
+        if headers.get(b"host", "").partition(":")[0] not in ACCEPTED_HOSTS:
             raise _Refused(403)
         if words[1] != b"/":
             raise _Refused(404)
@@ -183,7 +186,7 @@ class _Request:
         return self._view[begin : begin + length]
 
     def _head_end(self) -> int:
-        """Where the headers end."""
+        """Return the end of the headers."""
         while True:
             end = self._buffer.find(END, 0, min(self.filled, MAX_HEAD_BYTES))
             if end >= 0:
@@ -207,7 +210,7 @@ class _Request:
 
 
 def _length(headers: dict[bytes, str]) -> int:
-    """Of the body. Raises _Refused."""
+    """Return the length of the body. Raises _Refused."""
     if headers.get(b"content-type", "").partition(";")[0].strip() != "application/json":
         raise _Refused(415)
     text = headers.get(b"content-length", "")
@@ -218,25 +221,25 @@ def _length(headers: dict[bytes, str]) -> int:
     return int(text)
 
 
-def _taken(request: _Request, form: RecordForm, rows: Rows) -> tuple[int, int]:
-    """The status of the answer, and how many rows were written: all of a request, or none."""
+def _decode(request: _Request, decoder: RecordDecoder, rows: Rows) -> tuple[int, int]:
+    """Return the response's status, and the number of decoded rows: all of a request, or none."""
     try:
-        members = listed(request.body())
+        members = list_members(request.body())
     except _Refused as refused:
         return refused.status, 0
     except OSError:
         return 400, 0
     if len(members) > MAX_ROWS:
         return 429, 0
-    for place, member in enumerate(members):
-        if not form.take_line(member, rows, place):
+    for row, member in enumerate(members):
+        if not decoder.decode_line(member, rows, row):
             return 400, 0
     return 202, len(members)
 
 
-def _answer(connection: socket.socket, status: int) -> None:
-    """A sender that has gone, or reads nothing, is not waited for."""
-    reason, fix = ANSWERS[status]
+def _respond(connection: socket.socket, status: int) -> None:
+    """Send the response, without waiting for a sender that reads nothing."""
+    reason, fix = RESPONSES[status]
     body = f"{fix}\n" if fix else ""
     allow = "Allow: POST\r\n" if status == 405 else ""
     text = (
@@ -249,9 +252,9 @@ def _answer(connection: socket.socket, status: int) -> None:
         connection.shutdown(socket.SHUT_WR)
 
 
-def _take_rest(connection: socket.socket, buffer: bytearray, clock: Clock) -> None:
-    """Left unread, it would reset the connection before the sender has its answer."""
-    until, left = clock.monotonic() + PATIENCE_SECONDS, MAX_REST_BYTES
+def _drain(connection: socket.socket, buffer: bytearray, clock: Clock) -> None:
+    """Read the rest of a request; otherwise a reset would reach the sender before the response."""
+    until, left = clock.monotonic() + REQUEST_SECONDS, MAX_DRAIN_BYTES
     with suppress(OSError):
         while left > 0 and (seconds := until - clock.monotonic()) > 0:
             connection.settimeout(seconds)

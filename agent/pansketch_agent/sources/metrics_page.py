@@ -1,8 +1,8 @@
 """A page of metrics (Prometheus text, OpenMetrics): one GET, and the series of the attributes.
 
 The page is read line by line into one fixed buffer that is overwritten. Only lines of a chosen
-metric become Python objects: a parser of whole pages would leave each of its samples in memory.
-Whatever fails is a missing value, unlogged: it may be data. `pansketch-agent check` says why.
+metric become Python objects: a parser of whole pages would leave each of its samples in memory. Any
+failure is a missing value, unlogged, because it may be data. `pansketch-agent check` explains it.
 """
 
 import re
@@ -25,7 +25,7 @@ from pansketch_fleet.settings.sources import (
 
 SECONDS = 5.0  # for a whole page
 MAX_LINE_BYTES, MAX_PAGE_BYTES = 8192, 4 * 2**20
-SIP_BYTES = 64  # What is buffered of the connection: so little lies in places that are overwritten.
+SMALL_READ_BYTES = 64  # The buffer of the connection: blocks so small are overwritten.
 HEADERS = {"Accept": "text/plain;version=0.0.4", "User-Agent": "pansketch-agent"}
 _NAME = re.compile(rb"[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*(\{)?")
 _LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*,?')
@@ -34,18 +34,21 @@ _VALUE = re.compile(rb"([^ \t\r\n]+)")
 
 
 class PageError(Exception):
-    """The page cannot be read; one line, and nothing of the page."""
+    """The page cannot be read; one line, without any content of the page."""
 
 
 def check(source: MetricsSource) -> None:
-    """Raises TlsFilesError for a file that cannot be used."""
+    """Raise TlsFilesError for a file that cannot be used."""
     _connection(source)
 
 
 def measuring(
     source: MetricsSource, names: tuple[str, ...], clock: Clock
 ) -> Callable[[FloatArray], None]:
-    """Writes the values of `names` now, NaN where the page has none, or several series."""
+    """Return a function that writes the current values of `names`.
+
+    A value is NaN if the page has no such series, or several.
+    """
     wanted = [source.metrics[name] for name in names]
 
     def measure(values: FloatArray) -> None:
@@ -53,10 +56,10 @@ def measuring(
         seen = [0] * len(wanted)
         try:
             for metric, labels, value in samples(source, clock, {each.metric for each in wanted}):
-                for place, series in enumerate(wanted):
+                for index, series in enumerate(wanted):
                     if metric == series.metric and series.labels.items() <= labels.items():
-                        seen[place] += 1
-                        values[place] = value if seen[place] == 1 else nan
+                        seen[index] += 1
+                        values[index] = value if seen[index] == 1 else nan
         except PageError:
             values.fill(nan)  # Half a page would be a reading of some of its lines.
 
@@ -64,7 +67,7 @@ def measuring(
 
 
 def problems(source: MetricsSource, names: tuple[str, ...], clock: Clock) -> list[str]:
-    """Why attributes have no value now, by their names. Raises PageError."""
+    """Return why attributes have no value now, with their names. Raises PageError."""
     wanted = {name: source.metrics[name] for name in names}
     seen: dict[str, list[bool]] = {name: [] for name in names}
     for metric, labels, value in samples(source, clock, {each.metric for each in wanted.values()}):
@@ -82,7 +85,7 @@ def problems(source: MetricsSource, names: tuple[str, ...], clock: Clock) -> lis
 def samples(
     source: MetricsSource, clock: Clock, metrics: set[str] | None = None
 ) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """(metric, labels, value) of every line, of those metrics alone if they are stated.
+    """Yield (metric, labels, value) of every line, or of the lines of these metrics.
 
     Raises PageError.
     """
@@ -95,20 +98,20 @@ def samples(
 def parse(
     line: memoryview, names: set[bytes] | None = None
 ) -> tuple[str, Mapping[str, str], float] | None:
-    """A line of a page; None for a comment, for what is no sample, and for other `names`."""
+    """Parse a line of a page; None for a comment, an invalid sample, and other `names`."""
     name = _NAME.match(line)
     if name is None or (names is not None and name[1] not in names):
         return None
-    labels, place = {}, name.end()
+    labels, index = {}, name.end()
     if name[2]:
-        while label := _LABEL.match(line, place):
+        while label := _LABEL.match(line, index):
             labels[label[1].decode()] = unescaped(label[2].decode(errors="replace"))
-            place = label.end()
-        close = _CLOSE.match(line, place)
+            index = label.end()
+        close = _CLOSE.match(line, index)
         if close is None:
             return None
-        place = close.end()
-    value = _VALUE.match(line, place)
+        index = close.end()
+    value = _VALUE.match(line, index)
     return None if value is None else (name[1].decode(), labels, _number(value[1]))
 
 
@@ -120,7 +123,7 @@ def _number(text: bytes) -> float:
 
 
 def _lines(source: MetricsSource, clock: Clock) -> Iterator[memoryview]:
-    """The lines of the page, as views of the buffer. Raises PageError."""
+    """Yield the lines of the page, as views of the buffer. Raises PageError."""
     buffer = bytearray(MAX_LINE_BYTES)
     view = memoryview(buffer)
     connection, until = _connection(source), clock.monotonic() + SECONDS
@@ -157,16 +160,16 @@ def _lines(source: MetricsSource, clock: Clock) -> Iterator[memoryview]:
 
 
 class _Response(HTTPResponse):
-    """It reads through a buffer so small that its place is overwritten."""
+    """A response with so small a buffer that its memory is overwritten."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self.fp.close()
-        self.fp = cast(Any, sock.makefile("rb", SIP_BYTES))
+        self.fp = cast(Any, sock.makefile("rb", SMALL_READ_BYTES))
 
 
 def _connection(source: MetricsSource) -> HTTPConnection:
-    """Not connected yet. Raises TlsFilesError."""
+    """Return a connection, not open yet. Raises TlsFilesError."""
     address = source.address
     made: HTTPConnection
     if address.tls:
@@ -179,12 +182,12 @@ def _connection(source: MetricsSource) -> HTTPConnection:
 
 
 def _server(source: MetricsSource) -> Mqtt:
-    """What verifies a broker verifies this server."""
+    """Return settings that verify this server as a broker is verified."""
     address = source.address
     return Mqtt(address.host, address.port, address.tls, source.ca_file)
 
 
-def listed(address: PageAddress, clock: Clock) -> Iterator[tuple[MetricSeries, bool]]:
-    """Each series of a page, and whether it has a number now. Raises PageError."""
+def list_series(address: PageAddress, clock: Clock) -> Iterator[tuple[MetricSeries, bool]]:
+    """Yield each series of a page, and whether it has a number now. Raises PageError."""
     for metric, labels, value in samples(MetricsSource(address, {}, 1.0), clock):
         yield MetricSeries(metric, labels), not isnan(value)

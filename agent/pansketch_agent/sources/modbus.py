@@ -1,8 +1,9 @@
 """Registers of Modbus devices, over TCP or a serial line (RTU): functions 3 and 4.
 
-An answer comes into one fixed buffer that is overwritten. A library would keep the last frames, and
-leave copies of each in freed memory. What fails is a missing value, unlogged: it may be data.
-`pansketch-agent check` says why. (Modbus Application Protocol 1.1b3, Modbus over Serial Line 1.02)
+An answer is read into one fixed buffer that is overwritten. A library would keep the last frames,
+and leave copies of each in freed memory. A failure is a missing value, unlogged, because it may be
+data. `pansketch-agent check` explains it. (Modbus Application Protocol 1.1b3, Modbus over Serial
+Line 1.02)
 """
 
 import os
@@ -38,13 +39,13 @@ REFUSALS = {
 
 
 class _RefusedError(Exception):
-    """The device answers with an exception code; the text says what it means."""
+    """The device answers with an exception code; the text explains it."""
 
 
 def measuring(
     source: ModbusSource, names: tuple[str, ...], clock: Clock
 ) -> Callable[[FloatArray], None]:
-    """Writes the values of `names` now, NaN where there is none."""
+    """Return a function that writes the current values of `names`, NaN for a missing one."""
     wanted = [source.registers[name] for name in names]
 
     def measure(values: FloatArray) -> None:
@@ -57,13 +58,13 @@ def measuring(
                     except _RefusedError:
                         continue
         except OSError:
-            return  # One that does not answer makes the others wait; they are missing too.
+            return  # After one timeout all later values are missing, to bound the time.
 
     return measure
 
 
 def problems(source: ModbusSource, names: tuple[str, ...], clock: Clock) -> list[str]:
-    """Why attributes have no value now."""
+    """Return why attributes have no value now."""
     found = []
     try:
         with _connected(source, clock) as line:
@@ -83,23 +84,23 @@ def problems(source: ModbusSource, names: tuple[str, ...], clock: Clock) -> list
 
 
 @contextmanager
-def _connected(source: ModbusSource, clock: Clock) -> Iterator["_Line"]:
-    """Raises OSError without a connection."""
+def _connected(source: ModbusSource, clock: Clock) -> Iterator["_Connection"]:
+    """Yield a connection. Raises OSError if there is none."""
     if source.port is None:
         descriptor = os.open(source.place, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:
             _set_up(descriptor, source)
-            yield _Line(descriptor, clock, serial=True)
+            yield _Connection(descriptor, clock, serial=True)
         finally:
             os.close(descriptor)
     else:
         with socket.create_connection((source.place, source.port), SECONDS) as connection:
             connection.setblocking(False)
-            yield _Line(connection.fileno(), clock, serial=False)
+            yield _Connection(connection.fileno(), clock, serial=False)
 
 
 def _set_up(descriptor: int, source: ModbusSource) -> None:
-    """Eight bits, one stop bit, raw. Raises OSError where this is no serial port."""
+    """Configure eight bits, one stop bit, raw. Raises OSError if this is no serial port."""
     parity = {"N": 0, "E": termios.PARENB, "O": termios.PARENB | termios.PARODD}[source.parity]
     speed = getattr(termios, f"B{source.baud}")
     control = termios.CS8 | termios.CREAD | termios.CLOCAL | parity
@@ -111,7 +112,7 @@ def _set_up(descriptor: int, source: ModbusSource) -> None:
         raise OSError(*error.args) from None
 
 
-class _Line:
+class _Connection:
     """Requests and answers on one connection, one after the other."""
 
     def __init__(self, descriptor: int, clock: Clock, serial: bool) -> None:
@@ -119,12 +120,12 @@ class _Line:
         self._buffer, self._transaction = bytearray(BUFFER_BYTES), 0
 
     def value(self, register: Register) -> float:
-        """Raises _RefusedError, and OSError without a whole answer in time."""
+        """Read a register. Raises _RefusedError, and OSError without a whole answer in time."""
         layout = FORMATS[register.kind]
         size = struct.calcsize(layout)
-        asked = register.unit, FUNCTIONS[register.table], register.address, size // 2
+        request_fields = register.unit, FUNCTIONS[register.table], register.address, size // 2
         try:
-            begin = self._exchange(struct.pack(">BBHH", *asked), size)
+            begin = self._exchange(struct.pack(">BBHH", *request_fields), size)
             content = memoryview(self._buffer)[begin : begin + size]
             if register.low_first and size == 4:
                 # Single bytes: larger integers would stay in freed memory.
@@ -138,7 +139,7 @@ class _Line:
             self._buffer[:] = bytes(BUFFER_BYTES)
 
     def _exchange(self, request: bytes, size: int) -> int:
-        """Where in the buffer the registers begin that answer a request."""
+        """Send a request, and return the position of the registers of its answer in the buffer."""
         until = self._clock.monotonic() + SECONDS
         self._transaction = self._transaction % 0xFFFF + 1
         header = struct.pack(">HHH", self._transaction, 0, len(request))
@@ -173,19 +174,19 @@ class _Line:
         return begin
 
     def _receive(self, begin: int, end: int, until: float) -> None:
-        """Fills this part of the buffer. Raises OSError if that takes too long."""
+        """Fill this part of the buffer. Raises OSError if that takes too long."""
         while begin < end:
             left = until - self._clock.monotonic()
             if left <= 0 or not select.select([self._descriptor], [], [], left)[0]:
                 raise OSError("no answer in time")
-            taken = os.readv(self._descriptor, [memoryview(self._buffer)[begin:end]])
-            if not taken:
+            received = os.readv(self._descriptor, [memoryview(self._buffer)[begin:end]])
+            if not received:
                 raise OSError("the connection is closed")
-            begin += taken
+            begin += received
 
 
 def _crc(frame: bytes | memoryview) -> bytes:
-    """The checksum of a frame on a serial line, its lower byte first."""
+    """Return the checksum of a frame on a serial line, its lower byte first."""
     found = 0xFFFF
     for byte in frame:
         found ^= byte

@@ -1,8 +1,8 @@
 """A topic of a local broker: one JSON message, one reading.
 
-The network is served by the thread that reads the source, one packet at a time, so a message goes
-straight from its packet into the sketch: there is no queue. Retained messages are passed over,
-because a broker repeats them at each connection; QoS is 0 for the same reason.
+The thread of the source serves the network, one packet at a time. So a message goes directly from
+its packet into the sketch, without a queue. Retained messages are ignored, because a broker repeats
+them at each connection. QoS is 0 for the same reason.
 """
 
 import logging
@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.reasoncodes import ReasonCode
 
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.decoders import RecordForm
+from pansketch_agent.sources.decoders import RecordDecoder
 from pansketch_agent.sources.readings import Readings
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.mqtt import tls
@@ -31,24 +31,24 @@ from pansketch_fleet.settings.sources import (
 LOG = logging.getLogger(__name__)
 
 KEEPALIVE_SECONDS = 30
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
 POLL_SECONDS = 0.2
-LOOK_SECONDS = 2.0
+CONNECT_SECONDS = 2.0
 MAX_BYTES = 8192  # of a message
-SOCKET_BYTES = 4096  # What the system may hold for us; it takes what it must at the least.
+SOCKET_BYTES = 4096  # The receive buffer; the system may use its own minimum.
 TOPIC_FIX = "see its access list, or correct the topic"
 
 
 def check(source: MqttSource) -> None:
-    """Raises TlsFilesError for a file that cannot be used."""
+    """Raise TlsFilesError for a file that cannot be used."""
     if source.broker.tls:
         tls.context(source.broker)
 
 
-def absent(source: MqttSource) -> str:
-    """Why there is no connection to the broker now, or ""."""
+def connection_failure(source: MqttSource) -> str:
+    """Return why the broker cannot be reached now, or ""."""
     try:
-        with socket.create_connection((source.broker.host, source.broker.port), LOOK_SECONDS):
+        with socket.create_connection((source.broker.host, source.broker.port), CONNECT_SECONDS):
             return ""
     except OSError as error:
         return error.strerror or type(error).__name__
@@ -57,50 +57,50 @@ def absent(source: MqttSource) -> str:
 def messages(
     name: str,
     source: MqttSource,
-    form: RecordForm,
+    decoder: RecordDecoder,
     clock: Clock,
     stop: threading.Event,
-    chance: Callable[[], float],
+    uniform: Callable[[], float],
 ) -> Iterator[Readings]:
-    """Readings from the topic until `stop` is set. `chance`: uniform in [0, 1), for jitter.
+    """Yield readings from the topic until `stop` is set. `uniform`: draws from [0, 1), for jitter.
 
-    A broker that is absent or refuses is said once, until it was there, and tried again.
+    An unavailable or rejecting broker is logged once until a subscription succeeds, and retried.
     """
-    ear = _Ear(name, source, form)
-    backoff = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS, 0.5, chance)
-    pauses = backoff.pauses()
+    subscription = _Subscription(name, source, decoder)
+    backoff = Backoff(MIN_DELAY_SECONDS, MAX_DELAY_SECONDS, 0.5, uniform)
+    delays = backoff.delays()
     try:
         while not stop.is_set():
-            if ear.connect():
-                yield from _listen(ear, form, clock, stop)
-            if ear.was_there:
-                pauses, ear.was_there = backoff.pauses(), False
-            clock.wait(stop, next(pauses))
+            if subscription.connect():
+                yield from _listen(subscription, decoder, clock, stop)
+            if subscription.was_subscribed:
+                delays, subscription.was_subscribed = backoff.delays(), False
+            clock.wait(stop, next(delays))
     finally:
-        ear.close()
+        subscription.close()
 
 
 def _listen(
-    ear: "_Ear", form: RecordForm, clock: Clock, stop: threading.Event
+    subscription: "_Subscription", decoder: RecordDecoder, clock: Clock, stop: threading.Event
 ) -> Iterator[Readings]:
-    """The messages of one connection."""
+    """Yield the messages of one connection."""
     at = np.zeros(1)
-    while not stop.is_set() and ear.serve(POLL_SECONDS):
-        if ear.heard:
+    while not stop.is_set() and subscription.serve(POLL_SECONDS):
+        if subscription.received:
             at[0] = clock.now()
-            yield Readings(at, ear.rows)
-        ear.forget()
-        form.overwrite_freed()
+            yield Readings(at, subscription.rows)
+        subscription.forget()
+        decoder.overwrite_freed()
 
 
-class _Ear:
-    """One subscription. `rows`: the last message's row, when `heard` is true."""
+class _Subscription:
+    """One subscription. `rows`: the row of the last message, if `received` is true."""
 
-    def __init__(self, name: str, source: MqttSource, form: RecordForm) -> None:
-        self._name, self._source, self._form = name, source, form
-        self.rows = form.empty(1)
-        self.heard = self.was_there = False
-        self._said = ""
+    def __init__(self, name: str, source: MqttSource, decoder: RecordDecoder) -> None:
+        self._name, self._source, self._form = name, source, decoder
+        self.rows = decoder.empty(1)
+        self.received = self.was_subscribed = False
+        self._logged = ""
         host = socket.gethostname()
         self._client = Client(
             CallbackAPIVersion.VERSION2,
@@ -112,34 +112,36 @@ class _Ear:
             self._client.username_pw_set(source.broker.username, source.broker.password)
         if source.broker.tls:
             self._client.tls_set_context(tls.context(source.broker))
-        self._client.on_socket_open = _keep_short
+        self._client.on_socket_open = _limit_socket_buffer
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
 
     def connect(self) -> bool:
-        """Whether the broker takes connections; it may still refuse."""
+        """Return whether the broker accepts the network connection; its CONNACK may still reject
+        it.
+        """
         broker = self._source.broker
         try:
             self._client.connect(broker.host, broker.port, KEEPALIVE_SECONDS)
             return True
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            self._say(tls.meaning(sys.exc_info()[1], broker) or str(reason))
+            self._log_once(tls.meaning(sys.exc_info()[1], broker) or str(reason))
             return False
 
     def serve(self, max_seconds: float) -> bool:
-        """Waits for a packet and takes it in; False when the connection is over."""
+        """Wait for a packet and process it; return False when the connection is over."""
         if self._client.loop(max_seconds) is MQTTErrorCode.MQTT_ERR_SUCCESS:
             return True
-        if not self._said:
-            self._say("the connection is lost")
+        if not self._logged:
+            self._log_once("the connection is lost")
         return False
 
     def forget(self) -> None:
-        """Overwrites the row."""
+        """Overwrite the row."""
         self.rows.fill(0)
-        self.heard = False
+        self.received = False
 
     def close(self) -> None:
         self.forget()
@@ -147,9 +149,9 @@ class _Ear:
             self._client.disconnect()
             self._client.loop(0)
 
-    def _say(self, reason: str) -> None:
-        """Once, until the broker was there again."""
-        if reason != self._said:
+    def _log_once(self, reason: str) -> None:
+        """Log a reason once, until the subscription succeeds again."""
+        if reason != self._logged:
             broker = self._source.broker
             LOG.warning(
                 "%s: no messages from %s:%d (%s); retrying until it is available",
@@ -158,30 +160,32 @@ class _Ear:
                 broker.port,
                 reason,
             )
-            self._said = reason
+            self._logged = reason
 
     def _on_connect(self, client: Client, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:
         if code.is_failure:
-            self._say(f"it refuses this device: {code}; set username and password of the source")
+            self._log_once(
+                f"it refuses this device: {code}; set username and password of the source"
+            )
             return
         client.subscribe(self._source.topic, qos=0)
 
     def _on_subscribe(self, _c: Client, _u: Any, _m: int, codes: list[ReasonCode], _p: Any) -> None:
         if any(code.is_failure for code in codes):
-            self._say(
+            self._log_once(
                 f"it does not authorize this device to read {self._source.topic}; {TOPIC_FIX}"
             )
             return
-        self.was_there, self._said = True, ""
+        self.was_subscribed, self._logged = True, ""
         LOG.info("%s: listening to %s", self._name, self._source.topic)
 
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         fits = len(message.payload) <= MAX_BYTES
-        if fits and not message.retain and not self.heard:
-            self.heard = self._form.take_line(memoryview(message.payload), self.rows, 0)
+        if fits and not message.retain and not self.received:
+            self.received = self._form.decode_line(memoryview(message.payload), self.rows, 0)
 
 
-def _keep_short(_client: Client, _userdata: Any, opened: Any) -> None:
-    """What the system keeps for a slow reader are readings too."""
+def _limit_socket_buffer(_client: Client, _userdata: Any, opened: Any) -> None:
+    """Limit the system's receive buffer, because its content is readings, too."""
     with suppress(OSError):
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)

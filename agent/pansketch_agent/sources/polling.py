@@ -1,4 +1,4 @@
-"""Sources that the agent asks, on a public tick: the time of a reading tells nothing about it."""
+"""Polled sources, on a public tick: the time of a reading reveals nothing about it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,23 +19,23 @@ def polled(
     stop: threading.Event,
     slots: TimeSlots | None = None,
 ) -> Iterator[Readings]:
-    """One reading at every multiple of the interval on the wall clock, until `stop` is set.
+    """Yield one reading at every multiple of the interval on the wall clock, until `stop` is set.
 
-    `measure`: writes the values of `count` attributes now, float64[count], NaN where there is none.
-    `slots`: of a span; by the clock that no one can set, at most one tick in each asks, the others
-    pass. Two whole slots pass at first, because nobody remembers the process before.
+    `measure`: writes the current values of `count` attributes, float64[count], NaN for a missing
+    one. `slots`: of a span; by the monotonic clock, at most one tick in each slot polls. The first
+    two whole slots are skipped, because an earlier process may have polled in them.
     """
     at, values = np.zeros(1), np.zeros((1, count))
-    following = 0 if slots is None else slots.number(clock.monotonic()) + 3
+    next_slot = 0 if slots is None else slots.number(clock.monotonic()) + 3
     try:
         while not clock.wait(stop, interval_seconds - clock.now() % interval_seconds):
-            if slots is not None and slots.number(clock.monotonic()) < following:
+            if slots is not None and slots.number(clock.monotonic()) < next_slot:
                 continue
             measure(values[0])
             # A slow sensor may take a second; its reading belongs to the window of now.
             at[0] = clock.now()
             if slots is not None:
-                following = slots.number(clock.monotonic()) + 1
+                next_slot = slots.number(clock.monotonic()) + 1
             yield Readings(at, values)
             values.fill(0)
             overwrite_freed_floats()

@@ -1,11 +1,11 @@
-"""Rows of a source, readings or keys, and how a cell or a JSON value becomes a number.
+"""Rows of a source, readings or keys, and parsers of cells and JSON values.
 
-Readings are float64[n, d]; a row that must not be absorbed holds infinities, and the sketch drops
-it. Keys are uint64[n]; a row without a key holds NO_KEY, and is left out here.
+Readings are float64[n, d]. A row that must not be absorbed has infinities, and the sketch drops it.
+Keys are uint64[n]. A row without a key has NO_KEY, and is left out here.
 
-A value that is no number of its attribute becomes NaN. The sketch counts it as missing where the
-attribute has that atom, and drops the whole reading otherwise. It is not logged and not counted
-here: both would tell something about the data.
+An invalid value becomes NaN. The sketch counts it as missing if the attribute has that atom, and
+drops the whole reading otherwise. It is not logged and not counted here: both would reveal
+something about the data.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 KeyArray = npt.NDArray[np.uint64]
 Rows = FloatArray | KeyArray
 
-# A text whose 64-bit word is this very number would be lost: none of 2**64 others is.
+# A text with exactly this hash would be lost: one of 2**64 values.
 NO_KEY = np.uint64(2**64 - 1)
 
 
@@ -31,15 +31,17 @@ def is_keys(rows: Rows) -> bool:
 
 
 def drop(rows: Rows, which: npt.NDArray[np.bool_]) -> None:
-    """Overwrites rows so that no sketch absorbs them; a copy of the others would linger. A NaN
-    would be absorbed where an attribute can be missing; an infinity never is."""
+    """Overwrite rows so that no sketch absorbs them; a copy of the others would stay in memory.
+
+    A NaN would be absorbed if an attribute can be missing; an infinity never is.
+    """
     rows[which] = NO_KEY if is_keys(rows) else np.inf
 
 
 def to_absorb(rows: Rows) -> Rows:
-    """What a sketch is given: readings as they are, the keys among the rows without the rest.
+    """Return the rows for a sketch: readings unchanged, keys without NO_KEY.
 
-    Keys are sorted in place, which brings NO_KEY to the end, and nothing is copied.
+    Keys are sorted in place, which moves NO_KEY to the end without a copy.
     """
     if not is_keys(rows):
         return rows
@@ -51,11 +53,11 @@ MAX_NAMES = 300  # characters of a list of names
 
 
 class SourceError(Exception):
-    """The source cannot go on, one line: what, and what to do. Never a value."""
+    """The source cannot continue. One line with the fix, never a value."""
 
 
 class NotOfferedError(Exception):
-    """The source never has `name`, an attribute or a key; the text says what there is."""
+    """The source never has `name`, an attribute or a key; the text lists its names."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -66,7 +68,7 @@ class NotOfferedError(Exception):
 class Readings:
     """A block of readings or events: their times float64[n] in unix seconds, and their rows.
 
-    Both are views of the source's own buffer and hold only until the next block is asked for.
+    Both are views of the source's own buffer and are valid only until the next block is requested.
     """
 
     at: FloatArray
@@ -74,7 +76,7 @@ class Readings:
 
 
 def check_offered(wanted: Iterable[str], offered: Iterable[str], what: str) -> None:
-    """Raises NotOfferedError for the first name that `what`, a source, does not have."""
+    """Raise NotOfferedError for the first name that `what`, a source, does not have."""
     names = list(offered)
     for name in wanted:
         if name not in names:
@@ -84,7 +86,7 @@ def check_offered(wanted: Iterable[str], offered: Iterable[str], what: str) -> N
 
 
 def text_parser(attribute: Attribute) -> Callable[[str], float]:
-    """Reads an attribute from a cell of text: a number, or the code of a category."""
+    """Return a parser of text cells: to a number, or to the code of a category."""
     if attribute.categories is None:
         return _number
     codes = _codes(attribute)
@@ -92,9 +94,9 @@ def text_parser(attribute: Attribute) -> Callable[[str], float]:
 
 
 def json_parser(attribute: Attribute) -> Callable[[object], float]:
-    """Reads an attribute from a JSON value: a number, or a category's name as a string.
+    """Return a parser of JSON values: to a number, or to the code of a category's name.
 
-    The categories of JSON's true and false are called so.
+    JSON's true and false are the categories of these names.
     """
     if attribute.categories is None:
         return _json_number

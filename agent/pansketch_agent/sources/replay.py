@@ -1,10 +1,10 @@
 """Replay: the rows of a CSV file (plain or gzip), each at its own time.
 
-The column `time` holds ISO 8601 (UTC unless it says otherwise) or unix seconds. A row without a
-readable time is left out. With a speed the rows come one at a time, paced by the clock, the file is
-read in sips, and what parsing leaves is overwritten, so that nothing keeps a row that was absorbed
-before the last one. Of a gzip file the decompressor keeps the last 40 KiB of text; of a file
-without a speed the blocks linger.
+The column `time` has ISO 8601 (UTC by default) or unix seconds. A row without a valid time is left
+out. With a speed the rows come one at a time, paced by the clock. The file is then read in small
+parts, and parser memory is overwritten, so that no absorbed row stays except the last one. For a
+gzip file the decompressor keeps the last 40 KiB of text. For a file without a speed the blocks stay
+in memory.
 """
 
 import csv
@@ -21,26 +21,26 @@ from typing import Any, BinaryIO, TextIO, cast
 import numpy as np
 
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.decoders import RecordForm
+from pansketch_agent.sources.decoders import RecordDecoder
 from pansketch_agent.sources.readings import MAX_NAMES, Readings, SourceError, check_offered
 from pansketch_fleet.errors import one_line
 
 TIME = "time"
 BLOCK_ROWS = 1024
-GULP_BYTES = 8192
-SIP_BYTES = 64  # Texts so short share a few freed places, and the next rows overwrite the last.
+LARGE_READ_BYTES = 8192
+SMALL_READ_BYTES = 64  # Texts so short share a few freed blocks, which the next rows overwrite.
 MAX_ROW = 2**17
-LATEST = 253_402_300_800.0  # The year 10000: beyond it a time is a typing error.
+MAX_UNIX_SECONDS = 253_402_300_800.0  # The year 10000: beyond it a time is a typing error.
 
 
 def header(path: Path) -> list[str]:
-    """The column names of the file. Raises SourceError when there are none to read."""
-    with _open(path, SIP_BYTES) as file:
+    """Return the column names of the file. Raises SourceError when there are none."""
+    with _open(path, SMALL_READ_BYTES) as file:
         return next(_rows(path, _Lines(file)), [])
 
 
 def check(path: Path, wanted: Iterable[str]) -> None:
-    """Raises SourceError for an unreadable file, NotOfferedError for a column that it lacks."""
+    """Raise SourceError for an unreadable file, NotOfferedError for a missing column."""
     names, wanted = header(path), list(wanted)
     if names and not {TIME, *wanted}.intersection(names):  # It may well be a row of readings.
         raise SourceError(
@@ -54,17 +54,17 @@ def check(path: Path, wanted: Iterable[str]) -> None:
     check_offered(wanted, [name for name in names if name != TIME], str(path))
 
 
-def blocks(path: Path, form: RecordForm) -> Iterator[Readings]:
-    """All rows with a time, in the file's order, BLOCK_ROWS at a time.
+def blocks(path: Path, decoder: RecordDecoder) -> Iterator[Readings]:
+    """Yield all rows with a time, in the file's order, BLOCK_ROWS at a time.
 
-    Raises SourceError or NotOfferedError for a file that is damaged or has lost a column.
+    Raises SourceError or NotOfferedError for a file that is damaged or lacks a column.
     """
-    at, rows = np.zeros(BLOCK_ROWS), form.empty(BLOCK_ROWS)
+    at, rows = np.zeros(BLOCK_ROWS), decoder.empty(BLOCK_ROWS)
     count = 0
     try:
-        for moment, cells in _timed(path, form, GULP_BYTES):
+        for moment, cells in _timed(path, decoder, LARGE_READ_BYTES):
             at[count] = moment
-            form.take_cells(cells, rows, count)
+            decoder.decode_cells(cells, rows, count)
             count += 1
             if count == BLOCK_ROWS:
                 yield Readings(at, rows)
@@ -77,14 +77,14 @@ def blocks(path: Path, form: RecordForm) -> Iterator[Readings]:
 
 
 def paced(
-    path: Path, form: RecordForm, speed: float, clock: Clock, stop: threading.Event
+    path: Path, decoder: RecordDecoder, speed: float, clock: Clock, stop: threading.Event
 ) -> Iterator[Readings]:
-    """All rows with a time, one at a time, `speed` seconds of the file in a second of the clock."""
-    at, rows = np.zeros(1), form.empty(1)
+    """Yield all rows with a time, one at a time, at `speed` seconds of the file per second."""
+    at, rows = np.zeros(1), decoder.empty(1)
     begun, first = clock.monotonic(), nan
     try:
-        for moment, cells in _timed(path, form, SIP_BYTES):
-            form.take_cells(cells, rows, 0)
+        for moment, cells in _timed(path, decoder, SMALL_READ_BYTES):
+            decoder.decode_cells(cells, rows, 0)
             cells.clear()
             first = moment if first != first else first
             if clock.wait(stop, (moment - first) / speed - (clock.monotonic() - begun)):
@@ -92,29 +92,29 @@ def paced(
             at[0] = moment
             yield Readings(at, rows)
             rows.fill(0)
-            form.overwrite_freed()
+            decoder.overwrite_freed()
     finally:
         rows.fill(0)
 
 
-def _timed(path: Path, form: RecordForm, max_bytes: int) -> Iterator[tuple[float, list[str]]]:
-    """(time, the form's cells) of every row with a readable time. The cells are the caller's."""
-    check(path, form.names)
+def _timed(path: Path, decoder: RecordDecoder, max_bytes: int) -> Iterator[tuple[float, list[str]]]:
+    """Yield (time, cells) of every row with a valid time. The caller owns the cells."""
+    check(path, decoder.names)
     with _open(path, max_bytes) as file:
         rows = _rows(path, _Lines(file))
         names = next(rows)
         time = names.index(TIME)
-        columns = [names.index(name) for name in form.names]
+        columns = [names.index(name) for name in decoder.names]
         for row in rows:
             moment = unix_seconds(row[time]) if time < len(row) else nan
             cells = [row[column] if column < len(row) else "" for column in columns]
             row.clear()
-            if 0 <= moment < LATEST:
+            if 0 <= moment < MAX_UNIX_SECONDS:
                 yield moment, cells
 
 
 def unix_seconds(text: str) -> float:
-    """A cell of the column `time` in unix seconds; NaN when it is no time."""
+    """Parse a cell of the column `time` to unix seconds; NaN if it is invalid."""
     try:
         return float(text)
     except ValueError:
@@ -126,8 +126,8 @@ def unix_seconds(text: str) -> float:
         return nan
 
 
-class _Sips(io.RawIOBase):
-    """A file that never hands out more than `max_bytes` at once."""
+class _SmallReads(io.RawIOBase):
+    """A file that never returns more than `max_bytes` at once."""
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         super().__init__()
@@ -145,12 +145,12 @@ class _Sips(io.RawIOBase):
 
 
 def _open(path: Path, max_bytes: int) -> TextIO:
-    """The file as text, read `max_bytes` at a time. Raises SourceError."""
+    """Open the file as text, read `max_bytes` at a time. Raises SourceError."""
     try:
-        sips: Any = _Sips(_opened(path), max_bytes)
+        reads: Any = _SmallReads(_opened(path), max_bytes)
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
-    return io.TextIOWrapper(sips, encoding="utf-8-sig", errors="replace", newline="")
+    return io.TextIOWrapper(reads, encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -160,10 +160,10 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Lines:
-    """The lines of a file for a CSV reader, and between two rows one of blanks.
+    """The lines of a file for a CSV reader, and blanks between two rows.
 
-    The reader keeps the text of a row in a buffer of its own, until another row is as long. A row
-    of MAX_ROW characters or more is no row: a small compressed file can hold a line of gigabytes.
+    The reader keeps the text of a row in its buffer until another row is as long. A row of MAX_ROW
+    characters or more is skipped: a small compressed file can contain a line of gigabytes.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -195,7 +195,7 @@ class _Lines:
 
 
 def _rows(path: Path, lines: _Lines) -> Iterator[list[str]]:
-    """The rows of the file; one that is no CSV is left out. Raises SourceError."""
+    """Yield the rows of the file, without invalid ones. Raises SourceError."""
     reader = csv.reader(lines)
     while True:
         try:

@@ -1,7 +1,7 @@
 """Standard input: one JSON object a line, with the attributes or the key, at the clock's time.
 
-What has arrived is decoded straight from one fixed buffer, handed over at once, and overwritten. A
-line that is no reading is dropped, unseen; a line longer than the buffer is dropped up to its end.
+Input is decoded directly from one fixed buffer, yielded at once, and overwritten. An invalid line
+is dropped without a log. A line longer than the buffer is dropped up to its end.
 """
 
 import os
@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.decoders import RecordForm
+from pansketch_agent.sources.decoders import RecordDecoder
 from pansketch_agent.sources.readings import Readings, Rows
 
 MAX_LINE_BYTES = 8192
@@ -23,32 +23,32 @@ POLL_SECONDS = 0.2
 
 def lines(
     handle: int,
-    form: RecordForm,
+    decoder: RecordDecoder,
     clock: Clock,
     stop: threading.Event,
     max_bytes_per_second: float = inf,
 ) -> Iterator[Readings]:
-    """Readings from a file descriptor until its end, or until `stop` is set."""
-    at, rows = np.zeros(MAX_ROWS), form.empty(MAX_ROWS)
+    """Yield readings from a file descriptor until its end, or until `stop` is set."""
+    at, rows = np.zeros(MAX_ROWS), decoder.empty(MAX_ROWS)
 
     def rest(got: int) -> None:
         if max_bytes_per_second < inf:
             clock.wait(stop, got / max_bytes_per_second)
 
     for objects in _chunks(handle, stop, rest):
-        for count in _fill(objects, rows, form):
+        for count in _fill(objects, rows, decoder):
             at.fill(clock.now())
             yield Readings(at[:count], rows[:count])
             rows.fill(0)
-        form.overwrite_freed()
+        decoder.overwrite_freed()
 
 
-def _fill(objects: Iterator[memoryview], rows: Rows, form: RecordForm) -> Iterator[int]:
-    """Writes the readings among the lines into `rows`; yields how many whenever it is full."""
+def _fill(objects: Iterator[memoryview], rows: Rows, decoder: RecordDecoder) -> Iterator[int]:
+    """Write the readings of the lines into `rows`; yield their number whenever it is full."""
     count = 0
     try:
         for line in objects:
-            count += form.take_line(line, rows, count)
+            count += decoder.decode_line(line, rows, count)
             if count == MAX_ROWS:
                 yield count
                 count = 0
@@ -59,11 +59,11 @@ def _fill(objects: Iterator[memoryview], rows: Rows, form: RecordForm) -> Iterat
 
 
 def _chunks(
-    handle: int, stop: threading.Event, pause: Callable[[int], None]
+    handle: int, stop: threading.Event, throttle: Callable[[int], None]
 ) -> Iterator[Iterator[memoryview]]:
-    """What arrives, whenever something does: the lines that are complete by then.
+    """Yield the complete lines of each arrival.
 
-    `pause` is told how many bytes were taken, before more are.
+    `throttle` receives the number of bytes before more are read.
     """
     buffer = bytearray(MAX_LINE_BYTES)
     view = memoryview(buffer)
@@ -85,11 +85,11 @@ def _chunks(
         view[:rest] = bytes(view[end : end + rest])
         view[rest:] = bytes(MAX_LINE_BYTES - rest)
         filled = rest
-        pause(got)
+        throttle(got)
 
 
 def _split(buffer: bytearray, begin: int, end: int) -> Iterator[memoryview]:
-    """The lines in buffer[begin:end], as views."""
+    """Yield the lines in buffer[begin:end], as views."""
     view = memoryview(buffer)
     while begin < end:
         stop = buffer.find(b"\n", begin, end)
@@ -99,7 +99,7 @@ def _split(buffer: bytearray, begin: int, end: int) -> Iterator[memoryview]:
 
 
 def _read(handle: int, into: memoryview) -> int | None:
-    """Bytes read; 0 at the end, None when nothing has come for a while."""
+    """Return the bytes read; 0 at the end, None when nothing has arrived for a while."""
     try:
         ready, _, _ = select.select([handle], [], [], POLL_SECONDS)
         return os.readv(handle, [into]) if ready else None

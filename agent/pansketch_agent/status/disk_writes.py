@@ -1,4 +1,4 @@
-"""What releases cost the device's card, and how long the outbox lasts: told by `validate`."""
+"""Bytes that releases write to the card, and the capacity of the outbox, for `validate`."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,15 @@ from pansketch_fleet.settings.profiles import OutboxRules
 from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.units import size_text
 
-BLOCK_BYTES = 4096  # The least that a file system writes.
+BLOCK_BYTES = 4096  # The minimum write of a file system.
 DAY_SECONDS = 86400
 
 
 def written_each(stream: Stream, rules: OutboxRules) -> int:
-    """Bytes a window, in whole blocks: the ledger's line, the release, and the note that it is
-    acknowledged. What the file system writes for itself is not in it.
+    """Return bytes a window, in whole blocks: the ledger's line, the release, and the note of its
+    ack.
+
+    Writes of the file system for itself are not included.
     """
     blocks = 1
     if rules.persist == "always":
@@ -26,15 +28,15 @@ def written_each(stream: Stream, rules: OutboxRules) -> int:
 
 
 def written_daily(stream: Stream, rules: OutboxRules) -> float:
-    """Bytes a day: see `written_each`."""
+    """Return bytes a day: see `written_each`."""
     return written_each(stream, rules) * DAY_SECONDS / stream.window_seconds
 
 
 class DiskWrites:
-    """What an agent has written on the UTC day of now, or since its start on that day.
+    """The bytes that an agent has written on the current UTC day, or since its start on that day.
 
-    From how many windows were debited and the size that a release is expected to have: the
-    releases themselves are not looked at.
+    They follow from the number of debited windows and the expected size of a release, never from
+    the releases.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class DiskWrites:
         self._begin(now)
 
     def written_today(self, now: float) -> int:
-        """About so many bytes. `now` in unix seconds; a clock that is set begins another day."""
+        """Return about so many bytes. `now` in unix seconds; a clock that is set begins another
+        day.
+        """
         if int(now // DAY_SECONDS) != self._day:
             self._begin(now)
         since = self._since
@@ -62,7 +66,7 @@ class DiskWrites:
 
 
 def outbox_text(streams: Sequence[Stream], outbox_bytes: int, rules: OutboxRules) -> str:
-    """How long the collector may be away, what happens then, and what is written when."""
+    """Return how long the outbox lasts without the collector, its policy, and when it writes."""
     daily = sum(DAY_SECONDS / s.window_seconds * cost(release_nbytes(s)) for s in streams)
     days = capacity_for_releases(outbox_bytes) / daily
     lasts = f"{days:.0f} days" if days >= 2 else f"{24 * days:.1f} hours"

@@ -3,8 +3,8 @@
 The status is retained: the streams, their guarantees on this device, and which have stopped. The
 health is published on each connection, then every minute, and at a clean stop.
 
-Every figure follows from the schedule, the network, the disk or the clock. None follows from a
-reading, and neither does the moment at which it is said.
+Every figure follows from the schedule, the network, the disk or the clock. Neither a figure nor its
+moment depends on a reading.
 """
 
 import logging
@@ -18,7 +18,7 @@ from pansketch.wire import peek_any
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
-from pansketch_agent.outbox.dead_letters import refused_dropped_in, set_aside_in
+from pansketch_agent.outbox.dead_letters import count_dead_letters, refused_dropped_in
 from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_agent.status.disk_writes import DiskWrites
 from pansketch_fleet.config.programs import AgentConfig
@@ -35,10 +35,11 @@ INTERVAL_SECONDS = 60
 
 
 class HealthCollector:
-    """Takes a running agent's figures. `clock` also says how long it runs: since this was made.
+    """Collects a running agent's figures. `clock` also measures the uptime, from this object's
+    creation.
 
-    `deferred`: how many releases the collector does not take yet, by the class of its reason.
-    `name_conflicts`: how often another client with the device's name took its place.
+    `deferred`: the number of deferred releases, by class of the collector's reason.
+    `name_conflicts`: how often another client with the device's name ended its connection.
     """
 
     def __init__(
@@ -55,14 +56,14 @@ class HealthCollector:
         self._memory, self._deferred = memory, deferred
         self._name_conflicts = name_conflicts
         self._session, self._clock, self._outbox = session, clock, outbox
-        self._wear = DiskWrites(config.streams, config.agent.outbox, ledger, clock.now())
-        # Their windows bear the times of their files.
+        self._disk_writes = DiskWrites(config.streams, config.agent.outbox, ledger, clock.now())
+        # Their windows have the times of their files.
         self._replayed = {s.name for s in config.streams if isinstance(s.source, ReplaySource)}
         self._begun = clock.monotonic()
         self._ends: dict[Key, int] = {}  # of the windows of each stream's oldest release
 
     def snapshot(self) -> Health:
-        """The figures of this moment. Raises OSError when the outbox's folder cannot be read."""
+        """Return the figures of this moment. Raises OSError when the outbox cannot be read."""
         now, counts = self._clock.now(), self._outbox.counts()
         return Health(
             session=self._session,
@@ -72,8 +73,8 @@ class HealthCollector:
             waiting=sum(counts.values()),
             oldest_waiting_seconds=self._oldest_waiting(now, counts.keys() - self._replayed),
             dropped=self._outbox.dropped,
-            set_aside=set_aside_in(self._outbox.folder),
-            written_today_bytes=self._wear.written_today(now),
+            set_aside=count_dead_letters(self._outbox.folder),
+            written_today_bytes=self._disk_writes.written_today(now),
             deferred=self._deferred(),
             refused_dropped=refused_dropped_in(self._outbox.folder),
             memory_protected=self._memory.protected,
@@ -91,7 +92,7 @@ class HealthCollector:
         return age if self._ends and age >= 0 else None
 
     def _end(self, key: Key) -> int | None:
-        """The end of a release's window; None when it is gone by now, or of a later version."""
+        """Return the end of a release's window; None if it is gone, or of a later version."""
         payload = self._outbox.read(key)
         with suppress(WireError):
             return None if payload is None else peek_any(payload).windows[0].end
@@ -99,24 +100,24 @@ class HealthCollector:
 
 
 class HealthSchedule:
-    """When the health is said. `say` publishes it. A health
-    that cannot be taken is left out, and the reason is said once until one can be.
+    """When the health is published, by `publish`.
 
-    Times are monotonic seconds. The second of the minute follows from the device's name, so that a
-    fleet that gets its power back together does not speak together.
+    A health that cannot be collected is left out, and the reason is logged once until one can be.
+    Times are monotonic seconds. The second of the minute follows from the device's name. So a fleet
+    that gets its power back does not publish at one moment.
     """
 
     def __init__(
-        self, device: str, collector: HealthCollector, say: Callable[[Health], None]
+        self, device: str, collector: HealthCollector, publish: Callable[[Health], None]
     ) -> None:
         name = blake2b(device.encode(), digest_size=8, person=b"pansketch-health").digest()
         self._offset = int.from_bytes(name, "big") % INTERVAL_SECONDS
-        self._collector, self._say = collector, say
+        self._collector, self._publish = collector, publish
         self._minute: int | None = None
         self._unknown = False
 
     def connected(self, now: float) -> None:
-        """There is a connection, new or about to end: the health is said at once."""
+        """Publish the health at once: a connection is new, or about to end."""
         self._minute = self._minute_of(now)
         try:
             health = self._collector.snapshot()
@@ -124,15 +125,15 @@ class HealthSchedule:
             self._leave_out(error)
             return
         self._unknown = False
-        self._say(health)
+        self._publish(health)
 
     def step(self, now: float) -> None:
-        """Says it when its second has come. Call it only while the broker is there."""
+        """Publish it when its second has come. Call it only while the broker is connected."""
         if self._minute_of(now) != self._minute:
             self.connected(now)
 
     def _leave_out(self, error: OSError) -> None:
-        """A figure that is made up would be worse than none."""
+        """Publish nothing: an invented figure would be worse than none."""
         if not self._unknown:
             why = error.strerror
             LOG.error("no health is published: the outbox cannot be read (%s); check the disk", why)
@@ -144,9 +145,11 @@ class HealthSchedule:
 
 @dataclass(frozen=True)
 class Facts:
-    """What of the status can change while the agent runs. `protected`: whether no swap can hold
-    this agent's memory. By stream `problems`: why it has stopped; `specs`: those of its window;
-    `scales`: why published scales were refused."""
+    """The parts of the status that can change while the agent runs.
+
+    `protected`: whether no swap can contain this agent's memory. By stream, `problems`: why it has
+    stopped; `specs`: of its window; `scales`: why published scales were refused.
+    """
 
     protected: bool | None
     problems: Mapping[str, str]
@@ -158,13 +161,13 @@ EXCEPT = "; except for memory written to swap"
 
 
 def statuses(config: AgentConfig, session: str, facts: Facts) -> tuple[Status, Status]:
-    """The online status, and the offline one that is the will."""
+    """Return the online status, and the offline one for the last will."""
     streams = _births(config, facts)
     return Status("online", session, streams), Status("offline", session, streams)
 
 
-def farewell(config: AgentConfig, session: str, facts: Facts) -> Status:
-    """What a device says last when it stops by itself, or is told to."""
+def stopped_status(config: AgentConfig, session: str, facts: Facts) -> Status:
+    """Return the last status of a device that stops gracefully."""
     return Status("stopped", session, _births(config, facts))
 
 

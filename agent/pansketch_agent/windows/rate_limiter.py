@@ -1,9 +1,9 @@
-"""At most `max_readings` of a span: one reading a public slot of time, whatever comes.
+"""At most `max_readings` of a span: one reading for each public slot of time.
 
 A count of the readings so far would be an exact count in memory. Instead time is cut into slots
-(fleet/pansketch_fleet/sections/time_slots.py), and the only thing kept is the next slot that may
-take a reading. It differs with and without a reading while the slot's open part lasts, which is
-some seconds; then the clock moves it on for everybody. (docs/decisions/0005-span-slots.md)
+(fleet/pansketch_fleet/sections/time_slots.py), and the only state is the next slot that may have a
+reading. A reading changes it while the slot's open part lasts, for some seconds. Then the clock
+advances it in any case. (docs/decisions/0005-span-slots.md)
 """
 
 import numpy as np
@@ -19,27 +19,26 @@ _CLOSED = _NEVER - 1
 
 
 class SpanLimiter:
-    """Leaves the first reading of every open slot, and makes the others NaN: the sketch drops them.
+    """Leaves the first reading of every open slot, and drops the others.
 
-    A reading ends its slot whatever it holds, also when it is malformed: no value is looked at.
-    `begun`: when a live source begins, in the seconds of its clock. A whole slot passes unused
-    then, because nobody remembers what the process before it took in.
+    Any reading ends its slot, also a malformed one: no value is examined. `started`: when a live
+    source starts, in the seconds of its clock. A whole slot stays unused then, because an earlier
+    process may have used it.
     """
 
-    def __init__(self, slots: TimeSlots, begun: float | None = None) -> None:
+    def __init__(self, slots: TimeSlots, started: float | None = None) -> None:
         self._slots = slots
-        self._next = _NEVER if begun is None else slots.number(begun) + 2
+        self._next = _NEVER if started is None else slots.number(started) + 2
 
     def tick(self, now: float) -> None:
-        """A live source's clock has come to `now`: a slot whose open part is over is closed, with
-        or without a reading."""
+        """Close a slot whose open part is over at `now`, with or without a reading."""
         number = self._slots.number(now)
         self._next = max(self._next, number if self._slots.is_open(now) else number + 1)
 
     def limit(self, at: FloatArray, rows: Rows) -> None:
-        """Overwrites, in place, the rows that come too many or too late by NaN.
+        """Drop, in place, the rows that are too many or too late.
 
-        `at`: their times, float64[n]. A row of an earlier slot than one that was taken is too late.
+        `at`: their times, float64[n]. A row of a slot before a used one is too late.
         """
         if not len(at):
             return
@@ -50,7 +49,7 @@ class SpanLimiter:
         self._next = max(self._next, int(numbers.max()) + 1)
 
     def _numbers(self, at: FloatArray) -> IntArray:
-        """Times in seconds, float64[n] -> the numbers of their slots; _CLOSED in a closed part."""
+        """Return the slots of times in seconds, float64[n]; _CLOSED in a closed part."""
         whole = np.floor(at)
         moments = whole.astype(np.int64) * MICROSECONDS
         moments += ((at - whole) * MICROSECONDS).astype(np.int64)

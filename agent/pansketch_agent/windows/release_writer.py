@@ -1,7 +1,7 @@
-"""What happens to a window that is over: debit, release, encode, persist. In this order, once.
+"""The end of a window: debit, release, encode, persist. In this order, once.
 
-A crash after the debit loses the window; none can make a second release of it. Of a source with
-several sketches one debit pays for all of them, before the first release.
+A crash after the debit loses the window; none can release it twice. For a source with several
+sketches, one debit covers all of them, before the first release.
 
 Masks are bound to the label of the release. So a blinded window is debited when it starts, before
 its first mask: no label ever has masks of two sketches.
@@ -28,8 +28,8 @@ LOG = logging.getLogger(__name__)
 class ReleaseWriter:
     """Turns the closed windows of one source into releases in the outbox.
 
-    `micro`: what a release of each of its streams costs, in the order of a window's sketches;
-    `daily_cap_micro`: the most micro-epsilon a day of all of them together, None: no cap.
+    `micro`: micro-epsilon of a release of each stream, in the order of a window's sketches.
+    `daily_cap_micro`: the maximum a day of all of them together, None: no cap.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class ReleaseWriter:
         self._ledger, self._outbox, self._cap_micro = ledger, outbox, daily_cap_micro
 
     def publish(self, closed: ClosedWindow, clock_synchronised: bool | None = None) -> None:
-        """The releases say whether the clock was synchronised when their window closed.
+        """Debit, release and persist a closed window, labelled with the state of the clock.
 
-        Raises LedgerError when the debit of all of them is not on disk, DailyCapError when the cap
-        forbids it; then there is no release.
+        Raises LedgerError when the debit is not on disk, DailyCapError when the cap forbids it;
+        then there is no release.
         """
         labels = self.debit(closed.span)
         for label, sketch in zip(labels, closed.sketches, strict=True):
@@ -57,8 +57,10 @@ class ReleaseWriter:
             self.put(label, encode(sketch.release(self._rng, label)))
 
     def debit(self, bounds: WindowBounds) -> list[WindowId]:
-        """The labels of a window, one for each stream, whose debits are on disk. Raises as
-        `publish`."""
+        """Return the labels of a window, one for each stream, after their debits are on disk.
+
+        Raises as `publish`.
+        """
         start, end = bounds.start, bounds.end
         sequences = self._ledger.debit(self._micro, start, end, self._cap_micro)
         incarnation = self._ledger.incarnation
@@ -68,7 +70,9 @@ class ReleaseWriter:
         ]
 
     def put(self, label: WindowId, payload: bytes) -> None:
-        """A release that the outbox cannot take is dropped, in one line: its window is spent."""
+        """Queue a release. If the outbox refuses it, it is dropped with one log line: its window is
+        spent.
+        """
         span = f"{utc_text(label.start)} to {utc_text(label.end)}"
         what = f"{label.stream}: window {span}, release {label.sequence}"
         try:
@@ -86,8 +90,10 @@ class ReleaseWriter:
 
 
 class BlindedWriter:
-    """Starts the windows of a blinded stream and makes their releases. `writer`: whose ledger and
-    outbox it uses; `keepers`: their public keys."""
+    """Starts the windows of a blinded stream and writes their releases.
+
+    `writer`: has the ledger and the outbox. `keepers`: their public keys.
+    """
 
     def __init__(
         self, writer: ReleaseWriter, rng: KeyEntropy, fleet: str, keepers: tuple[bytes, ...]
@@ -95,8 +101,9 @@ class BlindedWriter:
         self._writer, self._rng, self._fleet, self._keepers = writer, rng, fleet, keepers
 
     def start(self, specs: Sequence[Spec], bounds: WindowBounds) -> tuple[BlindedSketch, ...]:
-        """Sketches of a window that is debited. Raises as `ReleaseWriter.publish`; then there is no
-        sketch."""
+        """Debit a window and start its sketches. Raises as `ReleaseWriter.publish`, without a
+        sketch.
+        """
         found = []
         for label, spec in zip(self._writer.debit(bounds), specs, strict=True):
             assert isinstance(spec, LinearSpec)

@@ -1,13 +1,13 @@
-"""Windows: public slices of time, with the sketches of a stream, all released, also the empty ones.
+"""Windows: public slices of time with the sketches of a stream, all released, including empty ones.
 
-The schedule comes from the device's name and the configuration, never from a reading. Time comes
-in as an argument: of a live stream the clock's, of a replay each row's own. All devices of a fleet
-give a window the same number, from which a sketch of keys has its public hash key.
+The schedule follows from the device's name and the configuration, never from a reading. Time is an
+argument: of a live stream the clock's, of a replay each row's own. All devices of a fleet give a
+window the same number, which determines the public hash key of a sketch of keys.
 
 The wall clock only labels a live stream's windows. A clock that is set forward ends windows early;
-one that is set back a little makes the open one longer. One that is set back further, or that wakes
-in 1970, would keep a window open for years. Time then goes on from where it was, by the seconds
-that no one can set, until the clock has caught up.
+one that is set back a little lengthens the open one. A clock that is set back further, or that
+starts in 1970, would keep a window open for years. Time then continues by the monotonic clock until
+the wall clock has caught up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +27,7 @@ from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
 MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
 MAX_HELD_SECONDS = 60
+MAX_EPOCHS_OF_MASKS = 1.25  # The longest life of masks, by the monotonic clock.
 
 
 class GapError(Exception):
@@ -58,20 +59,20 @@ class Schedule:
 
     @property
     def epochs(self) -> int:
-        """How many epochs a window has."""
+        """The number of epochs of a window."""
         return -(-self.window_seconds // (self.epoch_seconds or self.window_seconds))
 
     def epoch(self, at: float) -> int:
-        """The epoch of a moment within its window, from 0."""
+        """Return the epoch of a moment within its window, from 0."""
         into = int(at // 1 - self.offset) % self.window_seconds
         return into // (self.epoch_seconds or self.window_seconds)
 
     def index(self, at: float) -> int:
-        """The window that holds a moment, in unix seconds."""
+        """Return the window of a moment, in unix seconds."""
         return int((at // 1 - self.offset) // self.window_seconds)
 
     def first_from(self, at: int) -> int:
-        """The first window that begins at `at` or later."""
+        """Return the first window that begins at `at` or later."""
         return -((self.offset - at) // self.window_seconds)
 
     def span(self, index: int) -> WindowBounds:
@@ -79,10 +80,10 @@ class Schedule:
         return WindowBounds(start, start + self.window_seconds)
 
     def split(self, at: FloatArray, rows: Rows) -> Iterator[tuple[int, int, Rows]]:
-        """Cuts rows with their times float64[n] at the bounds of windows and epochs: (index, epoch,
-        rows) in order.
+        """Cut rows with their times float64[n] at the bounds of windows and epochs.
 
-        A row of an earlier window than a row before it comes too late and is left out.
+        Yields (index, epoch, rows) in order. A row of an earlier window than a row before it is too
+        late, and is dropped.
         """
         seconds = np.floor(at).astype(np.int64) - self.offset
         length, epochs = self.epoch_seconds or self.window_seconds, self.epochs
@@ -98,7 +99,7 @@ class Schedule:
 
 
 def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Begin and end of every stretch of equal numbers."""
+    """Return begin and end of every run of equal numbers."""
     if not len(numbers):
         return []
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
@@ -106,7 +107,7 @@ def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def schedule_for(device: str, window_seconds: int, epoch_seconds: int | None = None) -> Schedule:
-    """The device's schedule, which the collector knows too."""
+    """Return the device's schedule, which the collector knows, too."""
     return Schedule(window_seconds, schedule_offset(device, window_seconds), epoch_seconds)
 
 
@@ -125,15 +126,15 @@ class ClosedWindow:
 class Windows:
     """The windows of one source, one open at a time, each with a sketch of every spec.
 
-    Every sketch absorbs the same rows. Each has noise of its own, so what a reading pays adds up.
-    `released_until`: end of the last window that was ever debited; windows before it are closed for
-    good. `live`: a jump over more than MAX_EMPTY windows is the clock being set, and those windows
-    are left out; without it, it raises GapError.
+    Every sketch absorbs the same rows, with noise of its own, so the losses of a reading add up.
+    `released_until`: end of the last window that was ever debited; earlier windows stay closed.
+    `live`: a jump over more than MAX_EMPTY windows means that the clock was set, so these windows
+    are skipped. Otherwise the jump raises GapError.
 
-    `start`: what starts masked sketches, whose label is debited with the first mask; None: sketches
-    with noise of their own, whose label comes with the release.
+    `start`: starts masked sketches, whose label is debited with the first mask. None: sketches with
+    local noise, whose label comes with the release.
 
-    `base`: the first spec of the newest window that was opened, from which its own is derived.
+    `base`: the first spec of the newest open window, before derivation for that window.
     """
 
     def __init__(
@@ -146,24 +147,25 @@ class Windows:
         start: Start | None = None,
     ) -> None:
         self._schedule, self._rng, self._live = schedule, rng, live
-        self._begin, self._epoch = start, 0
+        self._start_blinded, self._epoch = start, 0
+        self._masked_at: float | None = None  # By that clock; None: not read since the last masks.
         self._specs: list[tuple[float, Sequence[Spec]]] = [(-inf, specs)]
         self.base = specs[0]
-        # A clock that wakes in 1970 has no window that began before.
+        # A clock that starts in 1970 has no earlier window.
         self._floor = schedule.first_from(released_until) if released_until or live else None
         self._next: int | None = None
         self._sketches: Sketches = ()
 
     @property
-    def begun(self) -> int | None:
-        """Start of the window that is open, or of the first that may be; None: any may."""
+    def open_start(self) -> int | None:
+        """Start of the open window, or of the first that may open; None: any may."""
         number = self._floor if self._next is None else self._next
         return None if number is None else self._schedule.span(number).start
 
-    def reach(self, index: int) -> Iterator[ClosedWindow]:
-        """Time has come to the window `index`: yields each window before it, then opens it.
+    def advance_to(self, index: int) -> Iterator[ClosedWindow]:
+        """Advance time to the window `index`: yield each window before it, then open it.
 
-        Must be exhausted. Going back in time closes and opens nothing.
+        Must be exhausted. A step back in time closes and opens nothing.
         """
         if self._next is None:
             self._next = index if self._floor is None else max(index, self._floor)
@@ -178,24 +180,37 @@ class Windows:
         if not self._sketches and self._next == index:
             self._sketches = self._start(index)
 
-    def refresh(self, index: int, epoch: int) -> None:
-        """Time has come to an epoch of the window `index`: its masks are added. In a live stream
-        they stand for all epochs that passed without a look at the clock."""
+    def refresh(self, index: int, epoch: int, up: float | None = None) -> None:
+        """Add the masks of an epoch of the window `index`.
+
+        In a live stream they count for all epochs that passed without a tick. `up`: its monotonic
+        clock, in seconds, which masks follow while the wall clock is set back.
+        """
         if index == self._next:
             self._refresh(self._sketches, epoch)
+        if up is None or self._schedule.epoch_seconds is None:
+            return
+        if self._masked_at is None:
+            self._masked_at = up
+        elif up - self._masked_at > MAX_EPOCHS_OF_MASKS * self._schedule.epoch_seconds:
+            self.rerandomise()
+            self._masked_at = up
 
     def _refresh(self, sketches: Sketches, epoch: int) -> None:
-        """A replay's window has masks of all its epochs: the release tells their number, and
-        whether a reading was in an epoch must not change it. A live stream's number depends on the
-        clock alone."""
+        """Add masks until `epoch`.
+
+        The release states the number of epochs, which no reading may change. So a replay's window
+        has masks of all epochs; a live stream's number depends on the clock alone.
+        """
         while self._epoch < epoch:
             self._epoch = epoch if self._live else self._epoch + 1
+            self._masked_at = None
             for sketch in sketches:
                 if isinstance(sketch, BlindedSketch):
                     sketch.begin_epoch(self._rng)
 
     def skip_until(self, until: int) -> None:
-        """No window that begins before `until` is closed any more; one that is open is dropped."""
+        """Skip windows that begin before `until`, and drop an open one."""
         first = self._schedule.first_from(until)
         if self._next is None:
             self._floor = first if self._floor is None else max(first, self._floor)
@@ -203,15 +218,18 @@ class Windows:
             self._next, self._sketches = first, ()
 
     def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
-        """Windows that are opened from now on, and start at one of these times or later, have that
-        spec instead of the first one: (unix seconds, spec), in order. An open one stays as it is.
+        """Use other first specs for windows that open later: (start in unix seconds, spec), in
+        order.
+
+        An open window keeps its spec.
         """
         others = self._specs[0][1][1:]
         self._specs[1:] = [(at, (spec, *others)) for at, spec in later]
 
     def absorb(self, index: int | None, rows: Rows) -> None:
-        """Adds rows to the window `index`, None: to the open one. A window that is over takes no
-        more, and before the first one rows are left out.
+        """Add rows to the window `index`, None: to the open one.
+
+        A closed window absorbs nothing, and rows before the first window are left out.
         """
         if index not in (None, self._next):
             return
@@ -220,13 +238,15 @@ class Windows:
             sketch.update_many(wanted)
 
     def rerandomise(self, waiting: ClosedWindow | None = None) -> None:
-        """An announced intrusion: the open sketches, and those that wait for their release, draw
-        fresh noise; those of keys take no more in instead."""
+        """Draw fresh noise in the open and in the blocked sketches: an intrusion was announced.
+
+        Sketches of keys absorb no more keys instead.
+        """
         for sketch in (*self._sketches, *(waiting.sketches if waiting else ())):
             sketch.rerandomise(self._rng)
 
     def finish(self) -> Iterator[ClosedWindow]:
-        """No more time will come: yields the open window, if one is."""
+        """Yield the open window, if there is one: time has ended."""
         if self._sketches:
             yield self._close()
 
@@ -241,38 +261,40 @@ class Windows:
 
     def _start(self, index: int) -> Sketches:
         span = self._schedule.span(index)
-        start, self._epoch = span.start, 0
+        start, self._epoch, self._masked_at = span.start, 0, None
         specs = [specs for begins, specs in self._specs if begins <= start][-1]
         self.base = specs[0]
-        if self._begin is not None:
-            return self._begin(specs, span)
+        if self._start_blinded is not None:
+            return self._start_blinded(specs, span)
         number = window_index(start, self._schedule.window_seconds)
         return tuple(spec.for_window(number).start(self._rng) for spec in specs)
 
 
-def far_behind(wall: float, begun: int, window_seconds: int) -> bool:
-    """Whether the clock is further before the start of a window than is worth waiting for: more
-    than a window, and more than a minute.
+def far_behind(wall: float, open_start: int, window_seconds: int) -> bool:
+    """Return whether the clock is too far before the start of a window to wait for it.
+
+    The limit is a window or a minute, whichever is longer.
     """
-    return wall < begun - max(window_seconds, MAX_HELD_SECONDS)
+    return wall < open_start - max(window_seconds, MAX_HELD_SECONDS)
 
 
-class Timeline:
-    """Time that never leaves an open window behind, whatever the wall clock does."""
+class WindowClock:
+    """Time that never falls behind an open window, for any wall clock."""
 
     def __init__(self, window_seconds: int) -> None:
         self._window_seconds = window_seconds
         self._newest: tuple[float, float] | None = None  # it, and the monotonic clock's seconds
-        self.adrift = False  # Whether the clock is so far behind that time goes on without it.
+        self.adrift = False  # True if the clock is so far behind that time continues without it.
 
-    def now(self, wall: float, up: float, begun: int | None) -> float:
-        """Unix seconds, from the wall clock's and the monotonic clock's. `begun`: start of the
-        stream's open window, or of the first that it may open; None: any may be.
+    def now(self, wall: float, up: float, open_start: int | None) -> float:
+        """Return unix seconds, from the wall clock and the monotonic clock.
+
+        `open_start`: of the stream's open window, or of the first that may open; None: any may.
         """
-        self.adrift = begun is not None and far_behind(wall, begun, self._window_seconds)
-        if begun is None or not self.adrift:
+        self.adrift = open_start is not None and far_behind(wall, open_start, self._window_seconds)
+        if open_start is None or not self.adrift:
             self._newest = (wall, up)
             return wall
-        newest, then = self._newest or (begun, up)
-        self._newest = (max(float(begun), newest + up - then), up)
+        newest, then = self._newest or (open_start, up)
+        self._newest = (max(float(open_start), newest + up - then), up)
         return self._newest[0]

@@ -31,7 +31,11 @@ from pansketch_fleet.settings.sources import (
 
 WINDOW_SECONDS = 10
 WINDOWS = 4
+BLINDED = 3  # Of the kinds in turn: this one's counters are masked. An epoch has a minute or more.
+BLINDED_WINDOW_SECONDS = 180
+KEEPERS = f"{{one: {{key: '{'02' * 32}'}}, two: {{key: '{'03' * 32}'}}}}"  # nobody's
 CASES_A_STREAM = 3
+ALONE = 4  # In every fourth history nothing but the unit comes: a cache that it fills first shows.
 ATTRIBUTES = (
     "temp: {low: -40, high: 60}",
     "flow: {low: 0, high: 1000, scale: log}",
@@ -59,48 +63,63 @@ def agent_cases(seed: int, count: int, folder: Path, first: int = 0) -> Iterator
         rng = np.random.default_rng((seed, number))
         config = random_config(rng, number, folder)
         stream = config.streams[0]
-        yield AgentCase(
-            config, history(config, stream, rng), stream.name, int(rng.integers(1 << 30))
-        )
+        steps = history(config, stream, rng)
+        if number % ALONE == ALONE - 1:
+            steps = tuple(_without_others(steps))
+        if number % 2:
+            steps = as_lines(steps)
+        yield AgentCase(config, steps, stream.name, int(rng.integers(1 << 30)))
 
 
 def cases_of(config: AgentConfig, seed: int, folder: Path) -> Iterator[AgentCase]:
-    """Each source of a configuration by itself, read as if it were live. Masked ones are left out:
-    the exact part enumerates them."""
+    """Each source of a configuration by itself, read as if it were live."""
     agent = replace(config.agent, state=folder / "state")
     for stream in config.streams:
-        if stream.part_of or stream.blinded is not None:
+        if stream.part_of:
             continue
         live = tuple(replace(part, source=StdinSource()) for part in config.parts(stream))
         alone = replace(config, agent=agent, streams=live)
         for number in range(CASES_A_STREAM):
             rng = np.random.default_rng((seed, number))
             steps = history(alone, live[0], rng)
+            if number % 2:
+                steps = as_lines(steps)
             yield AgentCase(alone, steps, stream.name, int(rng.integers(1 << 30)))
 
 
 def random_config(rng: np.random.Generator, number: int, folder: Path) -> AgentConfig:
-    """One to three streams from standard input. Units and families come in turn."""
+    """One to three streams from standard input, or a blinded one. Units and families come in
+    turn."""
     kinds = ("reading", "span", "key", "reading", "span")
-    streams = [_stream(rng, "s0", kinds[number % len(kinds)], number)]
-    for name in ("s1", "s2")[: int(rng.integers(0, 3))]:
+    kind, blinded = kinds[number % len(kinds)], number % len(kinds) == BLINDED
+    streams = [_stream(rng, "s0", kind, number, blinded)]
+    for name in ("s1", "s2")[: int(rng.integers(0, 3)) * (not blinded)]:
         streams.append(_stream(rng, name, kinds[int(rng.integers(len(kinds)))], number + 1))
     persist = rng.choice(["always", "when_unacknowledged"])
     text = (
         "fleet: audit\nmqtt: {url: 'mqtt://127.0.0.1:1'}\n"
         f"agent: {{device: d{number}, state: state, outbox: {{persist: {persist}}}}}\n"
-        f"streams:\n{''.join(streams)}"
+        f"keepers: {KEEPERS if blinded else '{}'}\nstreams:\n{''.join(streams)}"
     )
     path = folder / "config.yaml"
     path.write_text(text)
     return load_agent(path, {})
 
 
-def _stream(rng: np.random.Generator, name: str, kind: str, number: int) -> str:
+def _stream(
+    rng: np.random.Generator, name: str, kind: str, number: int, blinded: bool = False
+) -> str:
     epsilon, intrusion = rng.choice([0.5, 1, 4]), rng.choice(["silent", "silent", "announced"])
+    if blinded:
+        intrusion = "silent"
     privacy = f"epsilon: {epsilon}, intrusion: {intrusion}"
+    window = WINDOW_SECONDS
+    if blinded:
+        window = BLINDED_WINDOW_SECONDS
+        privacy += ", aggregation: blinded, epoch: 60s"
+        privacy += ", local_epsilon: 8" if rng.random() < 0.5 else ""
     source = f"{{type: exec, command: [cat, {name}]}}"
-    head = f"  {name}:\n    source: {source}\n    window: {WINDOW_SECONDS}s\n"
+    head = f"  {name}:\n    source: {source}\n    window: {window}s\n"
     if kind == "key":
         return (
             f"{head}    key: badge\n    privacy: {{{privacy}, unit: key}}\n"
@@ -112,7 +131,7 @@ def _stream(rng: np.random.Generator, name: str, kind: str, number: int) -> str:
     attributes = rng.permutation(len(ATTRIBUTES))[: int(rng.integers(2, 4))]
     named = "".join(f"      {ATTRIBUTES[each]}\n" for each in sorted(attributes))
     sketches = [SKETCHES[number % len(SKETCHES)]]
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and not blinded:
         sketches.append("{type: views}" if "views" not in sketches[0] else SKETCHES[0])
     return (
         f"{head}    privacy: {{{privacy}}}\n    attributes:\n{named}"
@@ -145,6 +164,20 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
         at = round(float(rng.uniform(1, seconds)), 3)
         steps += [Step(at, "look"), Step(at + 1e-6, "announce")] if slots is None else []
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def as_lines(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The same history, whose rows come through the agent's own source."""
+    return tuple(replace(step, what="lines") if step.what == "rows" else step for step in steps)
+
+
+def _without_others(steps: tuple[Step, ...]) -> Iterator[Step]:
+    for step in steps:
+        if step.rows is None:
+            yield step
+        elif step.units:
+            rows = step.rows[list(step.units)]
+            yield replace(step, rows=rows, units=tuple(range(len(rows))))
 
 
 def _others(

@@ -47,7 +47,7 @@ def coupled_agent(case: AgentCase) -> tuple[Coupling, bool]:
     """Couples the two runs. The second value: whether the unit loses no more than it may.
 
     Two runs without the unit come first: one fills what caches keep of public values, and the
-    modules must hold the same after the other as after a run with the unit.
+    process must hold the same after the other as after a run with the unit.
     """
     once = partial(play, case.config, case.steps)
     make = partial(noises_for, case.config, case.seed)
@@ -65,7 +65,7 @@ def coupled_agent(case: AgentCase) -> tuple[Coupling, bool]:
         what
         for one, two in zip(before, after[0], strict=True)
         for what in one.seen.keys() | two.seen.keys()
-        if f"{MEMORY}pansketch" in what and one.seen.get(what) != two.seen.get(what)
+        if f"{MEMORY}module " in what and one.seen.get(what) != two.seen.get(what)
     ]
     found = replace(found, differing=(*found.differing, *sorted(left)))
     return found, found.hidden and found.loss <= case.allowed

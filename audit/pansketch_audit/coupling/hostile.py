@@ -1,7 +1,9 @@
-"""Readings and specs that are drawn for the audit: ordinary ones, and the worst that may come."""
+"""Readings and specs that are drawn for the audit: ordinary ones, and extreme ones."""
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import isinf, isnan
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,34 @@ def ordinary_readings(domain: Domain, count: int, rng: np.random.Generator) -> F
             column[rng.random(count) < 0.1] = atom
         columns.append(column)
     return np.column_stack(columns)
+
+
+def printed(domain: Domain, rows: Floats) -> bytes:
+    """Readings as a program prints them: one JSON object a line."""
+    names = [json.dumps(each) for each in domain.names]
+    lines = (
+        ", ".join(
+            f"{name}: {_value(attribute, value)}"
+            for name, attribute, value in zip(names, domain.attributes, row, strict=True)
+        )
+        for row in rows.tolist()
+    )
+    return "".join(f"{{{line}}}\n" for line in lines).encode()
+
+
+def printed_keys(name: str, rows: npt.NDArray[np.uint64]) -> bytes:
+    """Keys, the same."""
+    return "".join(f"{{{json.dumps(name)}: {key}}}\n" for key in rows.tolist()).encode()
+
+
+def _value(attribute: Attribute, value: float) -> str:
+    """JSON has no NaN and no infinity: `null`, and a number that no float holds."""
+    if isnan(value):
+        return "null"
+    if attribute.categories is not None:
+        named = value.is_integer() and 0 <= value < len(attribute.categories)
+        return json.dumps(attribute.categories[int(value)] if named else "none of them")
+    return f"{'-' * (value < 0)}1e400" if isinf(value) else repr(value)
 
 
 def random_specs(seed: int, count: int) -> Iterator[tuple[str, Spec]]:

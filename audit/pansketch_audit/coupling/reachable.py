@@ -6,20 +6,24 @@ texts and arrays enter by their values. Not in it is what CPython counts of its 
 dicts, the collector's statistics, freed blocks.
 """
 
+import builtins
 import gc
 import logging
+import os
 import random
 import sys
 import types
 import weakref
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 PACKAGES = ("pansketch", "pansketch_fleet", "pansketch_agent")
+HARNESS = "pansketch_audit"
 PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(None))
 CODE = (types.ModuleType, types.CodeType, types.FrameType, weakref.ref, logging.Logger)
 NAMES = {"__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__spec__"}
@@ -31,15 +35,60 @@ def memory_of_objects(things: Iterable[object], besides: Iterable[object] = ()) 
 
 
 def memory_of_program(besides: Iterable[object] = ()) -> dict[str, bytes]:
-    """A digest for each name of each module of the device program that can hold something."""
-    hidden, found = {id(each) for each in besides}, {}
+    """A digest for each name of each module of the device program that can hold something, of the
+    environment, and of each name that other modules have got since this one was imported."""
+    hidden = {id(each) for each in besides}
+    found = {"os.environ": _digest([sorted(os.environ.items())], hidden)}
     for module_name, module in sorted(sys.modules.items()):
-        if module is None or module_name.split(".")[0] not in PACKAGES:
+        package = module_name.split(".")[0]
+        if not isinstance(module, types.ModuleType) or package == HARNESS:
             continue
+        ours = package in PACKAGES
+        known = NAMES if ours else _names_at_first(module_name, module)
         for name, held in list(vars(module).items()):
-            if name not in NAMES and not _is_idle(held) and _is_of(held, module_name):
+            if name not in known and not _is_idle(held) and _is_of(held, module_name):
                 found[f"{module_name}.{name}"] = _digest([held], hidden)
     return found
+
+
+def forget_results(things: Iterable[object]) -> None:
+    """Empties every cache of results: of the program's functions, and of objects that `things`
+    reach. A cache that a reading fills first, or reorders, then differs between two runs."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] in PACKAGES:
+            for held in list(vars(module).values()):
+                if hasattr(held, "cache_clear"):
+                    held.cache_clear()
+    for thing in _reached(things):
+        if isinstance(vars_of := getattr(thing, "__dict__", None), dict):
+            for kind in type(thing).__mro__:
+                for name, held in vars(kind).items():
+                    if isinstance(held, cached_property):
+                        vars_of.pop(name, None)
+
+
+def _reached(things: Iterable[object]) -> list[object]:
+    left, seen = [*things], dict[int, object]()
+    while left:
+        thing = left.pop()
+        if id(thing) not in seen and not isinstance(thing, (*PLAIN, *CODE, type)):
+            seen[id(thing)] = thing
+            left += gc.get_referents(thing)
+    return list(seen.values())
+
+
+def _names_at_first(module_name: str, module: types.ModuleType) -> set[str]:
+    """The names of a module of others when it was first seen here."""
+    if module_name not in _others:
+        _others[module_name] = set(vars(module))
+    return _others[module_name]
+
+
+_others: dict[str, set[str]] = {
+    name: set(vars(module))
+    for name, module in [*sys.modules.items(), ("builtins", builtins)]
+    if isinstance(module, types.ModuleType)
+}
 
 
 def _is_idle(held: object) -> bool:

@@ -5,7 +5,7 @@ blocks and scratch are those of a device. Each draw is recorded with its scale a
 array that it was added to, and the place in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -62,7 +62,8 @@ def laplace_words(scale: Fraction, values: Integers, at_once: int) -> list[Words
 
 @dataclass(frozen=True)
 class Draws:
-    """One call of the sampler: `count` draws of one scale, or bits of one chance.
+    """One call of the sampler: `count` draws of one scale, or bits of one chance; or the masks of
+    an epoch, which are uniform and have no scale.
 
     `number`: of the call, from 0. `sketch`: the how-manieth sketch of its source it is for;
     `first`: the address of the first draw among the counters or bits of that sketch. `bits`:
@@ -73,7 +74,7 @@ class Draws:
     sketch: int
     first: int
     count: int
-    scale: Fraction | Chance
+    scale: Fraction | Chance | None
     bits: bool
     missed: tuple[int, ...]
 
@@ -100,6 +101,7 @@ class ScriptedNoise:
         self._words = ScriptedWords(self.seed)
         self._exact = ExactNoise(self._words)
         self._filled, self._open = 0, False
+        self._masks = np.zeros(0, np.int64)
 
     @property
     def calls(self) -> int:
@@ -108,12 +110,15 @@ class ScriptedNoise:
 
     @property
     def faults(self) -> list[str]:
-        """Addresses to which the production sampler added another draw than it was given."""
-        return [
+        """Addresses to which the production sampler added another draw than it was given, or no
+        mask, and masks that were added twice."""
+        found = [
             f"sketch {each.sketch}: not the draw of its own at {_listed(each.first, each.missed)}"
             for each in self.draws
             if each.missed
         ]
+        repeated = len(self._masks) - len(np.unique(self._masks))
+        return [*found, f"{repeated} masks are used twice"] if repeated else found
 
     def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
         """See `Entropy`."""
@@ -129,6 +134,20 @@ class ScriptedNoise:
         counters += (values - near).astype(counters.dtype)
         sketch, first = self._address(counters)
         self.draws.append(Draws(number, sketch, first, count, scale, False, tuple(missed.tolist())))
+
+    def add_masks(self, counters: Counters, add: Callable[[], None]) -> None:
+        """Production's masks of an epoch, which `add` adds, and the shift of the script. A mask is
+        uniform, so any shift of it is as likely."""
+        number, before = len(self.draws), counters.copy()
+        add()
+        masks = counters - before
+        missed = tuple(np.flatnonzero(masks == 0).tolist())
+        pairs = masks[: len(masks) * masks.itemsize // 8 * 8 // masks.itemsize].view(np.int64)
+        self._masks = np.concatenate([self._masks, pairs])
+        if number in self.shifts:
+            counters += self.shifts[number].astype(counters.dtype)
+        sketch, first = self._address(counters)
+        self.draws.append(Draws(number, sketch, first, len(counters), None, False, missed))
 
     def _add(self, scale: Fraction, counters: Counters) -> None:
         self._exact.add_discrete_laplace(scale, counters)
@@ -189,6 +208,15 @@ class ScriptedNoise:
         sketch = known[0] if known else len(self.bases) - 1
         apart = counters.__array_interface__["data"][0] - base.__array_interface__["data"][0]
         return sketch, apart // counters.itemsize
+
+
+def scripted(begin: Any) -> Any:
+    """`WindowMasks.begin_epoch` of production, with its masks in the script's record."""
+
+    def begin_epoch(self: Any, rng: Any, counters: Counters, last: bool = False) -> None:
+        rng.add_masks(counters, lambda: begin(self, rng, counters, last))
+
+    return begin_epoch
 
 
 def _listed(first: int, places: tuple[int, ...]) -> str:

@@ -41,7 +41,7 @@ from pansketch_audit.mechanisms.zero_noise import NoNoise
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
-FEATURES = 40  # The score has so many: those whose means differ most.
+FEATURES = 40  # The score has so many: those whose means differ most, and what varies with them.
 THRESHOLDS = 60
 RIDGE = 1e-3  # Of a feature's variance: below it a difference counts as one of exact numbers.
 KEY = 7  # The unit's, and how often it appears.
@@ -145,8 +145,8 @@ def sites() -> list[Site]:
 def searched(
     mechanism: Mechanism, site: Site, arrives: Moment, runs: int, rng: Entropy
 ) -> Distinguished:
-    """The event nearest to its claim, over all parts. Beyond the claim by chance: with probability
-    `ALPHA` at most, over all parts together.
+    """The event nearest to its claim, over all parts, with its bound and claim. Beyond the claim by
+    chance: with probability `ALPHA` at most, over all parts together.
 
     Args:
         mechanism: how a window begins and is published.
@@ -154,9 +154,6 @@ def searched(
         arrives: whether the unit comes before the snapshot, after it, or a key on both sides.
         runs: of each side; half of them train.
         rng: secret randomness.
-
-    Returns:
-        The bound and the claim of the part where they are nearest.
     """
     sides = [_rows(mechanism, site, arrives, present, runs, rng) for present in (True, False)]
     half = runs // 2
@@ -178,9 +175,8 @@ def _rows(
     mechanism: Mechanism, site: Site, arrives: Moment, present: bool, runs: int, rng: Entropy
 ) -> Floats:
     """What each run shows, float64[runs, features]."""
-    return np.array(
-        [_seen(mechanism, site, arrives, present, rng) for _ in range(runs)], np.float64
-    )
+    shown = [_seen(mechanism, site, arrives, present, rng) for _ in range(runs)]
+    return np.array(shown, np.float64)
 
 
 def _seen(mechanism: Mechanism, site: Site, arrives: Moment, present: bool, rng: Entropy) -> Counts:
@@ -230,10 +226,11 @@ def _moved(site: Site) -> Counts:
 
 
 def _trained(with_unit: Floats, without: Floats) -> Callable[[Floats], Floats]:
-    """A linear score, the larger the likelier with the unit.
+    """A linear score, the larger the likelier with the unit, with Fisher's weights.
 
     Beside each number stands on which side of the middle it lies: of Laplace noise the likelihood
-    ratio is a sum of these. Weights are those of Fisher's discriminant.
+    ratio is a sum of these. Half of the features are those whose means differ most. The others vary
+    most with these: a number that shares their noise takes it away, and need not differ itself.
     """
     middle = (np.median(with_unit, axis=0) + np.median(without, axis=0)) / 2
 
@@ -242,14 +239,23 @@ def _trained(with_unit: Floats, without: Floats) -> Callable[[Floats], Floats]:
 
     one, other = described(with_unit), described(without)
     shift = one.mean(axis=0) - other.mean(axis=0)
-    spread = (one.var(axis=0) + other.var(axis=0)) / 2
-    size = np.sqrt(spread + RIDGE)
-    chosen = np.argsort(-abs(shift / size))[:FEATURES]
+    noise = np.vstack([one - one.mean(axis=0), other - other.mean(axis=0)])
+    size = np.sqrt(noise.var(axis=0) + RIDGE)
+    chosen = _chosen(noise / size, shift / size)
     one, other, size = one[:, chosen] / size[chosen], other[:, chosen] / size[chosen], size[chosen]
     within = (np.cov(one, rowvar=False) + np.cov(other, rowvar=False)) / 2
     within = np.atleast_2d(within) + RIDGE * np.eye(len(chosen))
     weights = np.linalg.solve(within, shift[chosen] / size) / size
     return lambda rows: np.asarray(described(rows)[:, chosen] @ weights)
+
+
+def _chosen(noise: Floats, shift: Floats) -> npt.NDArray[np.intp]:
+    """The features of a score. `noise`: float64[runs, features], and `shift` of the means, both in
+    deviations of each feature."""
+    telling = np.argsort(-abs(shift))[: FEATURES // 2]
+    related = abs(noise[:, telling].T @ noise).max(axis=0)
+    related[telling] = np.inf
+    return np.asarray(np.argsort(-related)[:FEATURES])
 
 
 def _bound(training: list[Floats], held_out: list[Floats], alpha: float) -> float:

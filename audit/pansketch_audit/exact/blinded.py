@@ -29,6 +29,7 @@ from pansketch_audit.mechanisms.blinded import (
     observe_blinded,
     once,
     twice_in_one,
+    two_levels,
 )
 
 CLAIM = SPEC.guarantee.epsilon
@@ -61,6 +62,7 @@ SCENARIOS = (
     Scenario("one snapshot, 3 bits", 1, once, 3),
     Scenario("the question again", 1, again),
     Scenario("another level", 1, another_level),
+    Scenario("two levels that share epsilon", 1, two_levels),
     Scenario("another sequence number", 1, another_number),
     Scenario("a window listed twice", 1, twice_in_one),
 )

@@ -125,15 +125,19 @@ class Loss:
 
 @dataclass(frozen=True)
 class _Run:
-    """One stream and moment of the snapshot; streams that meet in several pairs share outcomes."""
+    """One stream and moment of the snapshot; streams that meet in several pairs share outcomes.
+
+    `memories`: what snapshots show, by tape. Streams that are alike up to the snapshot share it: no
+    later reading changes it.
+    """
 
     mechanism: Mechanism
     subject: Subject
     view: View
     stream: Stream
     snapshot_at: int
+    memories: dict[Tape, bytes] = field(compare=False)
     known: dict[Tape, Outcome] = field(default_factory=dict, compare=False)
-    memories: dict[Tape, bytes] = field(default_factory=dict, compare=False)
 
     def outcome(self, tape: Tape) -> Outcome:
         if tape not in self.known:
@@ -176,12 +180,18 @@ def largest_loss(
     """
     worst, worst_pair, pairs, outcomes, exact = 0.0, None, 0, 0, True
     shared: dict[tuple[Stream, int], _Run] = {}
+    memories: dict[Stream, dict[Tape, bytes]] = {}
     for pair in _distinct(neighbours(subject), view):
         sides = (pair.without, pair.without_at), (pair.with_unit, pair.with_at)
         for first, second in (sides, sides[::-1]):
             runs = [
-                shared.setdefault(side, _Run(mechanism, subject, view, *side))
-                for side in (first, second)
+                shared.setdefault(
+                    (stream, at),
+                    _Run(
+                        mechanism, subject, view, stream, at, memories.setdefault(stream[:at], {})
+                    ),
+                )
+                for stream, at in (first, second)
             ]
             loss, count, injective = _loss(runs[0], runs[1], reach, readings_of(subject.unit))
             outcomes, exact = outcomes + count, exact and injective

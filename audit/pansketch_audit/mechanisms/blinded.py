@@ -10,6 +10,7 @@ with its own integers, and what the adversary sees is reduced. A planted bug rep
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,15 @@ def another_level(
 ) -> list[Callable[[], KeeperQuestion]]:
     """The same window, for another level at the full share."""
     return [lambda: question, lambda: replace(question, level="other")]
+
+
+def two_levels(
+    mechanism: BlindedMechanism, question: KeeperQuestion
+) -> list[Callable[[], KeeperQuestion]]:
+    """Two levels that share epsilon, and a third one, for which nothing is left."""
+    names = ("day", "month", "year")
+    levels = [replace(question, level=name, share=Fraction(1, 2)) for name in names]
+    return [partial(mechanism.listed, each, question.windows) for each in levels]
 
 
 def another_number(

@@ -3,7 +3,7 @@
 The production mechanism calls the production classes. A planted bug replaces one of its two steps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -111,34 +111,36 @@ def memory_of(sketch: object, *public: object) -> bytes:
     numbers, texts. Not the public spec, and not what is in `public`, as the source of
     randomness."""
     specs = (getattr(each, "_spec", None) for each in parts_of(sketch))
-    return b"|".join(_held(sketch, {*map(id, specs), *map(id, public)}))
+    found: list[bytes] = []
+    _hold(sketch, {*map(id, specs), *map(id, public)}, found)
+    return b"|".join(found)
 
 
-def _held(thing: Any, seen: set[int]) -> Iterator[bytes]:
-    if isinstance(thing, PLAIN):
-        yield repr(thing).encode()
+def _hold(thing: Any, seen: set[int], found: list[bytes]) -> None:
+    kind: Any = type(thing)
+    if _is_plain(kind):
+        found.append(repr(thing).encode())
         return
     if id(thing) in seen or isinstance(thing, type):
         return
     seen.add(id(thing))
     if isinstance(thing, np.ndarray):
-        yield thing.tobytes() if thing.any() else repr(thing.shape).encode()
+        found.append(thing.tobytes() if np.count_nonzero(thing) else repr(thing.shape).encode())
     elif isinstance(thing, list | tuple | set | frozenset):
         for each in thing:
-            yield from _held(each, seen)
+            _hold(each, seen, found)
     elif isinstance(thing, dict):
         for name, value in thing.items():
-            yield from _held(name, seen)
-            yield from _held(value, seen)
+            _hold(name, seen, found)
+            _hold(value, seen, found)
     else:
-        for name in _attributes(thing):
-            yield from _held(getattr(thing, name, None), seen)
+        for name in (*getattr(thing, "__dict__", ()), *_slots(kind)):
+            _hold(getattr(thing, name, None), seen, found)
 
 
-def _attributes(thing: Any) -> Iterator[str]:
-    yield from getattr(thing, "__dict__", ())
-    kind: Any = type(thing)
-    yield from _slots(kind)
+@lru_cache(maxsize=512)
+def _is_plain(kind: Any) -> bool:
+    return issubclass(kind, PLAIN)
 
 
 @lru_cache(maxsize=512)

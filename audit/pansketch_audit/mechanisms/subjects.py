@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -77,9 +78,10 @@ class Subject:
         return self.universe[index : index + 1]
 
 
-def subjects() -> list[Subject]:
-    """All sketches of the product, in every mode."""
-    return [*_hierarchies(), *_cells(), *_moments(), *_views(), *_several(), *_key_counters()]
+@cache
+def subjects() -> tuple[Subject, ...]:
+    """All sketches of the product, in every mode; made once, as a worker asks for each task."""
+    return (*_hierarchies(), *_cells(), *_moments(), *_views(), *_several(), *_key_counters())
 
 
 def _hierarchies() -> list[Subject]:

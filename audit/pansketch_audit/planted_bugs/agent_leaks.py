@@ -242,7 +242,7 @@ def agent_leaks() -> list[Bug]:
         "empty-windows-skipped": (
             "no release of a window without readings",
             0,
-            [(f"{WINDOWS}.absorb", _remembers), (f"{WINDOWS}.reach", _empty_skipped)],
+            [(f"{WINDOWS}.absorb", _remembers), (f"{WINDOWS}.advance_to", _empty_skipped)],
         ),
         "health-counts": (
             "health counts readings",

@@ -7,7 +7,7 @@ evidence.
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from pansketch_audit.planted_bugs.blinded import blinded_bugs
 from pansketch_audit.planted_bugs.bug import Bug, halved, replaced, sampled, times_the_claim
 from pansketch_audit.planted_bugs.further_draws import further_draws, sampler_bugs
 from pansketch_audit.planted_bugs.keys import key_bugs
+from pansketch_audit.planted_bugs.process_leaks import process_leaks
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, sceptic_draws, shared_by_size
 
 SEARCH_RUNS = 1200
@@ -120,8 +121,9 @@ def enumerated(mechanism: Mechanism, subject: Subject) -> tuple[bool, str]:
     return times_the_claim(ratios)
 
 
-def bugs() -> list[Bug]:
-    """All planted bugs."""
+@cache
+def bugs() -> tuple[Bug, ...]:
+    """All planted bugs; made once, as a worker asks for each task."""
     gaps = next(each for each in subjects() if "missing" in each.name)
     twice = Mechanism(_start_counting_twice, publish)
     what = "a reading without a value counted twice"
@@ -135,7 +137,8 @@ def bugs() -> list[Bug]:
         *blinded_bugs(),
         *sampler_bugs(),
     ]
-    return [*enumerated_bugs, *_outside_bugs(), *sceptic_draws(), *further_draws(), *agent_leaks()]
+    coupled_bugs = [*sceptic_draws(), *further_draws(), *agent_leaks(), *process_leaks()]
+    return (*enumerated_bugs, *_outside_bugs(), *coupled_bugs)
 
 
 def _shared_noise() -> Bug:

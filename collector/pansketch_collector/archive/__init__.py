@@ -1,1 +1,1 @@
-"""Cold releases: a Parquet file for each day of a stream, and answers from these files."""
+"""The archive: a Parquet file for each day of a stream, and answers from these files."""

@@ -1,7 +1,7 @@
-"""Answers from an archive: a `Reader` whose releases are those of the archive's files.
+"""A `Reader` of an archive's files.
 
-Settings, exclusions and devices' reports are the database's. Each file is summed by itself, in one
-of several processes or on a Ray cluster, and the sums are joined.
+Settings, exclusions and devices' reports are read from the database. Each file is summed
+separately, in one of several processes or on a Ray cluster, and the sums are joined.
 """
 
 import os
@@ -26,7 +26,7 @@ Summing = Callable[[Sequence[Path], Callable[[Path], Part]], list[Part]]
 
 
 def in_processes(paths: Sequence[Path], one: Callable[[Path], Part]) -> list[Part]:
-    """The parts of files, computed by as many processes as there are cores and work."""
+    """The parts of files, computed by a process for each core while there is enough work."""
     size = sum(path.stat().st_size for path in paths)
     count = min(os.cpu_count() or 1, len(paths), size // BYTES_A_PROCESS + 1)
     if count <= 1:
@@ -37,8 +37,10 @@ def in_processes(paths: Sequence[Path], one: Callable[[Path], Part]) -> list[Par
 
 
 def on_cluster(address: str) -> Summing:
-    """What computes parts on a Ray cluster that sees the archive under the same path. Raises
-    CommandError where Ray is not installed, or no cluster answers."""
+    """A function that computes parts on a Ray cluster with the archive under the same path.
+
+    Raises CommandError if Ray is not installed, or no cluster answers.
+    """
     try:
         import ray
     except ImportError:
@@ -57,14 +59,14 @@ def on_cluster(address: str) -> Summing:
 
 
 def _applied(one: Callable[[Path], Part], path: Path) -> Part:
-    """Ray takes functions, not partial ones."""
+    """Calls `one`: Ray accepts functions, but no partial ones."""
     return one(path)
 
 
 class ArchiveReader(Reader):
     """The releases of an archive's files, read as `Reader` reads those of the database.
 
-    Of blinded streams the answers of keepers are read from the database.
+    Keepers' answers of blinded streams are read from the database.
     """
 
     def __init__(self, reader: Reader, folder: Path, summing: Summing = in_processes) -> None:
@@ -87,7 +89,7 @@ class ArchiveReader(Reader):
         fingerprint: bytes | None = None,
         excluded: bool | None = False,
     ) -> Iterator[Stored]:
-        """Those of one day after another, in memory; excluded ones are left out."""
+        """The selected releases without excluded ones, loaded day by day."""
         for path in files(self._folder, selection.stream, selection):
             found = [
                 each
@@ -106,7 +108,7 @@ class ArchiveReader(Reader):
         return self._part(selection).excluded
 
     def damaged(self, selection: Selection) -> list[tuple[str, str, int, int, int, str]]:
-        """None: what is damaged is not archived."""
+        """None: an archive omits damaged releases."""
         return []
 
     def device_count(
@@ -119,17 +121,17 @@ class ArchiveReader(Reader):
                     devices |= found
         return len(devices)
 
-    def releasing(self, selection: Selection) -> list[str]:
+    def releasing_devices(self, selection: Selection) -> list[str]:
         return sorted(set[str]().union(*self._part(selection).devices.values()))
 
-    def holders(self, stream: str, most: int) -> list[str]:
-        found = self.releasing(Selection(stream))
-        return found if most < 0 else found[:most]
+    def holders(self, stream: str, limit: int) -> list[str]:
+        found = self.releasing_devices(Selection(stream))
+        return found if limit < 0 else found[:limit]
 
     def holds(self, stream: str, device: str) -> bool:
         return device in self.holders(stream, -1)
 
-    def held_span(self, stream: str) -> tuple[int, int] | None:
+    def stored_span(self, stream: str) -> tuple[int, int] | None:
         found = self._part(Selection(stream)).sums.values()
         if not found:
             return None

@@ -1,9 +1,9 @@
 """Files of an archive: one for each stream and UTC day, `STREAM/2026-11-22.parquet`.
 
-A row is one release: its label, the bytes that the device published, and a cache of its counters in
-the shortest integers that hold them. The bytes are the archive; the counters save decoding them.
-All of it was published before, so a file costs no epsilon. Pages have checksums. pyarrow is an
-extra: it is imported where a file is read or written.
+A row is one release: its label, the published bytes, and a cache of its counters in the shortest
+integers that hold them. The bytes are the archive; the counters save decoding them. All of it was
+published before, so a file costs no epsilon. Pages have checksums. pyarrow is an extra, imported
+when a file is read or written.
 """
 
 import json
@@ -33,10 +33,10 @@ SUMMED: Final = ("device", "start", "end", "fingerprint", "draws", "width", "cou
 
 @dataclass(frozen=True)
 class Part:
-    """What selected rows of some files are together.
+    """The sums and devices of the selected rows of some files.
 
-    `sums`: by fingerprint, without counters where one of its releases has none in the file.
-    `devices`: their names, by fingerprint. `excluded`: rows that the operator excludes.
+    `sums`: by fingerprint, without counters if one of its releases has none in the file. `devices`:
+    their names, by fingerprint. `excluded`: the number of rows that the operator excludes.
     """
 
     sums: Mapping[bytes, Sum] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Part:
     excluded: int = 0
 
     def join(self, other: "Part") -> "Part":
-        """Both. Integers add up in any order, so parts may be computed anywhere."""
+        """Both parts together. Integers add up in any order, so parts may be computed anywhere."""
         sums, devices = dict(self.sums), dict(self.devices)
         for name, each in other.sums.items():
             sums[name] = sums[name] + each if name in sums else each
@@ -54,7 +54,7 @@ class Part:
 
 
 def part(path: Path, selection: Selection, exclusions: Sequence[Exclusion] = ()) -> Part:
-    """The selected rows of one file. Raises CommandError for a file that cannot be read."""
+    """The selected rows of one file. Raises CommandError for an unreadable file."""
     sums: dict[bytes, Sum] = {}
     devices: dict[bytes, set[str]] = {}
     excluded = 0
@@ -76,7 +76,7 @@ def part(path: Path, selection: Selection, exclusions: Sequence[Exclusion] = ())
 def spans(
     path: Path, selection: Selection, exclusions: Sequence[Exclusion], seconds: int
 ) -> set[int]:
-    """In which spans of so many seconds, counted from 1970, selected rows of a file start."""
+    """The spans of `seconds`, counted from 1970, in which selected rows of a file start."""
     found: set[int] = set()
     for batch in batches(path, ("device", "start")):
         starts = batch.column("start").to_numpy()
@@ -88,7 +88,7 @@ def spans(
 def _chosen(
     selection: Selection, exclusions: Sequence[Exclusion], starts: Any, names: Any
 ) -> tuple[Any, int]:
-    """Which rows are selected, and how many more would be without exclusions."""
+    """A mask of the selected rows, and the number of rows that only an exclusion removes."""
     chosen = np.ones(len(starts), bool)
     if selection.since is not None:
         chosen &= starts >= selection.since
@@ -106,12 +106,12 @@ def _chosen(
 
 def _among(names: Any, wanted: Iterable[str]) -> Any:
     encoded, among = names.dictionary_encode(), set(wanted)
-    there = np.array([name in among for name in encoded.dictionary.to_pylist()], bool)
-    return there[encoded.indices.to_numpy()]
+    is_wanted = np.array([name in among for name in encoded.dictionary.to_pylist()], bool)
+    return is_wanted[encoded.indices.to_numpy()]
 
 
 def _sum(batch: Any, rows: Any) -> Sum:
-    """Of rows of one spec."""
+    """The sum of rows of one spec."""
 
     def column(name: str) -> Any:
         return batch.column(name).to_numpy()[rows]
@@ -129,14 +129,14 @@ def _sum(batch: Any, rows: Any) -> Sum:
 def _added(found: Any, width: int) -> Counters:
     """The sum of vectors, each in the bytes of one row."""
     _, offsets, data = found.buffers()
-    places = np.frombuffer(offsets, np.int32)[found.offset : found.offset + len(found) + 1]
-    values = np.frombuffer(data, f"<i{width}")[places[0] // width : places[-1] // width]
+    bounds = np.frombuffer(offsets, np.int32)[found.offset : found.offset + len(found) + 1]
+    values = np.frombuffer(data, f"<i{width}")[bounds[0] // width : bounds[-1] // width]
     total: Counters = values.reshape(len(found), -1).sum(axis=0, dtype=np.int64)
     return total
 
 
 def batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of a file, some at a time. Raises CommandError."""
+    """The rows of a file in batches. Raises CommandError."""
     _, parquet = arrow()
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
@@ -162,7 +162,7 @@ def labelled(batch: Any, stream: str) -> Iterator[Stored]:
 
 
 def files(folder: Path, stream: str, selection: Selection | None = None) -> list[Path]:
-    """The files of a stream, or those that may hold selected releases, by day."""
+    """The files of a stream, or those that may have selected releases, by day."""
     since = None if selection is None else selection.since
     until = None if selection is None else selection.until
     return [
@@ -175,7 +175,7 @@ def files(folder: Path, stream: str, selection: Selection | None = None) -> list
 
 
 def day_of(path: Path) -> int | None:
-    """When the day of a file starts, in unix seconds; None for a file of another name."""
+    """The start of a file's day in unix seconds; None for a file of another name."""
     found = NAME.fullmatch(path.name)
     try:
         return found and int(datetime.fromisoformat(f"{found[1]}T00:00+00:00").timestamp())
@@ -189,7 +189,7 @@ def path_of(folder: Path, stream: str, start: int) -> Path:
 
 
 def arrow() -> tuple[Any, Any]:
-    """pyarrow and its part for Parquet. Raises CommandError where it is not installed."""
+    """pyarrow and its module for Parquet. Raises CommandError if it is not installed."""
     try:
         import pyarrow as pa
         from pyarrow import parquet

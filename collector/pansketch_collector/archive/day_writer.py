@@ -1,4 +1,4 @@
-"""What makes the files of an archive: the stored releases of whole days, and a check of both."""
+"""Writes and checks the files of an archive: the stored releases of whole days."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from pansketch_collector.storage.tables.corruption import (
     UNREADABLE,
     Damage,
     StoredLayout,
-    changed,
-    sound_counters,
+    intact_counters,
+    label_damage,
 )
 from pansketch_collector.storage.tables.records import Selection, Stored, portions
 from pansketch_collector.storage.tables.sums import DAY, Counters
@@ -32,8 +32,10 @@ Window = tuple[str, bytes, int]
 
 @dataclass(frozen=True)
 class ArchivedDay:
-    """A day's file: how many releases it has, how many of them are new in it, and its bytes.
-    `damaged`: what was left out, because its bytes have changed in the database."""
+    """A day's file: its number of releases, of new ones, and its bytes.
+
+    `damaged`: the releases that were omitted because their bytes have changed in the database.
+    """
 
     stream: str
     start: int
@@ -46,31 +48,35 @@ class ArchivedDay:
 def archive_day(
     reader: Reader, folder: Path, stream: str, start: int, dry: bool = False
 ) -> ArchivedDay | None:
-    """Brings the file of a day up to date with the stored releases, excluded ones with them; None
-    where it is. What the database has removed stays in the file; of a window that both have, the
-    database's release counts. Raises CommandError."""
+    """Updates the file of a day with the stored releases, including excluded ones.
+
+    Returns None if it is up to date. Releases that the database has removed stay in the file. If
+    both have a window, the database's release replaces the file's. Raises CommandError.
+    """
     path = day_files.path_of(folder, stream, start)
     day = Selection(stream, start, start + DAY)
     stored = reader.listed(day, None, -1, excluded=None)
     windows = {(each.device, each.incarnation, each.sequence) for each in stored}
-    held = dict(_labels(path)) if path.exists() else {}
-    new = len({each.digest for each in stored} - held.keys())
+    archived_labels = dict(_labels(path)) if path.exists() else {}
+    new = len({each.digest for each in stored} - archived_labels.keys())
     if not new:
         return None
     if dry:
-        return ArchivedDay(stream, start, len(windows.union(held.values())), new, 0)
+        return ArchivedDay(stream, start, len(windows.union(archived_labels.values())), new, 0)
     layouts = _layouts(reader, {each.fingerprint for each in stored})
     damaged: list[Damage] = []
-    kept = _others(path, windows) if held else ()
-    rows = _write(path, reader.releases(day, excluded=None), layouts, damaged, kept)
+    old_batches = _others(path, windows) if archived_labels else ()
+    rows = _write(path, reader.releases(day, excluded=None), layouts, damaged, old_batches)
     return ArchivedDay(stream, start, rows, new - len(damaged), path.stat().st_size, tuple(damaged))
 
 
 def archived(
     reader: Reader, folder: Path, streams: Sequence[str], until: int, dry: bool
 ) -> Iterator[ArchivedDay]:
-    """Brings the files of all days that end until a moment, in unix seconds, up to date: those that
-    are new or have changed, one after another. Raises CommandError."""
+    """Updates the files of all days that end until `until` (unix seconds); yields the changed ones.
+
+    Raises CommandError.
+    """
     for stream in streams:
         for start in _days(reader, stream, until):
             if (found := archive_day(reader, folder, stream, start, dry)) is not None:
@@ -78,8 +84,10 @@ def archived(
 
 
 def checked(reader: Reader, folder: Path, streams: Sequence[str]) -> Iterator[ArchivedDay]:
-    """Compares each file with itself: its bytes with the labels and counters beside them. A file
-    that cannot be read is damaged as a whole."""
+    """Compares the bytes of each file with its labels and counters.
+
+    An unreadable file is damaged as a whole.
+    """
     for stream in streams:
         for path in day_files.files(folder, stream):
             damaged: list[Damage] = []
@@ -98,8 +106,8 @@ def _layouts(reader: Reader, names: Iterable[bytes]) -> dict[bytes, StoredLayout
 
 
 def _days(reader: Reader, stream: str, until: int) -> list[int]:
-    """When the days start that have stored releases of a stream, excluded ones too, and that end
-    until a moment; unix seconds."""
+    """Starts of the ended days with stored releases of a stream, including excluded ones; unix
+    seconds."""
     rows = reader.connection.execute(
         "SELECT DISTINCT window_start / ? FROM releases WHERE stream = ? AND window_start < ?"
         " ORDER BY 1",
@@ -118,7 +126,7 @@ def _windows(batch: Any) -> Iterable[Window]:
 
 
 def _others(path: Path, windows: Set[Window]) -> Iterator[Any]:
-    """Rows of a file that are of other windows."""
+    """Rows of a file with other windows."""
     pa, _ = arrow()
     for batch in batches(path, _schema(pa).names):
         other = [window not in windows for window in _windows(batch)]
@@ -131,16 +139,16 @@ def _write(
     found: Iterable[Stored],
     layouts: Mapping[bytes, StoredLayout],
     damaged: list[Damage],
-    kept: Iterable[Any] = (),
+    old_batches: Iterable[Any] = (),
 ) -> int:
-    """Writes a day's file, whole or not at all, over an earlier one: how many rows it has.
+    """Writes a day's file atomically, over an earlier one; returns its number of rows.
 
     Args:
-        layouts: of the specs whose counters are stored beside the bytes.
-        damaged: takes what is left out because its bytes have changed.
+        layouts: of the specs with stored counters.
+        damaged: receives the omitted releases, whose bytes have changed.
         kept: record batches of an earlier file.
 
-    Raises CommandError for a disk that cannot take it.
+    Raises CommandError for a disk error.
     """
     pa, parquet = arrow()
     layout, rows = _schema(pa), 0
@@ -156,7 +164,7 @@ def _write(
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             with parquet.ParquetWriter(file, layout, **options) as writer:
-                for batch in kept:
+                for batch in old_batches:
                     writer.write_batch(batch)
                     rows += batch.num_rows
                 for table in _tables(pa, found, layouts, damaged):
@@ -174,8 +182,10 @@ def _write(
 
 
 def _schema(pa: Any) -> Any:
-    """The columns of a day's file. Times are unix seconds; `width`: bytes of one counter, 0 where
-    the counters are in `payload` only."""
+    """The columns of a day's file. Times are unix seconds.
+
+    `width`: bytes of one counter, 0 if the counters are in `payload` only.
+    """
     types = {
         "device": pa.string(),
         "sequence": pa.int64(),
@@ -197,7 +207,7 @@ def _schema(pa: Any) -> Any:
 def _tables(
     pa: Any, found: Iterable[Stored], layouts: Mapping[bytes, StoredLayout], damaged: list[Damage]
 ) -> Iterator[Any]:
-    """Releases as tables of few enough rows."""
+    """Releases as tables of a limited number of rows."""
     rows: list[Any] = []
     for portion in portions(found):
         rows += _rows(portion, layouts, damaged)
@@ -224,38 +234,42 @@ def _rows(
 def _counted(
     portion: Sequence[Stored], layouts: Mapping[bytes, StoredLayout], damaged: list[Damage]
 ) -> Iterator[tuple[Stored, int, Counters | None]]:
-    """Releases with draws and counters, 0 and None where these do not add up. What is damaged goes
-    to `damaged` instead."""
+    """Releases with draws and counters; 0 and None if these do not add up.
+
+    Appends damaged releases to `damaged`.
+    """
     for fingerprint, group in groupby(portion, lambda stored: stored.fingerprint):
         same = list(group)
         layout = layouts.get(fingerprint)
         try:
-            yield from sound_counters(same, layout) if layout else map(_whole, same)
+            yield from intact_counters(same, layout) if layout else map(_uncounted, same)
         except UNREADABLE as error:
             if len(same) > 1:
                 for each in same:
                     yield from _counted([each], layouts, damaged)
             else:
-                damaged.append(changed(same[0]) or Damage.of(same[0], type(error).__name__))
+                damaged.append(label_damage(same[0]) or Damage.of(same[0], type(error).__name__))
 
 
-def _whole(stored: Stored) -> tuple[Stored, int, None]:
-    if hurt := changed(stored):
-        raise ValueError(hurt.problem)
+def _uncounted(stored: Stored) -> tuple[Stored, int, None]:
+    if damage := label_damage(stored):
+        raise ValueError(damage.problem)
     return stored, 0, None
 
 
 def _width(counters: Counters) -> int:
-    """Bytes of the shortest integers that hold all of them."""
-    most = int(np.abs(counters).max(initial=0))
-    return next(width for width in (2, 4, 8) if width == 8 or most < 1 << (8 * width - 1))
+    """Bytes of the shortest integers that hold all counters."""
+    largest = int(np.abs(counters).max(initial=0))
+    return next(width for width in (2, 4, 8) if width == 8 or largest < 1 << (8 * width - 1))
 
 
 def _check(
     path: Path, stream: str, layouts: Mapping[bytes, StoredLayout], damaged: list[Damage]
 ) -> int:
-    """Compares the counters beside each release of a file with its bytes: how many rows it has.
-    What differs goes to `damaged`. Raises CommandError for a file that cannot be read."""
+    """Compares the counters of each release of a file with its bytes; returns the number of rows.
+
+    Appends differences to `damaged`. Raises CommandError for an unreadable file.
+    """
     rows = 0
     for batch in batches(path, _schema(arrow()[0]).names):
         beside = dict(zip(_windows(batch), batch.to_pylist(), strict=True))

@@ -22,11 +22,11 @@ from pansketch_collector.asking.waiting_releases import Group, WaitingReleases
 from pansketch_collector.storage.tables.connection import ERRORS, Database
 from pansketch_collector.validation.decision import supersedes
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Verdict
+from pansketch_collector.validation.verdicts import KeeperReply, KeeperStatus, Outcome
 from pansketch_fleet.backoff import Backoff
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, Ask, ask_nbytes
+from pansketch_fleet.protocol.keeper_messages import Ask, ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, Stream
 from pansketch_fleet.units import utc_text
 
@@ -77,11 +77,11 @@ class Asker:
         self._look = self._again = 0.0
         self._begun = False
 
-    def heard(self, verdict: Verdict, now: int) -> None:
+    def heard(self, verdict: Outcome, now: int) -> None:
         """Notes what a keeper says. What cannot be written now is asked for again."""
         try:
             match verdict:
-                case KeeperPresence(keeper, status):
+                case KeeperStatus(keeper, status):
                     known = self._presences.get(keeper)
                     if supersedes(status, None if known is None else known[1]):
                         self._store.note_presence(keeper, status, now)
@@ -150,8 +150,7 @@ class Asker:
         if spec is None or any(key not in names for key in group.keepers):
             return  # The configuration may know them again.
         windows = self._waiting.windows(group, listed)
-        most = self._most(group, spec, windows)
-        for part in parts(len(windows), most):
+        for part in self._parts(group, spec, windows):
             question = KeeperQuestion(
                 self._config.fleet,
                 spec.digest,
@@ -169,25 +168,21 @@ class Asker:
                 utc_text(period * group.level.every_seconds),
             )
 
-    def _most(self, group: Group, spec: LinearSpec, windows: list[MaskedWindow]) -> int:
-        """How many of these windows one question can list."""
+    def _parts(self, group: Group, spec: LinearSpec, windows: list[MaskedWindow]) -> list[slice]:
+        """The windows that one question each can list."""
         if not windows:
-            return 1
+            return []
         longest = max(each.window.end - each.window.start for each in windows)
         readings = self._rules.specs[group.stream].readings_of(longest)
         fit = most_windows(spec, group.level.share, len(group.keepers), readings, len(windows))
-        names = max(len(each.window.device + each.window.stream) for each in windows)
-        epochs = max(len(each.epochs) for each in windows)
         room = min(
-            MAX_ASK_BYTES,
-            *(
-                self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
-                for key in group.keepers
-            ),
+            self._outlet.room(topics.keeper_ask(self._config.fleet, self._rules.keepers[key]))
+            for key in group.keepers
         )
-        head = ask_nbytes(spec, 0, names, epochs)
-        each = ask_nbytes(spec, 1, names, epochs) - head
-        return max(1, min(fit, (room - head) // each))
+        # Of each window its own: a device with many epochs must not split the fleet's answer.
+        sizes = [(len(each.window.device + group.stream), len(each.epochs)) for each in windows]
+        loads = {each: ask_load(spec, *each, room) for each in set(sizes)}
+        return parts([loads[each] for each in sizes], max(1, fit))
 
     def _spec(self, stream: str, fingerprint: bytes) -> LinearSpec | None:
         specs = self._rules.specs.get(stream)
@@ -250,7 +245,7 @@ class Asker:
                 online = self._presences.get(keeper.name, ("online", ""))[0] == "online"
                 if online and uptime >= turn.due and sent < MAX_AT_ONCE:
                     self._ask(each, keeper, kind)
-                    turn.pause = self._backoff.after(turn.pause)
+                    turn.pause = self._backoff.following(turn.pause)
                     turn.due = uptime + self._backoff.jittered(turn.pause)
                     sent += 1
         self._turns = turns

@@ -10,7 +10,6 @@ after its period was asked about goes into the next question of its level.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from pansketch_fleet.settings.device_spec import MAX_OFFSET_SECONDS
 from pansketch_fleet.settings.settings import AnswerLevel
@@ -64,18 +63,28 @@ def due(
         for period, held in sorted(found.items())
         if now
         >= lateness_seconds
-        + max(over(period, level, window_seconds), _arrived(held, lateness_seconds))
+        + max(over(period, level, window_seconds), _arrived(held, lateness_seconds, now))
     ]
 
 
-def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int) -> int:
-    """When the last of these came that a question waits for, in unix seconds."""
-    first = min(each.first_received for each in held)
-    return min(max(each.last_received for each in held), first + MAX_WAITS * lateness_seconds)
+def _arrived(held: Sequence[WaitingPeriod], lateness_seconds: int, now: int) -> int:
+    """When the last of these came that a question waits for, in unix seconds. Times after `now` are
+    of a clock that was set back since: a question waits for none of them."""
+    times = [time for each in held for time in (each.first_received, each.last_received)]
+    past = [time for time in times if time <= now]
+    return min(max(past), min(past) + MAX_WAITS * lateness_seconds) if past else 0
 
 
-def parts(windows: int, most: int) -> list[slice]:
-    """So many windows in as few questions of at most `most` as there can be, of similar size."""
-    count = -(-windows // most)
-    edges = [windows * number // max(count, 1) for number in range(count + 1)]
-    return [slice(first, last) for first, last in pairwise(edges)]
+def parts(loads: Sequence[float], most: int) -> list[slice]:
+    """Windows in as few questions as their order allows.
+
+    `loads`: the part that each takes of what one question may list; `most`: how many it may list. A
+    window that takes more than all is alone.
+    """
+    found, first, load = [], 0, 0.0
+    for number, each in enumerate(loads):
+        if number > first and (load + each > 1 or number - first >= most):
+            found.append(slice(first, number))
+            first, load = number, 0.0
+        load += each
+    return [*found, slice(first, len(loads))] if loads else []

@@ -9,6 +9,8 @@ method that changes something is one transaction; methods raise one of ERRORS.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from pansketch import Release
 from pansketch.blinding import KeeperQuestion, WindowKey
@@ -96,16 +98,17 @@ class QuestionStore:
 
     def open(self) -> Iterator[OpenQuestion]:
         """Those that are not settled, the oldest first."""
+        # One statement: while a keeper is offline there may be many thousands.
         rows = self._db.execute(
-            "SELECT id, digest, stream, fingerprint, state FROM questions"
-            " WHERE state IN ('prepare', 'answer') ORDER BY id"
+            "SELECT id, digest, stream, fingerprint, q.state, key, keeper, a.state"
+            " FROM questions AS q JOIN keeper_answers AS a ON question = id"
+            " WHERE q.state IN ('prepare', 'answer') ORDER BY id, key"
         ).fetchall()
-        for number, name, stream, fingerprint, state in rows:
-            keepers = self._db.execute(
-                "SELECT key, keeper, state FROM keeper_answers WHERE question = ?", (number,)
-            )
-            asked = tuple(AskedKeeper(*each) for each in keepers)
-            yield OpenQuestion(number, name, stream, fingerprint, state, asked)
+        for _, group in groupby(rows, key=itemgetter(0)):
+            found = list(group)
+            number, name, stream, fingerprint, state = found[0][:5]
+            keepers = tuple(AskedKeeper(*each[5:]) for each in found)
+            yield OpenQuestion(number, name, stream, fingerprint, state, keepers)
 
     def question(self, number: int) -> KeeperQuestion:
         """One question. Raises WireError where its bytes have changed on the disk."""

@@ -103,12 +103,16 @@ class WaitingReleases:
         return found
 
     def asked(self, group: Group) -> int | None:
-        """The number of the last period of which a question was made."""
-        (end,) = self._db.execute(
-            "SELECT max(period_end) FROM questions WHERE (stream, level, fingerprint) = (?, ?, ?)",
-            (group.stream, group.level.name, group.fingerprint),
+        """The number of the last period of which a question was made for these keys."""
+        places = ", ".join("?" * len(group.keepers))
+        found = self._db.execute(
+            "SELECT period_end FROM questions AS q WHERE (stream, level, fingerprint) = (?, ?, ?)"
+            " AND NOT EXISTS (SELECT 1 FROM keeper_answers WHERE question = q.id"
+            f" AND key NOT IN ({places})) AND (SELECT count(*) FROM keeper_answers"
+            " WHERE question = q.id) = ? ORDER BY period_start DESC LIMIT 1",
+            (*group.where[:3], *group.keepers, len(group.keepers)),
         ).fetchone()
-        return None if end is None else int(end) // group.level.every_seconds - 1
+        return None if found is None else int(found[0]) // group.level.every_seconds - 1
 
     def windows(self, group: Group, periods: Collection[int]) -> list[MaskedWindow]:
         """The windows that wait, in these periods, in the order of a question. Of two with one

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their name, then moved onto it."""
+"""Atomic output files: written beside their name, then renamed."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ from pansketch_fleet.text_table import discard_stdout
 
 @contextmanager
 def writing(name: str) -> Iterator[TextIO]:
-    """A text file that appears under `name` when the block ends well; "-" is standard output.
+    """A text file that appears under `name` after the block succeeds; "-" is standard output.
 
-    What is there and is no regular file, such as a pipe or a device, is written to as it is. Raises
-    CommandError when the folder is not there, or the disk cannot take it.
+    A pipe, a device or another special file is opened directly. Raises CommandError when the folder
+    does not exist, or the disk fails.
     """
     if name == "-":
         yield from _to_stdout()
@@ -34,7 +34,7 @@ def writing(name: str) -> Iterator[TextIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Private until it is whole; what it is then has the usual permissions.
+            # Private while incomplete; then the usual permissions.
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.replace(unfinished, path)
     except OSError as error:
@@ -45,7 +45,7 @@ def _to_stdout() -> Iterator[TextIO]:
     try:
         yield sys.stdout
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
         discard_stdout()
         raise
     except OSError as error:

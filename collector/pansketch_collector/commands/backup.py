@@ -1,8 +1,8 @@
-"""`backup`: a copy of the database that is whole, made beside a process that serves.
+"""`backup`: a complete copy of the database, made while `serve` may run.
 
-`migrate`: all that a SQLite file holds, copied to the PostgreSQL server of the configuration. One
-transaction of the server copies and verifies, so an interrupted command leaves an empty database.
-The generation is copied as well: devices notice nothing.
+`migrate`: copies the content of a SQLite file to the configured PostgreSQL server. One transaction
+of the server copies and verifies, so an interrupted command leaves an empty database. The
+generation is copied as well, so devices notice nothing.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from pansketch_fleet.settings.settings import DatabaseServer
 
 PAGES = 4_096  # copied at a time
 ROWS = 1_000  # rows in memory
-SAY_ROWS = 50_000  # between two lines of progress
-MADE = ("generation", "quarantined")  # tables with one row from their start on
-# Numbers that were given once are never given again: they tell devices and caches what is new.
+PROGRESS_ROWS = 50_000  # between two progress lines
+PREFILLED = ("generation", "quarantined")  # tables that are created with one row
+# A number is never reused: devices and caches detect new rows by it.
 HIGHEST = "greatest((SELECT coalesce(max(id), 0) FROM {table}), {before})"
 
 
@@ -39,11 +39,12 @@ Found = TypeVar("Found")
 
 
 def backup(database: Path, target: Path, check: Callable[[Path], Found]) -> Found:
-    """Copies the database with SQLite's backup interface, has `check` look at the copy, and gives
-    it its name: what `check` found. Only its owner may read it.
+    """Copies the database with SQLite's backup interface and returns the result of `check` on the
+    copy.
 
-    Raises CommandError: for a name that is taken, a folder that is not there, a full disk, and what
-    `check` raises; then there is no file of that name.
+    The copy gets its name after the check, and only its owner may read it. Raises CommandError: the
+    name exists, its folder does not exist, the disk is full; also the errors of `check`. Then no
+    file of that name exists.
     """
     if target.exists():
         raise wrong(f"{target} exists already: name another file")
@@ -60,7 +61,7 @@ def backup(database: Path, target: Path, check: Callable[[Path], Found]) -> Foun
         found = check(unfinished)
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())
-        # A link, for it fails where a rename would overwrite what came there meanwhile.
+        # A link fails if the name exists by now; a rename would overwrite that file.
         os.link(unfinished, target)
         return found
     except FileExistsError:
@@ -78,17 +79,17 @@ def _copy(database: Path, unfinished: Path) -> None:
             closing(open_file(database)) as source,
             closing(sqlite3.connect(unfinished, isolation_level=None)) as copy,
         ):
-            source.execute("BEGIN")  # Of one moment: what comes meanwhile is not in it.
+            source.execute("BEGIN")  # one snapshot
             source.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
             source.backup(copy, pages=PAGES)
-            # One file, that can be read without writing beside it.
+            # A single file, which SQLite can read without writing others.
             copy.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise CommandError(f"cannot copy {database}: {error}: free the disk and retry") from error
 
 
 def run_backup(config: Config, options: argparse.Namespace) -> int:
-    """Writes a verified copy of the database; 1 where a release in it is damaged."""
+    """Writes a verified copy of the database; returns 1 if a release in it is damaged."""
 
     def check(path: Path) -> VerificationResult:
         found = verification.verified(config, path)
@@ -102,7 +103,7 @@ def run_backup(config: Config, options: argparse.Namespace) -> int:
     found = backup(database, options.file, check)
     with writing("-") as out:
         out.writelines(f"{line}\n" for line in verification.as_lines(found, options.file))
-    return 0 if found.well else 1
+    return 0 if found.ok else 1
 
 
 def tables(source: Database) -> dict[str, list[str]]:
@@ -116,45 +117,51 @@ def tables(source: Database) -> dict[str, list[str]]:
     }
 
 
-def copy(source: Database, target: Database, say: Callable[[str], object]) -> None:
-    """Copies all rows, within a transaction of each. `say` gets the progress.
+def copy(source: Database, target: Database, progress: Callable[[str], object]) -> None:
+    """Copies all rows within the caller's transactions; reports the progress to `progress`.
 
-    Raises CommandError where the target holds something, and one of ERRORS.
+    Raises CommandError if the target is not empty, and one of ERRORS.
     """
     found = tables(source)
     for table in found:
-        if table not in MADE and target.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+        if table not in PREFILLED and target.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
             raise wrong("the server's database is not empty: name a new one, or drop this one")
     for table, columns in found.items():
-        # Counts and sums are copied too, not counted again.
+        # The triggers' counts and sums are copied too.
         target.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         target.execute(f"DELETE FROM {table}")
-        _copy_table(source, target, table, columns, say)
+        _copy_table(source, target, table, columns, progress)
         target.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
         if "id" in columns and table != "generation":
-            _number_on(source, target, table)
+            _continue_numbers(source, target, table)
 
 
 def _copy_table(
-    source: Database, target: Database, table: str, columns: list[str], say: Callable[[str], object]
+    source: Database,
+    target: Database,
+    table: str,
+    columns: list[str],
+    progress: Callable[[str], object],
 ) -> None:
     (total,) = source.execute(f"SELECT count(*) FROM {table}").fetchone()
     rows: Iterator[tuple[object, ...]] = iter(
         source.execute(f"SELECT {', '.join(columns)} FROM {table}")
     )
-    places = ", ".join("?" * len(columns))
-    done = said = 0
+    placeholders = ", ".join("?" * len(columns))
+    done = reported = 0
     while portion := list(islice(rows, ROWS)):
-        target.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", portion)
+        target.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", portion
+        )
         done += len(portion)
-        if done - said >= SAY_ROWS:
-            said = done
-            say(f"{table}: {done} of {total} rows")
-    say(f"{table}: {done} rows")
+        if done - reported >= PROGRESS_ROWS:
+            reported = done
+            progress(f"{table}: {done} of {total} rows")
+    progress(f"{table}: {done} rows")
 
 
-def _number_on(source: Database, target: Database, table: str) -> None:
-    """Has new rows of a table numbered after all that there ever were."""
+def _continue_numbers(source: Database, target: Database, table: str) -> None:
+    """Continues the row numbers of a table after all numbers that were ever used."""
     before = 0
     if table == "sums":
         row = source.execute("SELECT seq FROM sqlite_sequence WHERE name = 'sums'").fetchone()
@@ -169,18 +176,18 @@ def migrate(
     source: Database,
     target: Database,
     check: Callable[[Reader], VerificationResult],
-    say: Callable[[str], object],
+    progress: Callable[[str], object],
 ) -> VerificationResult:
-    """Copies a SQLite database to an empty one of a server: what `check` found there.
+    """Copies a SQLite database to an empty one of a server; returns the result of `check` there.
 
-    Raises CommandError: the server's database is not empty, or its sums are not those of its
-    releases. It is empty then. Raises one of ERRORS.
+    Raises CommandError: the server's database is not empty, or its sums differ from its releases.
+    Then the server's database is empty. Raises one of ERRORS.
     """
     source.execute("BEGIN")
     try:
         with transaction(target):
-            copy(source, target, say)
-            say("verifying the copy")
+            copy(source, target, progress)
+            progress("verifying the copy")
             found = check(Reader(target))
             if found.figures:
                 raise CommandError(
@@ -193,7 +200,8 @@ def migrate(
 
 
 def run_migrate(config: Config, options: argparse.Namespace) -> int:
-    """Copies the file to the configured server, and verifies it; 1 where a release is damaged."""
+    """Copies the file to the configured server and verifies it; returns 1 if a release is
+    damaged."""
     server = config.collector.database
     if not isinstance(server, DatabaseServer):
         raise wrong("migrate copies to a PostgreSQL server: name one in collector.database")
@@ -203,19 +211,19 @@ def run_migrate(config: Config, options: argparse.Namespace) -> int:
     def check(reader: Reader) -> VerificationResult:
         return verification.verify(reader, verification.served_rules(config, reader))
 
-    # As `serve` opens it: locked, of this schema, and known to be no restored copy.
+    # Opened as by `serve`: locked, upgraded, with its generation renewed if it is a restored copy.
     with (
         store.opened(options.file) as source,
-        closing(open_server(server, serves=True, makes=True)) as target,
+        closing(open_server(server, serving=True, create=True)) as target,
     ):
         try:
-            found = migrate(source.connection, target, check, _say)
+            found = migrate(source.connection, target, check, _print_progress)
         except ERRORS as error:
             raise CommandError(f"nothing was copied to {server}: {error}") from error
     with writing("-") as out:
         out.writelines(f"{line}\n" for line in verification.as_lines(found, server))
-    return 0 if found.well else 1
+    return 0 if found.ok else 1
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

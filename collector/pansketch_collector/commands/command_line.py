@@ -14,7 +14,7 @@ from pansketch_fleet.errors import one_line
 from pansketch_fleet.logs import add_log_options
 
 DEFAULT_CONFIG = "config.yaml"
-MAX_USAGE = 1000  # characters of what argparse says, which quotes what was written
+MAX_USAGE = 1000  # characters of argparse's message, which quotes the input
 EPILOG = "Exit codes: 0 done, 1 failed at run time, 2 wrong input (a single line on stderr)."
 DISPUTED = (
     "list them; keep: count these instead of the stored ones, which become disputed; "
@@ -23,7 +23,7 @@ DISPUTED = (
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line instead of a usage text."""
+    """Reports an error as one line instead of a usage text."""
 
     def error(self, message: str) -> NoReturn:
         problem = one_line(message)[:MAX_USAGE]
@@ -40,12 +40,12 @@ def parser() -> Parser:
     found.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     _config(found, DEFAULT_CONFIG)
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    says = "ingest releases from the broker until stopped"
+    help_text = "ingest releases from the broker until stopped"
     more = "One process serves a database. It serves HTTP as well if collector.http is set."
-    add_log_options(_add(commands, "serve", says, more))
-    says = "ingest a share of the releases, beside serve, until stopped"
+    add_log_options(_add(commands, "serve", help_text, more))
+    help_text = "ingest a share of the releases, beside serve, until stopped"
     more = "For a PostgreSQL server. Start as many as are needed, on any host."
-    add_log_options(_add(commands, "ingest", says, more))
+    add_log_options(_add(commands, "ingest", help_text, more))
     _json(
         _add(
             commands,
@@ -56,11 +56,11 @@ def parser() -> Parser:
         )
     )
     _json(_add(commands, "keepers", "show what keepers are asked and have answered"))
-    says = "write the broker's access rules for the configured streams"
+    help_text = "write the broker's access rules for the configured streams"
     more = "The rules are mosquitto's. The size of the largest message is printed as well."
-    acl = _add(commands, "acl", says, more)
-    says = "rules for these devices only (default: for each user, below the user's own name)"
-    acl.add_argument("--devices", metavar="A,B", help=says)
+    acl = _add(commands, "acl", help_text, more)
+    help_text = "rules for these devices only (default: for each user, below the user's own name)"
+    acl.add_argument("--devices", metavar="A,B", help=help_text)
     acl.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
     _sample(commands)
     _scales(commands)
@@ -70,7 +70,9 @@ def parser() -> Parser:
     _out(export, "FILE.jsonl")
     disputed = _add(commands, "disputed", "list, keep or drop other releases of stored windows")
     disputed.add_argument("what", choices=("list", "keep", "drop"), help=DISPUTED)
-    disputed.add_argument("ids", nargs="*", type=_whole(1), metavar="ID", help="as list prints it")
+    disputed.add_argument(
+        "ids", nargs="*", type=_whole_number(1), metavar="ID", help="as list prints it"
+    )
     _json(disputed)
     replay = _add(
         commands,
@@ -91,13 +93,15 @@ def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
     _selecting(sample)
     _generating(sample)
     _archived(sample)
-    sample.add_argument("--rows", type=_whole(1), required=True, metavar="N", help="how many")
+    sample.add_argument(
+        "--rows", type=_whole_number(1), required=True, metavar="N", help="how many"
+    )
     _out(sample, "FILE.csv")
-    sample.add_argument("--seed", type=_whole(0), metavar="N", help="repeat the same rows")
-    says = "print on stderr the predicted distance of the rows from the readings (type views)"
-    # Refused with the reason: there is no median of models.
+    sample.add_argument("--seed", type=_whole_number(0), metavar="N", help="repeat the same rows")
+    help_text = "print on stderr the predicted distance of the rows from the readings (type views)"
+    # Parsed only to reject it with a reason: there is no median of models.
     sample.add_argument("--robust", action="store_true", help=argparse.SUPPRESS)
-    sample.add_argument("--report", action="store_true", help=says)
+    sample.add_argument("--report", action="store_true", help=help_text)
 
 
 def _scales(commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -120,16 +124,16 @@ def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     _generating(query)
     _archived(query)
     _json(query)
-    says = "the median over groups of devices, which a few hostile devices cannot move far"
-    query.add_argument("--robust", action="store_true", help=says)
+    help_text = "the median over groups of devices, which a few hostile devices cannot move far"
+    query.add_argument("--robust", action="store_true", help=help_text)
     query.add_argument(
         "--by",
         choices=("window", "day", "device"),
         help="a row for each window, day (UTC) or device, not for covariance (distinct: for each "
         "window, the default, or device)",
     )
-    says = "with --by window or day: the level behind the noise, with its error"
-    query.add_argument("--smooth", action="store_true", help=says)
+    help_text = "with --by window or day: the level behind the noise, with its error"
+    query.add_argument("--smooth", action="store_true", help=help_text)
     query.add_argument(
         "--keys",
         choices=("shared", "disjoint"),
@@ -139,39 +143,39 @@ def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     query.add_argument(
         "--between", nargs=2, metavar=("A", "B"), help="change, drift: the two periods"
     )
-    says = "change, drift: instead of two periods, --devices with these, in the same windows"
-    query.add_argument("--against", metavar="A,B", help=says)
+    help_text = "change, drift: instead of two periods, --devices with these, in the same windows"
+    query.add_argument("--against", metavar="A,B", help=help_text)
     questions = sorted([*QUESTIONS, CHANGE, DISTINCT, DRIFT])
     query.add_argument("question", choices=questions, help="the question, as listed below")
     query.add_argument("words", nargs="*", metavar="WORD", help="attribute, numbers, categories")
 
 
 def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
-    kept = _add(
+    backup = _add(
         commands,
         "backup",
         "copy the database to a file",
         "A serve may run meanwhile. The copy is verified, and readable for its owner only.",
     )
-    kept.add_argument("file", type=Path, metavar="FILE", help="a new file; none is overwritten")
-    moved = _add(
+    backup.add_argument("file", type=Path, metavar="FILE", help="a new file; none is overwritten")
+    migrate = _add(
         commands,
         "migrate",
         "copy a SQLite database to the PostgreSQL server of the configuration",
         "No serve may run on either. The server's database must be empty. The copy is verified.",
     )
-    moved.add_argument("file", type=Path, metavar="FILE", help="the SQLite file; it stays")
-    looked = _add(
+    migrate.add_argument("file", type=Path, metavar="FILE", help="the SQLite file; it stays")
+    verify = _add(
         commands,
         "verify",
         "check every stored release and the file of the database",
         "Damaged releases are named, and sums that are not theirs. The exit code is 1 then.",
     )
-    looked.add_argument(
+    verify.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="a backup (default: the database)"
     )
-    looked.add_argument("--rebuild", action="store_true", help="add up again; no serve may run")
-    _json(looked)
+    verify.add_argument("--rebuild", action="store_true", help="add up again; no serve may run")
+    _json(verify)
     epochs = _add(
         commands,
         "settings",
@@ -179,30 +183,30 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
         "Each has its start, its stored releases, and its difference from the configuration.",
     )
     _json(epochs)
-    held = _add(
+    quarantine = _add(
         commands,
         "quarantine",
         "list refused messages, or ingest those that this configuration accepts",
         "The list has device, stream, sequence, reason, count, time and bytes. A retry ingests "
         "complete releases while no serve runs on the database; serve does the same at its start.",
     )
-    held.add_argument("action", choices=("list", "retry"), help="what to do")
-    _json(held)
-    held.add_argument("--device", metavar="NAME", help="list: of this device only")
-    held.add_argument("--stream", metavar="NAME", help="list: of this stream only")
-    says = "leave a device's releases out of every answer"
-    out = _add(commands, "exclude", says, "Nothing is deleted.")
+    quarantine.add_argument("action", choices=("list", "retry"), help="what to do")
+    _json(quarantine)
+    quarantine.add_argument("--device", metavar="NAME", help="list: of this device only")
+    quarantine.add_argument("--stream", metavar="NAME", help="list: of this stream only")
+    help_text = "leave a device's releases out of every answer"
+    out = _add(commands, "exclude", help_text, "Nothing is deleted.")
     out.add_argument("device", nargs="?", metavar="DEVICE", help="the device")
     _range(out)
     out.add_argument("--list", action="store_true", help="list the excluded ranges")
     out.add_argument("--undo", action="store_true", help="count this range again (default: all)")
     _json(out)
-    gone = _add(commands, "forget", "delete the reports of a device, to make room for another")
-    gone.add_argument("device", metavar="DEVICE", help="the device")
-    gone.add_argument(
+    forget = _add(commands, "forget", "delete the reports of a device, to make room for another")
+    forget.add_argument("device", metavar="DEVICE", help="the device")
+    forget.add_argument(
         "--releases", action="store_true", help="delete its releases as well, permanently"
     )
-    gone.add_argument("--yes", action="store_true", help="do not ask before deleting releases")
+    forget.add_argument("--yes", action="store_true", help="do not ask before deleting releases")
 
 
 def _json(command: argparse.ArgumentParser) -> None:
@@ -212,40 +216,40 @@ def _json(command: argparse.ArgumentParser) -> None:
 def _add(
     commands: "argparse._SubParsersAction[Parser]",
     name: str,
-    says: str,
+    help_text: str,
     more: str = "",
     epilog: str = "",
 ) -> Parser:
     command = commands.add_parser(
         name,
-        help=says,
-        description=fill(f"{says[0].upper()}{says[1:]}. {more}", 80).strip(),
+        help=help_text,
+        description=fill(f"{help_text[0].upper()}{help_text[1:]}. {more}", 80).strip(),
         epilog=epilog + EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    # Without a default here, or it would hide a --config that stands before the command.
+    # No default here: it would override a --config before the command.
     _config(command, argparse.SUPPRESS)
     return command
 
 
 def _config(parser: argparse.ArgumentParser, default: str) -> None:
-    says = "the fleet's configuration: a file, or a folder of *.yaml files"
-    says = f"{says} (default {DEFAULT_CONFIG})"
-    parser.add_argument("--config", "--config-dir", default=default, metavar="PATH", help=says)
+    help_text = "the fleet's configuration: a file, or a folder of *.yaml files"
+    help_text = f"{help_text} (default {DEFAULT_CONFIG})"
+    parser.add_argument("--config", "--config-dir", default=default, metavar="PATH", help=help_text)
 
 
 def _selecting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stream", required=True, metavar="NAME", help="the stream")
     _range(parser)
-    says = "only these devices; @GROUP: those of a group of the configuration"
-    parser.add_argument("--devices", metavar="A,B", help=says)
+    help_text = "only these devices; @GROUP: those of a group of the configuration"
+    parser.add_argument("--devices", metavar="A,B", help=help_text)
 
 
 def _archived(parser: argparse.ArgumentParser) -> None:
-    says = "read the releases of this archive, not those of the database"
-    parser.add_argument("--archive", type=Path, metavar="DIR", help=says)
-    says = "with --archive: a Ray cluster that adds up its files, as host:port or auto"
-    parser.add_argument("--cluster", metavar="ADDRESS", help=says)
+    help_text = "read the releases of this archive, not those of the database"
+    parser.add_argument("--archive", type=Path, metavar="DIR", help=help_text)
+    help_text = "with --archive: a Ray cluster that adds up its files, as host:port or auto"
+    parser.add_argument("--cluster", metavar="ADDRESS", help=help_text)
 
 
 def _range(parser: argparse.ArgumentParser) -> None:
@@ -266,25 +270,25 @@ def _generating(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help=f"the generator of the model, by the type of the stream's sketch: {reads}",
     )
-    says = "ask the sketch of this type (default: the first one of the stream that can answer)"
+    help_text = "ask the sketch of this type (default: the first one of the stream that can answer)"
     families = sorted({each.family for each in GENERATORS.values()})
-    parser.add_argument("--sketch", choices=families, help=says)
-    says = "density: the maximum number of heavy cells"
-    parser.add_argument("--cells", type=_whole(1), metavar="H", help=says)
-    says = "m2m: the number of points at which questions and features are compared"
-    parser.add_argument("--points", type=_whole(1), metavar="N", help=says)
+    parser.add_argument("--sketch", choices=families, help=help_text)
+    help_text = "density: the maximum number of heavy cells"
+    parser.add_argument("--cells", type=_whole_number(1), metavar="H", help=help_text)
+    help_text = "m2m: the number of points at which questions and features are compared"
+    parser.add_argument("--points", type=_whole_number(1), metavar="N", help=help_text)
 
 
 def _out(parser: argparse.ArgumentParser, metavar: str) -> None:
     parser.add_argument("--out", required=True, metavar=metavar, help="the file, or - for stdout")
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    """What reads a whole number of at least `least`."""
+def _whole_number(minimum: int) -> Callable[[str], int]:
+    """A parser of whole numbers from `minimum`."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and int(text) >= least):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}")
+        if not (text.isascii() and text.isdigit() and int(text) >= minimum):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum}")
         return int(text)
 
     return read

@@ -1,7 +1,7 @@
-"""`disputed`: other releases of windows that are stored, to look at, to take or to drop.
+"""`disputed`: lists, keeps or drops second releases of stored windows.
 
-The release that is stored first counts. `keep` has another one count in its place, and the first is
-disputed from then on, so that nothing is lost; only `drop` deletes. Both may run beside `serve`.
+The release that was stored first counts. `keep` exchanges both, so that nothing is lost; only
+`drop` deletes. Both may run beside `serve`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ NUMBERS = frozenset({"id", "sequence", "bytes", "counts"})
 
 
 def as_table(disputes: list[Dispute]) -> str:
-    """An aligned table, or a line that says there are none."""
+    """An aligned table, or a line without any."""
     if not disputes:
         return "no window is disputed"
     rows = [
@@ -71,7 +71,7 @@ def as_json(disputes: list[Dispute]) -> str:
 
 
 def run_disputed(config: Config, options: argparse.Namespace) -> int:
-    """Prints what is disputed, what is left of it after a change."""
+    """Prints the disputed releases, after a change the remaining ones."""
     if (options.what == "list") == bool(options.ids):
         raise wrong("write: disputed list, or disputed keep ID ..., or disputed drop ID ...")
     if options.what != "list":

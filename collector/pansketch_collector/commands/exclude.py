@@ -1,4 +1,4 @@
-"""`exclude` and `forget`: leave a device out of every answer, or delete its reports."""
+"""`exclude` and `forget`: leave a device out of every answer, or delete its data."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from pansketch_fleet.config.loader import Config
 
 
 def run_exclude(config: Config, options: argparse.Namespace) -> int:
-    """Leaves releases of a device out of every answer, takes that back, or lists it."""
+    """Excludes releases of a device from every answer, undoes that, or lists the exclusions."""
     path, device = config.collector.database, options.device
     if options.list:
         if device or options.undo or options.since or options.until:
@@ -33,36 +33,37 @@ def run_exclude(config: Config, options: argparse.Namespace) -> int:
     with changing(path) as store:
         if options.undo:
             undone = store.undo(device, since, until)
-            said = f"{device}: {undone} exclusion{'s' * (undone != 1)} undone"
+            text = f"{device}: {undone} exclusion{'s' * (undone != 1)} undone"
         else:
             stored = store.exclude(device, since, until, clock.now())
-            said = (
+            text = (
                 f"{device}: {stored} release{'s' * (stored != 1)} excluded from every answer, and "
                 "what comes of these windows; `exclude --undo` counts them again"
             )
     with writing("-") as out:
-        out.write(said + "\n")
+        out.write(text + "\n")
     return 0
 
 
 def run_forget(config: Config, options: argparse.Namespace) -> int:
-    """Deletes what a device reported, and where asked for all that is stored of it."""
+    """Deletes a device's reports, and on request all its stored data."""
     if options.yes and not options.releases:
         raise wrong("--yes is for --releases: leave it out")
     if options.releases and not options.yes and not _confirmed(options.device):
         raise wrong("nothing was deleted: answer with the device's name, or add --yes")
     with changing(config.collector.database) as store:
-        gone = store.forget(options.device, options.releases)
-    reported = "its reports are deleted" if gone.reported else "it had reported nothing"
+        deleted = store.forget(options.device, options.releases)
+    reported = "its reports are deleted" if deleted.reported else "it had reported nothing"
     with writing("-") as out:
         out.write(
-            f"{options.device}: {reported}, {gone.releases} releases deleted, {gone.kept} kept\n"
+            f"{options.device}: {reported}, {deleted.releases} releases deleted, "
+            f"{deleted.kept} kept\n"
         )
     return 0
 
 
 def _confirmed(device: str) -> bool:
-    """Whether somebody at a terminal writes the device's name."""
+    """True if a person at a terminal types the device's name."""
     if not sys.stdin.isatty():
         return False
     print(f"delete all releases of {device} for good? write its name: ", end="", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`quarantine`: refused messages, listed, and ingested once this configuration accepts them."""
+"""`quarantine`: lists rejected messages, and ingests those that this configuration accepts."""
 
 import argparse
 import json
@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pansketch_collector import clock
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.errors import wrong
-from pansketch_collector.ingest.ingest_loop import BATCH, judge, settle
+from pansketch_collector.ingest.ingest_loop import BATCH, commit_batch, validate_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.quarantine import QuarantineRow
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.store import Store
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import utc_text
@@ -24,7 +24,7 @@ NUMBERS = frozenset({"sequence", "times", "bytes"})
 
 
 def as_table(found: Sequence[QuarantineRow]) -> str:
-    """An aligned table, and below it each reason in words."""
+    """An aligned table, and below it the text of each reason."""
     if not found:
         return "nothing is in quarantine"
     lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
@@ -57,29 +57,33 @@ def _object(row: QuarantineRow) -> Mapping[str, object]:
 
 
 def retry(store: Store, rules: Rules, at: int) -> int:
-    """Ingests the whole releases that this configuration accepts, and returns how many were new.
-    The others stay. Raises one of ERRORS."""
+    """Ingests the whole releases that this configuration accepts; returns the number of new ones.
+
+    The others stay. Raises one of ERRORS.
+    """
     new = after = 0
     while found := store.quarantined(after, BATCH):
         after = found[-1][0]
-        judged = judge(store, [message for _, message in found], rules)
-        fit = [row for row, one in zip(found, judged, strict=True) if not isinstance(one, Refused)]
-        verdicts = settle(store, [message for _, message in fit], rules, at)
-        new += sum(isinstance(verdict, Accepted) for verdict in verdicts)
-        # What the stored state refuses stays, unless it is kept as disputed.
-        settled = zip(fit, verdicts, strict=True)
+        validated = validate_batch(store, [message for _, message in found], rules)
+        accepted = [
+            row for row, one in zip(found, validated, strict=True) if not isinstance(one, Rejected)
+        ]
+        outcomes = commit_batch(store, [message for _, message in accepted], rules, at)
+        new += sum(isinstance(outcome, Accepted) for outcome in outcomes)
+        # A release that the stored state rejects stays, unless it is stored as disputed.
+        committed = zip(accepted, outcomes, strict=True)
         store.leave_quarantine(
             [
                 number
-                for (number, _), verdict in settled
-                if not isinstance(verdict, Refused) or verdict.reason == "equivocation"
+                for (number, _), outcome in committed
+                if not isinstance(outcome, Rejected) or outcome.reason == "equivocation"
             ]
         )
     return new
 
 
 def run_quarantine(config: Config, options: argparse.Namespace) -> int:
-    """Prints what lies in quarantine, or takes in what this configuration accepts."""
+    """Prints the quarantined messages, or ingests those that this configuration accepts."""
     if options.action == "list":
         with reading(config.collector.database) as reader:
             found = reader.in_quarantine(options.device, options.stream)

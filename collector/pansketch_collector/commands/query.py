@@ -1,4 +1,4 @@
-"""`query` and `sample`: one question, or synthetic records, of the selected releases."""
+"""`query`, `sample` and `scales`: answers and synthetic records from the selected releases."""
 
 import argparse
 import json
@@ -68,7 +68,7 @@ def run_query(config: Config, options: argparse.Namespace) -> int:
 
 
 def _run_series(config: Config, options: argparse.Namespace, selection: Selection) -> int:
-    """Prints a row for each window, day or device; 1 when noise outweighs all of them."""
+    """Prints a row for each window, day or device; returns 1 if noise outweighs all of them."""
     asked = series.SeriesQuestion(
         options.question, tuple(options.words), options.by, options.smooth
     )
@@ -92,8 +92,8 @@ def _run_comparison(config: Config, options: argparse.Namespace) -> int:
         stream = _answering(config, options, options.question)
         periods = select_periods(config, stream, options.between, options.devices)
     else:
-        whole = _selection(config, options, options.question)
-        periods = select_groups(config, whole, options.against)
+        selected = _selection(config, options, options.question)
+        periods = select_groups(config, selected, options.against)
     with _reader(config, options) as reader:
         found = comparison.compare(
             reader, config, periods, _choice(options), options.question, options.words
@@ -107,7 +107,7 @@ def _run_comparison(config: Config, options: argparse.Namespace) -> int:
 def _answer(
     config: Config, selection: Selection, options: argparse.Namespace
 ) -> tuple[answers.Answer | answers.Matrix, Basis]:
-    """And what it rests on."""
+    """The answer and its basis."""
     if not options.robust:
         model = _model(config, selection, options)
         return questions.answer(model, options.question, options.words), model
@@ -119,7 +119,7 @@ def _answer(
 
 
 def _run_distinct(config: Config, options: argparse.Namespace, selection: Selection) -> int:
-    """Prints the figures of all windows; 1 when one of them cannot be given."""
+    """Prints the figures of all windows; returns 1 if one of them has no estimate."""
     if options.words:
         raise wrong(f"write: query --stream STREAM {DISTINCT}, and nothing behind it")
     if options.by == "day" or options.smooth:
@@ -184,7 +184,7 @@ def _selection(
 def _answering(config: Config, options: argparse.Namespace, question: str) -> str:
     """The name of the stream, or of the one of another of its sketches."""
     asked = stream_named(config, options.stream)
-    # Who names one of the further sketches means that one.
+    # The name of a further sketch selects that one.
     parts = (asked,) if asked.part_of else config.parts(asked)
     return answering(parts, question, _choice(options), options.sketch).name
 
@@ -195,7 +195,7 @@ def _choice(options: argparse.Namespace) -> GeneratorChoice:
 
 @contextmanager
 def _reader(config: Config, options: argparse.Namespace) -> Iterator[Reader]:
-    """Of the database, or of the archive that is named."""
+    """A reader of the database, or of the named archive."""
     if options.archive is None and options.cluster is not None:
         raise wrong("--cluster adds up the files of an archive: add --archive DIR")
     with reading(config.collector.database) as reader:

@@ -1,11 +1,11 @@
-"""`retention` and `archive`: releases that are old enough to be removed, or written to files.
+"""`retention` and `archive`: remove old releases, or write releases to files.
 
-What `retention` removes stays known: its windows are no gaps, and one of them that comes again is
-a duplicate. Ages count from the newest window of the stream, or from now where that is earlier, so
-that a clock that is wrong by years removes nothing.
+`retention` keeps the labels of removed windows: they are no gaps, and a retransmission is a
+duplicate. Ages count from the newest window of the stream, or from now if that is earlier. So a
+clock that is wrong by years removes nothing.
 
-`archive` writes a day once it has ended a day ago: late releases are there then. One that comes
-later is added by the next run. It removes nothing from the database.
+`archive` writes a day once it has ended a day ago, with its late releases. The next run adds later
+ones. It removes nothing from the database.
 """
 
 import argparse
@@ -38,26 +38,27 @@ log = logging.getLogger("collector")
 
 
 def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
-    """The commands of this module. `add`: from the name, what it does, and more about it."""
+    """Adds the commands of this module. `add`: takes the name, the help text and more about it."""
     more = "No serve may run on the database; serve does the same daily."
-    aged = add("retention", "remove releases older than their stream's retention", more)
-    aged.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
+    retention = add("retention", "remove releases older than their stream's retention", more)
+    retention.add_argument("--dry-run", action="store_true", help="list them, and remove nothing")
     more = "A serve may run meanwhile. query, sample and scales read them with --archive."
-    cold = add("archive", "write the releases of ended days as Parquet files", more)
-    cold.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
-    says = "days that end until this moment (default: those that ended a day ago)"
-    cold.add_argument("--before", metavar="WHEN", help=says)
-    cold.add_argument("--stream", metavar="NAME", help="of this stream only")
-    cold.add_argument("--dry-run", action="store_true", help="list the days, and write nothing")
-    says = "compare the files with themselves instead; the exit code is 1 for a damaged one"
-    cold.add_argument("--verify", action="store_true", help=says)
-    for command in (aged, cold):
+    archive = add("archive", "write the releases of ended days as Parquet files", more)
+    archive.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
+    help_text = "days that end until this moment (default: those that ended a day ago)"
+    archive.add_argument("--before", metavar="WHEN", help=help_text)
+    archive.add_argument("--stream", metavar="NAME", help="of this stream only")
+    archive.add_argument("--dry-run", action="store_true", help="list the days, and write nothing")
+    help_text = "compare the files with themselves instead; the exit code is 1 for a damaged one"
+    archive.add_argument("--verify", action="store_true", help=help_text)
+    for command in (retention, archive):
         command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 @dataclass(frozen=True)
 class ExpiredReleases:
-    """Of one stream: how many of its releases are older than `seconds` at `until`, unix seconds."""
+    """The releases of one stream that are older than `seconds`, that is, end by `until` (unix
+    seconds)."""
 
     stream: str
     seconds: int
@@ -67,7 +68,7 @@ class ExpiredReleases:
 
 
 def due(reader: Reader, config: Config, now: int) -> list[ExpiredReleases]:
-    """What there is to remove, of each stream that has a retention."""
+    """The expired releases of each stream with a retention."""
     return [
         ExpiredReleases(stream.name, seconds, until, *reader.ended(stream.name, until))
         for stream in config.streams
@@ -77,7 +78,7 @@ def due(reader: Reader, config: Config, now: int) -> list[ExpiredReleases]:
 
 
 def expired_as_table(found: Sequence[ExpiredReleases], dry: bool) -> str:
-    """A line for each stream that has a retention."""
+    """A line for each stream with a retention."""
     if not found:
         return "nothing to remove: no stream with stored releases has a retention"
     rows = [
@@ -110,11 +111,11 @@ def expired_as_json(found: Sequence[ExpiredReleases], dry: bool) -> str:
 
 
 class RetentionTask:
-    """Removes what is too old, a portion at each turn of `serve`, and looks again every day."""
+    """Removes expired releases, a portion at each turn of `serve`, with one pass a day."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
-        self._kept = [
+        self._retentions = [
             (stream.name, stream.retention_seconds)
             for stream in config.streams
             if stream.retention_seconds is not None
@@ -123,11 +124,13 @@ class RetentionTask:
         self._removed: dict[str, int] = {}
 
     def step(self, uptime: float, now: int) -> None:
-        """One portion. A database that cannot be written now is left for a later turn."""
+        """Removes one portion. Retries later if the database fails."""
         if uptime < self._due:
             return
         try:
-            removed = {name: self._store.remove(name, s, now, PORTION) for name, s in self._kept}
+            removed = {
+                name: self._store.remove(name, s, now, PORTION) for name, s in self._retentions
+            }
         except ERRORS as error:
             log.warning("old releases cannot be removed now (%s); retrying in an hour", error)
             self._due = uptime + PAUSE_SECONDS / 24
@@ -143,7 +146,7 @@ class RetentionTask:
 
 
 def run_retention(config: Config, options: argparse.Namespace) -> int:
-    """Removes what is older than the configuration keeps it, and prints how much that is."""
+    """Removes expired releases and prints their number."""
     with reading(config.collector.database) as reader:
         found = due(reader, config, clock.now())
     if not options.dry_run:
@@ -158,7 +161,7 @@ def run_retention(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_archive(config: Config, options: argparse.Namespace) -> int:
-    """Writes the files, or checks them; 1 where a release is damaged."""
+    """Writes the files, or checks them; returns 1 if a release is damaged."""
     arrow()
     names = [options.stream] if options.stream else [each.name for each in config.streams]
     for name in names:
@@ -189,7 +192,7 @@ def days_as_table(found: Sequence[ArchivedDay], options: argparse.Namespace) -> 
         for each in found
     ]
     lines = aligned(_DAYS, rows, frozenset({"releases", "new", "bytes"}))
-    lines += [f"damaged: {hurt}" for each in found for hurt in each.damaged]
+    lines += [f"damaged: {damage}" for each in found for damage in each.damaged]
     return "\n".join([*lines, "a dry run: nothing was written"] if options.dry_run else lines)
 
 
@@ -202,7 +205,7 @@ def days_as_json(found: Sequence[ArchivedDay], options: argparse.Namespace) -> s
             "releases": each.releases,
             "new": each.new,
             "bytes": each.size,
-            "damaged": [str(hurt) for hurt in each.damaged],
+            "damaged": [str(damage) for damage in each.damaged],
         }
         for each in found
     ]

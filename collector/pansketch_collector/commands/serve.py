@@ -1,6 +1,7 @@
 """`serve`: the ingest loop, and the tasks that run at each of its turns until SIGTERM or SIGINT.
-`ingest`: the loop alone, in further processes beside it. SIGHUP starts either again, in the same
-process, with the configuration as it is then.
+
+`ingest`: the loop alone, in further processes beside it. SIGHUP restarts either one, in the same
+process, with the configuration of that moment.
 """
 
 import argparse
@@ -28,9 +29,9 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.config_epochs import EpochStore
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Verdict
+from pansketch_collector.validation.verdicts import Outcome
 from pansketch_fleet.config.loader import CollectorConfig, load_collector
-from pansketch_fleet.config.privacy_cost import weakness
+from pansketch_fleet.config.privacy_cost import weak_epsilon_warning
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.logs import log_words, set_up_log
 from pansketch_fleet.settings.settings import DatabaseServer
@@ -42,13 +43,14 @@ log = logging.getLogger("collector")
 
 
 class Sessions:
-    """One session after the other, each with the configuration as it was when SIGHUP came. Nothing
-    is lost between them: devices retransmit what is not acknowledged.
+    """Runs one session after another; SIGHUP begins the next one, with a reloaded configuration.
+
+    Nothing is lost between them: devices retransmit unacknowledged releases.
 
     Attributes:
-        notifier: of the process.
-        over: the session is to end.
-        ends: the process too.
+        notifier: systemd's, of the process.
+        over: set to end the session.
+        ends: True to end the process too.
     """
 
     def __init__(self, config: CollectorConfig, options: argparse.Namespace) -> None:
@@ -63,7 +65,7 @@ class Sessions:
             signal.signal(number, self._end)
         on_reload(self._reload.set)
         while True:
-            # In this order: a signal between the two lines ends the next session at once.
+            # In this order, a signal between the two lines ends the next session at once.
             self.over.clear()
             if self.ends:
                 break
@@ -76,7 +78,7 @@ class Sessions:
         self.over.set()
 
     def step(self) -> None:
-        """Ends the session if another configuration is asked for, and right."""
+        """Ends the session after SIGHUP, if the new configuration is valid."""
         if not self._reload.is_set():
             return
         self._reload.clear()
@@ -91,7 +93,7 @@ class Sessions:
 
 
 def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
-    """Takes in releases until SIGTERM or SIGINT."""
+    """Ingests releases until SIGTERM or SIGINT."""
     http = Path(options.config), log_words(options)
     return Sessions(config, options).run(partial(_serve, http=http))
 
@@ -103,10 +105,10 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
     path, words = http
     with (
         store.opened(config.collector.database) as opened,
-        supervisor.answering(config.collector.http, path, sessions.over.wait, words) as attend,
+        supervisor.supervised(config.collector.http, path, sessions.over.wait, words) as step_http,
     ):
         rules = Rules.of(config, opened.serve_settings(config, clock.now()))
-        link = CollectorClient(
+        client = CollectorClient(
             config.mqtt,
             config.fleet,
             rules.largest,
@@ -114,58 +116,59 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
             bool(config.keepers),
             shares,
         )
-        discovery = discovery_of(config, link)
-        marks = Marks(config.fleet, opened, link, shares)
-        scales = ScalePublication(config, opened.epochs, rules, link)
-        asker = Asker(config, opened.connection, rules, link)
+        discovery = discovery_of(config, client)
+        marks = Marks(config.fleet, opened, client, shares)
+        scales = ScalePublication(config, opened.epochs, rules, client)
+        asker = Asker(config, opened.connection, rules, client)
 
-        patrol = verification.BackgroundVerification(opened, rules)
-        removal = retention.RetentionTask(opened, config)
+        verification_task = verification.BackgroundVerification(opened, rules)
+        retention_task = retention.RetentionTask(opened, config)
 
-        def alive() -> None:
+        def heartbeat() -> None:
             sessions.step()
-            patrol.step(clock.uptime(), clock.now())
-            removal.step(clock.uptime(), clock.now())
-            attend(clock.uptime(), link.connected)
-            notifier.alive(clock.uptime(), f"{serving}, {link.state}")
+            verification_task.step(clock.uptime(), clock.now())
+            retention_task.step(clock.uptime(), clock.now())
+            step_http(clock.uptime(), client.connected)
+            notifier.alive(clock.uptime(), f"{serving}, {client.state}")
             if discovery is not None:
                 discovery.step(clock.uptime())
             marks.step(clock.uptime())
             scales.step(clock.uptime(), clock.now())
             asker.step(clock.uptime(), clock.now())
 
-        def heard(message: Incoming, verdict: Verdict) -> None:
-            marks.heard(message, verdict)
-            scales.heard(message, verdict)
-            asker.heard(verdict, clock.now())
+        def on_committed(message: Incoming, outcome: Outcome) -> None:
+            marks.on_committed(message, outcome)
+            scales.heard(message, outcome)
+            asker.heard(outcome, clock.now())
             if discovery is not None:
-                discovery.heard(message, verdict)
+                discovery.on_committed(message, outcome)
 
         log.info("%s, generation %s", serving, opened.generation)
         for stream in config.streams:
-            if warning := weakness(stream, config.streams):
+            if warning := weak_epsilon_warning(stream, config.streams):
                 log.warning("%s: %s", stream.name, warning)
         if config.collector.require_signature:
             enrolment.check_signing(opened.connection)
-        if taken := quarantine.retry(opened, rules, clock.now()):
-            log.info("ingested from quarantine, under these settings: %d", taken)
-        link.start()
+        if ingested := quarantine.retry(opened, rules, clock.now()):
+            log.info("ingested from quarantine, under these settings: %d", ingested)
+        client.start()
         notifier.ready()
-        ingest_loop.spare_collections()
+        ingest_loop.tune_gc()
         try:
-            watch = ingest_loop.IngestClock(clock.now, clock.uptime)
-            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
+            ingest_clock = ingest_loop.IngestClock(clock.now, clock.uptime)
+            ingest_loop.serve(
+                client, opened, rules, ingest_clock, sessions.over, heartbeat, on_committed
+            )
         finally:
             if sessions.ends:
                 notifier.stopping()
             marks.finish()
-            link.stop()
+            client.stop()
 
 
 @dataclass
 class RuleRenewal:
-    """Has a worker take releases under settings that `serve` began to take after the worker's
-    start: new scales, for example."""
+    """Updates a worker's rules when `serve` stores new settings, for example new scales."""
 
     config: CollectorConfig
     epochs: EpochStore
@@ -174,7 +177,7 @@ class RuleRenewal:
     due: float = 0.0
 
     def step(self, uptime: float) -> None:
-        """Looks for new settings now and then; a database that is away is asked later."""
+        """Reads new settings when due; retries later if the database is unavailable."""
         if uptime < self.due:
             return
         self.due = uptime + RENEW_SECONDS
@@ -190,7 +193,7 @@ class RuleRenewal:
 
 
 def run_ingest(config: CollectorConfig, options: argparse.Namespace) -> int:
-    """Takes a share of the releases, beside `serve`, until SIGTERM or SIGINT."""
+    """Ingests a share of the releases, beside `serve`, until SIGTERM or SIGINT."""
     return Sessions(config, options).run(_ingest)
 
 
@@ -204,13 +207,13 @@ def _ingest(config: CollectorConfig, sessions: Sessions) -> None:
         )
     if config.mqtt.protocol == "3.1.1":
         raise wrong("ingest needs MQTT 5: set mqtt.protocol to auto")
-    taken = 0
+    ingested = 0
     worker = f"ingest-{uuid.uuid4().hex[:8]}"
     serving = f"{worker} of fleet {config.fleet} into {server}"
     with store.changing(server) as opened:
         rules = Rules.of(config, opened.serve_settings(config, clock.now()))
         renewal = RuleRenewal(config, opened.epochs, rules)
-        link = CollectorClient(
+        client = CollectorClient(
             replace(config.mqtt, protocol="5"),
             config.fleet,
             rules.largest,
@@ -218,24 +221,26 @@ def _ingest(config: CollectorConfig, sessions: Sessions) -> None:
             worker=worker,
         )
 
-        def alive() -> None:
+        def heartbeat() -> None:
             sessions.step()
             renewal.step(clock.uptime())
-            notifier.alive(clock.uptime(), f"{serving}, {link.state}")
+            notifier.alive(clock.uptime(), f"{serving}, {client.state}")
 
-        def heard(message: Incoming, verdict: Verdict) -> None:
-            nonlocal taken
-            taken += 1
+        def on_committed(message: Incoming, outcome: Outcome) -> None:
+            nonlocal ingested
+            ingested += 1
 
         log.info("%s", serving)
-        link.start()
+        client.start()
         notifier.ready()
-        ingest_loop.spare_collections()
+        ingest_loop.tune_gc()
         try:
-            watch = ingest_loop.IngestClock(clock.now, clock.uptime)
-            ingest_loop.serve(link, opened, rules, watch, sessions.over, alive, heard)
+            ingest_clock = ingest_loop.IngestClock(clock.now, clock.uptime)
+            ingest_loop.serve(
+                client, opened, rules, ingest_clock, sessions.over, heartbeat, on_committed
+            )
         finally:
             if sessions.ends:
                 notifier.stopping()
-            link.stop()
-    log.info("%s took %d messages", worker, taken)
+            client.stop()
+    log.info("%s took %d messages", worker, ingested)

@@ -1,7 +1,7 @@
-"""`verify`: every stored release looked at, and the same little by little while `serve` runs.
+"""`verify`: checks every stored release; `serve` does the same in the background.
 
-What has changed on the disk is named. `serve`, the one process that writes, moves it out of the
-releases; a release that comes again then takes its place.
+Both report releases that have changed on the disk. `serve`, the one writing process, also moves
+them out of the releases, so that a retransmission can replace them.
 """
 
 import argparse
@@ -18,7 +18,12 @@ from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
 from pansketch_collector.storage.tables.connection import ERRORS
-from pansketch_collector.storage.tables.corruption import Damage, changed, masked_damage, sound
+from pansketch_collector.storage.tables.corruption import (
+    Damage,
+    decode_intact,
+    label_damage,
+    masked_damage,
+)
 from pansketch_collector.storage.tables.records import Stored
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import EstimatedTotal, ImplausibleError
@@ -27,32 +32,34 @@ from pansketch_fleet.protocol.messages import digest
 from pansketch_fleet.settings.settings import DatabaseServer
 
 PORTION = 64  # releases in one turn of `serve`
-PAUSE_SECONDS = 86_400.0  # between one look at all of them and the next
+PAUSE_SECONDS = 86_400.0  # between two passes over all of them
 
 log = logging.getLogger("collector")
 
 
 def problem_of(stored: Stored, rules: Rules) -> Damage | None:
-    """The damage of one stored release: of its payload, its label, or its digest."""
+    """The damage of one stored release: in its payload, label or digest."""
     known = rules.specs.get(stored.stream)
     spec = None if known is None else known.at(stored.start).get(stored.fingerprint)
     if spec is None:
-        found = changed(stored)
+        found = label_damage(stored)
     elif isinstance(spec, LinearSpec) and spec.guarantee.answer_micro:
         found = masked_damage(stored, spec)
     else:
-        bad: list[Damage] = []
-        sound([stored], spec, bad)
-        found = bad[0] if bad else None
+        damages: list[Damage] = []
+        decode_intact([stored], spec, damages)
+        found = damages[0] if damages else None
     if found is None and digest(stored.payload) != stored.digest:
         return Damage.of(stored, "the digest beside it is another one")
     return found
 
 
 def total_of(stored: Stored, rules: Rules) -> EstimatedTotal | None:
-    """What one sound stored release says was counted; None under settings that nobody knows, of
-    masked counters, and for a number of draws that no window has. Raises WireError for damaged
-    bytes."""
+    """The estimated total of one intact stored release.
+
+    None with unknown settings, masked counters, or a number of draws that no window has. Raises
+    WireError for damaged bytes.
+    """
     specs = rules.specs.get(stored.stream)
     spec = None if specs is None else specs.at(stored.start).get(stored.fingerprint)
     if specs is None or spec is None or spec.guarantee.answer_micro:
@@ -68,9 +75,11 @@ def total_of(stored: Stored, rules: Rules) -> EstimatedTotal | None:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """How many releases were looked at, which of them are damaged, which stored sums and counts are
-    not those of the releases, and what SQLite says of the file, a line each; nothing where it is
-    well."""
+    """The result of a verification.
+
+    `releases`: their number. `damaged`: the damaged ones. `file`: the faults that SQLite reports, a
+    line each. `figures`: stored sums and counts that differ from the releases.
+    """
 
     releases: int
     damaged: tuple[Damage, ...]
@@ -78,15 +87,15 @@ class VerificationResult:
     figures: tuple[str, ...] = ()
 
     @property
-    def well(self) -> bool:
+    def ok(self) -> bool:
         return not (self.damaged or self.file or self.figures)
 
 
 def verify(reader: Reader, rules: Rules) -> VerificationResult:
-    """Looks at every release, those that do not count as well, and compares all sums and counts
-    with them. Raises one of ERRORS."""
+    """Checks every release, including disputed ones, and all sums and counts. Raises one of
+    ERRORS."""
     releases, damaged = 0, list[Damage]()
-    for stored in everything(reader):
+    for stored in all_releases(reader):
         releases += 1
         if found := problem_of(stored, rules):
             damaged.append(found)
@@ -96,7 +105,7 @@ def verify(reader: Reader, rules: Rules) -> VerificationResult:
 
 
 def as_lines(found: VerificationResult, path: Path | DatabaseServer) -> list[str]:
-    """A line for each fault, and one that counts."""
+    """A line for each fault, and one with the counts."""
     lines = [f"damaged: {each}" for each in found.damaged]
     lines += [f"{path}: {line}" for line in found.file]
     lines += [f"other than the releases: {each}; run `verify --rebuild`" for each in found.figures]
@@ -126,7 +135,7 @@ def as_json(found: VerificationResult) -> str:
     )
 
 
-def everything(reader: Reader) -> Iterator[Stored]:
+def all_releases(reader: Reader) -> Iterator[Stored]:
     """All releases, stored and disputed."""
     for table in ("releases", "disputed"):
         after = 0
@@ -136,8 +145,10 @@ def everything(reader: Reader) -> Iterator[Stored]:
 
 
 class BackgroundVerification:
-    """Looks at a few stored releases at each turn, at all of them once a day. One that was stored
-    without an estimate of its total gets it then."""
+    """Checks a few stored releases at each turn, all of them once a day.
+
+    It also estimates missing totals.
+    """
 
     def __init__(self, store: Store, rules: Rules) -> None:
         self._store, self._rules = store, rules
@@ -145,8 +156,7 @@ class BackgroundVerification:
         self._due = 0.0
 
     def step(self, uptime: float, now: int) -> None:
-        """Moves what is damaged out of the releases. A database that cannot be read or written now
-        is left for a later turn."""
+        """Checks a portion and moves damaged releases. Retries later if the database fails."""
         if uptime < self._due:
             return
         try:
@@ -155,7 +165,7 @@ class BackgroundVerification:
             lacking, totals = self._store.without_total(self._after, last), []
             for number, stored in found:
                 if damage := problem_of(stored, self._rules):
-                    self._store.set_aside(number, damage, now)
+                    self._store.move_damaged(number, damage, now)
                     log.error(
                         "moved to the table `damaged`, because its bytes have changed: %s", damage
                     )
@@ -172,7 +182,7 @@ class BackgroundVerification:
 
 
 def run_verify(config: Config, options: argparse.Namespace) -> int:
-    """Prints what is damaged; 1 when something is."""
+    """Prints the damage; returns 1 if there is any."""
     path = options.file or config.collector.database
     if options.rebuild:
         with store.opened(path) as opened:
@@ -183,16 +193,16 @@ def run_verify(config: Config, options: argparse.Namespace) -> int:
             out.write(as_json(found) + "\n")
         else:
             out.writelines(f"{line}\n" for line in as_lines(found, path))
-    return 0 if found.well else 1
+    return 0 if found.ok else 1
 
 
 def verified(config: Config, path: Path | DatabaseServer) -> VerificationResult:
-    """The verification of a database, its releases under the settings that it was served."""
+    """Verifies a database, its releases under the settings that it served."""
     with reading(path) as reader:
         return verify(reader, served_rules(config, reader))
 
 
 def served_rules(config: Config, reader: Reader) -> Rules:
-    """What a database took: under the configuration, and under all settings it was served with."""
+    """The rules of a database: the specs of the configuration and of all epochs that it served."""
     epochs = {stream.name: reader.epochs(stream.name) for stream in config.streams}
     return Rules.of(config, epochs)

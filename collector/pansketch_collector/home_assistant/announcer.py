@@ -1,8 +1,8 @@
-"""When devices are announced to Home Assistant, or taken back: each once on a connection, some at a
-time, and again when its version has changed.
+"""Announces devices to Home Assistant, or removes them.
 
-A broker sends the retained status of every device at each subscription. So what is announced
-follows from the statuses alone: new devices, a new start and a broker that has forgotten.
+Each device is announced once on a connection, a few at a time, and again after its version changes.
+A broker sends the retained status of every device at each subscription. So announcements follow
+from the statuses alone: for new devices, after a restart, and for a broker that lost its state.
 """
 
 import logging
@@ -13,14 +13,14 @@ from typing import Protocol
 from pansketch_collector.home_assistant import payloads
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.validation.verdicts import HealthReport, Presence, Verdict
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport, Outcome
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.settings.settings import HomeAssistant
 
-# A fleet of a thousand takes about two minutes, and who listens keeps up.
+# A fleet of a thousand takes about two minutes, which a subscriber can follow.
 MAX_AT_ONCE = 10
 PAUSE_SECONDS = 1.0
-# A device that says another version every time is followed no faster than this.
+# The limit for a device whose reported version changes all the time.
 AGAIN_SECONDS = 600.0
 
 log = logging.getLogger("collector")
@@ -40,8 +40,8 @@ class RetainedPublisher(Protocol):
 class Discovery:
     """The announcements of one serving process, for one thread.
 
-    `versions`: of the agents of all devices known before, None where nobody knows. They are what
-    may have been announced and is to be taken back.
+    `versions`: agents' versions of all devices known before, None if unknown. These devices may be
+    announced, so `remove` applies to them.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class Discovery:
         settings: HomeAssistant,
         fleet: str,
         versions: Mapping[str, str | None],
-        outlet: RetainedPublisher,
+        publisher: RetainedPublisher,
     ) -> None:
-        self._settings, self._fleet, self._outlet = settings, fleet, outlet
+        self._settings, self._fleet, self._publisher = settings, fleet, publisher
         self._versions = dict(versions)
-        self._noted_on: dict[str, int] = {}  # the connection on which each had its turn
-        self._said_at: dict[str, float] = {}
+        self._noted_on: dict[str, int] = {}  # the connection on which each was scheduled
+        self._announced_at: dict[str, float] = {}
         self._due = dict.fromkeys(versions, 0.0) if settings.remove else {}
         self._next = 0.0
         self._finished = False
 
-    def heard(self, message: Incoming, verdict: Verdict) -> None:
-        """Notes whose turn it is. Only of devices that the store has room for, so it is bounded."""
-        match verdict:
-            case Presence(device):
+    def on_committed(self, message: Incoming, outcome: Outcome) -> None:
+        """Schedules a device. The store limits the number of devices, which bounds the memory."""
+        match outcome:
+            case DeviceStatus(device):
                 if self._noted_on.get(device) != message.connection:
                     self._noted_on[device] = message.connection
                     self._due[device] = 0.0
@@ -72,40 +72,42 @@ class Discovery:
                 pass
 
     def step(self, uptime: float) -> None:
-        """Announces the next few, at most once in PAUSE_SECONDS. Call it at every turn."""
-        if not self._due or uptime < self._next or not self._outlet.connected:
+        """Announces the next few devices, at most once in PAUSE_SECONDS. Call it at every turn."""
+        if not self._due or uptime < self._next or not self._publisher.connected:
             return
         self._next = uptime + PAUSE_SECONDS
         ready = (device for device, at in self._due.items() if at <= uptime)
         for device in list(islice(ready, MAX_AT_ONCE)):
             del self._due[device]
-            self._said_at[device] = uptime
-            self._outlet.announce(*self._said(device))
+            self._announced_at[device] = uptime
+            self._publisher.announce(*self._message_of(device))
         if self._settings.remove and not self._due and not self._finished:
             self._finished = True
-            taken = f"{len(self._said_at)} devices are removed from Home Assistant"
-            log.info("%s; now leave collector.home_assistant out of the configuration", taken)
+            removed = f"{len(self._announced_at)} devices are removed from Home Assistant"
+            log.info("%s; now leave collector.home_assistant out of the configuration", removed)
 
     def _note_version(self, device: str, version: str) -> None:
         if self._versions.get(device) == version:
             return
         self._versions[device] = version
         if device in self._noted_on and not self._settings.remove:
-            said_at = self._said_at.get(device)
-            self._due.setdefault(device, 0.0 if said_at is None else said_at + AGAIN_SECONDS)
+            announced_at = self._announced_at.get(device)
+            self._due.setdefault(
+                device, 0.0 if announced_at is None else announced_at + AGAIN_SECONDS
+            )
 
-    def _said(self, device: str) -> tuple[str, bytes]:
-        """Topic and payload of what is announced of a device."""
-        place = payloads.topic(self._settings.prefix, self._fleet, device)
+    def _message_of(self, device: str) -> tuple[str, bytes]:
+        """Topic and payload of a device's announcement."""
+        topic = payloads.topic(self._settings.prefix, self._fleet, device)
         if self._settings.remove:
-            return place, b""
-        return place, payloads.message(self._fleet, device, self._versions.get(device))
+            return topic, b""
+        return topic, payloads.message(self._fleet, device, self._versions.get(device))
 
 
-def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
-    """The announcements that a configuration wants; None where it wants none. Raises CommandError.
+def discovery_of(config: Config, publisher: RetainedPublisher) -> Discovery | None:
+    """The announcements that a configuration requires; None without any. Raises CommandError.
 
-    The database must be there.
+    The database must exist.
     """
     wanted = config.collector.home_assistant
     if wanted is None:
@@ -114,6 +116,6 @@ def discovery_of(config: Config, outlet: RetainedPublisher) -> Discovery | None:
         healths = reader.healths()
         names = [device.device for device in reader.devices()]
     versions = {name: healths[name].health.version if name in healths else None for name in names}
-    what = "removing devices from" if wanted.remove else "announcing devices to"
-    log.info("%s Home Assistant, below %s/device", what, wanted.prefix)
-    return Discovery(wanted, config.fleet, versions, outlet)
+    action = "removing devices from" if wanted.remove else "announcing devices to"
+    log.info("%s Home Assistant, below %s/device", action, wanted.prefix)
+    return Discovery(wanted, config.fleet, versions, publisher)

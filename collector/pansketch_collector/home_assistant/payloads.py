@@ -1,9 +1,9 @@
-"""What Home Assistant is told of a device, in the format of its MQTT device discovery (2024.11 on):
-which topics say how the device is, and how to read them.
+"""Payloads of Home Assistant's MQTT device discovery (2024.11 on): the state topics of a device,
+and templates that read them.
 
-Home Assistant reads the topics of the devices themselves, whatever they hold. So a template gives
-one of a few fixed words, or the digits of a whole number within the bounds of a health, and for
-everything else `None`, which is shown as unknown.
+Home Assistant reads the topics of the devices directly, with any content. So a template returns one
+of a few fixed words, or a whole number within the bounds of a health message. Anything else becomes
+`None`, which is shown as unknown.
 """
 
 import json
@@ -13,13 +13,13 @@ from pansketch import __version__
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import MAX_NUMBER
 
-# A health is said every minute; three that are missing are no accident.
+# Three missing health messages, which a device sends every minute.
 EXPIRE_SECONDS: Final = 180
 
 _FIELD: Final = "{% set said = value_json.FIELD if value_json is mapping else none %}"
 _SHOWN: Final = f"{{{{ said if said is integer and 0 <= said <= {MAX_NUMBER} else none }}}}"
 _NUMBER: Final = _FIELD + _SHOWN
-# What a health leaves out counts nothing.
+# A counter that a health message omits is 0.
 _ZERO: Final = _FIELD.replace("FIELD", "FIELD | default(0)") + _SHOWN
 _SUM: Final = (
     _FIELD.replace("FIELD", "FIELD | default({})")
@@ -30,18 +30,18 @@ _PROBLEM: Final = _FIELD + "{{ 'OFF' if said is true else 'ON' if said is false 
 _STATE: Final = (
     _FIELD + "{{ 'ON' if said == 'online' else 'OFF' if said in ('offline', 'stopped') else none }}"
 )
-_THERE: Final = _FIELD + "{{ 'online' if said == 'online' else 'offline' }}"
+_AVAILABLE: Final = _FIELD + "{{ 'online' if said == 'online' else 'offline' }}"
 
 _Entity = dict[str, object]
 
 
 def topic(prefix: str, fleet: str, device: str) -> str:
-    """Where the message about a device stands, retained; an empty one there takes it back."""
+    """The topic of a device's retained announcement; an empty message there removes it."""
     return f"{prefix}/device/{_identity(fleet, device)}/config"
 
 
 def message(fleet: str, device: str, version: str | None) -> bytes:
-    """The announcement of one device, as JSON. `version`: its agent's, None while nobody knows."""
+    """The announcement of one device, as JSON. `version`: its agent's, None if unknown."""
     known = {} if version is None else {"sw_version": version}
     return json.dumps(
         {
@@ -60,7 +60,7 @@ def message(fleet: str, device: str, version: str | None) -> bytes:
 
 
 def _identity(fleet: str, device: str) -> str:
-    # No id holds an underscore, so that no two devices have one identity.
+    # No id has an underscore, so no two devices have the same identity.
     return f"pansketch_{fleet}_{device}"
 
 
@@ -81,7 +81,8 @@ def _entities(fleet: str, device: str) -> dict[str, _Entity]:
 
 
 def _connection(fleet: str, device: str) -> _Entity:
-    """It is there while the device is not: that is what it tells."""
+    """The connection entity: without an availability topic, since it reports the availability
+    itself."""
     return {
         "platform": "binary_sensor",
         "name": "Connection",
@@ -98,7 +99,7 @@ def _of_health(fleet: str, device: str, platform: str, field: str, shown: str) -
         "value_template": _read(field, shown),
         "expire_after": EXPIRE_SECONDS,
         "availability_topic": topics.status(fleet, device),
-        "availability_template": _read("state", _THERE),
+        "availability_template": _read("state", _AVAILABLE),
     }
 
 

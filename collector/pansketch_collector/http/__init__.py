@@ -1,2 +1,1 @@
-"""What the collector answers over HTTP. `python -m pansketch_collector.http` is a process of its
-own."""
+"""The HTTP interface. `python -m pansketch_collector.http` runs it in its own process."""

@@ -1,4 +1,4 @@
-"""The endpoints. Each reads; those that `add_changes` adds are the only ones to change something.
+"""The endpoints. All of them read, except those of `add_changes`.
 
 Blocking work runs in thread pools, so that a fit delays no other request:
 collector/pansketch_collector/http/server/executors.py.
@@ -42,7 +42,7 @@ from pansketch_collector.http.server.access_control import ResponseLimits
 from pansketch_collector.http.server.etag import Revalidation
 from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.http.server.pages import add_page
-from pansketch_collector.http.server.problem_details import RESPONSES, Unknown, add_problems
+from pansketch_collector.http.server.problem_details import RESPONSES, UnknownStream, add_problems
 from pansketch_collector.http.supervisor import BrokerState
 from pansketch_collector.periods import comparison, series, series_report
 from pansketch_collector.queries import distinct
@@ -62,7 +62,7 @@ NO_BROKER = "the collector has no subscription at its broker now: its log has th
 
 
 def application(
-    config: Config, desk: Executors, room: ResponseLimits, broker: BrokerState
+    config: Config, pools: Executors, limits: ResponseLimits, broker: BrokerState
 ) -> FastAPI:
     """The application for one configuration."""
     http = config.collector.http
@@ -79,20 +79,20 @@ def application(
     )
     app.add_middleware(Revalidation)
     add_problems(app)
-    census, models = CachedCount(desk, config), Models(desk, config)
-    _add_health(app, desk, broker)
-    _add_fleet(app, config, census, room, broker)
+    counts, models = CachedCount(pools, config), Models(pools, config)
+    _add_health(app, pools, broker)
+    _add_fleet(app, config, counts, limits, broker)
     if http is not None and http.token is not None:
-        add_changes(app, desk, (census.forget, models.forget))
-    _add_lists(app, config, desk)
-    _add_answers(app, config, desk, models)
+        add_changes(app, pools, (counts.forget, models.forget))
+    _add_lists(app, config, pools)
+    _add_answers(app, config, pools, models)
     add_page(app)
     _name_streams(app.openapi(), [stream.name for stream in config.streams])
     return app
 
 
 def _name_streams(description: dict[str, Any], names: list[str]) -> None:
-    """Says in the description which streams there are; another one is not found."""
+    """Lists the configured streams in the OpenAPI description; any other one is not found."""
     for operations in description["paths"].values():
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
@@ -100,7 +100,7 @@ def _name_streams(description: dict[str, Any], names: list[str]) -> None:
                     parameter["schema"]["enum"] = names
 
 
-def _add_health(app: FastAPI, desk: Executors, broker: BrokerState) -> None:
+def _add_health(app: FastAPI, pools: Executors, broker: BrokerState) -> None:
     @app.get("/healthz", summary="Whether this process answers")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -108,7 +108,7 @@ def _add_health(app: FastAPI, desk: Executors, broker: BrokerState) -> None:
     @app.get("/readyz", summary="Whether the database can be read, and the broker is connected")
     async def readyz() -> dict[str, str]:
         try:
-            await desk.read(lambda reader: reader.refusals())
+            await pools.read(lambda reader: reader.refusals())
         except CommandError as error:
             raise HTTPException(503, str(error)) from error
         if not broker.connected:
@@ -117,17 +117,17 @@ def _add_health(app: FastAPI, desk: Executors, broker: BrokerState) -> None:
 
 
 def _add_fleet(
-    app: FastAPI, config: Config, census: CachedCount, room: ResponseLimits, broker: BrokerState
+    app: FastAPI, config: Config, counts: CachedCount, limits: ResponseLimits, broker: BrokerState
 ) -> None:
     @app.get(
         "/metrics",
         summary="Ingest, refusals, gaps, lag, backlog and devices, for Prometheus",
         response_class=PlainTextResponse,
     )
-    async def measured() -> Response:
+    async def metrics_text() -> Response:
         windows = {stream.name: stream.window_seconds for stream in config.streams}
         text = metrics.as_text(
-            await census.count(), clock.now(), room.answered, windows, broker.connected
+            await counts.count(), clock.now(), limits.answered, windows, broker.connected
         )
         return Response(text, media_type=metrics.MEDIA_TYPE)
 
@@ -137,14 +137,14 @@ def _add_fleet(
 
     @app.get("/v1/streams", summary="The streams, their attributes, and what is stored of each")
     async def streams() -> dict[str, Any]:
-        count = await census.count()
+        count = await counts.count()
         streams = [listing.stream_object(stream, count) for stream in config.streams]
         return {"streams": streams, "groups": {k: list(v) for k, v in config.groups.items()}}
 
     @app.get("/v1/devices", summary="The devices by name, part by part, and what was refused")
     async def devices(asked: Annotated[Paging, Query()], response: Response) -> dict[str, Any]:
-        count = await census.count()
-        # Not in the answer, which stays the same as long as the fleet does.
+        count = await counts.count()
+        # A header, so that the answer changes only with the fleet.
         response.headers["Age"] = str(max(clock.now() - count.at, 0))
         part = listing.device_part(count, asked.after, asked.limit)
         http = config.collector.http
@@ -155,40 +155,42 @@ def _add_fleet(
         summary="The privacy guarantee of a stream's releases",
     )
     async def guarantee(stream: str) -> dict[str, Any]:
-        found, count = _stream(config, stream), await census.count()
-        held = [h for each in count.found.held.values() for h in each if h.stream == stream]
-        return listing.guarantee_object(config, found, len(held))
+        found, count = _stream(config, stream), await counts.count()
+        holdings = [h for each in count.found.holdings.values() for h in each if h.stream == stream]
+        return listing.guarantee_object(config, found, len(holdings))
 
 
-def _add_lists(app: FastAPI, config: Config, desk: Executors) -> None:
+def _add_lists(app: FastAPI, config: Config, pools: Executors) -> None:
     sources = sources_digest()
 
     @app.get("/v1/audit", summary="What the last audit found, and this collector's own version")
     async def audit() -> dict[str, Any]:
-        return await desk.run(desk.reads, lambda: audit_object(config.collector.audit, sources))
+        return await pools.run(pools.reads, lambda: audit_object(config.collector.audit, sources))
 
     @app.get("/v1/releases", summary="The stored releases of a stream, part by part")
     async def releases(asked: Annotated[ListParameters, Query()]) -> dict[str, Any]:
         _stream(config, asked.stream)
-        return await desk.read(
+        return await pools.read(
             lambda reader: listing.release_part(
                 reader, selection_of(config, asked.stream, asked), asked.after, asked.limit
             )
         )
 
 
-def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) -> None:
+def _add_answers(app: FastAPI, config: Config, pools: Executors, models: Models) -> None:
     @app.get(
         "/v1/streams/{stream}/query",
         summary="One question, answered with its standard error and its sources",
     )
     async def query(stream: str, asked: Annotated[QuestionParameters, Query()]) -> dict[str, Any]:
         check_given(asked)
-        found = _answering(config, stream, asked, _capability(asked.question))
+        found = _answering_stream(config, stream, asked, _capability(asked.question))
         if isinstance(found, KeyStream):
-            selection = await desk.run(desk.reads, lambda: selection_of(config, found.name, asked))
-            return await _count_keys(config, desk, selection, asked)
-        answer = await _answer(config, desk, models, found, asked)
+            selection = await pools.run(
+                pools.reads, lambda: selection_of(config, found.name, asked)
+            )
+            return await _count_keys(config, pools, selection, asked)
+        answer = await _answer(config, pools, models, found, asked)
         return {"question": asked.question, **answer}
 
     @app.get(
@@ -203,15 +205,15 @@ def _add_answers(app: FastAPI, config: Config, desk: Executors, models: Models) 
         },
     )
     async def sample(stream: str, asked: Annotated[SampleParameters, Query()]) -> Response:
-        found = _answering(config, stream, asked, SAMPLE)
-        selection = await desk.run(desk.reads, lambda: selection_of(config, found.name, asked))
+        found = _answering_stream(config, stream, asked, SAMPLE)
+        selection = await pools.run(pools.reads, lambda: selection_of(config, found.name, asked))
         model = await models.model(selection, choice_of(asked))
-        return await _file(desk, model, stream, asked)
+        return await _file(pools, model, stream, asked)
 
 
 async def _answer(
     config: Config,
-    desk: Executors,
+    pools: Executors,
     models: Models,
     stream: ReadingStream,
     asked: QuestionParameters,
@@ -219,18 +221,18 @@ async def _answer(
     """One answer of all selected releases, one for each row, or a comparison of two selections."""
     name, choice = asked.model_dump_json(), choice_of(asked)
     if asked.question in COMPARISONS:
-        periods = await desk.run(desk.reads, lambda: compared_of(config, stream.name, asked))
-        return await models.made(
+        periods = await pools.run(pools.reads, lambda: compared_of(config, stream.name, asked))
+        return await models.derived(
             name,
             periods,
             lambda reader: comparison.as_object(
                 comparison.compare(reader, config, periods, choice, asked.question, asked.attribute)
             ),
         )
-    selection = await desk.run(desk.reads, lambda: selection_of(config, stream.name, asked))
+    selection = await pools.run(pools.reads, lambda: selection_of(config, stream.name, asked))
     if asked.by is not None:
         rows = series_of(stream, asked)
-        return await models.made(
+        return await models.derived(
             name,
             (selection,),
             lambda reader: series_report.as_object(
@@ -242,17 +244,17 @@ async def _answer(
 
 
 def _capability(question: str) -> str:
-    """The question of the command line that a sketch must answer for this one."""
+    """The question of the command line that the sketch must answer for this one."""
     return "count" if question in ("histogram", "density") else question
 
 
 async def _count_keys(
-    config: Config, desk: Executors, selection: Selection, asked: QuestionParameters
+    config: Config, pools: Executors, selection: Selection, asked: QuestionParameters
 ) -> dict[str, Any]:
     if asked.by == "day":
         raise wrong("distinct keys of several windows do not add up: ask by=window")
     by: distinct.By = asked.by or "window"
-    counted = await desk.read(
+    counted = await pools.read(
         lambda reader: distinct.count_keys(reader, config, selection, by, asked.keys)
     )
     return {
@@ -262,28 +264,28 @@ async def _count_keys(
     }
 
 
-async def _file(desk: Executors, model: Model, stream: str, asked: SampleParameters) -> Response:
+async def _file(pools: Executors, model: Model, stream: str, asked: SampleParameters) -> Response:
     shape = SHAPES[asked.format]
     seed = asked.seed
     if seed is None:
         seed = int.from_bytes(os.urandom(SEED_BYTES), "big")
-    found = await desk.run(desk.draws, partial(pieces, model, shape, asked.rows, seed))
+    found = await pools.run(pools.draws, partial(pieces, model, shape, asked.rows, seed))
     headers = {
         "Content-Disposition": f'attachment; filename="{stream}.{asked.format}"',
         "Pansketch-Seed": str(seed),
         "Pansketch-Source": source(model).encode("ascii", "replace").decode(),
     }
-    return StreamingResponse(_drawn(desk, found), headers=headers, media_type=shape.media_type)
+    return StreamingResponse(_draw(pools, found), headers=headers, media_type=shape.media_type)
 
 
-async def _drawn(desk: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Draws the next piece when the last one is sent: who reads slowly is drawn for slowly."""
-    while (piece := await desk.run(desk.draws, lambda: next(found, None))) is not None:
+async def _draw(pools: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Draws the next piece when the last one is sent: a slow reader slows the drawing."""
+    while (piece := await pools.run(pools.draws, lambda: next(found, None))) is not None:
         yield piece
 
 
-def _answering(config: Config, name: str, asked: ModelParameters, question: str) -> Stream:
-    """The stream, or another sketch of it that answers. Raises Unknown, CommandError."""
+def _answering_stream(config: Config, name: str, asked: ModelParameters, question: str) -> Stream:
+    """The stream, or another sketch of it that answers. Raises UnknownStream, CommandError."""
     stream = _stream(config, name)
     parts = (stream,) if stream.part_of else config.parts(stream)
     return answering(parts, question, choice_of(asked), asked.sketch)
@@ -294,4 +296,4 @@ def _stream(config: Config, name: str) -> Stream:
         if stream.name == name:
             return stream
     known = ", ".join(stream.name for stream in config.streams)
-    raise Unknown(f"unknown stream {name[:60]!r}; there is {known}")
+    raise UnknownStream(f"unknown stream {name[:60]!r}; there is {known}")

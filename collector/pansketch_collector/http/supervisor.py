@@ -22,7 +22,7 @@ from pansketch_fleet.settings.settings import Http
 
 NEEDS = ("fastapi", "uvicorn")
 BACKLOG = 2048
-# A collector that was killed leaves the address to its last reader for a moment.
+# The HTTP process of a killed collector keeps the address until it ends.
 BIND_ATTEMPTS, BIND_PAUSE_SECONDS = 12, 0.25
 RESTART_SECONDS = 2.0
 STOP_SECONDS = 6.0
@@ -31,15 +31,17 @@ log = logging.getLogger("collector")
 
 
 class BrokerState:
-    """Whether the collector has its subscription, as the HTTP process reads it: one byte of a file
-    without a name, which both processes hold open."""
+    """Reports to the HTTP process whether the collector is subscribed.
+
+    It is one byte of an anonymous file, which both processes have open.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @property
     def connected(self) -> bool:
-        """False until the collector has set it."""
+        """False until the collector sets it."""
         return os.pread(self.descriptor, 1, 0) == b"1"
 
     def set(self, connected: bool) -> None:
@@ -47,56 +49,62 @@ class BrokerState:
 
 
 @contextmanager
-def answering(
+def supervised(
     http: Http | None,
     config: Path,
     pause: Callable[[float], object],
-    words: Sequence[str] = (),
+    log_options: Sequence[str] = (),
 ) -> Iterator[Callable[[float, bool], object]]:
-    """Gives what has to be called now and then, with the uptime and whether the broker is there;
-    without `http` it does nothing. `words`: further ones for the command line of the process.
+    """Yields a function to call at every turn, with the uptime and the state of the broker
+    connection.
 
-    Raises CommandError as `HttpSupervisor` does.
+    Without `http` the function does nothing. `log_options`: options for the command line of the
+    process. Raises CommandError as `HttpSupervisor` does.
     """
     if http is None:
         yield lambda uptime, broker_connected: None
         return
-    web = HttpSupervisor(http, config, pause, words)
+    supervisor = HttpSupervisor(http, config, pause, log_options)
     try:
-        yield web.attend
+        yield supervisor.step
     finally:
-        web.stop()
+        supervisor.stop()
 
 
 class HttpSupervisor:
-    """The process and its socket, which is open before the first start and until `stop`."""
+    """The HTTP process and its listening socket, which is open before the first start and until
+    `stop`."""
 
     def __init__(
         self,
         http: Http,
         config: Path,
         pause: Callable[[float], object],
-        words: Sequence[str] = (),
+        log_options: Sequence[str] = (),
     ) -> None:
-        """Raises CommandError when the address is taken, or the extra is not installed. `pause`
-        waits so many seconds, or less when this program is to stop."""
+        """Raises CommandError when the address is in use, or the extra is not installed.
+
+        `pause`: waits so many seconds, or less while the program stops.
+        """
         missing = [name for name in NEEDS if not _is_installed(name)]
         if missing:
             raise CommandError(
                 f"collector.http needs {', '.join(missing)}: pip install '.[collector]' in a "
                 "clone, or leave it out"
             )
-        self._config, self._words = config, words
-        self._socket = _listening(http, pause)
+        self._config, self._log_options = config, log_options
+        self._socket = _listen(http, pause)
         self._process: subprocess.Popen[bytes] | None = None
         self._broker = BrokerState(os.memfd_create("broker-state"))
         self._next_start = 0.0
         host = f"[{http.host}]" if ":" in http.host else http.host
         self._address = f"{host}:{http.port}"
 
-    def attend(self, uptime: float, broker_connected: bool) -> None:
-        """Shares the broker's state, and starts the process where there is none; cheap. `uptime`:
-        of a clock that only grows."""
+    def step(self, uptime: float, broker_connected: bool) -> None:
+        """Shares the state of the broker connection, and starts the process if none runs; cheap.
+
+        `uptime`: monotonic seconds.
+        """
         self._broker.set(broker_connected)
         running = self._process is not None and self._process.poll() is None
         if running or uptime < self._next_start:
@@ -110,7 +118,7 @@ class HttpSupervisor:
         self._process = self._start()
 
     def stop(self) -> None:
-        """Ends the process and gives the address back."""
+        """Ends the process and closes the socket."""
         self._socket.close()
         os.close(self._broker.descriptor)
         if self._process is None:
@@ -126,8 +134,15 @@ class HttpSupervisor:
         listening, broker = self._socket.fileno(), self._broker.descriptor
         command = [sys.executable, "-m", "pansketch_collector.http", "--config", str(self._config)]
         return Child(
-            [*command, *self._words, "--socket", str(listening), "--broker-state", str(broker)],
-            # Nothing is written to it: its end ends the process, whatever ended this one.
+            [
+                *command,
+                *self._log_options,
+                "--socket",
+                str(listening),
+                "--broker-state",
+                str(broker),
+            ],
+            # Never written: its end ends the process, even if this one is killed.
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=(listening, broker),
@@ -148,18 +163,22 @@ def _is_installed(name: str) -> bool:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without systemd, which the collector itself alone speaks to. One thread for each equation:
-    those of a fit are small, and further threads mostly wait for each other."""
-    kept = {k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
-    return {"OPENBLAS_NUM_THREADS": "1", **kept}
+    """The environment without systemd's variables, which are for the collector only.
+
+    One thread for linear algebra: the equations of a fit are small, so more threads mostly wait.
+    """
+    inherited = {
+        k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")
+    }
+    return {"OPENBLAS_NUM_THREADS": "1", **inherited}
 
 
-def _listening(http: Http, pause: Callable[[float], object]) -> socket.socket:
+def _listen(http: Http, pause: Callable[[float], object]) -> socket.socket:
     family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     attempts = BIND_ATTEMPTS
-    while (error := _bound(listening, http)) is not None:
+    while (error := _bind(listening, http)) is not None:
         attempts -= 1
         if error.errno != errno.EADDRINUSE or not attempts:
             listening.close()
@@ -171,8 +190,8 @@ def _listening(http: Http, pause: Callable[[float], object]) -> socket.socket:
     return listening
 
 
-def _bound(listening: socket.socket, http: Http) -> OSError | None:
-    """What keeps it from listening, if anything."""
+def _bind(listening: socket.socket, http: Http) -> OSError | None:
+    """Binds and listens; returns the error, if any."""
     try:
         listening.bind((http.host, http.port))
         listening.listen(BACKLOG)

@@ -1,1 +1,1 @@
-"""Validate, commit, acknowledge; and what was refused."""
+"""Ingestion: validate, commit and acknowledge messages, and log rejections."""

@@ -19,7 +19,13 @@ from pansketch_collector.storage.tables import enrolments
 from pansketch_collector.storage.tables.connection import ERRORS, passing
 from pansketch_collector.validation.signatures import Signers, authenticate
 from pansketch_collector.validation.validation import Rules, validate
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Judged, Refused, Verdict
+from pansketch_collector.validation.verdicts import (
+    Accepted,
+    Duplicate,
+    Outcome,
+    Rejected,
+    Validated,
+)
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import Ack
 
@@ -28,48 +34,48 @@ IDLE_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 REPORT_SECONDS = 10.0
 MAX_REASON = 300
-MAX_SOURCES = 8  # are named in one line, for each reason
-MAX_NEW_OBJECTS = 20_000  # before the next look for cycles; a few MiB
+MAX_SOURCES = 8  # named in the log, for each reason
+MAX_NEW_OBJECTS = 20_000  # between two garbage collections; a few MiB
 
 log = logging.getLogger("collector")
 
 
 class MessageTransport(Protocol):
-    """Where messages come from and acknowledgements go.
+    """A source of messages, and the sender of their acknowledgements.
 
     The collector's is `pansketch_collector.mqtt.connection.CollectorClient`.
     """
 
-    def take(self, most: int, timeout_seconds: float) -> list[Incoming]: ...
-    def done(self, message: Incoming) -> None: ...
-    def answer(self, device: str, ack: Ack) -> None: ...
+    def receive(self, limit: int, timeout_seconds: float) -> list[Incoming]: ...
+    def ack_broker(self, message: Incoming) -> None: ...
+    def send_ack(self, device: str, ack: Ack) -> None: ...
     def flush(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class IngestClock:
-    """The wall clock in unix seconds, and one that never jumps, as functions."""
+    """Clock functions: wall clock in unix seconds, and monotonic seconds."""
 
     now: Callable[[], int]
     uptime: Callable[[], float]
 
 
 @dataclass
-class RefusalLog:
-    """What was refused since the last log line: one line in ten seconds, whatever arrives."""
+class RejectionLog:
+    """Counts rejected messages and logs at most one line in REPORT_SECONDS."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    said_at: float | None = None
+    reported_at: float | None = None
 
-    def add(self, verdicts: Iterable[Verdict]) -> None:
-        self.counts.update((v.reason, v.source) for v in verdicts if isinstance(v, Refused))
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        self.counts.update((v.reason, v.source) for v in outcomes if isinstance(v, Rejected))
 
     def report(self, uptime: float) -> None:
-        due = self.said_at is None or uptime - self.said_at >= REPORT_SECONDS
+        due = self.reported_at is None or uptime - self.reported_at >= REPORT_SECONDS
         if self.counts and due:
             log.warning("quarantined: %s; see `quarantine list`", self._reasons())
             self.counts.clear()
-            self.said_at = uptime
+            self.reported_at = uptime
 
     def _reasons(self) -> str:
         """`fingerprint 3 (attic/zigbee 2, kitchen/zigbee 1), topic 1`: the most frequent first."""
@@ -88,9 +94,10 @@ def _listed(sources: Sequence[str]) -> str:
     return f" ({', '.join(sources[:MAX_SOURCES])}{more})" if sources else ""
 
 
-def spare_collections() -> None:
-    """Has Python look for garbage in cycles less often, from the end of the start on: a release is
-    many small objects for a moment, and none of them a cycle.
+def tune_gc() -> None:
+    """Makes Python's cyclic garbage collection rarer; call it at the end of the start.
+
+    Decoding a release allocates many short-lived objects, and none of them is in a cycle.
     """
     gc.collect()
     gc.freeze()
@@ -98,31 +105,31 @@ def spare_collections() -> None:
 
 
 def serve(
-    post: MessageTransport,
+    transport: MessageTransport,
     store: Store,
     rules: Rules,
     clock: IngestClock,
     stop: threading.Event,
-    alive: Callable[[], object],
-    heard: Callable[[Incoming, Verdict], object] | None = None,
+    heartbeat: Callable[[], object],
+    on_committed: Callable[[Incoming, Outcome], object] | None = None,
 ) -> None:
-    """Takes messages until `stop` is set. Raises CommandError when the database is beyond use.
+    """Ingests messages until `stop` is set. Raises CommandError when the database is unusable.
 
-    `alive` is called at every turn, and while a full disk is waited for: that is no standstill.
-    `heard` is told of each message that is on the disk.
+    The loop calls `heartbeat` at each turn, and while it waits for a full disk: the watchdog must
+    not restart the process then. It calls `on_committed` for each message after the commit.
     """
-    refusals = RefusalLog()
+    refusals = RejectionLog()
     while not stop.is_set():
-        alive()
-        batch = post.take(BATCH, IDLE_SECONDS)
+        heartbeat()
+        batch = transport.receive(BATCH, IDLE_SECONDS)
         if batch:
-            verdicts = _commit(store, batch, rules, clock.now(), stop, alive)
-            refusals.add(verdicts)
-            for message, verdict in zip(batch, verdicts, strict=False):
-                _tell(post, message, verdict)
-                if heard is not None:
-                    heard(message, verdict)
-            post.flush()
+            outcomes = _commit(store, batch, rules, clock.now(), stop, heartbeat)
+            refusals.add(outcomes)
+            for message, outcome in zip(batch, outcomes, strict=False):
+                _acknowledge(transport, message, outcome)
+                if on_committed is not None:
+                    on_committed(message, outcome)
+            transport.flush()
         refusals.report(clock.uptime())
 
 
@@ -132,13 +139,13 @@ def _commit(
     rules: Rules,
     at: int,
     stop: threading.Event,
-    alive: Callable[[], object],
-) -> list[Verdict]:
-    """Verdicts of a batch, on the disk; none if it cannot be written until `stop`."""
+    heartbeat: Callable[[], object],
+) -> list[Outcome]:
+    """Commits a batch and returns its outcomes. Returns none if `stop` comes before a commit."""
     complained = False
     while not stop.is_set():
         try:
-            return settle(store, batch, rules, at)
+            return commit_batch(store, batch, rules, at)
         except ERRORS as error:
             if not passing(error):
                 text = f"database: {error}: restore a copy, or move it away"
@@ -146,40 +153,42 @@ def _commit(
             if not complained:
                 log.error("cannot write the database (%s); retrying; free its disk", error)
             complained = True
-            alive()
+            heartbeat()
             stop.wait(RETRY_SECONDS)
     return []
 
 
-def judge(store: Store, batch: Sequence[Incoming], rules: Rules) -> list[Judged]:
-    """Validates a batch, and checks the signatures in it. Raises one of ERRORS."""
-    judged = validate(batch, rules)
-    senders = {one.window.device for one in judged if isinstance(one, Accepted)}
+def validate_batch(store: Store, batch: Sequence[Incoming], rules: Rules) -> list[Validated]:
+    """Validates a batch and checks its signatures. Raises one of ERRORS."""
+    validated = validate(batch, rules)
+    senders = {one.window.device for one in validated if isinstance(one, Accepted)}
     keys = enrolments.signing_keys(store.connection, senders)
-    return authenticate(batch, judged, Signers(rules.fleet, keys, rules.signed))
+    return authenticate(batch, validated, Signers(rules.fleet, keys, rules.signed))
 
 
-def settle(
-    store: Store, batch: Sequence[Incoming], rules: Rules, at: int, vouched: bool = False
-) -> list[Verdict]:
-    """Validates and stores a batch received at `at`, in one transaction. `vouched`: signatures are
-    not asked for. Raises one of ERRORS."""
-    judged = validate(batch, rules) if vouched else judge(store, batch, rules)
-    return store.settle(list(zip(batch, judged, strict=True)), at)
+def commit_batch(
+    store: Store, batch: Sequence[Incoming], rules: Rules, at: int, trusted: bool = False
+) -> list[Outcome]:
+    """Validates a batch received at `at` (unix seconds) and stores it in one transaction.
+
+    `trusted`: skips the signatures. Raises one of ERRORS.
+    """
+    validated = validate(batch, rules) if trusted else validate_batch(store, batch, rules)
+    return store.commit(list(zip(batch, validated, strict=True)), at)
 
 
-def _tell(post: MessageTransport, message: Incoming, verdict: Verdict) -> None:
-    post.done(message)
-    match verdict:
+def _acknowledge(transport: MessageTransport, message: Incoming, outcome: Outcome) -> None:
+    transport.ack_broker(message)
+    match outcome:
         case Accepted(window):
             ack = Ack(window.stream, window.sequence, message.digest, "stored")
-            post.answer(window.device, ack)
+            transport.send_ack(window.device, ack)
         case Duplicate(window):
             ack = Ack(window.stream, window.sequence, message.digest, "duplicate")
-            post.answer(window.device, ack)
-        case Refused(reason, text, str(device), str(stream), sequence):
+            transport.send_ack(window.device, ack)
+        case Rejected(reason, text, str(device), str(stream), sequence):
             line = one_line(f"{reason}: {text}")[:MAX_REASON]
-            status: Literal["later", "refused"] = "refused" if verdict.final else "later"
-            post.answer(device, Ack(stream, sequence, message.digest, status, line))
+            status: Literal["later", "refused"] = "refused" if outcome.final else "later"
+            transport.send_ack(device, Ack(stream, sequence, message.digest, status, line))
         case _:
             pass

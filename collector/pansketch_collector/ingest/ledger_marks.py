@@ -1,9 +1,9 @@
-"""Marks: what each device is told, retained, of what is stored of it.
+"""Marks: retained messages that tell each device which of its releases the collector stores.
 
-A device whose ledger was lost or rolled back sees there that it released windows which it does not
-know of, and one whose acknowledged releases are missing sees that the database was restored. A
-device's mark is published when its birth comes, and at most once a minute when it has changed.
-Where other processes store releases too, this one looks for them in the database.
+A device whose ledger was lost or rolled back finds released windows in its mark that its ledger
+lacks. A device whose acknowledged releases are missing learns that the database was restored. The
+collector publishes a device's mark after its birth message, and after changes at most once a
+minute. If other processes store releases too, this process searches the database for them.
 """
 
 import logging
@@ -15,20 +15,20 @@ from pansketch import WindowId
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.holdings import HighWaterMark
-from pansketch_collector.validation.verdicts import Accepted, Presence, Verdict
+from pansketch_collector.validation.verdicts import Accepted, DeviceStatus, Outcome
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import MAX_STREAMS, Mark, StreamMark
 
 CHANGED_SECONDS = 60.0
 BIRTH_SECONDS = 1.0
-LOOK_SECONDS = 0.5
-SEARCH_SECONDS = 5.0  # between two looks for releases of others
+POLL_SECONDS = 0.5
+SEARCH_SECONDS = 5.0  # between two searches for releases that other processes stored
 
 log = logging.getLogger("collector")
 
 
 class MarkPublisher(Protocol):
-    """Where marks go: `pansketch_collector.mqtt.connection.CollectorClient`."""
+    """Publishes marks: `pansketch_collector.mqtt.connection.CollectorClient`."""
 
     @property
     def connected(self) -> bool: ...
@@ -36,7 +36,7 @@ class MarkPublisher(Protocol):
 
 
 class LedgerMarkStore(Protocol):
-    """Where marks come from: `pansketch_collector.storage.store.Store`."""
+    """The source of marks: `pansketch_collector.storage.store.Store`."""
 
     @property
     def generation(self) -> str: ...
@@ -46,8 +46,8 @@ class LedgerMarkStore(Protocol):
 
 @dataclass
 class _Stream:
-    """All that is known of one stream of a device: by incarnation its highest sequence number and
-    its last window's end."""
+    """One stream of a device: its stored windows, and by incarnation the highest sequence number
+    and the end of the last window (unix seconds)."""
 
     windows: int = 0
     ledgers: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -66,63 +66,65 @@ class Marks:
     """The marks of one serving process, for one thread."""
 
     def __init__(
-        self, fleet: str, shelf: LedgerMarkStore, outlet: MarkPublisher, shares: bool = False
+        self, fleet: str, store: LedgerMarkStore, publisher: MarkPublisher, shares: bool = False
     ) -> None:
-        """`shares`: others store releases too. Raises one of ERRORS."""
-        self._fleet, self._shelf, self._outlet = fleet, shelf, outlet
-        self._shares, self._search, self._failed = shares, 0.0, False
-        self._newest = shelf.stored_after(None)[0] if shares else 0
-        self._known: dict[str, dict[str, _Stream]] = {}
+        """`shares`: other processes store releases too. Raises one of ERRORS."""
+        self._fleet, self._store, self._publisher = fleet, store, publisher
+        self._shares, self._next_search, self._failed = shares, 0.0, False
+        self._newest = store.stored_after(None)[0] if shares else 0
+        self._streams_by_device: dict[str, dict[str, _Stream]] = {}
         self._published: dict[str, float] = {}
         self._due: dict[str, float] = {}
-        self._look = 0.0
+        self._next_poll = 0.0
 
-    def heard(self, _message: Incoming, verdict: Verdict) -> None:
-        """Notes whose mark is due. Only of devices that the store has room for, or that have
-        releases, so it is bounded."""
-        match verdict:
-            case Presence(device, status) if status.state == "online":
-                self._plan(device, BIRTH_SECONDS)
+    def on_committed(self, _message: Incoming, outcome: Outcome) -> None:
+        """Schedules the mark of a device. The store limits the number of devices, which bounds the
+        memory."""
+        match outcome:
+            case DeviceStatus(device, status) if status.state == "online":
+                self._schedule(device, BIRTH_SECONDS)
             case Accepted(window) if not self._shares:
-                self._note(window)
-                self._plan(window.device, CHANGED_SECONDS)
+                self._add_release(window)
+                self._schedule(window.device, CHANGED_SECONDS)
             case _:
                 pass
 
     def step(self, uptime: float) -> None:
-        """Publishes what is due, while the broker is there."""
-        if uptime >= self._look and self._outlet.connected:
-            self._look = uptime + LOOK_SECONDS
-            self._try(uptime, lambda due: due <= uptime)
+        """Publishes the marks that are due while the broker is connected."""
+        if uptime >= self._next_poll and self._publisher.connected:
+            self._next_poll = uptime + POLL_SECONDS
+            self._publish_due_marks(uptime, lambda due: due <= uptime)
 
     def finish(self) -> None:
-        """The process ends: what has changed is published now."""
-        if not self._outlet.connected:
+        """Publishes all changed marks before the process ends."""
+        if not self._publisher.connected:
             return
-        # The first statement after a server was restarted fails, and only then it is known.
+        # A restart of the server shows only when the next statement fails, so retry once.
         for _ in range(2):
-            self._search = 0.0
-            self._try(self._look, lambda due: True)
+            self._next_search = 0.0
+            self._publish_due_marks(self._next_poll, lambda due: True)
             if not self._failed:
                 return
 
-    def _plan(self, device: str, pause_seconds: float) -> None:
+    def _schedule(self, device: str, pause_seconds: float) -> None:
         due = self._published.get(device, -pause_seconds) + pause_seconds
         self._due[device] = min(due, self._due.get(device, due))
 
-    def _note(self, window: WindowId) -> None:
-        """A release was stored. A device that nothing was published of yet is read when that is."""
-        streams = self._known.get(window.device)
+    def _add_release(self, window: WindowId) -> None:
+        """Adds a stored release. A device without a published mark is read when its mark is
+        published."""
+        streams = self._streams_by_device.get(window.device)
         if streams is not None:
             stream = streams.setdefault(window.stream, _Stream())
             stream.add(window.incarnation, window.sequence, window.end, 1)
 
-    def _try(self, uptime: float, due: Callable[[float], bool]) -> None:
-        """A database that cannot be read now is left for the next turn."""
+    def _publish_due_marks(self, uptime: float, due: Callable[[float], bool]) -> None:
+        """Publishes the marks that are due; a failed read of the database is retried at the next
+        turn."""
         try:
-            if self._shares and uptime >= self._search:
-                self._search = uptime + SEARCH_SECONDS
-                self._find()
+            if self._shares and uptime >= self._next_search:
+                self._next_search = uptime + SEARCH_SECONDS
+                self._find_releases()
             self._publish(uptime, due)
             self._failed = False
         except ERRORS as error:
@@ -130,26 +132,27 @@ class Marks:
                 log.warning("marks of devices cannot be read now (%s); retrying", error)
             self._failed = True
 
-    def _find(self) -> None:
-        """Notes of which devices releases were stored, by whichever process."""
-        self._newest, found = self._shelf.stored_after(self._newest)
+    def _find_releases(self) -> None:
+        """Schedules the marks of devices whose releases any process stored since the last
+        search."""
+        self._newest, found = self._store.stored_after(self._newest)
         for device in found:
-            self._known.pop(device, None)
-            self._plan(device, CHANGED_SECONDS)
+            self._streams_by_device.pop(device, None)
+            self._schedule(device, CHANGED_SECONDS)
 
     def _publish(self, uptime: float, due: Callable[[float], bool]) -> None:
         for device in [name for name, at in self._due.items() if due(at)]:
-            mark = Mark(self._shelf.generation, self._streams(device))
+            mark = Mark(self._store.generation, self._streams(device))
             del self._due[device]
             self._published[device] = uptime
-            self._outlet.announce(topics.mark(self._fleet, device), mark.encode(), 0)
+            self._publisher.announce(topics.mark(self._fleet, device), mark.encode(), 0)
 
     def _streams(self, device: str) -> dict[str, StreamMark]:
-        if device not in self._known:
+        if device not in self._streams_by_device:
             streams: dict[str, _Stream] = {}
-            for each in self._shelf.high_water(device):
+            for each in self._store.high_water(device):
                 stream = streams.setdefault(each.stream, _Stream())
                 stream.add(each.incarnation, each.sequence, each.window_end, each.windows)
-            self._known[device] = streams
-        names = sorted(self._known[device])[:MAX_STREAMS]
-        return {name: self._known[device][name].mark() for name in names}
+            self._streams_by_device[device] = streams
+        names = sorted(self._streams_by_device[device])[:MAX_STREAMS]
+        return {name: self._streams_by_device[device][name].mark() for name in names}

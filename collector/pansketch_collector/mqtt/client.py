@@ -1,9 +1,9 @@
-"""One connection to the broker: with a persistent session, or with one that ends with it.
+"""One MQTT connection to the broker, with a persistent session or a clean one.
 
-A thread of our own moves paho's bytes, many packets at a time. Acknowledgements are by hand: the
-broker is told of a message when it is stored, and what is left unacknowledged comes again with the
-next connection. Acknowledgements and answers at QoS 0, one of each for every release, are written
-without paho, which needs several times as long for them.
+A thread of this module moves paho's bytes, many packets at a time. Acknowledgements are manual: the
+collector sends the PUBACK of a message after it is stored. The broker redelivers unacknowledged
+messages on the next connection. PUBACKs and QoS 0 acknowledgements, one of each for every release,
+bypass paho, which needs several times as long for them.
 """
 
 import select
@@ -29,17 +29,17 @@ from pansketch_fleet.mqtt.reconnect import (
     KEEPALIVE_SECONDS,
     UNLIMITED_BYTES,
     Connack,
-    Terms,
+    SessionOptions,
 )
 from pansketch_fleet.protocol import topics
 
-LOOK_MILLISECONDS = 1000
-# How long the broker keeps what comes while the collector is away; MQTT 3.1.1 leaves it to it.
+POLL_MILLISECONDS = 1000
+# The broker keeps messages so long while the collector is disconnected (MQTT 5 only).
 SESSION_SECONDS = 30 * 86400
 
 
 class ReceivedMessage(NamedTuple):
-    """One message as it came."""
+    """One message as received."""
 
     topic: str
     payload: bytes
@@ -48,29 +48,30 @@ class ReceivedMessage(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who is told of what a connection brings, by its thread: no method may block."""
+    """Receives the events of a connection, in its thread: no method may block."""
 
-    def arrived(self, messages: list[ReceivedMessage], connection: int) -> None:
-        """What came together, also before the connection is `answered`."""
+    def on_messages(self, messages: list[ReceivedMessage], connection: int) -> None:
+        """A group of messages was received, possibly before the CONNACK."""
 
     def is_full(self) -> bool:
-        """Whether nothing more should be read: the broker then keeps what it has for us."""
+        """True to pause reading; the broker then keeps the messages of this client."""
 
-    def subscribed(self, denied: tuple[str, ...]) -> None:
-        """The broker has answered, and denies these filters."""
+    def on_subscribed(self, unauthorized: tuple[str, ...]) -> None:
+        """The broker sent a SUBACK and did not authorize these filters."""
 
-    def cleared(self, topic: str) -> None:
-        """The broker had kept a message under this topic, where none is to be kept."""
+    def on_cleared(self, topic: str) -> None:
+        """The broker retained a message under a topic that must have none."""
 
-    def denied(self, topic: str) -> None:
-        """The broker took nothing under this topic. Only MQTT 5 tells, and not of QoS 0."""
+    def on_publish_denied(self, topic: str) -> None:
+        """The broker did not authorize a publication. Only MQTT 5 reports this, and not for QoS
+        0."""
 
 
 class CollectorConnection:
-    """One connection, with acknowledgements by hand.
+    """One connection, with manual acknowledgements.
 
-    `lasting`: with a persistent session. `former`: a filter that this session may have had, which
-    is given up. `ending`: why it is over, once it is. Raises TlsFilesError.
+    `persistent`: with a persistent session. `old_filter`: a filter of an earlier session, which is
+    unsubscribed. `ending`: the reason of the end, once `over` is set. Raises TlsFilesError.
     """
 
     trial = False
@@ -80,24 +81,24 @@ class CollectorConnection:
         mqtt: Mqtt,
         client_id: str,
         filters: tuple[str, ...],
-        terms: Terms,
+        terms: SessionOptions,
         listener: Listener,
         number: int,
-        lasting: bool = True,
-        former: str = "",
+        persistent: bool = True,
+        old_filter: str = "",
     ) -> None:
         self.version, self._filters = terms.version, filters
-        self._lasting, self._former = lasting, former
+        self._persistent, self._old_filter = persistent, old_filter
         self._listener, self._number = listener, number
         self.answer: Connack | None = None
         self.ending = ""
         self.answered, self.over = threading.Event(), threading.Event()
         self._address = mqtt.host, mqtt.port, KEEPALIVE_SECONDS
-        self._came: list[ReceivedMessage] = []
-        self._unanswered: dict[int, str] = {}  # topics of publications, by message id
-        self._cleared: set[str] = set()  # topics under which an empty message of ours will come
+        self._received: list[ReceivedMessage] = []
+        self._unacknowledged: dict[int, str] = {}  # topics of publications, by message id
+        self._cleared: set[str] = set()  # topics whose empty message is our own
         self._closing = self._leaving = False
-        self._unwritten: deque[bytes] = deque()  # packets of our own
+        self._unwritten: deque[bytes] = deque()  # packets that bypass paho
         self._waker: socket | None = None
         self._thread = threading.Thread(target=self._run, name="network", daemon=True)
         self._client = client = paho_client(mqtt, client_id, terms)
@@ -108,11 +109,13 @@ class CollectorConnection:
         client.on_publish = self._on_publish
 
     def open(self) -> None:
-        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        """Opens the socket. Raises OSError or ValueError when that fails."""
         if self.version == "5":
             session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            session.SessionExpiryInterval = SESSION_SECONDS if self._lasting else 0
-            self._client.connect(*self._address, clean_start=not self._lasting, properties=session)
+            session.SessionExpiryInterval = SESSION_SECONDS if self._persistent else 0
+            self._client.connect(
+                *self._address, clean_start=not self._persistent, properties=session
+            )
         else:
             self._client.connect(*self._address)
         self._waker, self._wakened = socketpair()
@@ -120,46 +123,47 @@ class CollectorConnection:
         self._thread.start()
 
     @property
-    def let_in(self) -> bool:
-        """Whether something that is published now may arrive."""
+    def accepted(self) -> bool:
+        """True while the broker accepts the connection and it is open."""
         return self.answer is not None and not self.answer.refusal and not self.over.is_set()
 
     def room(self, topic: str) -> int:
-        """The largest payload that the broker is known to take under `topic`, in bytes."""
-        return UNLIMITED_BYTES if self.answer is None else self.answer.room(topic, self.version)
+        """The largest payload under `topic` that the broker is known to accept, in bytes."""
+        answer = self.answer
+        return answer.max_payload_bytes(topic, self.version) if answer else UNLIMITED_BYTES
 
     def subscribe(self) -> None:
-        if self._former:
-            self._client.unsubscribe(self._former)
+        if self._old_filter:
+            self._client.unsubscribe(self._old_filter)
         self._client.subscribe([(name, 1) for name in self._filters])
         self.wake()
 
     def acknowledge(self, message_id: int, qos: int) -> None:
-        """Sent with the next `wake`. `qos`: as subscribed, 1 at most."""
+        """Sends the PUBACK with the next `wake`. `qos`: as delivered, at most 1."""
         if qos:
             self._unwritten.append(acknowledgement(message_id))
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
-        """Sent with the next `wake`; lost when the connection ends before."""
+        """Publishes with the next `wake`. The message is lost if the connection ends before."""
         if qos:
             sent = self._client.publish(topic, payload, qos, retain)
-            self._unanswered[sent.mid] = topic
+            self._unacknowledged[sent.mid] = topic
         else:
             self._unwritten.append(publication(topic, payload, retain, self.version))
 
     def wake(self) -> None:
-        """Has what waits sent, and looks again whether there is room to read."""
+        """Has the network thread send queued packets, and check again whether to read."""
         if self._waker is not None:
-            with suppress(OSError):  # A full pipe wakes it, a closed one has nobody to wake.
+            with suppress(OSError):  # Full: the thread wakes anyway. Closed: it has ended.
                 self._waker.send(b"!")
 
     def leave(self) -> None:
-        """Says goodbye, after all that was said before; the session stays."""
+        """Disconnects gracefully after all queued packets; a persistent session stays."""
         self._leaving = True
         self.wake()
 
     def close(self) -> None:
-        """Ends it, and its thread with it."""
+        """Ends the connection and its thread."""
         self._closing = True
         self.leave()
         self._thread.join()
@@ -169,38 +173,38 @@ class CollectorConnection:
     def _run(self) -> None:
         try:
             while not (self.over.is_set() or self._closing):
-                self._turn()
+                self._poll_once()
         finally:
             self._client.wire.close()
             self._wakened.close()
             self.over.set()
             self.answered.set()
 
-    def _turn(self) -> None:
-        """Sends what waits, waits for more to do, and reads what came."""
+    def _poll_once(self) -> None:
+        """Sends queued packets, waits for the socket, and reads."""
         wire, reading = self._client.wire, not self._listener.is_full()
-        leaving = self._leaving  # before: what was said until then goes first
-        if self._written(wire) and leaving:
+        leaving = self._leaving  # read first: packets queued until now precede the DISCONNECT
+        if self._write_packets(wire) and leaving:
             self._leaving = False
             self._client.disconnect()
         self._client.loop_write()
         unsent = wire.flush()
-        if self.over.is_set():  # that was the goodbye
+        if self.over.is_set():  # the DISCONNECT is sent
             return
-        looking = select.poll()
-        looking.register(self._wakened, select.POLLIN)
+        poller = select.poll()
+        poller.register(self._wakened, select.POLLIN)
         if reading or unsent:
-            looking.register(wire, select.POLLIN * reading | select.POLLOUT * unsent)
-        found = dict(looking.poll(0 if reading and wire.holds_more else LOOK_MILLISECONDS))
+            poller.register(wire, select.POLLIN * reading | select.POLLOUT * unsent)
+        found = dict(poller.poll(0 if reading and wire.has_buffered else POLL_MILLISECONDS))
         if self._wakened.fileno() in found:
             self._wakened.recv(4096)
-        # A broker that is not read from cannot answer a ping either: it is not asked for one.
+        # While reading is paused no PINGRESP can be read, so no PINGREQ is sent either.
         if reading:
             self._read(wire)
             self._client.loop_misc()
 
-    def _written(self, wire: BufferedSocket) -> bool:
-        """Whether all packets of our own are with the socket, which takes a packet whole."""
+    def _write_packets(self, wire: BufferedSocket) -> bool:
+        """Moves whole packets to the socket; returns whether none is left."""
         with suppress(BlockingIOError):
             while self._unwritten:
                 wire.send(self._unwritten[0])
@@ -211,9 +215,9 @@ class CollectorConnection:
         wire.fill()
         while wire.pending() and self._client.loop_read() == paho.MQTT_ERR_SUCCESS:
             pass
-        if self._came:
-            self._listener.arrived(self._came, self._number)
-            self._came = []
+        if self._received:
+            self._listener.on_messages(self._received, self._number)
+            self._received = []
 
     def _on_connect(
         self,
@@ -247,7 +251,7 @@ class CollectorConnection:
         properties: Properties | None,
     ) -> None:
         answers = zip(self._filters, reasons, strict=False)
-        self._listener.subscribed(tuple(name for name, reason in answers if reason.is_failure))
+        self._listener.on_subscribed(tuple(name for name, reason in answers if reason.is_failure))
 
     def _on_publish(
         self,
@@ -257,15 +261,15 @@ class CollectorConnection:
         reason: ReasonCode,
         properties: Properties,
     ) -> None:
-        topic = self._unanswered.pop(message_id, None)
+        topic = self._unacknowledged.pop(message_id, None)
         if topic is not None and reason.is_failure:
-            self._listener.denied(topic)
+            self._listener.on_publish_denied(topic)
 
     def _on_message(self, client: paho.Client, userdata: Any, message: paho.MQTTMessage) -> None:
         payload = bytes(message.payload)
         topic = _topic(message)
-        if message.retain and not self._asked_for(topic):
-            # Some brokers send a new client what they kept for the subscriptions of others.
+        if message.retain and not self._matches_filter(topic):
+            # Some brokers send a new client retained messages for the subscriptions of others.
             self.acknowledge(message.mid, message.qos)
             return
         if message.retain and not topics.is_retained(topic):
@@ -274,14 +278,15 @@ class CollectorConnection:
             self._cleared.remove(topic)
             self.acknowledge(message.mid, message.qos)
             return
-        self._came.append(ReceivedMessage(topic, payload, message.mid, message.qos))
+        self._received.append(ReceivedMessage(topic, payload, message.mid, message.qos))
 
-    def _asked_for(self, topic: str) -> bool:
+    def _matches_filter(self, topic: str) -> bool:
         return any(paho.topic_matches_sub(name, topic) for name in self._filters)
 
     def _clear(self, topic: str) -> None:
-        """The broker kept what is not to be kept, and would send it again on each connection."""
-        self._listener.cleared(topic)
+        """Deletes a retained message that must not be retained; the broker would send it on every
+        connection."""
+        self._listener.on_cleared(topic)
         self._cleared.add(topic)
         self.publish(topic, b"", 1, retain=True)
 
@@ -289,5 +294,5 @@ class CollectorConnection:
 def _topic(message: paho.MQTTMessage) -> str:
     try:
         return message.topic
-    except UnicodeDecodeError:  # no topic of ours; an exception here would end the network thread
+    except UnicodeDecodeError:  # an exception here would end the network thread
         return "(not UTF-8)"

@@ -1,9 +1,9 @@
-"""paho's client over a socket that reads and writes in large pieces, by our own loop.
+"""paho's client over a buffered socket, driven by the collector's own loop.
 
-paho takes a packet from its socket in three reads, and sends each of its own by itself: for small
-messages these calls are most of the work, of this program and of the broker. An acknowledgement and
-an answer are sent for every release (MQTT 5, 2.1, 3.3 and 3.4). Both have no properties and need no
-state of a client, so they are written to the socket as bytes.
+paho reads a packet from its socket in three calls, and sends each of its packets with one. For
+small messages these calls are most of the work of this program and of the broker. The collector
+sends a PUBACK and an acknowledgement for every release (MQTT 5, 2.1, 3.3 and 3.4). Both have no
+properties and need no client state, so this module encodes them as bytes.
 """
 
 import ssl
@@ -15,28 +15,28 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from pansketch_fleet.config.loader import Mqtt
 from pansketch_fleet.mqtt import tls
-from pansketch_fleet.mqtt.reconnect import Terms, Version
+from pansketch_fleet.mqtt.reconnect import SessionOptions, Version
 
 READ_BYTES = 262_144
 MAX_UNSENT_BYTES = 262_144
-FAREWELL_SECONDS = 1.0
+CLOSE_SECONDS = 1.0
 MAX_REMAINING = (1 << 28) - 1
 MAX_TOPIC = (1 << 16) - 1  # bytes
 
 
 class BufferedSocket:
-    """What paho wants of a socket, over one that does not block.
+    """The socket interface that paho needs, over a non-blocking socket.
 
-    `recv` gives what `fill` has read and asks for nothing; `send` keeps what `flush` will send.
-    For one thread.
+    `fill` reads into a buffer, from which `recv` returns; `send` appends to a buffer, which `flush`
+    sends. For one thread.
     """
 
     def __init__(self, inner: socket) -> None:
         self._inner = inner
-        self._read, self._place = b"", 0
+        self._read, self._offset = b"", 0
         self._unsent = bytearray()
-        self._end: OSError | None = None
-        self._over = False
+        self._error: OSError | None = None
+        self._at_end = False
 
     def fileno(self) -> int:
         return self._inner.fileno()
@@ -45,63 +45,65 @@ class BufferedSocket:
         self._inner.setblocking(blocking)
 
     def pending(self) -> int:
-        """How many bytes `recv` has, and one for an end that it has to tell of."""
-        return len(self._read) - self._place + (self._over or self._end is not None)
+        """The number of buffered bytes, plus one for an end or error that `recv` has to report."""
+        return len(self._read) - self._offset + (self._at_end or self._error is not None)
 
     @property
-    def holds_more(self) -> bool:
-        """Whether `fill` would find something that no poll tells of: TLS reads ahead."""
+    def has_buffered(self) -> bool:
+        """True if TLS has decrypted bytes that no poll reports."""
         return isinstance(self._inner, ssl.SSLSocket) and self._inner.pending() > 0
 
     def fill(self) -> None:
-        """Reads what is there, up to about READ_BYTES."""
-        pieces, total = [self._read[self._place :]], 0
+        """Reads the available bytes, up to about READ_BYTES."""
+        pieces, total = [self._read[self._offset :]], 0
         try:
-            # More than once: TLS gives one record at a time.
-            while total < READ_BYTES and not self._over:
+            # More than once: TLS returns one record at a time.
+            while total < READ_BYTES and not self._at_end:
                 pieces.append(self._inner.recv(READ_BYTES))
                 total += len(pieces[-1])
-                self._over = not pieces[-1]
+                self._at_end = not pieces[-1]
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
-            self._end = error
-        self._read, self._place = b"".join(pieces), 0
+            self._error = error
+        self._read, self._offset = b"".join(pieces), 0
 
-    def recv(self, most: int) -> bytes:
-        """Raises BlockingIOError when there is nothing, OSError when the connection has failed."""
-        found = self._read[self._place : self._place + most]
+    def recv(self, max_bytes: int) -> bytes:
+        """Returns buffered bytes. Raises BlockingIOError without any, OSError after a connection
+        error."""
+        found = self._read[self._offset : self._offset + max_bytes]
         if not found:
-            if self._end is not None:
-                raise self._end
-            if not self._over:
+            if self._error is not None:
+                raise self._error
+            if not self._at_end:
                 raise BlockingIOError
-        self._place += len(found)
+        self._offset += len(found)
         return found
 
     def send(self, data: bytes | bytearray) -> int:
-        """Keeps all of it. Raises BlockingIOError when too much waits already."""
+        """Buffers all of it. Raises BlockingIOError while too much is unsent."""
         if len(self._unsent) >= MAX_UNSENT_BYTES:
             raise BlockingIOError
         self._unsent += data
         return len(data)
 
     def flush(self) -> bool:
-        """Sends what it can; whether something is left. A failure is told by `recv`."""
+        """Sends as much as the socket accepts; returns whether bytes remain. `recv` reports a
+        failure."""
         try:
             while self._unsent:
                 del self._unsent[: self._inner.send(self._unsent)]
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError as error:
-            self._end = error
+            self._error = error
             self._unsent.clear()
         return False
 
     def close(self) -> None:
-        """Sends what is left, as far as it goes in a moment."""
+        """Sends the remaining bytes within CLOSE_SECONDS and closes."""
         with suppress(OSError):
-            self._inner.settimeout(FAREWELL_SECONDS)
+            self._inner.settimeout(CLOSE_SECONDS)
             self._inner.sendall(self._unsent)
         self._unsent.clear()
         self._inner.close()
@@ -111,12 +113,12 @@ PUBACK, PUBLISH, RETAIN = 0x40, 0x30, 0x01
 
 
 def acknowledgement(message_id: int) -> bytes:
-    """PUBACK of a message of QoS 1; without a reason code it means success, in either version."""
+    """PUBACK of a QoS 1 message; without a reason code it means success, in either version."""
     return bytes((PUBACK, 2)) + message_id.to_bytes(2, "big")
 
 
 def publication(topic: str, payload: bytes, retain: bool, version: Version) -> bytes:
-    """PUBLISH at QoS 0. Raises ValueError for a topic or payload that no packet holds."""
+    """PUBLISH at QoS 0. Raises ValueError for a topic or payload that no packet can hold."""
     name = topic.encode()
     if not 0 < len(name) <= MAX_TOPIC or "+" in topic or "#" in topic:
         raise ValueError("no topic to publish to")
@@ -138,7 +140,7 @@ def _length(number: int) -> bytes:
 
 
 class PahoClient(paho.Client):
-    """paho's client over a socket that collects, and with no thread of its own."""
+    """paho's client over a BufferedSocket, without a thread of its own."""
 
     wire: BufferedSocket
 
@@ -147,8 +149,8 @@ class PahoClient(paho.Client):
         return self.wire
 
 
-def paho_client(mqtt: Mqtt, client_id: str, terms: Terms) -> PahoClient:
-    """A client with a persistent session and acknowledgements by hand. Raises TlsFilesError."""
+def paho_client(mqtt: Mqtt, client_id: str, terms: SessionOptions) -> PahoClient:
+    """A client with a persistent session and manual acknowledgements. Raises TlsFilesError."""
     five = terms.version == "5"
     client = PahoClient(
         CallbackAPIVersion.VERSION2,
@@ -159,7 +161,7 @@ def paho_client(mqtt: Mqtt, client_id: str, terms: Terms) -> PahoClient:
         reconnect_on_failure=False,
     )
     client.max_inflight_messages = terms.max_unanswered
-    # Says that packets are written by our own loop; without it each would be sent by itself.
+    # Has paho leave the writing to our loop; otherwise it sends each packet with its own call.
     client.on_socket_register_write = lambda *_: None
     if mqtt.username is not None:
         client.username_pw_set(mqtt.username, mqtt.password)

@@ -27,7 +27,7 @@ from pansketch_collector.queries.basis import (
     joined_parts,
     joined_span,
 )
-from pansketch_collector.queries.fleet_model import Merged, NotYet, merged, model_of, promise
+from pansketch_collector.queries.fleet_model import Merged, NotYet, guarantee_of, merged, model_of
 from pansketch_collector.queries.generator_registry import (
     GENERATORS,
     GeneratorChoice,
@@ -115,7 +115,7 @@ def series(
     if not groups:
         raise nothing_selected(reader, selection)
     generator = GENERATORS[choose(stream.name, stream.spec.family, choice)]
-    most = generator.most_alone if alone else generator.most_rows
+    most = generator.max_single_rows if alone else generator.max_rows
     if choice.robust:
         most = max(1, most // MAX_GROUPS)
     if len(groups) > most:
@@ -158,7 +158,7 @@ def series(
         windows=sum(each.windows for each in found),
         devices=_devices(reader, selection, asked.by, found, held),
         span=joined_span(found),
-        guarantee=promise(stream, parts),
+        guarantee=guarantee_of(stream, parts),
         shared=found[0].shared,
         left=tuple(joined_left([*(e for each in found for e in each.left), *left])),
         parts=parts,
@@ -219,7 +219,7 @@ def _groups(
     if by == "device":
         if masked:
             raise wrong(PER_DEVICE)
-        for device in reader.releasing(selection):
+        for device in reader.releasing_devices(selection):
             yield replace(empty, device=device), replace(selection, devices=frozenset([device]))
         return
     seconds = DAY_SECONDS if by == "day" else stream.window_seconds

@@ -1,1 +1,1 @@
-"""From selected releases to answers."""
+"""Queries: from selected releases to answers."""

@@ -1,9 +1,8 @@
-"""Answers of keepers as releases that generators read: which are selected, and how levels combine.
+"""Keepers' answers as releases for generators: their selection, and the combination of levels.
 
-The sum of an answer belongs to its period, late releases included. It cannot be taken apart: not by
-devices, and not by windows. Where several levels hold the same windows, their sums are combined by
-inverse variance. Elsewhere the level that holds most windows is read, and of several the one with
-the least noise.
+The sum of an answer belongs to its period, late releases included. It cannot be split by devices or
+windows. If several levels have the same windows, their sums are combined by inverse variance.
+Otherwise the level with the most windows is read, and of several the one with the least noise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,12 +31,12 @@ PER_DEVICE = (
     "is no answer about some of them, nor a robust one; leave out --devices, --by device and "
     "--robust"
 )
-ANSWERED, ASKED, ASIDE = 3, 2, 1  # the best that became of a release at any level
+ANSWERED, ASKED, REJECTED = 3, 2, 1  # the best state of a release at any level
 
 
 @dataclass(frozen=True, eq=False)
 class AnsweredSum:
-    """The sum that one question brought; its period in unix seconds."""
+    """The sum of one question's answers; its period in unix seconds."""
 
     level: str
     start: int
@@ -47,15 +46,14 @@ class AnsweredSum:
 
 
 def is_masked(spec: Spec) -> TypeGuard[LinearSpec]:
-    """Whether releases of a spec are masked, so that keepers answer about them."""
+    """True if releases of a spec are masked, so that keepers answer about them."""
     return isinstance(spec, LinearSpec) and bool(spec.guarantee.answer_micro)
 
 
 class AnswerReader:
-    """The selected answers of keepers, under one spec after the other.
+    """The selected keepers' answers, read one spec after another.
 
-    `left`: what was not read. `excluded`: windows of excluded devices that cannot be taken out of
-    what was read.
+    `left`: omitted releases. `excluded`: windows of excluded devices that cannot be subtracted.
     """
 
     def __init__(self, reader: Reader, selection: Selection) -> None:
@@ -65,7 +63,7 @@ class AnswerReader:
 
     @property
     def answered(self) -> Answered | None:
-        """What was read; None where nothing was."""
+        """The answers that were read; None without any."""
         return answered_of(self._found)
 
     @property
@@ -73,30 +71,30 @@ class AnswerReader:
         return sum(each.excluded for each in self._found)
 
     def read(self, spec: LinearSpec) -> list[Release]:
-        """The sum of the answers; none where there are none. Raises CommandError where single
-        devices are asked for, of which no keeper answers."""
+        """The sum of the answers; empty without any. Raises CommandError for a selection of
+        devices, since keepers answer about all devices together."""
         if self._selection.devices is not None:
             raise wrong(PER_DEVICE)
         sums = list(_stored(self._reader, self._selection, spec, self.left))
         chosen = [_best(group) for group in _overlapping(sums)]
         total = [merge(map(_combined, chosen))] if chosen else []
-        held = total[0].windows if total else ()
-        self.left += _left(self._reader, self._selection, spec, held)
+        windows = total[0].windows if total else ()
+        self.left += _left(self._reader, self._selection, spec, windows)
         if chosen:
             used = [each for group in chosen for each in group]
-            self._found.append(_answered(self._reader, used, held))
+            self._found.append(_answered(self._reader, used, windows))
         return total
 
 
-def _answered(reader: Reader, used: Sequence[AnsweredSum], held: Sequence[WindowId]) -> Answered:
+def _answered(reader: Reader, used: Sequence[AnsweredSum], windows: Sequence[WindowId]) -> Answered:
     ranges = reader.connection.execute("SELECT device, since, until FROM excluded").fetchall()
     excluded = (
         sum(
             any(
-                window.device == who and since <= window.start < until
-                for who, since, until in ranges
+                window.device == name and since <= window.start < until
+                for name, since, until in ranges
             )
-            for window in held
+            for window in windows
         )
         if ranges
         else 0
@@ -108,7 +106,7 @@ def _answered(reader: Reader, used: Sequence[AnsweredSum], held: Sequence[Window
 def _stored(
     reader: Reader, selection: Selection, spec: LinearSpec, left: list[LeftOut]
 ) -> Iterator[AnsweredSum]:
-    """The sums whose period lies in the selection; what is damaged is left out."""
+    """The sums with a period within the selection; damaged ones become omissions."""
     rows = reader.connection.execute(
         "SELECT level, period_start, period_end, draws, noise, counters, seal, payload, windows,"
         " (SELECT count(*) FROM keeper_answers WHERE question = id) FROM questions"
@@ -134,36 +132,36 @@ def _stored(
 
 
 def _overlapping(sums: Sequence[AnsweredSum]) -> list[list[AnsweredSum]]:
-    """Groups of sums: those of different groups share no window."""
+    """Groups of sums: sums of different groups share no window."""
     group_of: dict[object, list[AnsweredSum]] = {}
     groups: dict[int, list[AnsweredSum]] = {}
     for each in sums:
         keys = [window.key for window in each.release.windows]
-        mine = [each]
+        merged = [each]
         for other in {id(found): found for key in keys if (found := group_of.get(key))}.values():
-            mine = [*other, *mine]
+            merged = [*other, *merged]
             del groups[id(other)]
-        groups[id(mine)] = mine
-        for member in mine:
-            group_of.update((window.key, mine) for window in member.release.windows)
+        groups[id(merged)] = merged
+        for member in merged:
+            group_of.update((window.key, merged) for window in member.release.windows)
     return list(groups.values())
 
 
 def _best(group: Sequence[AnsweredSum]) -> list[AnsweredSum]:
-    """Of sums that share windows those of the levels to read, which hold the same windows."""
+    """From sums that share windows, those of the levels to read, which have the same windows."""
     levels: dict[str, list[AnsweredSum]] = {}
     for each in group:
         levels.setdefault(each.level, []).append(each)
     by_windows: dict[frozenset[object], list[AnsweredSum]] = {}
     for found in levels.values():
-        held = frozenset(window.key for each in found for window in each.release.windows)
-        by_windows.setdefault(held, []).extend(found)
+        windows = frozenset(window.key for each in found for window in each.release.windows)
+        by_windows.setdefault(windows, []).extend(found)
 
-    def worth(item: tuple[frozenset[object], list[AnsweredSum]]) -> tuple[int, float]:
-        held, found = item
-        return len(held), sum(1 / each.noise for each in _levels(found))
+    def rank(item: tuple[frozenset[object], list[AnsweredSum]]) -> tuple[int, float]:
+        windows, found = item
+        return len(windows), sum(1 / each.noise for each in _levels(found))
 
-    return max(by_windows.items(), key=worth)[1]
+    return max(by_windows.items(), key=rank)[1]
 
 
 def _levels(sums: Sequence[AnsweredSum]) -> list[Release]:
@@ -175,14 +173,14 @@ def _levels(sums: Sequence[AnsweredSum]) -> list[Release]:
 
 
 def _combined(sums: Sequence[AnsweredSum]) -> Release:
-    """One release of all levels, which hold the same windows."""
+    """One release of all levels, which have the same windows."""
     return combine_levels(_levels(sums))
 
 
 def _left(
-    reader: Reader, selection: Selection, spec: LinearSpec, held: Sequence[WindowId]
+    reader: Reader, selection: Selection, spec: LinearSpec, windows: Sequence[WindowId]
 ) -> Iterator[LeftOut]:
-    """The selected releases that are in no sum that is read, by what became of them."""
+    """The selected releases that are in no used sum, by their state."""
     since = -(2**62) if selection.since is None else selection.since
     until = 2**62 if selection.until is None else selection.until
     values = selection.stream, spec.fingerprint, since, until
@@ -199,18 +197,18 @@ def _left(
             values,
         ).fetchall()
     )
-    read = sum(since <= window.start < until for window in held)
+    read = sum(since <= window.start < until for window in windows)
     counts = [
-        (found.get(ASKED, 0) + _unnoted(reader, values), WAITING),
-        (found.get(ASIDE, 0), FAILED),
+        (found.get(ASKED, 0) + _unlisted(reader, values), WAITING),
+        (found.get(REJECTED, 0), FAILED),
         (found.get(0, 0), LOST),
         (found.get(ANSWERED, 0) - read, OTHERWISE),
     ]
     return (LeftOut(releases, reason) for releases, reason in counts if releases > 0)
 
 
-def _unnoted(reader: Reader, values: tuple[str, bytes, int, int]) -> int:
-    """Releases that came a moment ago, or of a stream that has no levels now."""
+def _unlisted(reader: Reader, values: tuple[str, bytes, int, int]) -> int:
+    """The number of releases that are not listed yet, or whose stream has no levels now."""
     return int(
         reader.connection.execute(
             "SELECT count(*) FROM releases AS r WHERE (stream, fingerprint) = (?, ?)"
@@ -224,9 +222,9 @@ def _unnoted(reader: Reader, values: tuple[str, bytes, int, int]) -> int:
 
 
 def spans(reader: Reader, selection: Selection, seconds: int) -> list[int]:
-    """In which spans of so many seconds, counted from 1970, selected periods lie that are answered.
+    """The spans of `seconds`, counted from 1970, that contain answered periods of the selection.
 
-    Raises CommandError where all of them are longer.
+    Raises CommandError if all periods are longer.
     """
     since = -(2**62) if selection.since is None else selection.since
     until = 2**62 if selection.until is None else selection.until

@@ -1,4 +1,4 @@
-"""Answers as lines for people and as JSON for programs, with what they rest on."""
+"""Answers as lines and as JSON, with their basis."""
 
 import json
 from dataclasses import dataclass
@@ -17,8 +17,11 @@ SHOWN_DIGITS = 2  # of a standard error; the value is shown to the same decimal
 
 @dataclass(frozen=True)
 class Answer:
-    """A value with its standard error, both in `unit`; `share` for counts: part of all readings.
-    `missing`: the part of the readings that has no value, where an attribute can be missing."""
+    """A value with its standard error, both in `unit`.
+
+    `share`: for counts, of all readings. `missing`: the share of readings without a value, if the
+    attribute can be missing.
+    """
 
     value: float
     standard_error: float
@@ -29,8 +32,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A value with its standard error for each pair of attributes, in the product of their
-    units. `missing`: of each attribute, see `Answer`."""
+    """A value with its standard error for each pair of attributes, in the product of their units.
+
+    `missing`: of each attribute, see `Answer`.
+    """
 
     names: tuple[str, ...]
     units: tuple[str, ...]
@@ -39,8 +44,10 @@ class Matrix:
 
 
 def as_line(answer: Answer | Matrix, model: Basis) -> str:
-    """`12.31 degC ± 0.12 (standard error), 600 releases of 12 devices, epsilon 1 per ...`; a table
-    and a line for a matrix."""
+    """`12.31 degC ± 0.12 (standard error), 600 releases of 12 devices, epsilon 1 per ...`
+
+    A matrix is a table and a line.
+    """
     if isinstance(answer, Matrix):
         return f"{_table(answer)}\n{source(model)}"
     digits = decimals_of(answer.standard_error)
@@ -55,12 +62,12 @@ def as_line(answer: Answer | Matrix, model: Basis) -> str:
 
 
 def source(model: Basis) -> str:
-    """What an answer rests on, and what was promised to every unit in it."""
+    """The basis of an answer, with the privacy guarantee of its releases."""
     releases, devices = model.windows, model.devices
     left = f", left_out: {model.left_out}" if model.left_out else ""
     return (
         f"{_groups(model)}{releases} release{'s' * (releases != 1)} of "
-        f"{devices} device{'s' * (devices != 1)}, {_promises(model)}{_keepers(model)}{left}"
+        f"{devices} device{'s' * (devices != 1)}, {_guarantees(model)}{_keepers(model)}{left}"
     )
 
 
@@ -69,8 +76,8 @@ def _keepers(model: Basis) -> str:
 
 
 def breakdown(groups: int) -> int:
-    """How many of so many groups may answer anything while their median stays between answers of
-    the others."""
+    """The maximum number of groups with arbitrary answers that leaves the median between the
+    others."""
     return (groups - 1) // 2
 
 
@@ -83,22 +90,24 @@ def _groups(model: Basis) -> str:
     )
 
 
-def _promises(model: Basis) -> str:
-    """The guarantee; of several epochs each one's, with how many releases it has; and what a record
-    pays in other streams beside it."""
+def _guarantees(model: Basis) -> str:
+    """The guarantee, of several epochs each one's with its number of releases.
+
+    Also the epsilon spent in other streams of the source.
+    """
     together = "" if model.shared is None else f", {model.shared}"
     if len(model.parts) < 2:
-        return _promise(model.guarantee) + together
+        return _guarantee(model.guarantee) + together
     each = (
-        f"{part.releases} of settings {_since(part)}: {_promise(part.guarantee)}"
+        f"{part.releases} of settings {_since(part)}: {_guarantee(part.guarantee)}"
         for part in model.parts
     )
     return "; ".join(each) + together
 
 
-def _promise(promise: Guarantee) -> str:
-    how = "blinded" if promise.answer_micro else promise.intrusion
-    return f"epsilon {promise.epsilon:g} per {promise.unit} ({how})"
+def _guarantee(guarantee: Guarantee) -> str:
+    how = "blinded" if guarantee.answer_micro else guarantee.intrusion
+    return f"epsilon {guarantee.epsilon:g} per {guarantee.unit} ({how})"
 
 
 def _since(part: EpochShare) -> str:
@@ -111,12 +120,12 @@ def as_json(answer: Answer | Matrix, model: Basis) -> str:
 
 
 def as_object(answer: Answer | Matrix, model: Basis) -> dict[str, object]:
-    """The figures, and what they rest on; what is not known is None."""
+    """The figures and their basis; unknown ones are None."""
     return (_matrix(answer) if isinstance(answer, Matrix) else _number(answer)) | basis(model)
 
 
 def basis(model: Basis) -> dict[str, object]:
-    """What figures rest on; `windows` tells the first start and the last end."""
+    """The basis of figures; `windows` has the first start and the last end."""
     start, end = model.span
     return {
         "generator": model.generator,
@@ -161,14 +170,14 @@ def _answered(model: Basis) -> dict[str, object]:
 
 
 def decimals_of(error: float) -> int | None:
-    """Decimals that show SHOWN_DIGITS digits of a standard error; None when it is none."""
+    """The decimals that show SHOWN_DIGITS digits of a standard error; None for an invalid one."""
     if not isfinite(error) or error <= 0:
         return None
     return min(max(0, SHOWN_DIGITS - 1 - floor(log10(error))), 12)
 
 
 def shown(number: float, decimals: int | None) -> str:
-    """A number to as many decimals; None: to six digits."""
+    """A number with so many decimals; None: with six digits."""
     return f"{number:.6g}" if decimals is None else f"{number:.{decimals}f}"
 
 
@@ -227,5 +236,5 @@ def _missing(answer: Matrix) -> dict[str, object]:
 
 
 def known(number: float) -> float | None:
-    """NaN is no JSON: what is not known is null."""
+    """None for NaN, which JSON lacks."""
     return number if isfinite(number) else None

@@ -13,14 +13,14 @@ from pansketch_collector.storage.tables.corruption import Damage
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.privacy_cost import SharedCost
 
-MAX_NAMED = 20  # damaged releases, one by one
+MAX_NAMED = 20  # damaged releases that are listed one by one
 EXCLUDED = "excluded by the operator: see `pansketch-collector exclude --list`"
 SETTINGS = "made with other settings than any that this collector served"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """So many releases, for one reason."""
+    """Omitted releases, with one reason."""
 
     releases: int
     reason: str
@@ -28,8 +28,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class EpochShare:
-    """How many releases of one epoch are in an answer, and what each of them promised. `since`:
-    when the epoch was first served, in unix seconds; None for settings that never were."""
+    """The releases of one epoch in an answer, and the guarantee of each.
+
+    `since`: when the epoch was first served, in unix seconds; None if never.
+    """
 
     releases: int
     guarantee: Guarantee
@@ -38,9 +40,11 @@ class EpochShare:
 
 @dataclass(frozen=True)
 class Answered:
-    """What an answer rests on besides its releases. `questions`: how many were answered; `keepers`:
-    the least number of them that one question asked; `levels`: the names of those that are read;
-    `excluded`: windows of excluded devices that cannot be taken out."""
+    """The keepers' answers in an answer.
+
+    `questions`: their number. `keepers`: the minimum number of keepers of a question. `levels`: the
+    names of the used levels. `excluded`: windows of excluded devices that cannot be subtracted.
+    """
 
     questions: int
     keepers: int
@@ -51,20 +55,20 @@ class Answered:
         """`4 answers of 2 keepers (level 1h), of whom one must be honest, ...`."""
         questions = f"{self.questions} answer{'s' * (self.questions != 1)}"
         levels = f"level{'s' * (len(self.levels) != 1)} {' and '.join(self.levels)}"
-        said = (
+        text = (
             f"{questions} of {self.keepers} keepers ({levels}); assumed: one keeper is honest, and "
             "X25519, BLAKE2b and ChaCha20 hold"
         )
         if self.excluded:
-            said += (
+            text += (
                 f"; it holds {self.excluded} windows of excluded devices, which were answered "
                 "before they were excluded: an answer cannot be taken apart"
             )
-        return said
+        return text
 
 
 def answered_of(found: Sequence[Answered]) -> Answered | None:
-    """Those of several parts of one basis together."""
+    """The keepers' answers of several parts of one basis together."""
     if not found:
         return None
     levels = dict.fromkeys(name for each in found for name in each.levels)
@@ -78,15 +82,14 @@ def answered_of(found: Sequence[Answered]) -> Answered | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """What an answer rests on.
+    """The basis of an answer.
 
-    `generator`: the name of what read the releases. `windows`: how many releases there are, each of
-    one window, of so many `devices`. `span`: the first start and the last end of their windows, in
-    unix seconds. `guarantee` is what each of them promised under the configuration's own settings,
-    `parts` what those of each epoch did, the newest first. `left`: what is not in it. `groups`: how
-    many groups of devices were asked apart, 0 where all devices were asked together. `shared`: what
-    a record pays in all streams of its source, where there are several. `answered`: of a blinded
-    stream, the keepers' answers.
+    `generator`: the name of the generator. `windows`: the number of releases, each of one window,
+    from `devices` devices. `span`: the first start and the last end of their windows, in unix
+    seconds. `guarantee`: of each under the configuration's own settings; `parts`: the same by
+    epoch, the newest first. `left`: omitted releases. `groups`: the number of groups of devices for
+    a median, 0 without one. `shared`: the epsilon that a record spends in all streams of its
+    source, if it has several. `answered`: of a blinded stream, the keepers' answers.
     """
 
     generator: str
@@ -102,18 +105,18 @@ class Basis:
 
     @property
     def left_out(self) -> int:
-        """How many releases are not in it."""
+        """The number of omitted releases."""
         return total(self.left)
 
 
 def joined_span(found: Iterable[Basis]) -> tuple[int, int]:
-    """The first start and the last end of several."""
+    """The first start and the last end of several bases."""
     spans = [each.span for each in found]
     return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def joined_parts(parts: Iterable[EpochShare]) -> Iterator[EpochShare]:
-    """Those of one epoch together, the newest first."""
+    """The shares of one epoch together, the newest first."""
 
     def age(part: EpochShare) -> tuple[float, str]:
         return -inf if part.since is None else -part.since, str(part.guarantee)
@@ -124,18 +127,21 @@ def joined_parts(parts: Iterable[EpochShare]) -> Iterator[EpochShare]:
 
 
 def joined_left(left: Iterable[LeftOut]) -> list[LeftOut]:
-    """Those of one reason together, in the order in which reasons come first."""
+    """The omissions of one reason together, in the order of the first occurrence."""
     found = Counter[str]()
     for each in left:
         found[each.reason] += each.releases
     return [LeftOut(releases, reason) for reason, releases in found.items()]
 
 
-def set_aside(
+def omitted_releases(
     found: Sequence[Damage], reader: Reader, selection: Selection, held: int = 0
 ) -> list[LeftOut]:
-    """Releases that the operator excludes, but for those that are `held` in keepers' answers; and
-    damaged ones, each named: those just found, and those that were set aside before."""
+    """Excluded and damaged releases as omissions.
+
+    `found`: newly detected damage; releases that were moved before are added. `held`: excluded
+    releases that are part of keepers' answers, and so not omitted.
+    """
     before = (Damage(*row) for row in reader.damaged(selection))
     names = [f"damaged: {each}" for each in (*found, *before)]
     listed = [LeftOut(1, name) for name in names[:MAX_NAMED]]
@@ -147,7 +153,7 @@ def set_aside(
 
 
 def nothing_usable(left: Sequence[LeftOut]) -> CommandError:
-    """The failure to raise where nothing that was selected can be used: why not."""
+    """The error for a selection without a usable release, with the reasons."""
     reasons = "; ".join(f"{each.releases}: {each.reason}" for each in left[:3])
     return CommandError(f"none of the selected releases can be used ({reasons})")
 
@@ -165,6 +171,6 @@ def omission_lines(left: Iterable[LeftOut]) -> list[str]:
 
 
 def omissions_object(left: Sequence[LeftOut]) -> Mapping[str, object]:
-    """`left_out`, how many, and why."""
-    because = [{"releases": each.releases, "reason": each.reason} for each in left]
-    return {"left_out": total(left), "left_out_because": because}
+    """`left_out`: the number of omitted releases, and the reasons."""
+    reasons = [{"releases": each.releases, "reason": each.reason} for each in left]
+    return {"left_out": total(left), "left_out_because": reasons}

@@ -1,7 +1,7 @@
 """`query distinct`: the number of distinct keys of each window, as a table and as JSON.
 
-The hash key changes with every window, so a key of one window cannot be matched with the same key
-in another: figures of windows do not add up to anything, and no total is given.
+The hash key changes with every window, so a key in one window cannot be matched with the same key
+in another. So figures of several windows have no total.
 """
 
 import json
@@ -28,12 +28,12 @@ from pansketch_collector.queries.basis import (
     LeftOut,
     nothing_usable,
     omissions_object,
-    set_aside,
+    omitted_releases,
     total,
 )
 from pansketch_collector.queries.selection import check_devices, nothing_selected
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.corruption import Damage, changed, sound
+from pansketch_collector.storage.tables.corruption import Damage, decode_intact, label_damage
 from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.validation.accepted_specs import StreamSpecs
 from pansketch_fleet.config.loader import Config
@@ -51,10 +51,9 @@ Keys = Literal["shared", "disjoint"]
 class Figure:
     """The distinct keys of some devices in one window.
 
-    `start`: when the window starts by the fleet's clock, in unix seconds, and `seconds`, how long
-    it lasts; a device's own begins a little later. `frozen`: the devices of these that an announced
-    intrusion made stop counting. `estimate` is None where the releases do not bear one; then
-    `problem` says why, in one line.
+    `start`: of the window by the fleet's clock, in unix seconds; a device's own window starts a
+    little later. `seconds`: its length. `frozen`: the devices that stopped counting after an
+    announced intrusion. `estimate`: None if the releases allow none; then `problem` has the reason.
     """
 
     start: int
@@ -67,10 +66,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class DistinctAnswer:
-    """What was asked, answered: figures by window, or by window and device, in order.
+    """Figures by window, or by window and device, in order.
 
-    `keys`: whether the devices of a figure may share keys. `fleet`: how many devices there are.
-    `shared`: see `Basis`. `left`: what is not in it.
+    `keys`: whether the devices of a figure may share keys. `fleet`: the number of devices.
+    `shared`: see `Basis`. `left`: omitted releases.
     """
 
     stream: str
@@ -85,17 +84,17 @@ class DistinctAnswer:
 
     @property
     def left_out(self) -> int:
-        """How many releases are not in it."""
+        """The number of omitted releases."""
         return total(self.left)
 
 
 def count_keys(
     reader: Reader, config: Config, selection: Selection, by: By, keys: Keys | None
 ) -> DistinctAnswer:
-    """The answer for the selected releases. `keys` None: shared where the releases allow a union.
+    """The answer for the selected releases. `keys` None: shared if the releases allow a union.
 
-    Raises CommandError: for an empty selection, for one of which nothing can be used, for a union
-    of counts, and when no figure can be given at all.
+    Raises CommandError: for an empty selection, for one without a usable release, for a union of
+    counts, and if no figure has an estimate.
     """
     keyed = (s for s in config.streams if isinstance(s, KeyStream))
     stream = next(s for s in keyed if s.name == selection.stream)
@@ -109,7 +108,7 @@ def count_keys(
         releases = [r for r in map(work.decoded, stored) if r is not None]
         devices.update(each.device for each in stored)
         figures += _figures(window, releases, by, relation)
-    left = [*work.left(), *set_aside(work.bad, reader, selection)]
+    left = [*work.left(), *omitted_releases(work.damaged, reader, selection)]
     _check(reader, selection, figures, left)
     return DistinctAnswer(
         stream.name,
@@ -134,7 +133,7 @@ def _relation(stream: str, spec: DistinctSpec, keys: Keys | None) -> Keys:
     return keys or ("shared" if union else "disjoint")
 
 
-Window = tuple[int, int]  # its start by the fleet's clock, and how many seconds it lasts
+Window = tuple[int, int]  # its start by the fleet's clock, and its length in seconds
 
 
 class _Work:
@@ -142,12 +141,14 @@ class _Work:
 
     def __init__(self, specs: StreamSpecs) -> None:
         self._specs = specs
-        self.bad: list[Damage] = []
-        self._apart = Counter[str]()
+        self.damaged: list[Damage] = []
+        self._omitted = Counter[str]()
 
     def by_window(self, releases: Iterable[Stored]) -> Iterator[tuple[Window, list[Stored]]]:
-        """Releases by device of each window, in the order in which windows end; `releases` are in
-        the order of their starts. No device is late by a whole window."""
+        """The releases of each window by device, in the order of the windows' ends.
+
+        `releases`: in the order of their starts. No device is late by a whole window.
+        """
         found: dict[Window, list[Stored]] = {}
         for stored in releases:
             for window in [each for each in found if sum(each) <= stored.start]:
@@ -160,24 +161,24 @@ class _Work:
             yield window, sorted(found[window], key=lambda each: each.device)
 
     def decoded(self, stored: Stored) -> Release | None:
-        """The release; None, and noted why, where it cannot be used."""
+        """The release; None for an unusable one, whose reason is recorded."""
         spec = self._specs.at(stored.start).get(stored.fingerprint)
         if spec is None:
-            hurt = changed(stored)
-            if hurt is None:
-                self._apart[SETTINGS] += 1
+            damage = label_damage(stored)
+            if damage is None:
+                self._omitted[SETTINGS] += 1
             else:
-                self.bad.append(hurt)
+                self.damaged.append(damage)
             return None
         if not isinstance(spec, DistinctSpec):
-            self._apart[f"a sketch of type {spec.family}, and now it is distinct"] += 1
+            self._omitted[f"a sketch of type {spec.family}, and now it is distinct"] += 1
             return None
-        found = sound([stored], spec, self.bad)
+        found = decode_intact([stored], spec, self.damaged)
         return found[0] if found else None
 
     def left(self) -> list[LeftOut]:
-        """What was left out for its settings."""
-        return [LeftOut(releases, reason) for reason, releases in self._apart.items()]
+        """The releases omitted for their settings."""
+        return [LeftOut(releases, reason) for reason, releases in self._omitted.items()]
 
 
 def _figures(window: Window, releases: Sequence[Release], by: By, keys: Keys) -> Iterator[Figure]:
@@ -212,7 +213,7 @@ MERGES = {"shared": "union", "disjoint": "sum"}
 
 
 def as_table(counted: DistinctAnswer) -> str:
-    """An aligned table, and a sentence on the newest window."""
+    """An aligned table, and a sentence about the newest window."""
     header = ["window", "devices" if counted.by == "window" else "device", "keys", "± error", ""]
     rows = [_row(counted, figure) for figure in counted.figures]
     lines = aligned(header, rows, {"keys", "± error"})
@@ -225,7 +226,7 @@ def as_json(counted: DistinctAnswer) -> str:
 
 
 def as_object(counted: DistinctAnswer) -> dict[str, object]:
-    """All figures; an estimate that there is not, or an unknown error, is None."""
+    """All figures; None for a missing estimate or an unknown error."""
     figures = [_object(counted, figure) for figure in counted.figures]
     return {
         "stream": counted.stream,
@@ -246,8 +247,8 @@ def _row(counted: DistinctAnswer, figure: Figure) -> list[str]:
         value = shown(figure.estimate.value, digits)
         error = shown(figure.estimate.standard_error, digits)
     of = f" of {counted.fleet}" if len(figure.devices) < counted.fleet else ""
-    who = f"{len(figure.devices)}{of}" if counted.by == "window" else figure.devices[0]
-    return [utc_text(figure.start), who, value, error, _remark(counted, figure)]
+    devices_text = f"{len(figure.devices)}{of}" if counted.by == "window" else figure.devices[0]
+    return [utc_text(figure.start), devices_text, value, error, _remark(counted, figure)]
 
 
 def _remark(counted: DistinctAnswer, figure: Figure) -> str:
@@ -255,29 +256,31 @@ def _remark(counted: DistinctAnswer, figure: Figure) -> str:
         return "no estimate"
     if not figure.frozen:
         return ""
-    who = "" if counted.by == "device" else f" {', '.join(figure.frozen)}"
-    return f"incomplete: frozen by an announced intrusion{':' if who else ''}{who}"
+    devices_text = "" if counted.by == "device" else f" {', '.join(figure.frozen)}"
+    return (
+        f"incomplete: frozen by an announced intrusion{':' if devices_text else ''}{devices_text}"
+    )
 
 
 def _newest(counted: DistinctAnswer) -> Iterator[str]:
-    """What the last line of the table says, in full."""
-    figure, promise = counted.figures[-1], counted.guarantee
+    """The figure of the newest window as a sentence."""
+    figure, guarantee = counted.figures[-1], counted.guarantee
     if counted.by == "device" or figure.estimate is None:
         return
     digits = decimals_of(figure.estimate.standard_error)
     value, error = figure.estimate.value, figure.estimate.standard_error
     releases = len(figure.devices)
     left = f", left_out: {counted.left_out}" if counted.left_out else ""
-    made_of, paid = f"{releases} release{'s' * (releases != 1)}", ""
+    merged, cost = f"{releases} release{'s' * (releases != 1)}", ""
     if releases > 1:
-        made_of = f"{MERGES[counted.keys]} of {made_of}"
-        paid = f", {releases * promise.epsilon:g} for a key in all {releases}"
+        merged = f"{MERGES[counted.keys]} of {merged}"
+        cost = f", {releases * guarantee.epsilon:g} for a key in all {releases}"
     if counted.shared is not None:
-        paid += f", {counted.shared}"
+        cost += f", {counted.shared}"
     yield (
         f"newest window: {shown(value, digits)} distinct keys ± {shown(error, digits)} "
-        f"(standard error), {made_of}, epsilon {promise.epsilon:g} per key, window and "
-        f"device ({promise.intrusion}){paid}{left}"
+        f"(standard error), {merged}, epsilon {guarantee.epsilon:g} per key, window and "
+        f"device ({guarantee.intrusion}){cost}{left}"
     )
 
 

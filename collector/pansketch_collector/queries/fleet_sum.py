@@ -1,4 +1,4 @@
-"""From stored sums, and the releases beside them, to one release that stands for all of them."""
+"""The sum of stored sums and single releases: one release for the whole selection."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,15 +7,18 @@ import numpy as np
 
 from pansketch import Release, Spec
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.corruption import Damage, sound
+from pansketch_collector.storage.tables.corruption import Damage, decode_intact
 from pansketch_collector.storage.tables.records import Selection, portions
 from pansketch_collector.storage.tables.sums import Sum
 
 
 @dataclass(frozen=True)
 class FleetSum:
-    """One release of many, without their labels; when the first of their windows starts and the
-    last one ends, in unix seconds. `devices`: their names, where they are known."""
+    """One release that is the sum of many, without their labels.
+
+    `first`, `last`: first start and last end of their windows in unix seconds. `devices`: their
+    names, if known.
+    """
 
     release: Release
     first: int
@@ -24,22 +27,26 @@ class FleetSum:
 
     @classmethod
     def of(cls, release: Release) -> "FleetSum":
-        """A release that has its labels."""
+        """The sum that consists of one release with labels."""
         windows = release.windows
         first, last = min(w.start for w in windows), max(w.end for w in windows)
         return cls(release, first, last, frozenset(window.device for window in windows))
 
 
 def read_sum(
-    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage]
+    reader: Reader, selection: Selection, spec: Spec, damaged: list[Damage]
 ) -> Iterator[FleetSum]:
-    """The sum of the selected releases of one spec; nothing where there are none. A release that is
-    read by itself and is damaged goes to `bad`; one in a sum was whole when it was added."""
+    """The sum of the selected releases of one spec; nothing for an empty selection.
+
+    Appends damaged single releases to `bad`; a release in a sum was intact when it was added.
+    """
     counters, draws, count = np.zeros(sum(spec.blocks), np.int64), 0, 0
     first, last = 2**62, -(2**62)
     devices: set[str] = set()
     for part in reader.parts(selection, spec.fingerprint):
-        for each in [part] if isinstance(part, Sum) else _read(reader, part, spec, bad, devices):
+        for each in (
+            [part] if isinstance(part, Sum) else _read(reader, part, spec, damaged, devices)
+        ):
             assert each.counters is not None, "parts have releases read where there are none"
             counters += each.counters
             draws, count = draws + each.draws, count + each.releases
@@ -51,11 +58,11 @@ def read_sum(
 
 
 def _read(
-    reader: Reader, selection: Selection, spec: Spec, bad: list[Damage], devices: set[str]
+    reader: Reader, selection: Selection, spec: Spec, damaged: list[Damage], devices: set[str]
 ) -> Iterator[Sum]:
-    """Single releases. A few at a time: a fleet's releases together need not fit in memory."""
+    """Single releases, a few at a time: a fleet's releases need not fit in memory."""
     for portion in portions(reader.releases(selection, spec.fingerprint)):
-        for release in sound(portion, spec, bad):
+        for release in decode_intact(portion, spec, damaged):
             (window,) = release.windows
             devices.add(window.device)
             yield Sum(1, release.draws, window.start, window.end, release.counters)

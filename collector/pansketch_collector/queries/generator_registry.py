@@ -1,4 +1,4 @@
-"""The generators: what reads the releases of which sketch, and which questions it then answers."""
+"""The generators: the sketch that each reads, and the questions that its model answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ MIN_POINTS, MAX_POINTS = 1_000, 200_000
 
 @dataclass(frozen=True)
 class GeneratorChoice:
-    """What a person asks for: a generator's name, "auto" for the one that suits the sketch best,
-    and its sizes, None for its own. `robust`: the median over groups of devices."""
+    """The requested generator: its name, or "auto" for the best one for the sketch, and its sizes.
+
+    `cells`, `points`: None for its defaults. `robust`: the median over groups of devices.
+    """
 
     name: str = AUTO
     cells: int | None = None
@@ -47,18 +49,20 @@ Unused = Sampler | None
 
 @dataclass(frozen=True)
 class Generator:
-    """`fit`: from merged releases, one for each spec there is, to one model of all; raises
-    CommandError for a size that cannot be, ValueError for one that the library refuses. It may use
-    records like the readings, if another sketch of the source gives some: `trained`.
-    `most_rows`: of an answer by window, day or device, each of which is a fit; `most_alone`: where
-    the question is of one attribute."""
+    """A generator of the library.
+
+    `fit`: makes one model of merged releases, one release for each spec. It raises CommandError for
+    an invalid size, ValueError for one that the library rejects. `trained`: it may use records from
+    another sketch of the source. `max_rows`: limit of rows by window, day or device, each of which
+    is a fit; `max_single_rows`: the limit if the question is about one attribute.
+    """
 
     family: str
     questions: tuple[str, ...]
     fit: Callable[[Sequence[Release], GeneratorChoice, Sampler | None], FittedModel]
     sizes: tuple[str, ...] = ()
-    most_rows: int = 400
-    most_alone: int = 400
+    max_rows: int = 400
+    max_single_rows: int = 400
     trained: bool = False
 
 
@@ -95,29 +99,29 @@ def _m2m(
     return m2m(releases[0], training, points=choice.points)
 
 
-# Of those that read one family, the first is the one that suits it best.
+# The first one of a family is its default.
 GENERATORS: Mapping[str, Generator] = {
     "privhp": Generator("hierarchy", OF_COUNTS, _privhp),
     "kdtree": Generator("hierarchy", OF_COUNTS, _kdtree),
     "density": Generator("cells", OF_BOXES, _density, ("cells",)),
-    "pairwise": Generator("views", OF_COUNTS, _pairwise, most_rows=40, most_alone=1000),
-    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), most_rows=24, trained=True),
+    "pairwise": Generator("views", OF_COUNTS, _pairwise, max_rows=40, max_single_rows=1000),
+    "m2m": Generator("moments", OF_MOMENTS, _m2m, ("points",), max_rows=24, trained=True),
 }
 
 
 def choose(stream: str, family: str, choice: GeneratorChoice) -> str:
-    """The name of the generator for a stream whose sketch is of that family.
+    """The name of the generator for a stream with a sketch of this family.
 
-    Raises CommandError, which says what suits, for one that reads other sketches, and for a size
-    that it does not have.
+    Raises CommandError, with the suitable names, for one that reads other sketches, and for a size
+    that it lacks.
     """
-    suited = [name for name, each in GENERATORS.items() if each.family == family]
-    name = suited[0] if choice.name == AUTO else choice.name
-    if name not in suited:
+    suitable = [name for name, each in GENERATORS.items() if each.family == family]
+    name = suitable[0] if choice.name == AUTO else choice.name
+    if name not in suitable:
         wanted = GENERATORS[name].family
         raise wrong(
             f"{name} reads sketches of type {wanted}, and the sketch of stream {stream} is of type "
-            f"{family}: use --generator {' or '.join(suited)}"
+            f"{family}: use --generator {' or '.join(suitable)}"
         )
     for size in SIZES:
         if getattr(choice, size) is not None and size not in GENERATORS[name].sizes:
@@ -128,7 +132,7 @@ def choose(stream: str, family: str, choice: GeneratorChoice) -> str:
 
 
 def trainer(parts: Sequence[Stream]) -> Stream | None:
-    """Of the sketches of one source the one whose records M2M trains on, if there is one."""
+    """The sketch of one source whose records M2M trains on, if the source has one."""
     for family in ("views", "hierarchy", "cells"):
         for each in parts:
             if each.spec.family == family:
@@ -137,7 +141,7 @@ def trainer(parts: Sequence[Stream]) -> Stream | None:
 
 
 def records(releases: Sequence[Release]) -> Sampler | None:
-    """Records like the readings; None where noise outweighs the readings."""
+    """A sampler of records like the readings; None if noise outweighs the readings."""
     if not releases:
         return None
     family = releases[0].spec.family
@@ -155,18 +159,17 @@ DISTINCT = "distinct"
 def answering(
     parts: Sequence[Stream], question: str, choice: GeneratorChoice, sketch: str | None = None
 ) -> Stream:
-    """Of the sketches of one source the first that answers a question; one of type `sketch`, if
-    that is named.
+    """The first sketch of one source that answers a question, or the one of type `sketch`.
 
-    Raises CommandError, as `check_answers` does, and for a type that the source does not have.
+    Raises CommandError, as `check_answers` does, and for a type that the source lacks.
     """
     if sketch is not None:
         named = [each for each in parts if each.spec.family == sketch]
         if not named:
-            there = " and ".join(each.spec.family for each in parts)
+            available = " and ".join(each.spec.family for each in parts)
             raise wrong(
-                f"stream {parts[0].name} has no sketch of type {sketch}: it has {there}, leave out "
-                "--sketch or name one of these"
+                f"stream {parts[0].name} has no sketch of type {sketch}: it has {available}, "
+                "leave out --sketch or name one of these"
             )
         parts = named
     refusals = []
@@ -181,7 +184,7 @@ def answering(
 
 
 def check_answers(stream: Stream, question: str, choice: GeneratorChoice) -> None:
-    """Raises CommandError, which says what the stream answers, when this is no question for it."""
+    """Raises CommandError, with the stream's questions, if the stream cannot answer this one."""
     if isinstance(stream, KeyStream):
         _check_keys(stream.name, question, choice)
         return
@@ -202,10 +205,10 @@ def check_answers(stream: Stream, question: str, choice: GeneratorChoice) -> Non
             f"stream {stream.name} has readings and no keys: it answers {', '.join(answers)}; "
             f"{question} is for a stream with a key"
         )
-    able = sorted({each.family for each in GENERATORS.values() if question in each.questions})
+    families = sorted({each.family for each in GENERATORS.values() if question in each.questions})
     raise wrong(
         f"stream {stream.name} has a sketch of type {family}, which answers {', '.join(answers)}; "
-        f"{question} needs one of type {' or '.join(able)}"
+        f"{question} needs one of type {' or '.join(families)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`query`: one question to the fleet's generator, answered with its standard error."""
+"""`query`: answers one question with the fleet's model, with its standard error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,31 +10,6 @@ from pansketch.generators import FittedModel
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.fleet_model import Model
-
-# The help text of `query`.
-QUERIES = """questions:
-  quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
-  mean ATTRIBUTE          the mean
-  cdf ATTRIBUTE X         the share of readings that are at most X
-  range ATTRIBUTE LOW HIGH [ATTRIBUTE LOW HIGH ...]
-                          how many readings lie in all of these ranges, and which share;
-                          for an attribute with categories: range ATTRIBUTE CATEGORY
-  count "ATTRIBUTE > X & ATTRIBUTE = CATEGORY"
-                          how many readings meet all conditions (<, <=, >, >=, =), and which share
-  covariance [ATTRIBUTE ...]
-                          the covariances of these attributes, or of all that are numbers
-  distinct                of a stream with a key: how many distinct keys each window had. The keys
-                          of different windows cannot be matched, so there is no total over them
-  change [ATTRIBUTE ...] --between A B
-                          how far the means of two periods differ, and whether beyond noise; of two
-                          groups of devices: --devices A,B --against C,D instead of --between
-  drift [ATTRIBUTE ...] --between A B
-                          which attributes are distributed otherwise in two periods, beyond noise
-                          (types views and hierarchy)
-A period is FROM..TO, a date, which is that day, or a moment, which is the window around it.
-A sketch of type moments answers mean, cdf, count, covariance and change.
-
-"""
 
 
 def quantile(fitted: FittedModel, words: Sequence[str]) -> Answer:
@@ -57,24 +32,24 @@ def mean(fitted: FittedModel, words: Sequence[str]) -> Answer:
 
 
 def cdf(fitted: FittedModel, words: Sequence[str]) -> Answer:
-    """`ATTRIBUTE X`: the share of readings that are at most X, of those that have a value."""
+    """`ATTRIBUTE X`: the share of readings that are at most X, of those with a value."""
     attribute = _number_attribute(fitted.domain, words[0])
     estimate = fitted.cdf(attribute.name, _number(words[1]))
     missing = _missing(fitted, attribute)
-    held = "of the readings" if missing is None else "of the readings with a value"
-    return Answer(estimate.value, estimate.standard_error, held, missing=missing)
+    described = "of the readings" if missing is None else "of the readings with a value"
+    return Answer(estimate.value, estimate.standard_error, described, missing=missing)
 
 
 def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
-    """`[ATTRIBUTE ...]`: how numbers vary together, of all of them unless told."""
+    """`[ATTRIBUTE ...]`: the covariances of these attributes, by default of all numbers."""
     domain = fitted.domain
     numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
     if not numbers:
         raise wrong("all attributes have categories or are cyclic, and these have no covariance")
     attributes = [_number_attribute(domain, name) for name in words or numbers]
     names = tuple(attribute.name for attribute in attributes)
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise wrong(f"{name} is given twice: name each attribute once")
     units = tuple(attribute.unit for attribute in attributes)
     missing = tuple(_missing(fitted, attribute) for attribute in attributes)
@@ -82,14 +57,14 @@ def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
 
 
 def count(fitted: FittedModel, words: Sequence[str]) -> Answer:
-    """`"ATTRIBUTE > X & ATTRIBUTE = CATEGORY"`: readings for which all of that holds."""
+    """`"ATTRIBUTE > X & ATTRIBUTE = CATEGORY"`: the readings that meet all conditions."""
     condition = " ".join(words)
     estimate, share = fitted.count(condition), fitted.share(condition)
     return Answer(estimate.value, estimate.standard_error, "readings", share.value)
 
 
 def count_range(fitted: FittedModel, words: Sequence[str]) -> Answer:
-    """`ATTRIBUTE LOW HIGH ...` or `ATTRIBUTE CATEGORY ...`: readings with all of that."""
+    """`ATTRIBUTE LOW HIGH ...` or `ATTRIBUTE CATEGORY ...`: the readings in all ranges."""
     wanted: dict[str, tuple[float, float] | str] = {}
     rest = list(words)
     while rest:
@@ -103,12 +78,13 @@ def count_range(fitted: FittedModel, words: Sequence[str]) -> Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """What can be asked: `words` as a person writes them, from `least` to `most` (None: any)."""
+    """A kind of question. `words`: its syntax, from `min_words` to `max_words` words (None: any
+    number)."""
 
     ask: Callable[[FittedModel, Sequence[str]], Answer | Matrix]
     words: str
-    least: int
-    most: int | None
+    min_words: int
+    max_words: int | None
 
 
 QUESTIONS = {
@@ -119,7 +95,7 @@ QUESTIONS = {
     "count": Question(count, '"ATTRIBUTE > X & ATTRIBUTE = CATEGORY"', 1, None),
     "covariance": Question(covariance, "[ATTRIBUTE ...]", 0, None),
 }
-# Of the command line.
+# The help text of the command line.
 HELP = """questions:
   quantile ATTRIBUTE Q    the value that a share Q (0 to 1) of the readings does not exceed
   mean ATTRIBUTE          the mean
@@ -146,15 +122,20 @@ A sketch of type moments answers mean, cdf, count, covariance and change.
 
 
 def check_words(name: str, words: Sequence[str]) -> None:
-    """Raises CommandError for too few or too many words, before anything is read or grown."""
+    """Raises CommandError for too few or too many words, before the database is read."""
     question = QUESTIONS[name]
-    if len(words) < question.least or (question.most is not None and len(words) > question.most):
+    if len(words) < question.min_words or (
+        question.max_words is not None and len(words) > question.max_words
+    ):
         raise wrong(f"write: query --stream STREAM {name} {question.words}")
 
 
 def answer(model: Model, name: str, words: Sequence[str]) -> Answer | Matrix:
-    """Asks the model. Raises CommandError for an attribute or category it cannot have, and for a
-    condition that does not parse; NotYet where the noise outweighs the readings."""
+    """Answers a question from the model.
+
+    Raises CommandError for an unknown attribute or category and an invalid condition, NotYet if
+    noise outweighs the readings.
+    """
     try:
         with model.refusing():
             return QUESTIONS[name].ask(model.fitted, words)
@@ -171,7 +152,7 @@ def bounds_of(domain: Domain, name: str, words: Sequence[str]) -> tuple[float, f
 
 
 def attribute_of(domain: Domain, name: str) -> Attribute:
-    """Raises CommandError, which says which attributes there are."""
+    """The attribute of this name. Raises CommandError, with the names of the others."""
     if name not in domain.names:
         raise wrong(f"unknown attribute {name!r}; the stream has {', '.join(domain.names)}")
     return domain.attributes[domain.names.index(name)]
@@ -185,12 +166,12 @@ def _number_attribute(domain: Domain, name: str) -> Attribute:
 
 
 def _missing(fitted: FittedModel, attribute: Attribute) -> float | None:
-    """The share of the readings that lack the attribute; None where none can."""
+    """The share of the readings that lack the attribute; None if none can."""
     return fitted.share({attribute.name: MISSING}).value if attribute.can_miss else None
 
 
 def _limits(attribute: Attribute, rest: list[str]) -> tuple[float, float] | str:
-    """Takes the words that belong to one attribute off the front of `rest`."""
+    """Removes the words of one attribute from the front of `rest`, and returns their limits."""
     if attribute.categories is not None:
         if not rest:
             raise wrong(f"range {attribute.name}: name one of {', '.join(attribute.categories)}")

@@ -20,7 +20,13 @@ from pansketch_collector.queries import questions as query
 from pansketch_collector.queries.answered_sums import PER_DEVICE, is_masked
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.basis import EXCLUDED, Basis, LeftOut, joined_parts, joined_span
-from pansketch_collector.queries.fleet_model import ANY_GENERATOR, Model, NotYet, build, promise
+from pansketch_collector.queries.fleet_model import (
+    ANY_GENERATOR,
+    Model,
+    NotYet,
+    build,
+    guarantee_of,
+)
 from pansketch_collector.queries.generator_registry import GeneratorChoice
 from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.storage.reader import Reader
@@ -59,7 +65,7 @@ def _groups(
         windows=sum(model.windows for model in models),
         devices=sum(model.devices for model in models),
         span=joined_span(models),
-        guarantee=promise(stream, parts),
+        guarantee=guarantee_of(stream, parts),
         shared=models[0].shared,
         left=tuple(left),
         parts=parts,
@@ -106,7 +112,7 @@ def build_groups(
     if is_masked(stream.spec):
         raise wrong(PER_DEVICE)
     check_devices(reader, selection)
-    devices = reader.releasing(selection)
+    devices = reader.releasing_devices(selection)
     if not devices:
         build(reader, config, selection, choice)  # raises what is wrong with the selection
     selections = [replace(selection, devices=group) for group in grouped(devices)]

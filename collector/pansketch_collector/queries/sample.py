@@ -22,7 +22,7 @@ from pansketch_fleet.text_table import columns
 CHUNK_ROWS = 65_536
 ROWS_WORTH_A_BAR = 500_000
 EMPTY = '""'
-STEPS = 10_000  # of an attribute's range that printed decimals can tell apart, at least
+STEPS = 10_000  # of an attribute's range that printed decimals distinguish at least
 
 Column = Callable[[npt.NDArray[np.float64]], list[str]]
 Named = Callable[[str | None], str]
@@ -40,18 +40,20 @@ def write_csv(
 
 
 def csv_header(domain: Domain) -> str:
-    """The line above the rows."""
+    """The header line."""
     return f"{','.join(map(quoted, domain.names))}\n"
 
 
 def csv_lines(texts: Texts) -> Iterator[str]:
-    """A line for each row of columns whose texts are quoted where they have to be. A row whose only
-    value is missing is no empty line, which many programs skip."""
+    """A line for each row of columns of quoted texts.
+
+    A row with a single missing value is not an empty line, which many programs skip.
+    """
     return (f"{','.join(line) or EMPTY}\n" for line in zip(*texts, strict=True))
 
 
 def chunk_sizes(rows: int) -> Iterator[int]:
-    """How many rows are drawn at a time, in order; a sample of one seed depends on it."""
+    """The number of rows of each chunk; the rows of a seed depend on it."""
     return (min(CHUNK_ROWS, rows - start) for start in range(0, rows, CHUNK_ROWS))
 
 
@@ -62,17 +64,19 @@ def drawn(
     rng: np.random.Generator,
     named: Named,
 ) -> Iterator[Texts]:
-    """Synthetic readings as columns of texts, chunk by chunk: numbers with due decimals, the same
-    wherever they are written, and categories as `named` writes their names. What is missing is
-    `named(None)`."""
+    """Synthetic readings as columns of texts, chunk by chunk.
+
+    Numbers have the decimals of their attribute in every format. `named` formats the names of
+    categories, and None for a missing value.
+    """
     columns = [_column(attribute, named) for attribute in domain.attributes]
     for size in sizes:
         records = sampler.sample(size, rng)
-        yield [column(records[:, place]) for place, column in enumerate(columns)]
+        yield [column(records[:, index]) for index, column in enumerate(columns)]
 
 
 def _sizes(rows: int, bar: bool) -> Iterator[int]:
-    """Chunk sizes that add up to `rows`; a terminal shows how far it is."""
+    """Chunk sizes that add up to `rows`; shows the progress on a terminal."""
     shown, done = bar and sys.stderr.isatty(), 0
     try:
         for size in chunk_sizes(rows):
@@ -86,7 +90,7 @@ def _sizes(rows: int, bar: bool) -> Iterator[int]:
 
 
 def _column(attribute: Attribute, named: Named) -> Column:
-    """How one attribute's values are written: names of categories, or numbers with due decimals."""
+    """A formatter of one attribute's values: names of categories, or numbers with its decimals."""
     if attribute.categories is not None:
         names = np.array([*map(named, attribute.categories), named(None)], dtype=object)
         return lambda values: list(names[np.nan_to_num(values, nan=-1.0).astype(np.intp)])
@@ -101,14 +105,16 @@ def _column(attribute: Attribute, named: Named) -> Column:
 
 
 def decimals(attribute: Attribute) -> int:
-    """Decimals of the attribute's step; without one, as many as tell at least 10,000 steps of the
-    range apart, on a log scale near `low`. Atoms are written in full."""
+    """The decimals of the attribute's step, or else enough to distinguish STEPS steps of its range.
+
+    On a log scale these are steps near `low`. Atoms are written in full.
+    """
     of_atoms = max(map(decimals_in_full, attribute.numeric_atoms), default=0)
     return min(max(_decimals_of_values(attribute), of_atoms), 12)
 
 
 def decimals_in_full(value: float) -> int:
-    """Decimals that write a number as a person wrote it."""
+    """The decimals of the shortest text of a number."""
     exponent = Decimal(repr(value)).normalize().as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
@@ -127,7 +133,7 @@ def _decimals_of_values(attribute: Attribute) -> int:
 
 
 def quoted(name: str | None) -> str:
-    """A text as CSV has it; nothing where it is missing."""
+    """A text in CSV syntax; empty for a missing value."""
     if name is None:
         return ""
     cell = io.StringIO()
@@ -150,7 +156,7 @@ def check_assessed(family: str) -> None:
 
 
 def report(model: Model, rows: int) -> str:
-    """Lines on a sample of so many rows: attributes, pairs, correlations, what is unknown.
+    """A report on a sample of `rows` rows: attributes, pairs, correlations, unknown pairs.
 
     Raises CommandError for releases whose bounds differ.
     """

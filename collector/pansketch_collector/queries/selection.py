@@ -1,4 +1,4 @@
-"""What a person asks for on the command line, as a selection of stored releases."""
+"""Selections of stored releases from the text of options."""
 
 import re
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ DAY_SECONDS = 86_400
 
 
 def when(text: str) -> int:
-    """An ISO 8601 date or time (UTC unless it says otherwise), or unix seconds, as unix seconds.
+    """Unix seconds of an ISO 8601 date or time (by default UTC), or of unix seconds.
 
-    Raises CommandError. Four to eight digits are refused: they are more likely a date than seconds.
+    Raises CommandError, also for four to eight digits, which are more likely a date than seconds.
     """
     if re.fullmatch(r"[0-9]{1,3}|[0-9]{9,12}", text):
         seconds = int(text)
@@ -39,7 +39,7 @@ def when(text: str) -> int:
 
 
 def stream_named(config: Config, name: str) -> Stream:
-    """Raises CommandError, which says which streams there are."""
+    """The stream of this name. Raises CommandError, with the names of the others."""
     for each in config.streams:
         if each.name == name:
             return each
@@ -50,7 +50,7 @@ def stream_named(config: Config, name: str) -> Stream:
 def select(
     config: Config, stream: str, since: str | None, until: str | None, devices: str | None
 ) -> Selection:
-    """A selection from the options' text. Raises CommandError that says what there is."""
+    """A selection from the text of options. Raises CommandError, with the existing names."""
     stream_named(config, stream)
     selection = Selection(
         stream,
@@ -58,14 +58,16 @@ def select(
         None if until is None else when(until),
         None if devices is None else _named(config, stream, "--devices", devices),
     )
-    if None not in (selection.since, selection.until) and not _grows(selection):
+    if None not in (selection.since, selection.until) and not _is_nonempty(selection):
         raise wrong("--from must be before --to")
     return selection
 
 
 def _named(config: Config, stream: str, option: str, text: str) -> frozenset[str]:
-    """The devices of a list: names, and `@GROUP` for those of a configured group that have released
-    something of the stream."""
+    """The devices of a list of names and groups.
+
+    `@GROUP` means the devices of a configured group with a stored release of the stream.
+    """
     names: set[str] = set()
     for name in filter(None, text.split(",")):
         if not name.startswith("@"):
@@ -85,26 +87,27 @@ def _named(config: Config, stream: str, option: str, text: str) -> frozenset[str
     return frozenset(names)
 
 
-def select_groups(config: Config, whole: Selection, against: str) -> tuple[Selection, Selection]:
+def select_groups(
+    config: Config, selection_: Selection, against: str
+) -> tuple[Selection, Selection]:
     """The selected devices, and those of `--against`, in the same windows; no device is in both.
 
     Raises CommandError.
     """
-    if whole.devices is None:
+    if selection_.devices is None:
         raise wrong("--against compares devices with others: add --devices")
-    others = _named(config, whole.stream, "--against", against)
-    if both := sorted(whole.devices & others):
+    others = _named(config, selection_.stream, "--against", against)
+    if both := sorted(selection_.devices & others):
         raise wrong(
             f"{both[0]} is in both groups: their difference would hold the same noise twice"
         )
-    return whole, replace(whole, devices=others)
+    return selection_, replace(selection_, devices=others)
 
 
 def period(text: str, stream: Stream) -> tuple[int, int]:
-    """A period of `--between`, as first and last second of windows' starts, the last one not in it.
+    """A period of `--between`, as first and last second of windows' starts, the last one excluded.
 
-    `FROM..TO`; or a date, which is that day; or a moment, which is the window around it. Raises
-    CommandError.
+    `FROM..TO`; or a date, for that day; or a moment, for the window around it. Raises CommandError.
     """
     since, parts, until = text.partition("..")
     if parts:
@@ -123,44 +126,44 @@ def period(text: str, stream: Stream) -> tuple[int, int]:
 def select_periods(
     config: Config, stream: str, between: Sequence[str], devices: str | None
 ) -> tuple[Selection, Selection]:
-    """Two periods of one stream, which share no window. Raises CommandError."""
-    whole = select(config, stream, None, None, devices)
+    """Two periods of one stream without a common window. Raises CommandError."""
+    selection_ = select(config, stream, None, None, devices)
     found = stream_named(config, stream)
     first, second = (period(text, found) for text in between)
     if first[0] < second[1] and second[0] < first[1]:
         raise wrong("the two periods overlap: their difference would hold the same noise twice")
     return (
-        replace(whole, since=first[0], until=first[1]),
-        replace(whole, since=second[0], until=second[1]),
+        replace(selection_, since=first[0], until=first[1]),
+        replace(selection_, since=second[0], until=second[1]),
     )
 
 
-def _grows(selection: Selection) -> bool:
+def _is_nonempty(selection: Selection) -> bool:
     return (selection.since or 0) < (selection.until or 0)
 
 
 def check_devices(reader: Reader, selection: Selection) -> None:
-    """Raises CommandError for a device of the selection that has released nothing of the stream."""
+    """Raises CommandError for a selected device without a stored release of the stream."""
     if selection.devices is None:
         return
     absent = [d for d in sorted(selection.devices) if not reader.holds(selection.stream, d)]
-    there = reader.holders(selection.stream, MAX_LISTED + 1) if absent else []
-    if there:
-        listed = ", ".join(there[:MAX_LISTED]) + (", ..." if len(there) > MAX_LISTED else "")
+    known = reader.holders(selection.stream, MAX_LISTED + 1) if absent else []
+    if known:
+        listed = ", ".join(known[:MAX_LISTED]) + (", ..." if len(known) > MAX_LISTED else "")
         raise wrong(
             f"no release of {selection.stream} from device {absent[0]!r}; there are {listed}"
         )
 
 
 def nothing_selected(reader: Reader, selection: Selection) -> CommandError:
-    """The failure to raise for an empty selection: what there is instead."""
-    held = reader.held_span(selection.stream)
-    if held is None:
+    """The error for an empty selection, with the stored range."""
+    span = reader.stored_span(selection.stream)
+    if span is None:
         return CommandError(
             f"nothing stored yet of stream {selection.stream}: start `pansketch-collector serve` "
             "and the devices' agents, and wait until a window has ended"
         )
-    first, last = held
+    first, last = span
     return wrong(
         f"no window of {selection.stream} starts in that range; "
         f"there are windows from {utc_text(first)} to {utc_text(last)}"

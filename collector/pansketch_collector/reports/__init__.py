@@ -1,1 +1,1 @@
-"""Tables and JSON for people."""
+"""Reports as tables and JSON."""

@@ -1,7 +1,7 @@
-"""The broker's access rules for one fleet, as mosquitto reads them: what no line allows is denied.
+"""The broker's access rules for one fleet, in the syntax of mosquitto, which rejects all else.
 
-Each stream of the configuration has its own line, so that a device cannot leave messages under
-names that nobody knows.
+Each configured stream has its own line, so that a device cannot retain messages under unknown
+names.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +19,10 @@ from pansketch_fleet.protocol.topics import ID_RULE, PREFIX, is_id
 from pansketch_fleet.settings.settings import ReadingStream, Stream, has_wildcard, is_sent_by
 
 COLLECTOR, HOME_ASSISTANT = "pansketch.collector", "home.assistant"
-EACH = "%u"  # the user's own name, in a line that is for all users
+EACH = "%u"  # the user's own name, in rules for all users
 MAX_NAME = "x" * 64
 MAX_TEXT = "\N{GRINNING FACE}" * 300
-# Of a packet, beside its topic and payload: lengths, properties, and who connects.
+# Bytes of a packet besides topic and payload: lengths, properties, client identifier.
 AROUND_BYTES, UNIT_BYTES = 1024, 1024
 HEAD = """\
 # Permissions of the fleet {fleet}. `pansketch-collector acl` writes this file: run it again
@@ -72,8 +72,10 @@ topic read {root}/+/health
 
 
 def as_text(config: Config, devices: Sequence[str]) -> str:
-    """The rules; `devices`: those that there are, or none for whoever the broker lets in. Raises
-    CommandError for a name that no device can have."""
+    """The rules. `devices`: the fleet's devices; none writes rules for any authenticated user.
+
+    Raises CommandError for an invalid device name.
+    """
     for device in devices:
         if not is_id(device):
             raise wrong(f"{device[:64]!r} is no device's name: use {ID_RULE}")
@@ -103,9 +105,11 @@ def as_text(config: Config, devices: Sequence[str]) -> str:
 
 
 def largest_packet(config: Config) -> int:
-    """Bytes of the fleet's largest MQTT packet, rounded up: a release, a status in which every
-    stream has the longest texts, the announcement of a device to Home Assistant, or a question to a
-    keeper."""
+    """The size of the fleet's largest MQTT packet in bytes, rounded up.
+
+    It is a release, a status with the longest texts of every stream, an announcement to Home
+    Assistant, or a question to a keeper.
+    """
     adopting = _adopting(config.streams)
     births = {
         s.name: StreamBirth("0" * 16, MAX_TEXT, 1, MAX_TEXT, MAX_TEXT if s.name in adopting else "")
@@ -113,31 +117,34 @@ def largest_packet(config: Config) -> int:
     }
     try:
         status = len(Status("online", MAX_NAME, births).encode())
-    except ValueError:  # longer than any may be
+    except ValueError:  # beyond the limit of a status
         status = STATUS_LIMIT_BYTES
     topic = len(f"{PREFIX}/{config.fleet}/{MAX_NAME}/release/{MAX_NAME}")
     scales = SCALES_LIMIT_BYTES if adopting else 0
     asks = MAX_ASK_BYTES if config.keepers else 0
-    most = (
+    largest = (
         max(Rules.of(config).largest + ENVELOPE_BYTES, status, scales, asks) + topic + AROUND_BYTES
     )
     if (home := config.collector.home_assistant) is not None:
         announced = payloads.message(config.fleet, MAX_NAME, MAX_NAME)
-        place = payloads.topic(home.prefix, config.fleet, MAX_NAME)
-        most = max(most, len(announced) + len(place) + AROUND_BYTES)
-    return -(-most // UNIT_BYTES) * UNIT_BYTES
+        discovery_topic = payloads.topic(home.prefix, config.fleet, MAX_NAME)
+        largest = max(largest, len(announced) + len(discovery_topic) + AROUND_BYTES)
+    return -(-largest // UNIT_BYTES) * UNIT_BYTES
 
 
 def _writes(stream: Stream, device: str) -> bool:
-    """Whether the line of a device, or of all, has the stream. A line of all devices has no
-    patterns: it has the streams of patterns, and the collector refuses them of other devices."""
+    """True if the line of a device, or of all devices, includes the stream.
+
+    A line of all devices has no patterns. So it includes streams with patterns, and the collector
+    rejects them from other devices.
+    """
     if device == EACH:
         return stream.devices is None or has_wildcard(stream.devices)
     return is_sent_by(stream.devices, device)
 
 
 def _of_named(config: Config, root: str) -> Iterator[str]:
-    """The streams whose devices are all named, for the users of these names."""
+    """The streams with a list of device names, for the users of these names."""
     named = [s for s in config.streams if s.devices and not has_wildcard(s.devices)]
     for device in sorted({name for stream in named for name in stream.devices or ()}):
         yield f"\nuser {device}\n"
@@ -154,7 +161,7 @@ def _adopting(streams: Iterable[Stream]) -> list[str]:
 
 
 def _own(streams: Iterable[Stream]) -> list[tuple[str, str]]:
-    """What a device may do below its name."""
+    """The access of a device below its own name."""
     releases = [("write", f"release/{stream.name}") for stream in streams]
-    heard = [("read", "ack"), ("read", "mark"), ("readwrite", "probe")]
-    return [("write", "status"), ("write", "health"), *releases, *heard]
+    reads = [("read", "ack"), ("read", "mark"), ("readwrite", "probe")]
+    return [("write", "status"), ("write", "health"), *releases, *reads]

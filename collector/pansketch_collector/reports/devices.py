@@ -1,5 +1,4 @@
-"""`devices`: who reports, what is stored of each, what is missing, how much each says that it
-counted, which settings it runs, how it says that it is, and what was refused."""
+"""`devices`: state, releases, gaps, totals, settings, health and rejections of each device."""
 
 import json
 from collections import Counter
@@ -12,9 +11,9 @@ from pansketch_collector.reports import keepers, stream_settings
 from pansketch_collector.reports.device_comparison import (
     DeviceTotal,
     NewestWindows,
+    device_totals,
     ends_object,
     ends_of,
-    judged,
     lag_lines,
 )
 from pansketch_collector.reports.keepers import AskingReport, asking_report
@@ -45,13 +44,13 @@ MAX_LISTED = 8  # lines of one device, devices of one line
 
 @dataclass(frozen=True)
 class Overview:
-    """Everything at one moment: by device name its latest state, if any was reported, and what is
-    stored of it; by device how many releases came again after they had been stored; by reason how
-    many messages were ever refused; by device the newest health; the database's generation;
-    `masked`: streams whose devices have no totals."""
+    """The state of the fleet at one moment. `devices`: the last status by device name, None without
+    one. `holdings`: counts of stored releases, `duplicates`: of retransmitted stored releases,
+    `healths`: the newest health, each by device. `refusals`: counts of rejected messages, by
+    reason. `generation`: of the database. `masked`: streams whose devices have no totals."""
 
     devices: dict[str, Device | None]
-    held: dict[str, list[Holding]]
+    holdings: dict[str, list[Holding]]
     duplicates: dict[str, int]
     refusals: dict[str, int]
     healths: dict[str, ReceivedHealth]
@@ -67,13 +66,12 @@ class Overview:
 
     @property
     def ends(self) -> Mapping[str, NewestWindows]:
-        """By stream, how far its devices have come."""
-        return ends_of(each for held in self.held.values() for each in held)
+        """The newest windows by stream."""
+        return ends_of(each for holdings in self.holdings.values() for each in holdings)
 
     @property
     def refused(self) -> list[tuple[str, str, int, int, list[str]]]:
-        """Of what lies in quarantine: stream, reason, messages, of how many devices, and the names
-        of those with most of them."""
+        """Stream, reason, messages, devices and most frequent devices of quarantined messages."""
         found: dict[tuple[str, str], Counter[str]] = {}
         for name, refused in self.quarantined.items():
             for each in refused:
@@ -85,30 +83,29 @@ class Overview:
 
 
 def overview(reader: Reader, config: Config) -> Overview:
-    """Devices that reported themselves or have releases stored, or both; `differing`: by device and
-    stream how its settings differ from the configuration's; `quarantined`: by device what lies
-    there."""
+    """The overview of all devices with a report or a stored release. `differing`: by device and
+    stream, the difference of its settings. `quarantined`: by device."""
     known = {device.device: device for device in reader.devices()}
-    heard = reader.healths()
-    held: dict[str, list[Holding]] = {}
+    received = reader.healths()
+    holdings: dict[str, list[Holding]] = {}
     for holding in reader.holdings():
-        held.setdefault(holding.device, []).append(holding)
+        holdings.setdefault(holding.device, []).append(holding)
     refused = reader.quarantined()
-    names = sorted({*known, *held, *heard})
+    names = sorted({*known, *holdings, *received})
     states = {name: known.get(name) for name in names}
     excluded: dict[str, list[Exclusion]] = {}
     for each in exclusions.listed(reader.connection):
         excluded.setdefault(each.device, []).append(each)
     return Overview(
         states,
-        held,
+        holdings,
         reader.duplicates(),
         reader.refusals(),
-        heard,
+        received,
         reader.generation(),
         differing(reader, config, list(known.values())),
         refused,
-        judged(reader.totals()),
+        device_totals(reader.totals()),
         running(reader, config, list(known.values())),
         excluded,
         stream_settings.scales_in_use(reader, config, clock.now()),
@@ -118,8 +115,7 @@ def overview(reader: Reader, config: Config) -> Overview:
 
 
 def as_table(found: Overview) -> str:
-    """An aligned table, a line for each stream of each device; a line for each device's health; and
-    the quarantine's totals."""
+    """A table of the streams of each device, a table of healths, and totals of the quarantine."""
     rows = [row for name in found.devices for row in _rows(found, name)]
     lines = aligned(HEADER, rows, NUMBERS) if rows else ["no device has reported yet"]
     now = clock.now()
@@ -136,9 +132,9 @@ def as_table(found: Overview) -> str:
     lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
     lines += stream_settings.scale_lines(found.scales)
     lines += [
-        f"other settings: {name} {stream}: {says}"
+        f"other settings: {name} {stream}: {difference}"
         for name, streams in found.differing.items()
-        for stream, says in streams.items()
+        for stream, difference in streams.items()
     ]
     lines += [
         f"in quarantine: {name} {each.stream}: {each.messages} by {each.reason} ({each.text})"
@@ -160,15 +156,15 @@ def as_table(found: Overview) -> str:
 
 
 def as_json(found: Overview) -> str:
-    """One object: `devices`, and what `fleet_object` has."""
+    """One object: `devices`, and the members of `fleet_object`."""
     devices = [as_object(found, name) for name in found.devices]
     return json.dumps({"devices": devices, **fleet_object(found)})
 
 
 def fleet_object(found: Overview) -> dict[str, object]:
-    """Of all devices: how many messages were ever refused by reason, what lies in quarantine by
-    stream and reason, which settings devices run, when the newest windows end, the published
-    scales, what keepers are asked, and the database's generation."""
+    """The figures of all devices together. Rejected messages by reason, and the quarantine by
+    stream and reason. The settings in use, the newest windows and published scales. Open questions
+    to keepers, and the database's generation."""
     names = ("stream", "reason", "messages", "devices", "names")
     return {
         "quarantine": found.refusals,
@@ -182,11 +178,11 @@ def fleet_object(found: Overview) -> dict[str, object]:
 
 
 def _problems(name: str, device: Device | None) -> list[str]:
-    """A line for each stream of a device that has stopped by itself, or refused new scales."""
+    """A line for each stream that the device has stopped, or whose new scales it rejected."""
     reported = {} if device is None else json.loads(device.streams)
     return [
-        f"{what}: {name} {stream}: {birth[key]}"
-        for key, what in (("problem", "stopped"), ("scale_problem", "scales"))
+        f"{kind_text}: {name} {stream}: {birth[key]}"
+        for key, kind_text in (("problem", "stopped"), ("scale_problem", "scales"))
         for stream, birth in reported.items()
         if birth.get(key)
     ]
@@ -195,8 +191,8 @@ def _problems(name: str, device: Device | None) -> list[str]:
 def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
     device = found.devices[name]
     state = "unknown" if device is None else device.state
-    held = found.held.get(name)
-    if not held:
+    holdings = found.holdings.get(name)
+    if not holdings:
         return [(name, state, "-", "0", *["-"] * 10)]
     return [
         (
@@ -215,12 +211,12 @@ def _rows(found: Overview, name: str) -> list[tuple[str, ...]]:
             str(found.duplicates.get(name, 0)),
             utc_text(h.received_at),
         )
-        for h in held
+        for h in holdings
     ]
 
 
 def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
-    """For each stream: how far behind, how much it says that it counted, under which settings."""
+    """For each stream: its lag, its estimated total and its settings."""
     return [
         (
             name,
@@ -231,7 +227,7 @@ def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
             _settings(found.running.get(name, {}).get(h.stream)),
             "OUT OF LINE" if total is not None and total.out_of_line else "",
         )
-        for h in found.held.get(name, ())
+        for h in found.holdings.get(name, ())
         for total in [found.totals.get((name, h.stream))]
     ]
 
@@ -242,12 +238,12 @@ def _counted_text(found: Overview, stream: str, total: DeviceTotal | None) -> st
     return "masked" if stream in found.masked else "-"
 
 
-def _settings(runs: ServedEpoch | None) -> str:
-    if runs is None:
+def _settings(epoch: ServedEpoch | None) -> str:
+    if epoch is None:
         return "not reported"
-    if runs.now:
+    if epoch.now:
         return "now"
-    return "other ones" if runs.since is None else f"since {utc_text(runs.since)}"
+    return "other ones" if epoch.since is None else f"since {utc_text(epoch.since)}"
 
 
 def _range(each: Exclusion) -> str:
@@ -256,7 +252,7 @@ def _range(each: Exclusion) -> str:
 
 
 def as_object(found: Overview, name: str) -> dict[str, object]:
-    """All that is known of one device."""
+    """One device with all its figures."""
     device = found.devices[name]
     streams = {
         h.stream: {
@@ -273,7 +269,7 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
             "total": _total(found, h),
             "masked": h.stream in found.masked,
         }
-        for h in found.held.get(name, ())
+        for h in found.holdings.get(name, ())
     }
     return {
         "device": name,
@@ -284,8 +280,11 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
         "duplicates": found.duplicates.get(name, 0),
         "health": healths.as_object(found.healths.get(name)),
         "settings": {
-            stream: {"since": None if runs.since is None else utc_text(runs.since), "now": runs.now}
-            for stream, runs in found.running.get(name, {}).items()
+            stream: {
+                "since": None if epoch.since is None else utc_text(epoch.since),
+                "now": epoch.now,
+            }
+            for stream, epoch in found.running.get(name, {}).items()
         },
         "excluded": [exclusions.as_object(each) for each in found.excluded.get(name, ())],
         "other_settings": found.differing.get(name, {}),
@@ -295,6 +294,6 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
 
 
 def _total(found: Overview, holding: Holding) -> dict[str, object] | None:
-    """None where none of its releases has an estimate."""
+    """None if none of its releases has an estimate."""
     total = found.totals.get((holding.device, holding.stream))
     return None if total is None else asdict(total)

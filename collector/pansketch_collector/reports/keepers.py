@@ -1,4 +1,5 @@
-"""`keepers`: who is asked what, since when, the last answers, and what no keeper answers."""
+"""`keepers`: open questions to each keeper, its last answers, and releases that none answers
+about."""
 
 import json
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class KeeperReport:
-    """One keeper. `asked`: questions that it has not answered, the first of them at
-    `oldest_asked_at`; `problem`: what it, or the collector, says is wrong with one of them. Times
-    are unix seconds, None for never."""
+    """One keeper. Times are unix seconds, None for never.
+
+    `asked`: questions without its answer, the first of them at `oldest_asked_at`. `problem`: the
+    reported problem with one of them.
+    """
 
     keeper: str
     state: str
@@ -33,9 +36,11 @@ class KeeperReport:
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a stream. `answered`, `asked`, `set_aside`: questions; `waiting`, `excluded`,
-    `lost`: releases that no question lists. `problems`: why questions were rejected and releases
-    are lost."""
+    """One level of a stream.
+
+    `answered`, `asked`, `set_aside`: numbers of questions. `waiting`, `excluded`, `lost`: numbers
+    of releases without a question. `problems`: the reasons of rejected questions and lost releases.
+    """
 
     stream: str
     level: str
@@ -50,16 +55,16 @@ class LevelReport:
 
 @dataclass(frozen=True)
 class AskingReport:
-    """All keepers and levels of the configuration, and those that questions name."""
+    """The keepers and levels of the configuration, and those of stored questions."""
 
     keepers: tuple[KeeperReport, ...] = ()
     levels: tuple[LevelReport, ...] = ()
 
 
 def asking_report(reader: Reader, config: Config) -> AskingReport:
-    """What the database holds of questions. Raises one of ERRORS."""
+    """The state of all questions in the database. Raises one of ERRORS."""
     db = reader.connection
-    heard = {row[0]: row[1:] for row in db.execute("SELECT keeper, state, since FROM keepers")}
+    received = {row[0]: row[1:] for row in db.execute("SELECT keeper, state, since FROM keepers")}
     asked = {
         row[0]: row[1:]
         for row in db.execute(
@@ -73,7 +78,9 @@ def asking_report(reader: Reader, config: Config) -> AskingReport:
         )
     }
     keepers = [
-        KeeperReport(name, *heard.get(name, (UNKNOWN, None)), *asked.get(name, (0, None, None, "")))
+        KeeperReport(
+            name, *received.get(name, (UNKNOWN, None)), *asked.get(name, (0, None, None, ""))
+        )
         for name in dict.fromkeys([*config.keepers, *asked])
     ]
     return AskingReport(tuple(keepers), tuple(_levels(reader, config)))
@@ -115,9 +122,9 @@ def _levels(reader: Reader, config: Config) -> list[LevelReport]:
     found = []
     for stream, level in dict.fromkeys([*configured, *questions, *releases]):
         name = stream, level
-        answered, asked, aside = questions.get(name, (0, 0, 0))
+        answered, asked, rejected = questions.get(name, (0, 0, 0))
         waiting, excluded, lost = releases.get(name, (0, 0, 0))
-        counts = answered, asked, aside, waiting, excluded, lost
+        counts = answered, asked, rejected, waiting, excluded, lost
         found.append(LevelReport(stream, level, *counts, tuple(problems.get(name, ()))))
     return found
 

@@ -1,5 +1,5 @@
-"""Settings of streams: those that this collector served, devices that run other ones, and published
-scales: those in force, and those that follow."""
+"""Settings of streams: epochs that this collector served, devices with other settings, and
+published scales."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,12 @@ from pansketch_fleet.units import duration_text, utc_text
 HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
 NUMBERS = frozenset({"epsilon", "releases"})
 MAX_DIFFERENCES = 4
-MAX_NAMED = 5  # devices of one line
+MAX_NAMED = 5  # devices of an entry
 
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch of a stream, and how many of the stored releases were made under it. Times are unix
-    seconds."""
+    """One epoch of a stream, and the number of stored releases under it. Times are unix seconds."""
 
     epoch: Epoch
     releases: int
@@ -36,8 +35,8 @@ class EpochRow:
 
 
 def rows(reader: Reader, config: Config) -> Iterator[EpochRow]:
-    """The epochs of each stream, the one served last first, with what the configuration has
-    otherwise."""
+    """The epochs of each stream, the last served first, with their differences from the
+    configuration."""
     stored = {
         (stream, bytes(name)): int(count)
         for stream, name, count in reader.connection.execute(
@@ -60,8 +59,8 @@ def rows(reader: Reader, config: Config) -> Iterator[EpochRow]:
 
 
 def _changes(epoch: Epoch, stream: Stream, config: Config) -> list[str]:
-    """What differs between an epoch and the configuration, by the class of devices that is most
-    alike in both: "epsilon 1 and 2" means 1 then and 2 now."""
+    """The differences between an epoch and the configuration. They are those of the device class
+    with the fewest: "epsilon 1 and 2" means 1 then and 2 now."""
     forms = [form_of(spec) for spec in config.specs(stream).values()]
     changes = min((differences(old, new) for old in epoch.forms.values() for new in forms), key=len)
     if epoch.window_seconds != stream.window_seconds:
@@ -71,7 +70,7 @@ def _changes(epoch: Epoch, stream: Stream, config: Config) -> list[str]:
 
 
 def as_table(found: Sequence[EpochRow]) -> str:
-    """An aligned table, and below it what each earlier settings had otherwise."""
+    """An aligned table, and below it the differences of earlier settings."""
     if not found:
         return "no settings were served yet"
     lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
@@ -101,7 +100,7 @@ def _form(epoch: Epoch) -> Mapping[str, Any]:
 
 
 def as_json(found: Sequence[EpochRow]) -> str:
-    """One object: `settings`, a list; `specs` holds the form of each class's spec."""
+    """One object: `settings`, a list; `specs`: the spec form of each device class."""
     listed = [
         {
             "stream": row.epoch.stream,
@@ -121,10 +120,10 @@ def as_json(found: Sequence[EpochRow]) -> str:
 def differing(
     reader: Reader, config: Config, devices: Sequence[Device]
 ) -> dict[str, dict[str, str]]:
-    """By device and stream, how what a device says of itself differs from the configuration."""
+    """By device and stream, the difference of the reported settings from the configuration."""
     streams = {stream.name: stream for stream in config.streams}
-    epochs = cache(reader.epochs)  # Nearly always every device has the configuration's.
-    # A device that was away has earlier scales than the newest, or the configured ones.
+    epochs = cache(reader.epochs)  # Read only for a device with other settings.
+    # A device that was disconnected has earlier scales than the newest, or the configured ones.
     own = {
         name: {
             f.hex()
@@ -136,23 +135,28 @@ def differing(
     for device in devices:
         for name, birth in json.loads(device.streams).items():
             if name not in streams:
-                says = "the configuration has no such stream"
+                difference = "the configuration has no such stream"
             elif not is_sent_by(streams[name].devices, device.device):
-                says = "the configuration gives it to other devices: its releases are deferred"
+                difference = (
+                    "the configuration gives it to other devices: its releases are deferred"
+                )
             elif birth["fingerprint"] not in own[name]:
-                says = _otherwise(birth, streams[name], epochs(name), config)
+                difference = _otherwise(birth, streams[name], epochs(name), config)
             elif birth["window_seconds"] != streams[name].window_seconds:
-                says = _window(birth, streams[name])
+                difference = _window(birth, streams[name])
             else:
                 continue
-            found.setdefault(device.device, {})[name] = says
+            found.setdefault(device.device, {})[name] = difference
     return found
 
 
 @dataclass(frozen=True)
 class ServedEpoch:
-    """Which epoch a device says that it runs: served first at `since`, in unix seconds, None where
-    this collector never served it; `now`: it is the configuration's, on the scales in force."""
+    """The epoch that a device reports.
+
+    `since`: when it was first served, in unix seconds, None if never. `now`: it is the
+    configuration's, with the scales in force.
+    """
 
     since: int | None
     now: bool
@@ -161,7 +165,7 @@ class ServedEpoch:
 def running(
     reader: Reader, config: Config, devices: Sequence[Device]
 ) -> dict[str, dict[str, ServedEpoch]]:
-    """By device and stream, for each stream that a device reports."""
+    """The reported epochs, by device and stream."""
     streams = {stream.name: stream for stream in config.streams}
     own = {
         name: published_fingerprints(reader.connection, stream, clock.now())
@@ -207,19 +211,22 @@ def _otherwise(
         return _window(birth, stream)
     here = str(stream.spec.guarantee)
     if birth["guarantee"].partition(" (")[0] != here.partition(" (")[0]:
-        there = birth["guarantee"].partition(" (")[0]
-        return f"{there} there, {here.partition(' (')[0]} here: its releases are deferred"
+        reported = birth["guarantee"].partition(" (")[0]
+        return f"{reported} there, {here.partition(' (')[0]} here: its releases are deferred"
     return "other attributes, bounds or sizes than here: its releases are deferred"
 
 
 def _window(birth: Mapping[str, Any], stream: Stream) -> str:
-    there = duration_text(birth["window_seconds"])
-    return f"windows of {there} there, of {duration_text(stream.window_seconds)} here"
+    reported = duration_text(birth["window_seconds"])
+    return f"windows of {reported} there, of {duration_text(stream.window_seconds)} here"
 
 
 def in_use(running: Mapping[str, Mapping[str, ServedEpoch]]) -> list[dict[str, object]]:
-    """By stream and epoch, the newest first: how many devices run it, and the first of their names.
-    `running`: by device and stream."""
+    """By stream and epoch, the newest first: the number of devices that run it, and some of their
+    names.
+
+    `running`: by device and stream.
+    """
     runs: dict[tuple[str, bool, int], list[str]] = {}
     for name, streams in sorted(running.items()):
         for stream, epoch in streams.items():
@@ -238,8 +245,10 @@ def in_use(running: Mapping[str, Mapping[str, ServedEpoch]]) -> list[dict[str, o
 
 @dataclass(frozen=True)
 class ScalesInUse:
-    """The published scales of one stream: those in force at a moment, and the next ones if they
-    are published already. None: the configured ones, and nothing."""
+    """The published scales of one stream: those in force, and the next ones.
+
+    None: the configured scales, and no next ones.
+    """
 
     stream: str
     in_force: Scales | None
@@ -247,7 +256,7 @@ class ScalesInUse:
 
 
 def scales_in_use(reader: Reader, config: Config, now: int) -> list[ScalesInUse]:
-    """Of each stream whose devices adopt published scales, at `now` in unix seconds."""
+    """The scales of each stream that adopts published ones, at `now` (unix seconds)."""
     found = []
     for stream in config.streams:
         if isinstance(stream, ReadingStream) and stream.scales is not None:
@@ -259,7 +268,7 @@ def scales_in_use(reader: Reader, config: Config, now: int) -> list[ScalesInUse]
 
 
 def scale_lines(found: Sequence[ScalesInUse]) -> list[str]:
-    """A line for each of these streams."""
+    """A line for each stream."""
     lines = []
     for each in found:
         line = f"scales: {each.stream}: {_scale_text(each.in_force)}"
@@ -268,8 +277,8 @@ def scale_lines(found: Sequence[ScalesInUse]) -> list[str]:
 
 
 def scale_object(found: Sequence[ScalesInUse]) -> dict[str, object]:
-    """By stream what is in force and what follows: None, or the learned attributes, and from which
-    windows on."""
+    """By stream the scales in force and the next ones: None, or the learned attributes and their
+    start."""
     return {
         each.stream: {"now": _scale_object(each.in_force), "next": _scale_object(each.next)}
         for each in found

@@ -80,7 +80,7 @@ def proposal(
     """
     assert stream.scales is not None
     with reading(config.collector.database) as reader:
-        held = reader.held_span(stream.name)
+        held = reader.stored_span(stream.name)
         since = min(now if held is None else held[1], now) - max(
             stream.scales.every_seconds, stream.window_seconds
         )
@@ -152,7 +152,7 @@ def _reason(attribute: Attribute) -> str:
         return "it is a constant"
     if attribute.cyclic:
         return "it is cyclic"
-    return "its releases do not tell 64 parts of it apart, or it has fewer values"
+    return "its releases do not tell 16 parts of it apart, or it has fewer than 64 values"
 
 
 def _printable(attribute: Attribute) -> Attribute:

@@ -21,7 +21,7 @@ from pansketch_collector.storage.config_epochs import RescaledStream
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import ScalesHeard, Verdict
+from pansketch_collector.validation.verdicts import Outcome, ScalesReceived
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.config.published_scales import DAY_SECONDS, domain_name, rescaled
 from pansketch_fleet.protocol import topics
@@ -144,9 +144,9 @@ class ScalePublication:
                 each.say(logging.WARNING, f"scales cannot be stored now ({error}); retrying")
                 each.due = uptime + LAST_SECONDS / 24
 
-    def heard(self, _message: Incoming, verdict: Verdict) -> None:
+    def heard(self, _message: Incoming, verdict: Outcome) -> None:
         """Judges scales that the broker sends; this collector's own come back too."""
-        if not isinstance(verdict, ScalesHeard) or not verdict.payload:
+        if not isinstance(verdict, ScalesReceived) or not verdict.payload:
             return
         each = self._streams.get(verdict.stream)
         if each is None:

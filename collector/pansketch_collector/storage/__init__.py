@@ -1,1 +1,1 @@
-"""The SQLite database: schema, writer, readers."""
+"""The database, SQLite or PostgreSQL: schema, writer, readers."""

@@ -1,10 +1,10 @@
-"""Configuration epochs, stored: the settings of a stream that this collector served, and when.
+"""Configuration epochs, stored: the served settings of a stream, and when they were served.
 
-One epoch is one configuration of a stream: the specs of all device classes, and the length of its
-windows. The collector stores the form of each spec (pansketch/wire/spec_form.py). So it ingests
-late releases of an earlier epoch, and answers from them, after the configuration changed.
+One epoch is one configuration of a stream: the specs of all device classes, and the window length.
+The collector stores the form of each spec (pansketch/wire/spec_form.py). So it ingests late
+releases of an earlier epoch, and answers from them, after the configuration changed.
 
-Scales that the collector publishes, or hears of, make an epoch too, and are stored with it.
+Scales that the collector publishes or receives make an epoch too, and are stored with it.
 """
 
 import json
@@ -22,12 +22,14 @@ from pansketch_fleet.protocol.messages import digest
 from pansketch_fleet.protocol.scale_message import LATEST_SECOND, Scales
 from pansketch_fleet.settings.settings import ReadingStream, Stream
 
-MAX_EPOCHS = 64  # of one stream are read: those that were served last
+MAX_EPOCHS = 64  # of one stream that are read, the last served first
 
 
 def note(db: Database, config: Config, at: int) -> None:
-    """Stores that the configuration's settings are served at `at`, and the newest published scales
-    with them. Raises one of ERRORS."""
+    """Stores that the configuration's settings and the newest published scales are served at `at`.
+
+    Raises one of ERRORS.
+    """
     for stream in config.streams:
         _note_stream(db, config, stream, at)
         newest = published(db, config, stream)
@@ -36,7 +38,7 @@ def note(db: Database, config: Config, at: int) -> None:
 
 
 def _note_stream(db: Database, config: Config, stream: Stream, at: int) -> str:
-    """Names the epoch."""
+    """Stores the epoch and returns its name."""
     forms = _forms(config, stream)
     settings = digest(json.dumps([stream.window_seconds, sorted(forms)]).encode())
     (epoch,) = db.execute(
@@ -59,17 +61,16 @@ def _note_stream(db: Database, config: Config, stream: Stream, at: int) -> str:
 
 @dataclass(frozen=True)
 class RescaledStream:
-    """Published scales, and the stream on them for the collector's device class."""
+    """Published scales, and the stream rescaled to them for the collector's device class."""
 
     scales: Scales
     stream: ReadingStream
 
 
 def newest_scales(db: Database, stream: Stream, begun_by: int | None = None) -> Scales | None:
-    """The newest published scales of a stream's attributes; with `begun_by`, in unix seconds, the
-    newest that had begun by then. None where there are none, or the configuration wants none.
+    """The newest published scales of a stream's attributes; None if absent or not configured.
 
-    Raises one of ERRORS.
+    `begun_by`: in unix seconds, selects the newest that had begun by then. Raises one of ERRORS.
     """
     if not isinstance(stream, ReadingStream) or stream.scales is None:
         return None
@@ -81,11 +82,11 @@ def newest_scales(db: Database, stream: Stream, begun_by: int | None = None) -> 
     try:
         return None if row is None else Scales.decode(bytes(row[0]))
     except ValueError:
-        return None  # Damaged on the disk: as if they had never been published.
+        return None  # Damaged on the disk: treated as unpublished.
 
 
 def published(db: Database, config: Config, stream: Stream) -> RescaledStream | None:
-    """The newest published scales, and the stream on them. Raises one of ERRORS."""
+    """The newest published scales, and the stream rescaled to them. Raises one of ERRORS."""
     scales = newest_scales(db, stream)
     if scales is None or not isinstance(stream, ReadingStream):
         return None
@@ -96,23 +97,25 @@ def published(db: Database, config: Config, stream: Stream) -> RescaledStream | 
 
 
 def published_fingerprints(db: Database, stream: Stream, begun_by: int | None = None) -> set[bytes]:
-    """Of the specs of all published scales of a stream's attributes; with `begun_by`, in unix
-    seconds, of the newest that had begun by then. Raises one of ERRORS."""
+    """The fingerprints of the specs of all published scales of a stream's attributes.
+
+    `begun_by`: in unix seconds, selects the newest that had begun by then. Raises one of ERRORS.
+    """
     if not isinstance(stream, ReadingStream) or stream.scales is None:
         return set()
-    until, most = (LATEST_SECOND, 2**62) if begun_by is None else (begun_by, 1)
+    until, limit = (LATEST_SECOND, 2**62) if begun_by is None else (begun_by, 1)
     rows = db.execute(
         "SELECT fingerprint FROM specs JOIN epochs ON epochs.id = epoch WHERE stream = ?1"
         " AND settings IN (SELECT settings FROM scales WHERE (stream, domain) = (?1, ?2)"
         " AND begins <= ?3 ORDER BY begins DESC LIMIT ?4)",
-        (stream.name, domain_name(stream), until, most),
+        (stream.name, domain_name(stream), until, limit),
     )
     return {bytes(row[0]) for row in rows}
 
 
 @dataclass(frozen=True)
 class EpochStore:
-    """Published scales, on the one connection that writes. Methods raise one of ERRORS."""
+    """Published scales, on the writing connection. Methods raise one of ERRORS."""
 
     db: Database
 
@@ -121,7 +124,7 @@ class EpochStore:
         return published(self.db, config, stream)
 
     def newest(self) -> int:
-        """The number of the newest settings of any stream."""
+        """The number of the newest epoch of any stream."""
         return int(self.db.execute("SELECT coalesce(max(id), 0) FROM epochs").fetchone()[0])
 
     def served(self, stream: str) -> list[Epoch]:
@@ -129,7 +132,7 @@ class EpochStore:
         return served(self.db, stream)
 
     def publish(self, config: Config, found: RescaledStream, at: int) -> list[Epoch]:
-        """Stores scales and their epoch; the epochs of their stream."""
+        """Stores scales and their epoch; returns the epochs of their stream."""
         scales = found.scales
         with transaction(self.db):
             settings = _note_stream(self.db, config, found.stream, at)
@@ -148,7 +151,7 @@ def _forms(config: Config, stream: Stream) -> dict[str, str]:
 
 
 def served(db: Database, stream: str) -> list[Epoch]:
-    """The epochs of a stream, the one served last first: at most MAX_EPOCHS.
+    """The epochs of a stream, the last served first, at most MAX_EPOCHS.
 
     Raises CommandError for a form that is no JSON, one of ERRORS.
     """

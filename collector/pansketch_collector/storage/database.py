@@ -1,4 +1,4 @@
-"""Connections to the database, transactions, and the lock of the one serving process."""
+"""SQLite connections, upgrades of the schema, and the lock of the serving process."""
 
 import fcntl
 import json
@@ -23,28 +23,27 @@ if TYPE_CHECKING:
 BUSY_MILLISECONDS: Final = 3_000
 PAGE_BYTES: Final = 8_192  # of new files: fewer pages are half empty than with 4,096
 
-HOURS_TOLD: Final = 1_000  # are added up between two lines of the log
+LOGGED_HOURS: Final = 1_000  # between two progress lines in the log
 
 log = logging.getLogger("collector")
 
 
 def open_writing(path: Path) -> sqlite3.Connection:
-    """The one writing connection; makes the database where there is none, and adds the tables that
-    one of an earlier schema lacks.
+    """The one writing connection. Creates the database if absent, and upgrades an earlier schema.
 
     Every commit is on the disk when it returns. Raises CommandError for a file that is no collector
-    database, is of an unknown schema, or is damaged.
+    database, has an unknown schema, or is damaged.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Private from its first moment on; SQLite gives the files beside it the same permissions.
+        # Private from its creation on; SQLite gives the files beside it the same permissions.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise _failed(path, error) from error
     connection.text_factory = _text
     try:
-        _settle(connection, path)
+        _prepare(connection, path)
     except sqlite3.Error as error:
         connection.close()
         raise _failed(path, error) from error
@@ -54,21 +53,23 @@ def open_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_server(server: DatabaseServer, serves: bool = False, makes: bool = False) -> "Postgresql":
-    """See `postgresql.opened`. Raises CommandError, also where psycopg is not installed."""
+def open_server(
+    server: DatabaseServer, serving: bool = False, create: bool = False
+) -> "Postgresql":
+    """See `postgresql.opened`. Raises CommandError, also if psycopg is not installed."""
     try:
-        # Only for those who have a server: the import takes a part of the start.
+        # Imported only with a server: the import delays the start.
         from pansketch_collector.storage import postgresql
     except ImportError as error:
         raise CommandError(
             f"database {server}: psycopg is not installed ({error}): "
             "install pansketch with the extra `postgresql`"
         ) from error
-    return postgresql.opened(server, serves, makes)
+    return postgresql.opened(server, serving, create)
 
 
 def open_reading(path: Path | DatabaseServer) -> Database:
-    """A connection to read with, beside a writing one or alone. Raises CommandError."""
+    """A reading connection, beside a writing one or alone. Raises CommandError."""
     return open_server(path) if isinstance(path, DatabaseServer) else open_file(path)
 
 
@@ -99,8 +100,10 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def changing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of a command that writes beside a serving process, or alone: short transactions
-    only. Raises CommandError."""
+    """A writing connection of a command, beside a serving process or alone, for short transactions.
+
+    Raises CommandError.
+    """
     open_file(path).close()
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -111,7 +114,7 @@ def changing(path: Path) -> Iterator[sqlite3.Connection]:
         raise _failed(path, error) from error
 
 
-def _settle(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
     connection.execute("PRAGMA foreign_keys = ON")
     found = _version(connection)
@@ -132,8 +135,10 @@ def _settle(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path, found: int) -> None:
-    """Makes the tables, or those that an earlier schema lacks, with the figures of its releases: in
-    one transaction, which an error leaves open for the caller to close."""
+    """Creates all tables, or the ones that an earlier schema lacks, in one transaction.
+
+    Computes the figures of stored releases too. After an error the caller closes the transaction.
+    """
     tables = schema.TABLES
     if found:
         tables = "".join(schema.UPGRADES[each] for each in range(found, schema.VERSION))
@@ -149,28 +154,28 @@ def _upgrade(connection: sqlite3.Connection, path: Path, found: int) -> None:
 
 
 def _renew_triggers(connection: sqlite3.Connection) -> None:
-    """Those of this version; an earlier one wrote the same in other words."""
+    """Replaces all triggers by those of this version."""
     names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
     for (name,) in names:
         connection.execute(f"DROP TRIGGER {name}")
-    for made in schema.TRIGGERS:
-        connection.execute(made)
+    for statement in schema.TRIGGERS:
+        connection.execute(statement)
 
 
 def rebuild(connection: Database) -> None:
-    """Makes all figures of the stored releases anew, within a transaction. Raises sqlite3.Error."""
+    """Recomputes all figures of the stored releases, within a transaction. Raises sqlite3.Error."""
     for (form,) in connection.execute("SELECT form FROM specs").fetchall():
-        with suppress(KeyError, ValueError):  # made by a version that knew other specs
+        with suppress(KeyError, ValueError):  # a spec that this version does not know
             sums.note_layout(connection, spec_of(json.loads(form)))
     holding_counts.rebuild(connection)
     for done, (stream, start) in enumerate(sum_changes.rebuild(connection), 1):
-        if done % HOURS_TOLD == 0:
+        if done % LOGGED_HOURS == 0:
             log.warning("adding up releases: stream %s, %s", stream, utc_text(start))
 
 
 def _text(content: bytes) -> str:
-    """A text as it is stored. A flipped byte in a name must end no answer, and no `serve`: the row
-    is found to be damaged."""
+    """Decodes a stored text. A flipped byte in a name must not raise: the checks find the damaged
+    row."""
     return content.decode("utf-8", "replace")
 
 
@@ -208,8 +213,10 @@ def _failed(path: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def serving_lock(path: Path) -> Iterator[int]:
-    """The lock file beside the database, open; it says what was served here last. Raises
-    CommandError when another process serves the database."""
+    """Locks the file beside the database, which stores the last served state.
+
+    Yields its descriptor. Raises CommandError if another process serves the database.
+    """
     lock = path.with_name(path.name + ".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +235,7 @@ def serving_lock(path: Path) -> Iterator[int]:
 
 
 def last_served(lock: int | None) -> tuple[str, int]:
-    """Generation and highest row that were served last; "" where that is not known."""
+    """Generation and highest row that were served last; "" if unknown."""
     words = [] if lock is None else os.pread(lock, 64, 0).decode("ascii", "replace").split()
     if len(words) != 2 or not words[1].isdecimal():
         return "", 0
@@ -236,5 +243,5 @@ def last_served(lock: int | None) -> tuple[str, int]:
 
 
 def note_served(lock: int, generation: str, highest: int) -> None:
-    """Writes what `last_served` reads. It is not synced, so it is never ahead of the database."""
+    """Writes the state for `last_served`, without a sync: it is never ahead of the database."""
     os.pwrite(lock, f"{generation} {highest:020d}\n".encode(), 0)

@@ -1,4 +1,4 @@
-"""Deletions from the releases: by retention, and of releases whose bytes have changed.
+"""Deletions of releases: by retention, and of damaged ones.
 
 The functions run within a transaction of their caller and raise one of ERRORS.
 """
@@ -19,27 +19,31 @@ _IN_QUESTION = (
 
 
 def age_limit(db: Database, stream: str, seconds: int, now: int) -> int | None:
-    """The end of windows older than `seconds`; None where nothing is stored. Ages
-    count from the newest window of the stream, or from now where that is earlier."""
+    """The end of windows older than `seconds` (unix seconds); None without stored releases.
+
+    Ages count from the stream's newest window, or from `now` if that is earlier.
+    """
     (newest,) = db.execute(
         "SELECT max(window_end) FROM releases WHERE stream = ?", (stream,)
     ).fetchone()
     return None if newest is None else min(now, int(newest)) - seconds
 
 
-def remove_old(db: Database, stream: str, seconds: int, now: int, most: int) -> int:
-    """Removes at most so many releases of a stream whose windows ended `seconds` ago, and what
-    is disputed of them: how many. Their windows stay known. Answers about that time go too; masked
-    releases stay while a keeper is asked about them."""
+def remove_old(db: Database, stream: str, seconds: int, now: int, limit: int) -> int:
+    """Removes releases of a stream whose windows ended `seconds` ago, and disputed ones of them.
+
+    Removes at most `limit`; returns the number. The table `removed` keeps their windows. Answers
+    about that time are deleted too. Masked releases stay while a question to keepers lists them.
+    """
     until = age_limit(db, stream, seconds, now)
     if until is None:
         return 0
     old = (
         "SELECT id FROM releases WHERE stream = :stream AND window_start < :until"
         f" AND window_end <= :until AND NOT {_IN_QUESTION}"
-        " ORDER BY window_start, device, sequence LIMIT :most"
+        " ORDER BY window_start, device, sequence LIMIT :limit"
     )
-    values = {"stream": stream, "until": until, "most": most}
+    values = {"stream": stream, "until": until, "limit": limit}
     db.execute(
         "INSERT INTO removed SELECT device, stream, incarnation, count(*), min(sequence),"
         " max(sequence), min(window_start), max(window_end)"
@@ -54,38 +58,41 @@ def remove_old(db: Database, stream: str, seconds: int, now: int, most: int) -> 
     )
     sums = SumChanges(db)
     sums.select(f"id IN ({old})", values, -1)
-    gone = db.execute(f"DELETE FROM releases WHERE id IN ({old})", values).rowcount
+    deleted = db.execute(f"DELETE FROM releases WHERE id IN ({old})", values).rowcount
     sums.flush()
     db.execute(
         f"DELETE FROM questions WHERE stream = :stream AND period_end <= :until AND NOT {_OPEN}",
         values,
     )
     db.execute("DELETE FROM disputed WHERE stream = :stream AND window_end <= :until", values)
-    return gone
+    return deleted
 
 
-def set_aside(db: Database, number: int, damage: Damage, at: int) -> None:
-    """Moves a stored release whose bytes have changed out of the releases. What it had added to the
-    sums is not known any more, so its hour is added up anew; so is the one that it says itself."""
+def move_damaged(db: Database, number: int, damage: Damage, at: int) -> None:
+    """Moves a damaged stored release to the table `damaged`.
+
+    Its former part of the sums is unknown. So this function recomputes the hour of its columns, and
+    the hour of the label inside.
+    """
     columns = schema.RELEASE
-    place = "SELECT device, stream, window_start FROM releases WHERE id = ?"
-    places = set(db.execute(place, (number,)).fetchall())
+    query = "SELECT device, stream, window_start FROM releases WHERE id = ?"
+    windows = set(db.execute(query, (number,)).fetchall())
     if damage.inside is not None:
-        places.add((damage.inside.device, damage.inside.stream, damage.inside.start))
+        windows.add((damage.inside.device, damage.inside.stream, damage.inside.start))
     db.execute(
         f"INSERT INTO damaged ({columns}, problem, found_at)"
         f" SELECT {columns}, ?, ? FROM releases WHERE id = ?",
         (damage.problem, at, number),
     )
     if damage.mislabelled:
-        # What stands there is not the device's: it must not tell how far that has come.
+        # The columns are wrong: they must not raise the device's high-water mark.
         db.execute(
             "UPDATE releases SET sequence = 0, window_end = window_start + 1 WHERE id = ?",
             (number,),
         )
     db.execute("DELETE FROM releases WHERE id = ?", (number,))
     sums = SumChanges(db)
-    for device, stream, start in sorted(places):
+    for device, stream, start in sorted(windows):
         sums.stale(stream, start)
         rebuild(db, device, stream)
     sums.flush()

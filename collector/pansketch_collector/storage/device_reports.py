@@ -1,4 +1,4 @@
-"""Reports of devices, stored: the newest status and health of each, and counts of duplicates.
+"""Stored reports of devices: the newest status and health of each, and counts of duplicates.
 
 The functions run within a transaction of their caller and raise one of ERRORS.
 """
@@ -6,29 +6,29 @@ The functions run within a transaction of their caller and raise one of ERRORS.
 import json
 
 from pansketch_collector.storage.tables.connection import Database
-from pansketch_collector.validation.verdicts import HealthReport, Presence
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport
 
 MAX_DEVICES = 100_000
 
 
 def session(db: Database, device: str) -> str | None:
-    """The session of a device's newest birth, or None for a device not heard of yet."""
+    """The session of a device's newest birth message; None for an unknown device."""
     row = db.execute("SELECT session FROM devices WHERE device = ?", (device,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def has_room_for(db: Database, said: Presence | HealthReport) -> bool:
-    """Whether its table takes this device: known already, or not beyond the bound."""
-    table = "devices" if isinstance(said, Presence) else "healths"
-    known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (said.device,))
+def has_room(db: Database, report: DeviceStatus | HealthReport) -> bool:
+    """True if the table has a row for this device, or room for one."""
+    table = "devices" if isinstance(report, DeviceStatus) else "healths"
+    known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (report.device,))
     if known.fetchone() is not None:
         return True
     return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) < MAX_DEVICES
 
 
-def note_presence(db: Database, presence: Presence, at: int) -> None:
-    """Stores a device's latest state; `since` stays where neither state nor session changes."""
-    status = presence.status
+def store_status(db: Database, report: DeviceStatus, at: int) -> None:
+    """Stores a device's latest state; `since` changes only with the state or the session."""
+    status = report.status
     streams = {
         name: {
             "fingerprint": birth.fingerprint,
@@ -46,7 +46,7 @@ def note_presence(db: Database, presence: Presence, at: int) -> None:
         " THEN devices.since ELSE :at END, state = :state, session = :session,"
         " streams = CASE WHEN :streams = '{}' THEN devices.streams ELSE :streams END",
         {
-            "device": presence.device,
+            "device": report.device,
             "state": status.state,
             "session": status.session,
             "at": at,
@@ -55,17 +55,18 @@ def note_presence(db: Database, presence: Presence, at: int) -> None:
     )
 
 
-def note_health(db: Database, checkup: HealthReport, at: int) -> None:
-    """Stores the newest health of a device, and no other one of it."""
+def store_health(db: Database, report: HealthReport, at: int) -> None:
+    """Replaces the stored health of a device."""
     db.execute(
         "INSERT INTO healths VALUES (:device, :at, :health)"
         " ON CONFLICT (device) DO UPDATE SET heard_at = :at, health = :health",
-        {"device": checkup.device, "at": at, "health": checkup.health.encode().decode()},
+        {"device": report.device, "at": at, "health": report.health.encode().decode()},
     )
 
 
 def count_duplicate(db: Database, device: str) -> None:
-    """A release that is stored already came again: a retry whose acknowledgement was lost."""
+    """Counts a duplicate: a device retransmitted a stored release because its acknowledgement was
+    lost."""
     db.execute(
         "INSERT INTO duplicates VALUES (?, 1) ON CONFLICT (device)"
         " DO UPDATE SET total = duplicates.total + 1",

@@ -1,4 +1,4 @@
-"""Disputed releases: other ones of windows that are stored.
+"""Disputed releases: second releases of stored windows.
 
 The functions run within a transaction of their caller and raise one of ERRORS.
 """
@@ -14,7 +14,8 @@ from pansketch_collector.storage.tables.sum_changes import SumChanges
 
 @dataclass(frozen=True)
 class Dispute:
-    """Another release of a stored window. `counts` and `its_incarnation` are of the one stored."""
+    """A second release of a stored window. `counts`, `its_incarnation`, `its_digest`: of the stored
+    one."""
 
     number: int
     device: str
@@ -32,7 +33,7 @@ class Dispute:
 
 
 def found(db: Database) -> list[Dispute]:
-    """All of them, by device, stream and window."""
+    """All disputed releases, by device, stream and window."""
     rows = db.execute(
         "SELECT d.id, d.device, d.stream, d.window_start, d.window_end, d.received_at,"
         " d.incarnation, d.sequence, length(d.payload), d.digest,"
@@ -44,35 +45,37 @@ def found(db: Database) -> list[Dispute]:
 
 
 def keep(db: Database, numbers: Iterable[int]) -> None:
-    """Has these count, and what counted until now disputed. Raises CommandError."""
+    """Exchanges these releases with the counted ones of their windows. Raises CommandError."""
     columns = schema.RELEASE
-    place = "(device, stream, window_start) = (SELECT device, stream, window_start FROM disputed"
+    same_window = (
+        "(device, stream, window_start) = (SELECT device, stream, window_start FROM disputed"
+    )
     sums = SumChanges(db)
     for number in _known(db, numbers):
-        sums.select(f"{place} WHERE id = ?)", (number,), -1)
+        sums.select(f"{same_window} WHERE id = ?)", (number,), -1)
         db.execute(
             f"INSERT INTO disputed ({columns}) SELECT {columns} FROM releases"
-            f" WHERE {place} WHERE id = ?)",
+            f" WHERE {same_window} WHERE id = ?)",
             (number,),
         )
-        db.execute(f"DELETE FROM releases WHERE {place} WHERE id = ?)", (number,))
+        db.execute(f"DELETE FROM releases WHERE {same_window} WHERE id = ?)", (number,))
         db.execute(
             f"INSERT INTO releases ({columns}) SELECT {columns} FROM disputed WHERE id = ?",
             (number,),
         )
-        sums.select(f"{place} WHERE id = ?)", (number,), 1)
+        sums.select(f"{same_window} WHERE id = ?)", (number,), 1)
         db.execute("DELETE FROM disputed WHERE id = ?", (number,))
     sums.flush()
 
 
 def drop(db: Database, numbers: Iterable[int]) -> None:
-    """Deletes these for good. Raises CommandError."""
+    """Deletes these releases permanently. Raises CommandError."""
     for number in _known(db, numbers):
         db.execute("DELETE FROM disputed WHERE id = ?", (number,))
 
 
 def _known(db: Database, numbers: Iterable[int]) -> Iterable[int]:
-    """The numbers, each of a dispute. Raises CommandError at one that is of none."""
+    """Yields the numbers. Raises CommandError for one without a disputed release."""
     for number in numbers:
         row = db.execute("SELECT 1 FROM disputed WHERE id = ?", (number,)).fetchone()
         if row is None:

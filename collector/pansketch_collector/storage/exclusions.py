@@ -1,7 +1,7 @@
-"""Releases that the operator excludes from every answer, and devices that he has forgotten.
+"""Exclusions of releases from every answer, and the deletion of devices, by the operator.
 
-An exclusion deletes nothing: the releases stay stored, are acknowledged and counted, and count
-again once it is undone. `reader.py` applies it where it selects releases.
+An exclusion deletes nothing: the releases stay stored, acknowledged and counted, and count in
+answers again after `undo`. `reader.py` applies exclusions where it selects releases.
 """
 
 import json
@@ -22,7 +22,9 @@ ALWAYS = LATEST_SECOND + 1  # no window starts so late
 @dataclass(frozen=True)
 class Exclusion:
     """Windows of a device that start in [since, until), of all its streams; unix seconds.
-    `releases`: how many are stored of them now."""
+
+    `releases`: the number of them that are stored now.
+    """
 
     device: str
     since: int
@@ -32,8 +34,8 @@ class Exclusion:
 
 
 def exclude(db: Database, device: str, since: int | None, until: int | None, at: int) -> int:
-    """Excludes windows of a device, also those that are still to come; returns how many releases
-    are stored of them."""
+    """Excludes windows of a device, including future ones; returns the number of stored
+    releases."""
     span = (since or 0, ALWAYS if until is None else until)
     sums = SumChanges(db)
     sums.select(_OF_SPAN, (device, *span), -1)
@@ -45,8 +47,10 @@ def exclude(db: Database, device: str, since: int | None, until: int | None, at:
 
 
 def undo(db: Database, device: str, since: int | None, until: int | None) -> int:
-    """Takes exclusions of a device back: that of exactly this range, or all where none is given;
-    returns how many. Raises CommandError where there is none."""
+    """Removes exclusions of a device, of exactly this range or all; returns their number.
+
+    Raises CommandError if there is none.
+    """
     where, values = "device = ?", [device]
     found = {(e.since, e.until) for e in listed(db) if e.device == device}
     if since is not None or until is not None:
@@ -101,7 +105,7 @@ def as_json(found: Sequence[Exclusion]) -> str:
 
 
 def as_object(found: Exclusion) -> dict[str, object]:
-    """One of a device; null for an open end."""
+    """One exclusion of a device; null for an open end."""
     return {
         "from": _since(found),
         "to": _until(found),
@@ -120,7 +124,8 @@ def _until(found: Exclusion) -> str | None:
 
 @dataclass(frozen=True)
 class DeletionReport:
-    """What was deleted of a device; `kept`: releases that stay stored."""
+    """The deleted data of a device. `reported`: it had sent reports. `kept`: releases that stay
+    stored."""
 
     reported: bool
     releases: int
@@ -128,24 +133,26 @@ class DeletionReport:
 
 
 def forget(db: Database, device: str, releases: bool) -> DeletionReport:
-    """Deletes a device's presence, health and counts of duplicates, so that another device has
-    room, and with `releases` all that is stored of it. Raises CommandError for an unknown one."""
+    """Deletes a device's status, health and duplicate count, which makes room for another device.
+
+    `releases`: deletes all its stored data too. Raises CommandError for an unknown device.
+    """
     counted = "SELECT count(*) FROM releases WHERE device = ?"
     stored = int(db.execute(counted, (device,)).fetchone()[0])
     tables = ["devices", "healths", "duplicates"]
     if releases:
-        # The holdings first, so that no trigger counts down to nothing.
+        # The holdings first: triggers then have no row to count down.
         tables += ["holdings", "tallies"]
         tables += ["releases", "disputed", "damaged", "quarantine", "removed", "excluded"]
     sums = SumChanges(db)
     if releases:
         sums.select("device = ?", (device,), -1)
-    gone = {
+    rows = {
         table: db.execute(f"DELETE FROM {table} WHERE device = ?", (device,)).rowcount
         for table in tables
     }
     sums.flush()
-    if not any(gone.values()) and not stored:
+    if not any(rows.values()) and not stored:
         raise wrong(f"nothing is known of a device {device!r}; see `pansketch-collector devices`")
-    deleted = gone.get("releases", 0)
-    return DeletionReport(bool(gone["devices"] or gone["healths"]), deleted, stored - deleted)
+    deleted = rows.get("releases", 0)
+    return DeletionReport(bool(rows["devices"] or rows["healths"]), deleted, stored - deleted)

@@ -1,7 +1,7 @@
-"""A PostgreSQL server as a database: the same tables, the same statements, the same meaning.
+"""A PostgreSQL server as the database, with the tables and statements of SQLite.
 
-One process serves, which an advisory lock of its session says. A transaction that writes holds
-another one until its end: so nobody else writes in it, as in SQLite.
+The serving process holds an advisory lock of its session. A writing transaction holds another one
+until its end, which excludes other writers, as in SQLite.
 """
 
 import re
@@ -21,9 +21,9 @@ from pansketch_collector.storage.tables.connection import Rows, ServerError, Val
 from pansketch_fleet.settings.settings import DatabaseServer
 
 CONNECT_SECONDS: Final = 10
-SILENT_SECONDS: Final = 30  # of a server, or of somebody who writes, until the transaction fails
-FETCHED: Final = 64  # rows of a long answer that are in memory at once
-# Advisory locks of one database: of the process that serves, and of whoever writes.
+SILENT_SECONDS: Final = 30  # until a transaction fails that waits for the server or a writer
+FETCHED: Final = 64  # rows of a streamed answer in memory
+# Advisory locks of one database: of the serving process, and of a writing transaction.
 SERVING, WRITING = (0x70616E73, 1), (0x70616E73, 2)
 
 _VALUE = re.compile(r"'[^']*'|\?(\d*)|(?<!:):([a-z]+)|%")
@@ -46,8 +46,8 @@ _TYPES: Final = (
     ("max(window_end, excluded", "max(high_water.window_end, excluded"),
     ("max(deleted_id, OLD.id)", "max(generation.deleted_id, OLD.id)"),
 )
-# What SQLite has and PostgreSQL does not, for the shared statements; the version of the tables, and
-# which server they were served on.
+# Functions of SQLite that PostgreSQL lacks, for the shared statements. `pansketch_schema`: version
+# of the tables, and identity of the server that served them.
 _OWN: Final = """
 CREATE FUNCTION min(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     AS 'SELECT least($1, $2)';
@@ -58,8 +58,8 @@ CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL);
 
 
 def tables() -> str:
-    """`schema.TABLES` as PostgreSQL has them. A trigger of deleted releases runs before each is
-    deleted, so that it sees the others that its statement deletes later."""
+    """`schema.TABLES` in the SQL of PostgreSQL. A trigger for deleted releases runs before each
+    deletion, so that it sees the rows that its statement deletes later."""
     text = schema.TABLES
     for ours, theirs in _TYPES:
         text = text.replace(ours, theirs)
@@ -81,7 +81,7 @@ def _trigger(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=512)
 def translated(sql: str) -> str:
-    """A shared statement with its values named as psycopg wants them: ?1 is `v1`."""
+    """A shared statement with its parameters in psycopg's syntax: ?1 becomes `v1`."""
 
     def value(found: re.Match[str]) -> str:
         text, (number, name) = found[0], found.groups()
@@ -101,14 +101,14 @@ def _named(sql: str, values: Values) -> Values:
 
 
 class _Text(StrDumperUnknown):
-    """A text; PostgreSQL knows no NUL in one."""
+    """Adapts a text; PostgreSQL allows no NUL in one."""
 
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(obj.replace("\0", "\N{REPLACEMENT CHARACTER}"))
 
 
 class _Bit(Dumper):
-    """A truth value as the number that SQLite stores."""
+    """Adapts a truth value to the number that SQLite stores."""
 
     oid = psycopg.adapters.types["int2"].oid
 
@@ -117,29 +117,29 @@ class _Bit(Dumper):
 
 
 class _Whole(Loader):
-    """A sum of numbers of 64 bits."""
+    """Loads a sum of 64-bit numbers."""
 
     def load(self, data: Buffer) -> int:
         return int(bytes(data))
 
 
 class Postgresql:
-    """One connection, which is made again at the next transaction after the server was away.
+    """One connection, which is renewed at the next transaction after the server was unavailable.
 
     Attributes:
-        in_transaction: whether one was begun and is not at its end.
+        in_transaction: True between the begin and the end of a transaction.
     """
 
-    def __init__(self, server: DatabaseServer, serves: bool = False) -> None:
-        """Raises ServerError where the server cannot be reached, or another process serves."""
-        self._server, self._serves = server, serves
+    def __init__(self, server: DatabaseServer, serving: bool = False) -> None:
+        """Connects. Raises ServerError if the server is unreachable, or another process serves."""
+        self._server, self._serves = server, serving
         self._names = count()
         self.in_transaction = False
         self._connection = self._connected()
 
     def _connected(self) -> "psycopg.Connection[Any]":
         try:
-            made = psycopg.connect(
+            connection = psycopg.connect(
                 self._server.url,
                 password=self._server.password,
                 autocommit=True,
@@ -149,17 +149,17 @@ class Postgresql:
                 keepalives_idle=SILENT_SECONDS,
                 tcp_user_timeout=SILENT_SECONDS * 1_000,
             )
-            made.execute(f"SET lock_timeout = {SILENT_SECONDS * 1_000}")
+            connection.execute(f"SET lock_timeout = {SILENT_SECONDS * 1_000}")
         except psycopg.Error as error:
             raise ServerError(str(error)) from error
-        made.adapters.register_dumper(str, _Text)
-        made.adapters.register_dumper(bool, _Bit)
-        made.adapters.register_loader("numeric", _Whole)
+        connection.adapters.register_dumper(str, _Text)
+        connection.adapters.register_dumper(bool, _Bit)
+        connection.adapters.register_loader("numeric", _Whole)
         lock = "SELECT pg_try_advisory_lock(%s, %s)"
-        if self._serves and made.execute(lock, SERVING).fetchone() != (True,):
-            made.close()
+        if self._serves and connection.execute(lock, SERVING).fetchone() != (True,):
+            connection.close()
             raise ServerError("another collector is serving it: stop that one first")
-        return made
+        return connection
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         """See `Database`."""
@@ -176,27 +176,27 @@ class Postgresql:
 
     def executemany(self, sql: str, values: Sequence[Values], /) -> None:
         """See `Database`."""
-        with self._told(), self._connection.cursor() as cursor:
+        with self._translate_errors(), self._connection.cursor() as cursor:
             cursor.executemany(translated(sql), values)
 
     def stream(self, sql: str, values: Values) -> Iterator[Any]:
-        """The rows of a long answer within a transaction, a few of them in memory."""
+        """The rows of a long answer within a transaction, FETCHED of them in memory."""
         name = f"long{next(self._names)}"
-        with self._told(), self._connection.cursor(name) as cursor:
+        with self._translate_errors(), self._connection.cursor(name) as cursor:
             cursor.itersize = FETCHED
-            # With its values in it: a cursor that is declared infers no types of unknown ones.
-            whole = psycopg.ClientCursor(self._connection)
-            cursor.execute(whole.mogrify(translated(sql), _named(sql, values)))
+            # Values are in the text: a declared cursor does not infer the types of parameters.
+            client_cursor = psycopg.ClientCursor(self._connection)
+            cursor.execute(client_cursor.mogrify(translated(sql), _named(sql, values)))
             yield from cursor
 
     def script(self, sql: str) -> None:
-        """Statements without values, as they are."""
-        with self._told():
+        """Runs statements without values, untranslated."""
+        with self._translate_errors():
             self._connection.execute(sql)
 
-    def place(self) -> str:
-        """Names the server's data, its history and the database in it: a database that is restored
-        from a copy has another name."""
+    def server_identity(self) -> str:
+        """Names the server's data, its history and the database: it differs after a restore from a
+        copy."""
         found = self.execute(
             "SELECT system_identifier, timeline_id, oid FROM pg_control_system(),"
             " pg_control_checkpoint(), pg_database WHERE datname = current_database()"
@@ -204,25 +204,25 @@ class Postgresql:
         return "/".join(map(str, found))
 
     def close(self) -> None:
-        """Ends the session; a transaction that is open is undone."""
+        """Ends the session; the server rolls back an open transaction."""
         self._connection.close()
 
     def _begin(self, writes: bool) -> Rows:
-        # Who writes sees, after the wait for the lock, what others have committed until then.
+        # A writer sees, after it waited for the lock, all earlier commits.
         level = "READ COMMITTED" if writes else "REPEATABLE READ"
         begun = self._run(f"BEGIN ISOLATION LEVEL {level}", ())
         self.in_transaction = True
         try:
             return self._run("SELECT pg_advisory_xact_lock(%s, %s)", WRITING) if writes else begun
         except BaseException:
-            self._roll_back()  # Nobody else knows that it was begun.
+            self._roll_back()  # The caller does not know that it was begun.
             raise
 
     def _roll_back(self) -> Rows:
         try:
             return self._run("ROLLBACK", ())
         except ServerError:
-            self._connection.close()  # The server undoes it.
+            self._connection.close()  # The server rolls it back.
             return psycopg.Cursor(self._connection)
         finally:
             self.in_transaction = False
@@ -230,11 +230,11 @@ class Postgresql:
     def _run(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
         if self._connection.closed and not self.in_transaction:
             self._connection = self._connected()
-        with self._told():
+        with self._translate_errors():
             return self._connection.execute(sql, values)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
@@ -242,23 +242,23 @@ class Postgresql:
             raise ServerError(text or type(error).__name__, passing) from error
 
 
-def opened(server: DatabaseServer, serves: bool = False, makes: bool = False) -> Postgresql:
-    """A connection to a collector's database; `makes`: with its tables, where there are none.
+def opened(server: DatabaseServer, serving: bool = False, create: bool = False) -> Postgresql:
+    """A connection to a collector's database; `create`: creates the tables if absent.
 
-    Raises CommandError: the server is away or refuses, another process serves, or the tables are
-    of another version.
+    Raises CommandError: the server is unavailable or rejects the login, another process serves, or
+    the tables have another version.
     """
     try:
-        db = Postgresql(server, serves)
+        db = Postgresql(server, serving)
     except ServerError as error:
         raise CommandError(
             f"database {server}: {error}: check collector.database, its password and the server"
         ) from error
     try:
         found = _version(db)
-        if found is None and makes:
+        if found is None and create:
             with transaction(db):
-                found = _version(db) or _made(db)
+                found = _version(db) or _create_tables(db)
     except ServerError as error:
         db.close()
         raise CommandError(f"database {server}: {error}: check the user's rights") from error
@@ -277,7 +277,7 @@ def _version(db: Postgresql) -> int | None:
     return None if others is None else 0
 
 
-def _made(db: Postgresql) -> int:
+def _create_tables(db: Postgresql) -> int:
     db.script(tables())
     db.execute("INSERT INTO pansketch_schema VALUES (?, '')", (schema.VERSION,))
     return schema.VERSION

@@ -1,8 +1,8 @@
-"""The quarantine: refused messages, stored with their source and reason.
+"""The quarantine: rejected messages, stored with their source and reason.
 
-A refused release that is whole stays whole, so that a misconfiguration of the collector costs no
-release even where the device has lost it. Rows and bytes are bounded, so hostile traffic cannot
-fill the disk. The functions raise one of ERRORS.
+A rejected release is stored whole. So a wrong configuration of the collector loses no release, even
+if the device no longer has it. Rows and bytes have limits, so hostile traffic cannot fill the disk.
+The functions raise one of ERRORS.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.tables.connection import Database
-from pansketch_collector.validation.verdicts import Refused
+from pansketch_collector.validation.verdicts import Rejected
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.protocol.messages import digest
 from pansketch_fleet.protocol.signed_release import release_in
@@ -21,10 +21,12 @@ MAX_TOTAL_BYTES = 64 * 2**20
 MAX_TOPIC = 256
 
 
-def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: int) -> None:
-    """Stores a refused message; the same bytes again are only counted. A plausible release is
-    kept whole, of other bytes the first MAX_BYTES."""
-    whole = refused.plausible and len(message.payload) == message.size
+def put(db: Database, message: Incoming, rejected: Rejected, at: int, max_rows: int) -> None:
+    """Stores a rejected message; counts it if its bytes are stored already.
+
+    Stores a plausible release whole, and the first MAX_BYTES of any other payload.
+    """
+    whole = rejected.plausible and len(message.payload) == message.size
     db.execute(
         "INSERT INTO quarantine (first_received_at, received_at, times, topic, reason, text,"
         " size, digest, payload, device, stream, sequence, whole)"
@@ -35,14 +37,14 @@ def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: in
         {
             "at": at,
             "topic": one_line(message.topic[:MAX_TOPIC]),
-            "reason": refused.reason,
-            "text": one_line(refused.text),
+            "reason": rejected.reason,
+            "text": one_line(rejected.text),
             "size": message.size,
             "digest": message.digest,
             "payload": message.payload if whole else message.payload[:MAX_BYTES],
-            "device": refused.device or "",
-            "stream": refused.stream or "",
-            "sequence": refused.sequence,
+            "device": rejected.device or "",
+            "stream": rejected.stream or "",
+            "sequence": rejected.sequence,
             "whole": int(whole),
         },
     )
@@ -50,29 +52,34 @@ def put(db: Database, message: Incoming, refused: Refused, at: int, max_rows: in
     db.execute(
         "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (reason)"
         " DO UPDATE SET total = refusals.total + 1",
-        (refused.reason,),
+        (rejected.reason,),
     )
 
 
 def _remove_beyond(db: Database, max_rows: int) -> None:
-    """Removes what is no release before what is one, and of those the oldest of the device that
-    takes most: no device pushes out what another one sent."""
-    kept, taken = db.execute("SELECT rows, bytes FROM quarantined").fetchone()
-    while kept > max_rows or taken > MAX_TOTAL_BYTES:
-        gone = db.execute(
+    """Deletes rows beyond the limits: first those that are no release.
+
+    Then it deletes the oldest row of the device with the most bytes, so that no device displaces
+    the releases of another one.
+    """
+    row_count, total_bytes = db.execute("SELECT rows, bytes FROM quarantined").fetchone()
+    while row_count > max_rows or total_bytes > MAX_TOTAL_BYTES:
+        deleted = db.execute(
             "DELETE FROM quarantine WHERE id = coalesce("
             "(SELECT min(id) FROM quarantine WHERE whole = 0),"
             "(SELECT min(id) FROM quarantine WHERE device = (SELECT device FROM quarantine"
             " GROUP BY device ORDER BY sum(length(payload)) DESC, device LIMIT 1)))"
             " RETURNING length(payload)"
         ).fetchall()
-        kept, taken = kept - len(gone), taken - sum(size for (size,) in gone)
+        row_count, total_bytes = (
+            row_count - len(deleted),
+            total_bytes - sum(size for (size,) in deleted),
+        )
 
 
 @dataclass(frozen=True)
 class QuarantineRow:
-    """One message that was refused. `whole`: a release that `retry` can take in; times are unix
-    seconds."""
+    """One rejected message. `whole`: a release that `retry` can ingest. Times are unix seconds."""
 
     device: str
     stream: str
@@ -87,7 +94,7 @@ class QuarantineRow:
 
 
 def rows(db: Database, device: str | None, stream: str | None) -> Iterator[QuarantineRow]:
-    """What lies there, by device, stream and number; of one device or stream, or of all."""
+    """Quarantined messages, by device, stream and number; of one device or stream, or of all."""
     found = db.execute(
         "SELECT device, stream, sequence, reason, text, times, first_received_at, received_at,"
         " size, whole FROM quarantine WHERE device = coalesce(?, device)"
@@ -97,11 +104,11 @@ def rows(db: Database, device: str | None, stream: str | None) -> Iterator[Quara
     return (QuarantineRow(*[*row[:9], bool(row[9])]) for row in found)
 
 
-def waiting(db: Database, after: int, most: int) -> list[tuple[int, Incoming]]:
-    """At most so many whole releases after a row, with the numbers of their rows."""
+def waiting(db: Database, after: int, limit: int) -> list[tuple[int, Incoming]]:
+    """At most `limit` whole releases after row `after`, with their row numbers."""
     rows = db.execute(
         "SELECT id, topic, payload FROM quarantine WHERE whole = 1 AND id > ? ORDER BY id LIMIT ?",
-        (after, most),
+        (after, limit),
     )
     return [
         (number, Incoming(topic, payload, len(payload), digest(release_in(payload)), 0, 0, 0))
@@ -110,5 +117,5 @@ def waiting(db: Database, after: int, most: int) -> list[tuple[int, Incoming]]:
 
 
 def remove(db: Database, numbers: Sequence[int]) -> None:
-    """Removes rows whose messages were ingested."""
+    """Deletes the rows of ingested messages."""
     db.executemany("DELETE FROM quarantine WHERE id = ?", [(number,) for number in numbers])

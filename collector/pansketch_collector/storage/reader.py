@@ -1,4 +1,4 @@
-"""The reading side of the database, beside a process that serves."""
+"""The reading side of the database, usable beside a serving process."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from pansketch_collector.storage.tables import (
 from pansketch_collector.storage.tables.connection import ERRORS, Database, streamed
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
-    Place,
+    Cursor,
     ReleaseSummary,
     Stored,
     stored,
@@ -40,7 +40,7 @@ from pansketch_fleet.settings.settings import DatabaseServer
 
 @dataclass(frozen=True)
 class Device:
-    """A device as it last reported itself; `streams` is JSON of what each stream guarantees."""
+    """A device's last reported status; `streams` is JSON with the guarantee of each stream."""
 
     device: str
     state: str
@@ -51,7 +51,7 @@ class Device:
 
 @dataclass(frozen=True)
 class ReceivedHealth:
-    """The newest health of a device, and when it was heard."""
+    """The newest health of a device, and when it was received (unix seconds)."""
 
     at: int
     health: Health
@@ -59,7 +59,7 @@ class ReceivedHealth:
 
 @dataclass(frozen=True)
 class QuarantineCount:
-    """How many messages of one device and stream lie in quarantine for one reason, in words too."""
+    """Counts quarantined messages of one device, stream and reason, with its text."""
 
     stream: str
     reason: str
@@ -74,61 +74,61 @@ class Reader:
         self._db = connection
 
     def counts(self, selection: Selection) -> dict[bytes, int]:
-        """How many of the selected releases have each fingerprint, in order."""
+        """The number of selected releases by fingerprint, in order."""
         return sum_reader.counts(self._db, selection)
 
     def fingerprints(self, selection: Selection) -> list[bytes]:
-        """The different fingerprints among the selected releases, in order."""
+        """The distinct fingerprints of the selected releases, in order."""
         return list(self.counts(selection))
 
     def count(self, selection: Selection, fingerprint: bytes | None = None) -> int:
-        """How many of the selected releases there are, or have this fingerprint."""
+        """The number of selected releases, of one fingerprint or of all."""
         found = self.counts(selection)
         return sum(found.values()) if fingerprint is None else found.get(fingerprint, 0)
 
     def parts(self, selection: Selection, fingerprint: bytes) -> Iterator[Sum | Selection]:
-        """The selected releases of one spec: sums of many, and selections of those that are in no
-        sum, at the edges or because it has changed on the disk."""
+        """The selected releases of one spec: sums of many releases, and selections without a usable
+        sum. Selections cover the edges, and sums that have changed on the disk."""
         return sum_reader.parts(self._db, selection, fingerprint)
 
     def device_count(
         self, periods: Sequence[Selection], releases: int, fingerprints: Sequence[bytes] = ()
     ) -> int:
-        """How many devices have some of so many selected releases; `periods` are in order of time.
-        Of some specs alone, if they are named."""
+        """The number of devices with some of the `releases` selected releases. `periods`: in order
+        of time. `fingerprints`: counts these specs only."""
         return sum_reader.device_count(self._db, periods, releases, fingerprints)
 
-    def releasing(self, selection: Selection) -> list[str]:
+    def releasing_devices(self, selection: Selection) -> list[str]:
         """The devices of the selected releases, by name."""
         condition, values = where(selection)
         query = f"SELECT DISTINCT device FROM releases WHERE {condition} ORDER BY device"
         return [row[0] for row in self._db.execute(query, values)]
 
     def holds(self, stream: str, device: str) -> bool:
-        """Whether a release of this stream of this device is stored."""
+        """True if a release of this stream of this device is stored."""
         query = "SELECT 1 FROM holdings WHERE device = ? AND stream = ? LIMIT 1"
         return self._db.execute(query, (device, stream)).fetchone() is not None
 
-    def holders(self, stream: str, most: int) -> list[str]:
-        """At most so many devices with a stored release of a stream, by name."""
+    def holders(self, stream: str, limit: int) -> list[str]:
+        """At most `limit` devices with a stored release of a stream, by name."""
         query = "SELECT DISTINCT device FROM holdings WHERE stream = ? ORDER BY device LIMIT ?"
-        return [row[0] for row in self._db.execute(query, (stream, most))]
+        return [row[0] for row in self._db.execute(query, (stream, limit))]
 
-    def held_span(self, stream: str) -> tuple[int, int] | None:
-        """From when to when windows of a stream are stored; None without any."""
+    def stored_span(self, stream: str) -> tuple[int, int] | None:
+        """Start and end of the stored windows of a stream; None without any."""
         query = "SELECT min(first_start), max(last_end) FROM holdings WHERE stream = ?"
         first, last = self._db.execute(query, (stream,)).fetchone()
         return None if first is None else (first, last)
 
     def spans(self, selection: Selection, seconds: int) -> list[int]:
-        """In which spans of so many seconds, counted from 1970, selected releases start."""
+        """The spans of `seconds`, counted from 1970, in which selected releases start."""
         return sum_reader.spans(self._db, selection, seconds)
 
     def releases(
         self, selection: Selection, fingerprint: bytes | None = None, excluded: bool | None = False
     ) -> Iterator[Stored]:
-        """The selected releases, one at a time, by window, device and sequence. `excluded`: those
-        that the operator excludes, and no others; None: both."""
+        """The selected releases, one at a time, by window, device and sequence. `excluded`: False
+        leaves out the excluded ones, True selects only them, None selects both."""
         condition, values = where(selection, excluded)
         if fingerprint is not None:
             condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
@@ -137,33 +137,34 @@ class Reader:
         for row in streamed(self._db, query, values):
             yield stored(row)
 
-    def portion(self, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
-        """At most so many rows of `releases` or `disputed` after one, with their numbers."""
-        return portion(self._db, table, after, most)
+    def portion(self, table: str, after: int, limit: int) -> list[tuple[int, Stored]]:
+        """At most `limit` rows of a table of releases after number `after`, with their numbers."""
+        return portion(self._db, table, after, limit)
 
     def excluded(self, selection: Selection) -> int:
-        """How many releases would be selected if the operator had not excluded them."""
+        """The number of releases that are unselected only because the operator excluded them."""
         return sum_reader.excluded(self._db, selection)
 
     def totals(self) -> list[tuple[str, str, int, float, float]]:
-        """By device and stream: how many releases count, and what they say was counted together,
-        with its variance. Excluded ones are left out."""
+        """By device and stream: number of counted releases, and their estimated total with its
+        variance. Excluded releases are left out."""
         query = "SELECT device, stream, releases, value, variance FROM tallies"
         return self._db.execute(f"{query} ORDER BY device, stream").fetchall()
 
     def mark(self, selection: Selection) -> tuple[int, int, int]:
-        """What differs as soon as other releases are selected, or other ones are excluded or
-        answered. It may differ for others of the same days."""
+        """A value that changes with the selected releases, their exclusions and their answers. It
+        may also change with other releases of the same days."""
         rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
         query = "SELECT '', id, settled_at FROM questions WHERE stream = ?"
         rest += self._db.execute(query, (selection.stream,)).fetchall()
         return *sum_reader.mark(self._db, selection), hash(tuple(rest))
 
     def listed(
-        self, selection: Selection, after: Place | None, most: int, excluded: bool | None = False
+        self, selection: Selection, after: Cursor | None, limit: int, excluded: bool | None = False
     ) -> list[ReleaseSummary]:
-        """At most so many of the selected releases, by window, device and sequence, after a place
-        in that order (None: from the first), without their payloads. `excluded`: as above."""
+        """At most `limit` of the selected releases, without payloads, by window, device and
+        sequence. `after`: a cursor in that order (None: from the first). `excluded`: as in
+        `releases`."""
         condition, values = where(selection, excluded)
         if after is not None:
             condition = f"{condition} AND (window_start, device, sequence) > (?, ?, ?)"
@@ -173,24 +174,24 @@ class Reader:
             " received_at, clock_synchronised, incarnation, length(payload)"
             f" FROM releases WHERE {condition}"
             " ORDER BY window_start, device, sequence LIMIT ?",
-            [*values, most],
+            [*values, limit],
         )
         return [_listed(*row) for row in rows]
 
     def holdings(self) -> list[Holding]:
-        """What is stored, by device and stream."""
+        """Counts of stored releases, by device and stream."""
         return holdings.count(self._db)
 
     def exclusions(self) -> list[Exclusion]:
-        """What the operator excludes, by device and time."""
+        """The operator's exclusions, by device and time."""
         return exclusions.listed(self._db)
 
     def disputes(self) -> list[Dispute]:
-        """Other releases of stored windows, by device, stream and window."""
+        """Disputed releases, by device, stream and window."""
         return disputes.found(self._db)
 
     def in_quarantine(self, device: str | None, stream: str | None) -> list[QuarantineRow]:
-        """What was refused, by device, stream and number; of one of them, or of all."""
+        """Quarantined messages by device, stream and number; optionally of one device or stream."""
         return list(quarantine.rows(self._db, device, stream))
 
     def age_limit(self, stream: str, seconds: int, now: int) -> int | None:
@@ -198,7 +199,7 @@ class Reader:
         return deletions.age_limit(self._db, stream, seconds, now)
 
     def ended(self, stream: str, until: int) -> tuple[int, int]:
-        """How many releases of a stream have windows that end until then, and how many it has."""
+        """The number of releases of a stream with windows that end by `until`, and of all."""
         query = (
             "SELECT count(*) FILTER (WHERE window_end <= ?), count(*) FROM releases"
             " WHERE stream = ?"
@@ -207,24 +208,24 @@ class Reader:
         return old, stored
 
     def wrong_figures(self) -> Iterator[str]:
-        """Names the sums and counts that are not those of the releases."""
+        """Names the sums and counts that differ from the stored releases."""
         yield from (f"sums of {name}" for name in sum_changes.wrong(self._db))
         yield from (f"counts of {name}" for name in holding_counts.wrong(self._db))
 
     def file_faults(self) -> list[str]:
-        """What SQLite says of its file, where that is damaged; a server looks after its own."""
+        """The faults that SQLite reports in its file; a server checks its own data."""
         if not isinstance(self._db, sqlite3.Connection):
             return []
-        said = self._db.execute("PRAGMA integrity_check(20)")
-        return [str(row[0]) for row in said if row[0] != "ok"]
+        rows = self._db.execute("PRAGMA integrity_check(20)")
+        return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def epochs(self, stream: str) -> list[Epoch]:
-        """The settings of a stream that were ever served, those served last first."""
+        """The epochs of a stream, the last served first."""
         return config_epochs.served(self._db, stream)
 
     def damaged(self, selection: Selection) -> list[tuple[str, str, int, int, int, str]]:
-        """Of the selected releases those that were set aside because their bytes have changed:
-        device, stream, start, end, sequence and what is wrong."""
+        """The selected releases that were moved because their bytes have changed. Device, stream,
+        start, end, sequence and problem of each."""
         condition, values = where(selection)
         rows = self._db.execute(
             "SELECT device, stream, window_start, window_end, sequence, problem"
@@ -234,12 +235,12 @@ class Reader:
         return rows.fetchall()
 
     def devices(self) -> list[Device]:
-        """Every device that has reported itself, by name."""
+        """Every device that has sent a status, by name."""
         query = "SELECT device, state, session, since, streams FROM devices ORDER BY device"
         return [Device(*row) for row in self._db.execute(query)]
 
     def healths(self) -> dict[str, ReceivedHealth]:
-        """The newest health of every device that has said it, by name."""
+        """The newest health of every device that has sent one, by name."""
         rows = self._db.execute("SELECT device, heard_at, health FROM healths ORDER BY device")
         return {
             name: ReceivedHealth(at, Health.decode(health.encode())) for name, at, health in rows
@@ -250,12 +251,12 @@ class Reader:
         return str(self._db.execute("SELECT id FROM generation").fetchone()[0])
 
     def duplicates(self) -> dict[str, int]:
-        """By device, how many releases came again after they had been stored."""
+        """The number of duplicate releases, by device."""
         rows = self._db.execute("SELECT device, total FROM duplicates ORDER BY device")
         return {str(device): int(total) for device, total in rows}
 
     def quarantined(self) -> dict[str, list[QuarantineCount]]:
-        """By device, what lies in quarantine; under "" what no topic of a device brought."""
+        """Counts of quarantined messages, by device."""
         found: dict[str, list[QuarantineCount]] = {}
         for device, *rest in self._db.execute(
             "SELECT device, stream, reason, count(*), max(text) FROM quarantine"
@@ -266,19 +267,19 @@ class Reader:
 
     @property
     def connection(self) -> Database:
-        """For what reads a table of its own; read-only."""
+        """The connection, for modules with their own tables; read-only."""
         return self._db
 
     def refusals(self) -> dict[str, int]:
-        """How many messages were ever refused, by reason."""
+        """The number of messages ever rejected, by reason."""
         rows = self._db.execute("SELECT reason, total FROM refusals ORDER BY reason")
         return {str(reason): int(total) for reason, total in rows}
 
 
-def portion(db: Database, table: str, after: int, most: int) -> list[tuple[int, Stored]]:
+def portion(db: Database, table: str, after: int, limit: int) -> list[tuple[int, Stored]]:
     """See `Reader.portion`."""
     rows = db.execute(
-        f"SELECT id, {schema.RELEASE} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, most)
+        f"SELECT id, {schema.RELEASE} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
     )
     return [(row[0], stored(row[1:])) for row in rows]
 
@@ -290,10 +291,10 @@ def _listed(*row: Any) -> ReleaseSummary:
 
 @contextmanager
 def reading(path: Path | DatabaseServer) -> Iterator[Reader]:
-    """A reader of the database at `path`. Raises CommandError, one line with what to do."""
+    """A reader of the database at `path`, in one transaction. Raises CommandError."""
     with closing(open_reading(path)) as connection:
         try:
-            connection.execute("BEGIN")  # every answer is of one moment, whatever arrives meanwhile
+            connection.execute("BEGIN")  # one snapshot for all answers
             yield Reader(connection)
         except ERRORS as error:
             raise CommandError(f"database {path}: {error}: check the disk and try again") from error

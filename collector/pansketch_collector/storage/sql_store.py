@@ -1,7 +1,6 @@
-"""The statements of a store that writes: stored state that decides about a message, and its effect.
+"""The statements of a writing store: they read the state for a decision and store its effect.
 
-One process writes, in transactions whose commit is on the disk when it returns; `reader.py` reads
-beside it.
+One process writes. A commit is on the disk when it returns; `reader.py` reads beside it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,30 +37,31 @@ from pansketch_collector.validation.decision import (
 )
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     Duplicate,
     EstimatedTotal,
     HealthReport,
-    Judged,
-    Presence,
-    Refused,
+    Outcome,
+    Rejected,
     StoredWindow,
-    Verdict,
+    Validated,
 )
 from pansketch_fleet.config.loader import Config
 
-MAX_COUNTED = 100_000  # streams of devices whose releases are counted in memory
+MAX_COUNTED = 100_000  # cached counts of releases, by device and stream
 MAX_DISPUTED = 1_000  # of one device
 INSERT = f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqlStore:
-    """`Store` on a connection: pansketch_collector/storage/store.py says what its methods do."""
+    """Implements `Store` on a connection; pansketch_collector/storage/store.py documents its
+    methods."""
 
     def __init__(self, connection: Database, quarantine_rows: int = quarantine.MAX_ROWS) -> None:
         self._db = connection
         self._quarantine_rows = quarantine_rows
         self._stored: dict[tuple[str, str], int] = {}  # counted once, then kept
-        # Of the transaction that is open, in which nobody else writes:
+        # Caches of the open transaction, which excludes other writers:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._added: list[tuple[Accepted, int]] = []
@@ -76,7 +76,7 @@ class SqlStore:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """One transaction: all of what is inside is on the disk after it, or none of it."""
+        """One transaction: its whole effect is on the disk after the block, or none of it."""
         try:
             with transaction(self._db):
                 yield
@@ -103,51 +103,51 @@ class SqlStore:
     def connection(self) -> Database:
         return self._db
 
-    def settle(self, batch: Sequence[tuple[Incoming, Judged]], at: int) -> list[Verdict]:
+    def commit(self, batch: Sequence[tuple[Incoming, Validated]], at: int) -> list[Outcome]:
         with self.batch():
-            return [self._record(message, judged, at) for message, judged in batch]
+            return [self._record(message, validated, at) for message, validated in batch]
 
-    def _record(self, message: Incoming, judged: Judged, at: int) -> Verdict:
-        decision = decide(judged, self.state_of(judged), at)
+    def _record(self, message: Incoming, validated: Validated, at: int) -> Outcome:
+        decision = decide(validated, self.state_of(validated), at)
         self.apply(decision, message, at)
-        return decision.verdict
+        return decision.outcome
 
-    def state_of(self, judged: Judged) -> ReleaseState | DeviceState | None:
-        """The stored state that decides about a message, within a `batch`; None for one that is
-        refused already."""
-        match judged:
+    def state_of(self, validated: Validated) -> ReleaseState | DeviceState | None:
+        """The stored state that decides about a message, within a `batch`; None for a rejected
+        one."""
+        match validated:
             case Accepted(window):
                 return ReleaseState(
-                    self.held(window),
+                    self.stored_window(window),
                     self._was_removed(window),
                     self._first(window),
                     self._count(window.device, window.stream),
                 )
-            case Presence() | HealthReport():
+            case DeviceStatus() | HealthReport():
                 return DeviceState(
-                    device_reports.session(self._db, judged.device),
-                    device_reports.has_room_for(self._db, judged),
+                    device_reports.session(self._db, validated.device),
+                    device_reports.has_room(self._db, validated),
                 )
         return None
 
     def apply(self, decision: Decision, message: Incoming, at: int) -> None:
-        """Stores the effect of a decision about a message that came at `at`, within a `batch`."""
-        match decision.verdict:
+        """Stores the effect of a decision about a message received at `at`, within a `batch`."""
+        match decision.outcome:
             case Accepted() as release:
                 self.add(release, at)
             case Duplicate(window):
                 device_reports.count_duplicate(self._db, window.device)
-            case Presence() as presence if not decision.outdated:
-                device_reports.note_presence(self._db, presence, at)
-            case HealthReport() as checkup:
-                device_reports.note_health(self._db, checkup, at)
-            case Refused() as refused:
-                self._follow_up()  # Else it would remove the row that is written now.
-                quarantine.put(self._db, message, refused, at, self._quarantine_rows)
+            case DeviceStatus() as report if not decision.outdated:
+                device_reports.store_status(self._db, report, at)
+            case HealthReport() as report:
+                device_reports.store_health(self._db, report, at)
+            case Rejected() as rejected:
+                self._follow_up()  # before `put`: it deletes quarantine rows of stored digests
+                quarantine.put(self._db, message, rejected, at, self._quarantine_rows)
         if decision.disputed is not None:
             self._dispute(decision.disputed, at)
 
-    def held(self, window: WindowId) -> StoredWindow | None:
+    def stored_window(self, window: WindowId) -> StoredWindow | None:
         row = self._db.execute(
             "SELECT digest, sequence, incarnation FROM releases"
             " WHERE (device, stream, window_start) = (?, ?, ?)",
@@ -156,7 +156,7 @@ class SqlStore:
         return None if row is None else StoredWindow(*row)
 
     def add(self, release: Accepted, received_at: int) -> None:
-        """Stores a release of a window of which none is stored, within a `batch`."""
+        """Stores the first release of a window, within a `batch`."""
         self._insert(columns(release, received_at))
         window = release.window
         if (key := (window.device, window.stream)) in self._stored:
@@ -172,8 +172,10 @@ class SqlStore:
         self._db.execute(INSERT, row)
 
     def _follow_up(self) -> None:
-        """Notes sums and totals of what was added since the last call, and removes what had been
-        refused of it, or damaged on the disk: it is there now."""
+        """Stores sums and totals of the releases added since the last call.
+
+        Deletes the quarantined and damaged rows of these releases, which are stored now.
+        """
         if not self._added:
             return
         releases = [release for release, _ in self._added]
@@ -184,12 +186,12 @@ class SqlStore:
         self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
         self._db.executemany(
             "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
-            [digest + place for digest, place in zip(digests, added, strict=True)],
+            [digest + window for digest, window in zip(digests, added, strict=True)],
         )
         self._added.clear()
 
     def without_total(self, after: int, last: int) -> set[int]:
-        return holding_counts.lacking_totals(self._db, after, last)
+        return holding_counts.without_total(self._db, after, last)
 
     def add_totals(self, found: Sequence[tuple[Stored, EstimatedTotal]]) -> None:
         if found:
@@ -198,8 +200,8 @@ class SqlStore:
                 holding_counts.note_totals(self._db, windows, [total for _, total in found])
 
     def _first(self, window: WindowId) -> LedgerStart | None:
-        """The lowest number that is stored of this window's ledger, and its window. Within a
-        `batch`, which looks it up once."""
+        """The lowest stored sequence number of this window's ledger, and its window. Cached in a
+        `batch`."""
         ledger = window.device, window.stream, window.incarnation
         if ledger not in self._firsts:
             row = self._db.execute(
@@ -211,7 +213,7 @@ class SqlStore:
         return self._firsts[ledger]
 
     def _count(self, device: str, stream: str) -> int:
-        """How many releases are stored of a stream of a device."""
+        """The number of stored releases of a stream of a device."""
         key = device, stream
         if key not in self._stored:
             if len(self._stored) >= MAX_COUNTED:
@@ -223,8 +225,11 @@ class SqlStore:
         return self._stored[key]
 
     def _dispute(self, release: Accepted, received_at: int) -> None:
-        """Keeps a release of a window of which another one is stored: whole, once, and the first
-        MAX_DISPUTED of a device only, so that no device can fill the disk or push out others."""
+        """Stores a second release of a window as disputed, once.
+
+        A device has at most MAX_DISPUTED of them, so no device can fill the disk or displace
+        others.
+        """
         self._db.execute(
             f"INSERT INTO disputed ({schema.RELEASE})"
             " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
@@ -232,20 +237,20 @@ class SqlStore:
             (*columns(release, received_at), release.window.device, MAX_DISPUTED),
         )
 
-    def set_aside(self, number: int, damage: Damage, at: int) -> None:
+    def move_damaged(self, number: int, damage: Damage, at: int) -> None:
         with self.batch():
-            deletions.set_aside(self._db, number, damage, at)
+            deletions.move_damaged(self._db, number, damage, at)
 
     def rebuild(self) -> None:
         with self.batch():
             database.rebuild(self._db)
 
-    def remove(self, stream: str, seconds: int, now: int, most: int) -> int:
+    def remove(self, stream: str, seconds: int, now: int, limit: int) -> int:
         with self.batch():
-            return deletions.remove_old(self._db, stream, seconds, now, most)
+            return deletions.remove_old(self._db, stream, seconds, now, limit)
 
-    def quarantined(self, after: int, most: int) -> list[tuple[int, Incoming]]:
-        return quarantine.waiting(self._db, after, most)
+    def quarantined(self, after: int, limit: int) -> list[tuple[int, Incoming]]:
+        return quarantine.waiting(self._db, after, limit)
 
     def leave_quarantine(self, numbers: Sequence[int]) -> None:
         with self.batch():
@@ -271,12 +276,11 @@ class SqlStore:
         with self.batch():
             disputes.drop(self._db, numbers)
 
-    def portion(self, after: int, most: int) -> list[tuple[int, Stored]]:
-        return portion(self._db, "releases", after, most)
+    def portion(self, after: int, limit: int) -> list[tuple[int, Stored]]:
+        return portion(self._db, "releases", after, limit)
 
     def _was_removed(self, window: WindowId) -> bool:
-        """Whether this window, or one around it, was stored once and removed for its age. Within a
-        `batch`, which looks it up once for each stream of a device."""
+        """True if retention removed a release of this window or around it. Cached in a `batch`."""
         key = window.device, window.stream
         if key not in self._removed:
             self._removed[key] = self._db.execute(

@@ -1,4 +1,4 @@
-"""The stores: which one a configuration names, opened by the process that serves, or beside it."""
+"""The stores, and functions that open the store of a configuration."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from pansketch_collector.storage.sql_store import INSERT, SqlStore
 from pansketch_collector.storage.store import Store
 from pansketch_collector.storage.tables.connection import ERRORS, Database
 from pansketch_collector.validation.decision import LedgerStart
-from pansketch_collector.validation.verdicts import Accepted, Judged, StoredWindow, Verdict
+from pansketch_collector.validation.verdicts import Accepted, Outcome, StoredWindow, Validated
 from pansketch_fleet.settings.settings import DatabaseServer
 
 
 class SqliteStore(SqlStore):
-    """A store in a SQLite file, which one process serves."""
+    """A store in a SQLite file, with one serving process."""
 
     def __init__(
         self,
@@ -31,9 +31,13 @@ class SqliteStore(SqlStore):
         self._sqlite, self._lock = connection, lock
         self._highest = self._served = 0
 
-    def recognise(self) -> None:
-        """Gives the database another generation where it is not the one that was served here last,
-        or holds less than it did: a restored copy lacks releases that were acknowledged."""
+    def update_generation(self) -> None:
+        """Renews the generation if the file was replaced or holds less than when it was last
+        served.
+
+        A restored copy lacks acknowledged releases, and the new generation reports this to the
+        devices.
+        """
         (highest,) = self._db.execute(
             "SELECT max(deleted_id, (SELECT coalesce(max(id), 0) FROM releases)) FROM generation"
         ).fetchone()
@@ -78,12 +82,15 @@ _LEDGERS = (
 
 
 class ServerStore(SqlStore):
-    """A store on a PostgreSQL server, whose database one process serves. What decides about a batch
-    is read with one statement for all of its releases, as each statement is a round trip."""
+    """A store on a PostgreSQL server, whose database one process serves.
+
+    A statement is a round trip. So this store reads the state for a whole batch with one statement
+    for each table.
+    """
 
     def __init__(self, connection: Database, quarantine_rows: int = quarantine.MAX_ROWS) -> None:
         super().__init__(connection, quarantine_rows)
-        # Of the transaction that is open:
+        # Caches of the open transaction:
         self._windows: dict[tuple[str, str, int], StoredWindow | None] = {}
         self._rows: list[tuple[Any, ...]] = []
 
@@ -97,28 +104,28 @@ class ServerStore(SqlStore):
             self._windows.clear()
             self._rows.clear()
 
-    def settle(self, batch: Sequence[tuple[Incoming, Judged]], at: int) -> list[Verdict]:
+    def commit(self, batch: Sequence[tuple[Incoming, Validated]], at: int) -> list[Outcome]:
         with self.batch():
             self._fetch([one.window for _, one in batch if isinstance(one, Accepted)])
-            return [self._record(message, judged, at) for message, judged in batch]
+            return [self._record(message, validated, at) for message, validated in batch]
 
-    def held(self, window: WindowId) -> StoredWindow | None:
+    def stored_window(self, window: WindowId) -> StoredWindow | None:
         key = window.device, window.stream, window.start
-        return self._windows[key] if key in self._windows else super().held(window)
+        return self._windows[key] if key in self._windows else super().stored_window(window)
 
     def _fetch(self, windows: Sequence[WindowId]) -> None:
-        """Reads what `state_of` looks up of these windows."""
+        """Reads the rows that `state_of` needs for these windows."""
         if not windows:
             return
-        places = sorted({(each.device, each.stream, each.start) for each in windows})
-        for *place, digest, sequence, incarnation in self._db.execute(
+        window_keys = sorted({(each.device, each.stream, each.start) for each in windows})
+        for *window_key, digest, sequence, incarnation in self._db.execute(
             f"SELECT k.*, r.digest, r.sequence, r.incarnation FROM {_WINDOWS} LEFT JOIN releases"
             " AS r ON (r.device, r.stream, r.window_start) = (k.device, k.stream, k.start)",
-            _columns(places),
+            _columns(window_keys),
         ):
             held = None if digest is None else StoredWindow(digest, sequence, incarnation)
-            self._windows[place[0], place[1], place[2]] = held
-        keys = sorted({place[:2] for place in places})
+            self._windows[window_key[0], window_key[1], window_key[2]] = held
+        keys = sorted({window_key[:2] for window_key in window_keys})
         for *key, count in self._db.execute(
             f"SELECT k.*, coalesce(sum(windows), 0) FROM {_KEYS} LEFT JOIN holdings AS h"
             " ON (h.device, h.stream) = (k.device, k.stream) GROUP BY 1, 2",
@@ -153,14 +160,16 @@ class ServerStore(SqlStore):
             self._rows.clear()
         super()._follow_up()
 
-    def recognise(self, place: str) -> None:
-        """Gives the database another generation where it was served elsewhere, before: a restored
-        copy lacks releases that were acknowledged. `place`: where it is now."""
+    def update_generation(self, identity: str) -> None:
+        """Renews the generation if the database was served before under another server identity.
+
+        A restored copy lacks acknowledged releases. `identity`: `Postgresql.server_identity`, now.
+        """
         (before,) = self._db.execute("SELECT place FROM pansketch_schema").fetchone()
-        if place == before:
+        if identity == before:
             return
         with self.batch():
-            self._db.execute("UPDATE pansketch_schema SET place = ?", (place,))
+            self._db.execute("UPDATE pansketch_schema SET place = ?", (identity,))
             if before:
                 random = "substr(md5(clock_timestamp()::text || random()), 1, 16)"
                 self._db.execute(f"UPDATE generation SET id = {random}")
@@ -173,8 +182,11 @@ def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 @contextmanager
 def opened(path: Path | DatabaseServer) -> Iterator[Store]:
-    """The store of one serving process. Raises CommandError, also when another one is serving, and
-    where the database fails anything that is done inside, such as for a full disk."""
+    """The store of the serving process. Raises CommandError.
+
+    It raises also if another process serves, and if the database fails inside the block, for
+    example with a full disk.
+    """
     if isinstance(path, DatabaseServer):
         with _serving(path) as store:
             yield store
@@ -182,7 +194,7 @@ def opened(path: Path | DatabaseServer) -> Iterator[Store]:
     with database.serving_lock(path) as lock:
         store = SqliteStore(database.open_writing(path), lock=lock)
         try:
-            store.recognise()
+            store.update_generation()
             yield store
         except sqlite3.Error as error:
             raise CommandError(f"database {path}: {error}: check its disk") from error
@@ -192,10 +204,10 @@ def opened(path: Path | DatabaseServer) -> Iterator[Store]:
 
 @contextmanager
 def _serving(server: DatabaseServer) -> Iterator[Store]:
-    connection = database.open_server(server, serves=True, makes=True)
+    connection = database.open_server(server, serving=True, create=True)
     with closing(ServerStore(connection)) as store:
         try:
-            store.recognise(connection.place())
+            store.update_generation(connection.server_identity())
             yield store
         except ERRORS as error:
             raise CommandError(f"database {server}: {error}: check the server") from error
@@ -203,7 +215,7 @@ def _serving(server: DatabaseServer) -> Iterator[Store]:
 
 @contextmanager
 def changing(path: Path | DatabaseServer) -> Iterator[Store]:
-    """The store of a command that writes beside a serving process, or alone. Raises
+    """The store of a command that writes, beside a serving process or without one. Raises
     CommandError."""
     if isinstance(path, DatabaseServer):
         with closing(ServerStore(database.open_server(path))) as store:

@@ -1,7 +1,7 @@
-"""Accepted specs: those under which the releases of a stream may be made, window by window.
+"""Accepted specs: the specs under which devices may have made the releases of a stream, by window.
 
-A sketch of keys hashes anew in every window, so each window has a spec of its own, which follows
-from the window's public start.
+A key sketch uses another hash in every window. So each window has its own spec, derived from the
+window's public start.
 """
 
 from collections import ChainMap
@@ -22,14 +22,14 @@ from pansketch_fleet.settings.settings import Stream
 
 LONGEST_LABEL = WindowId("x" * 64, "x" * 64, 2**62, 2**62, 2**62 + 1, None, bytes(8))
 MAX_EPOCHS = 4096  # of one window, in the wire format
-MAX_WINDOWS = 512  # whose specs are remembered; more are derived again
+MAX_WINDOWS = 512  # with cached specs
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The settings of one stream while they did not change. Times are unix seconds.
+    """A period in which the settings of one stream did not change. Times are unix seconds.
 
-    `forms`: of the specs of its device classes, by fingerprint; a stream of keys has base specs.
+    `forms`: the spec forms of its device classes, by fingerprint; base specs for a stream of keys.
     """
 
     stream: str
@@ -39,7 +39,7 @@ class Epoch:
     forms: Mapping[bytes, Mapping[str, Any]]
 
     def spec(self, fingerprint: bytes) -> DeviceSpec | None:
-        """One of its specs; None where it has none of that name that this version can rebuild."""
+        """The spec with this fingerprint; None if absent or unknown to this version."""
         try:
             return spec_of(self.forms[fingerprint])  # type: ignore[no-any-return]
         except (KeyError, ValueError):
@@ -47,7 +47,7 @@ class Epoch:
 
 
 def spec_in(epochs: Sequence[Epoch], fingerprint: bytes) -> DeviceSpec | None:
-    """The spec of that name in one of the epochs; None where there is none."""
+    """The spec with this fingerprint in one of the epochs; None if absent."""
     found = (epoch.spec(fingerprint) for epoch in epochs if fingerprint in epoch.forms)
     return next(found, None)
 
@@ -55,8 +55,11 @@ def spec_in(epochs: Sequence[Epoch], fingerprint: bytes) -> DeviceSpec | None:
 def earlier(
     epochs: Sequence[Epoch], own: Container[bytes], window_seconds: int
 ) -> list[tuple[DeviceSpec, int]]:
-    """Every spec of these epochs, with the seconds of its windows, beside the configuration's own
-    with theirs: the same spec may have had windows of another length."""
+    """Every spec of these epochs, with its window length in seconds, except the configuration's
+    own.
+
+    A spec of the configuration counts as earlier if its windows had another length.
+    """
     found: dict[tuple[bytes, int], tuple[DeviceSpec, int]] = {}
     for epoch in epochs:
         for fingerprint in epoch.forms:
@@ -71,10 +74,11 @@ def earlier(
 
 @dataclass(frozen=True, eq=False)
 class StreamSpecs:
-    """What devices of any class may send for one stream.
+    """The specs and limits of one stream, for all device classes.
 
-    `base`: the configuration's specs. `past`: those of earlier epochs, with the seconds of their
-    windows: a device may have been away since. `senders`: patterns of the devices, None: all.
+    `base`: the configuration's specs. `past`: specs of earlier epochs, with their window length in
+    seconds, for releases that a disconnected device sends late. `senders`: patterns of the devices;
+    None accepts all.
     """
 
     base: tuple[DeviceSpec, ...]
@@ -93,25 +97,27 @@ class StreamSpecs:
 
     @cached_property
     def max_bytes(self) -> int:
-        """The hard bound on the bytes of one release."""
+        """The maximum size of one release, in bytes."""
         return max(_max_bytes(spec) for group in self._groups for spec in group.specs)
 
     def readings_of(self, seconds: int) -> int:
-        """The maximum number of readings in a window of so many seconds."""
+        """The maximum number of readings in a window of this length."""
         return self.most_readings * -(-seconds // self.window_seconds)
 
     @cached_property
     def _groups(self) -> "tuple[_Group, ...]":
-        """Specs by the length of their windows, the configuration's own first."""
+        """Specs by window length, the configuration's own first."""
         groups: dict[int, list[DeviceSpec]] = {self.window_seconds: list(self.base)}
         for spec, seconds in self.past:
             groups.setdefault(seconds, []).append(spec)
         return tuple(_Group(tuple(specs), seconds) for seconds, specs in groups.items())
 
     def bounds(self, spec: Spec, draws: int, most_readings: int | None = None) -> CounterBounds:
-        """What an honest release of one of these specs holds; `draws` as in its header,
-        `most_readings` instead of the configuration's. Raises ImplausibleError for a number of
-        draws that no window has."""
+        """Bounds on the counters of an honest release of one of these specs.
+
+        `draws`: as in its header. `most_readings`: replaces the configuration's. Raises
+        ImplausibleError for a number of draws that no window has.
+        """
         most = self.most_readings if most_readings is None else most_readings
         key = spec.fingerprint, draws, most
         found = self._bounds.get(key)
@@ -119,19 +125,19 @@ class StreamSpecs:
             _check_draws(draws, spec.guarantee)
             if len(self._bounds) >= MAX_WINDOWS:
                 self._bounds.clear()
-            # Windows of an earlier epoch may be longer, and have as many more readings.
+            # Windows of an earlier epoch may be longer and hold more readings in proportion.
             longest = max(group.seconds for group in self._groups)
             readings = most * -(-longest // self.window_seconds)
             found = self._bounds[key] = spec.counter_bounds(readings, draws)
         return found
 
     def at(self, start: int) -> Mapping[bytes, Spec]:
-        """The specs of the window that starts then, by fingerprint."""
+        """The specs of the window that starts at `start` (unix seconds), by fingerprint."""
         own, *others = (_derived(each, window_index(start, each.seconds)) for each in self._groups)
         return own if not others else ChainMap(own, *others)  # type: ignore[arg-type]
 
     def lengths_at(self, start: int, fingerprint: bytes) -> list[int]:
-        """The lengths of windows that a spec of `at` has or had, in seconds, the newest first."""
+        """The window lengths of a spec of `at`, in seconds, the newest first."""
         return [
             each.seconds
             for each in self._groups
@@ -141,7 +147,7 @@ class StreamSpecs:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Specs whose windows last so many seconds."""
+    """Specs of one window length in seconds."""
 
     specs: tuple[DeviceSpec, ...]
     seconds: int
@@ -160,8 +166,9 @@ def _max_bytes(spec: DeviceSpec) -> int:
 
 
 def _check_draws(draws: int, guarantee: Guarantee) -> None:
-    """Noise was drawn as often as one window of this spec needs. Raises ImplausibleError."""
-    least, most = guarantee.draws, guarantee.draws + MAX_INTRUSIONS
-    if not least <= draws <= most:
-        text = f"a release holds {least} to {most} draws of noise in each counter, not {draws}"
+    """Checks that noise was drawn as often as one window of the spec needs. Raises
+    ImplausibleError."""
+    minimum, most = guarantee.draws, guarantee.draws + MAX_INTRUSIONS
+    if not minimum <= draws <= most:
+        text = f"a release holds {minimum} to {most} draws of noise in each counter, not {draws}"
         raise ImplausibleError("bounds", text)

@@ -1,7 +1,7 @@
-"""Checks of what belongs to masked counters: blinded releases, and the messages of keepers.
+"""Checks of blinded releases and of messages of keepers.
 
-Masked counters are uniform, whatever they counted: there is nothing to bound. What can be checked
-is the form, and that the keepers are known whose answers undo the masks.
+Masked counters are uniform for any input, so their values cannot be checked. These checks cover the
+format, and that the configuration knows the keepers whose answers remove the masks.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pansketch import Spec
 from pansketch.blinding import keeper_id
 from pansketch.sketches import LinearSpec
 from pansketch.wire import BlindedHeader, decode_blinded
-from pansketch_collector.validation.verdicts import KeeperPresence, KeeperReply, Refused
+from pansketch_collector.validation.verdicts import KeeperReply, KeeperStatus, Rejected
 from pansketch_collector.validation.window_labels import MismatchError
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.keeper_messages import Reply
@@ -19,7 +19,7 @@ from pansketch_fleet.protocol.topics import Topic
 
 
 def keeper_names(config: Config) -> dict[bytes, str]:
-    """The keepers by the id of each key that they have, or had before a rotation."""
+    """The keepers by the id of each of their keys, including keys before a rotation."""
     return {
         keeper_id(key): name
         for name, keys in config.keepers.items()
@@ -30,7 +30,8 @@ def keeper_names(config: Config) -> dict[bytes, str]:
 def check_masks(
     payload: bytes, spec: Spec, header: BlindedHeader, names: Mapping[bytes, str]
 ) -> None:
-    """Raises WireError, or MismatchError where no answers of known keepers undo the masks."""
+    """Checks a blinded release. Raises WireError; MismatchError if no known keepers hold its
+    masks."""
     sequence = header.window.sequence
     if not isinstance(spec, LinearSpec) or not spec.guarantee.answer_micro:
         raise MismatchError("malformed", "masked counters of a stream without masks", sequence)
@@ -47,16 +48,16 @@ def check_masks(
         raise MismatchError("keepers", "two of its masks are those of one keeper", sequence)
 
 
-def judge_keeper(
-    place: Topic, payload: bytes, names: Mapping[bytes, str]
-) -> KeeperPresence | KeeperReply | Refused:
-    """A message on the topic of a keeper."""
-    keeper = place.device
+def validate_keeper(
+    topic: Topic, payload: bytes, names: Mapping[bytes, str]
+) -> KeeperStatus | KeeperReply | Rejected:
+    """Validates a message on a keeper's topic."""
+    keeper = topic.device
     if keeper not in names.values():
-        return Refused("topic", f"of a keeper {keeper} that the configuration does not name")
+        return Rejected("topic", f"of a keeper {keeper} that the configuration does not name")
     try:
-        if place.kind == "keeper-status":
-            return KeeperPresence(keeper, Status.decode(payload))
+        if topic.kind == "keeper-status":
+            return KeeperStatus(keeper, Status.decode(payload))
         return KeeperReply(keeper, Reply.decode(payload))
-    except Exception:  # a message that raised would be delivered again for ever
-        return Refused("keeper", f"not a message of this version of keeper {keeper}")
+    except Exception:  # the broker would redeliver a message that raises for ever
+        return Rejected("keeper", f"not a message of this version of keeper {keeper}")

@@ -1,8 +1,8 @@
 """Signatures of validated releases, checked against the enrolled keys of their devices; pure.
 
-Every refusal here is for now. The device signs a release each time it sends it, and the keys are
-the collector's. So the bytes that the device keeps may be accepted later, and a stranger's copy
-with a bad signature makes no device give up its release.
+No rejection here is final. A device signs a release at each transmission, and an operator can
+change the enrolled keys. So a later retransmission may be accepted. A stranger's copy with a bad
+signature also causes no device to drop its release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pansketch import WindowId
 from pansketch_collector.validation.validation import Message
-from pansketch_collector.validation.verdicts import Accepted, Judged, refuse
+from pansketch_collector.validation.verdicts import Accepted, Validated, reject
 from pansketch_fleet.protocol.signed_release import (
     Envelope,
     SigningUnavailable,
@@ -22,7 +22,7 @@ from pansketch_fleet.protocol.signed_release import (
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A public key of a device. `until`: it signs windows that ended by then (unix seconds), None:
+    """A public key of a device. `until`: it signs windows that end by then (unix seconds); None:
     all."""
 
     public: bytes
@@ -31,8 +31,8 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class Signers:
-    """Who may sign, by device: an enrolled device without a key is revoked. `required`: a release
-    that is not signed is refused."""
+    """The signing keys by device; an enrolled device without a key is revoked. `required`: unsigned
+    releases are rejected."""
 
     fleet: str
     keys: Mapping[str, Sequence[SigningKey]]
@@ -40,26 +40,25 @@ class Signers:
 
 
 def authenticate(
-    messages: Sequence[Message], judged: Sequence[Judged], signers: Signers
-) -> list[Judged]:
-    """The verdicts of `validate`, with a refusal of each release whose signature is missing or does
-    not hold. Never raises."""
+    messages: Sequence[Message], validated: Sequence[Validated], signers: Signers
+) -> list[Validated]:
+    """Replaces each accepted release without a valid signature by a rejection. Never raises."""
     return [
         _checked(message, one, signers) if isinstance(one, Accepted) else one
-        for message, one in zip(messages, judged, strict=True)
+        for message, one in zip(messages, validated, strict=True)
     ]
 
 
-def _checked(message: Message, release: Accepted, signers: Signers) -> Judged:
+def _checked(message: Message, release: Accepted, signers: Signers) -> Validated:
     try:
         problem = _problem(envelope_of(message.payload), release.window, signers)
     except SigningUnavailable:
         problem = "this collector cannot check signatures; install pansketch[signed]"
-    return refuse(release.window, "signature", problem) if problem else release
+    return reject(release.window, "signature", problem) if problem else release
 
 
 def _problem(found: Envelope | None, window: WindowId, signers: Signers) -> str:
-    """Why a release is refused, or ""."""
+    """The reason of a rejection, or ""."""
     device, keys = window.device, signers.keys.get(window.device)
     if keys is not None and not keys:
         return f"{device} is revoked; make it a new key with `pansketch-collector enroll {device}`"

@@ -1,7 +1,7 @@
-"""Validation of messages by themselves: pure, and the only reader of bytes from outside.
+"""Validation of single messages: pure, and the only parser of messages from the broker.
 
-`validate` raises nothing, whatever the bytes are: the broker redelivers a message until it is
-acknowledged, and one that raised would be redelivered for ever.
+`validate` raises nothing for any input: the broker redelivers a message until it is acknowledged,
+so it would redeliver for ever a message that raises.
 """
 
 from collections import Counter
@@ -18,19 +18,19 @@ from pansketch.wire import BLINDED, Opened, counters_of_all, open_release, peek_
 from pansketch_collector.validation.accepted_specs import Epoch, StreamSpecs
 from pansketch_collector.validation.keeper_messages import (
     check_masks,
-    judge_keeper,
     keeper_names,
+    validate_keeper,
 )
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     EstimatedTotal,
     HealthReport,
     ImplausibleError,
-    Judged,
-    Presence,
-    Refused,
-    ScalesHeard,
-    refuse,
+    Rejected,
+    ScalesReceived,
+    Validated,
+    reject,
 )
 from pansketch_collector.validation.window_labels import (
     MismatchError,
@@ -46,15 +46,16 @@ from pansketch_fleet.settings.settings import Stream
 from pansketch_fleet.settings.stream_schema import MAX_EXPECTED
 
 PORTION_BYTES = 49_152
-KEPT_BYTES = 8 << 20  # of counters that are decoded once for the checks and for the sums
-COLLECTORS = ("ack", "mark", "ask")  # topics that it writes alone
+KEPT_BYTES = 8 << 20  # of decoded counters that are kept for the sums
+COLLECTORS = ("ack", "mark", "ask")  # topics that only the collector publishes
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What this collector takes: its fleet, and per stream the specs of every device class.
-    `keepers`: their names, by the id of each of their keys. `signed`: a release without a signature
-    is refused."""
+    """The fleet of this collector, and the accepted specs by stream.
+
+    `keepers`: their names, by the id of each key. `signed`: unsigned releases are rejected.
+    """
 
     fleet: str
     specs: dict[str, StreamSpecs]
@@ -63,28 +64,30 @@ class Rules:
 
     @classmethod
     def of(cls, config: Config, epochs: Mapping[str, Sequence[Epoch]] | None = None) -> "Rules":
-        """`epochs`: by stream, what this collector has served, late releases of which it takes."""
+        """`epochs`: the epochs that this collector has served, by stream; late releases of them are
+        accepted."""
         known = epochs or {}
         specs = {s.name: StreamSpecs.of(config, s, known.get(s.name, ())) for s in config.streams}
         signed = config.collector.require_signature
         return cls(config.fleet, specs, keeper_names(config), signed)
 
     def renew(self, config: Config, stream: Stream, epochs: Sequence[Epoch]) -> None:
-        """Takes releases of one more epoch of a stream from now on, none of them longer than
-        those of the others."""
+        """Accepts releases of one more epoch of a stream; none may be longer than those of the
+        others."""
         self.specs[stream.name] = StreamSpecs.of(config, stream, epochs)
 
     @cached_property
     def largest(self) -> int:
-        """The most bytes of a release of any stream, or of a keeper's reply: what is longer is not
-        read."""
+        """The maximum size of a release of any stream, or of a keeper's reply, in bytes."""
         replies = MAX_REPLY_BYTES if self.keepers else 0
         return max(replies, *(specs.max_bytes for specs in self.specs.values()))
 
 
 class Message(Protocol):
-    """A message of the broker. `digest`: of the whole release in it, computed once, when it came.
-    A signed release is in an envelope, which `signatures.authenticate` checks."""
+    """A message of the broker. `digest`: of the whole release in it, computed once, on receipt.
+
+    A signed release is in an envelope, which `signatures.authenticate` checks.
+    """
 
     @property
     def topic(self) -> str: ...
@@ -94,55 +97,54 @@ class Message(Protocol):
     def digest(self) -> str: ...
 
 
-def validate(messages: Sequence[Message], rules: Rules) -> list[Judged]:
-    """A verdict on each message by itself; releases of one spec are decoded together. Never
-    raises."""
+def validate(messages: Sequence[Message], rules: Rules) -> list[Validated]:
+    """Validates each message independently; decodes releases of one spec together. Never raises."""
     opened = [_open(message, rules) for message in messages]
-    judged: dict[int, Judged] = {
-        place: found for place, found in enumerate(opened) if not isinstance(found, _Opened)
+    validated: dict[int, Validated] = {
+        index: found for index, found in enumerate(opened) if not isinstance(found, _Opened)
     }
     kept = 0
     for portion in _portions(opened):
         kept += len(portion) * sum(portion[0][1].spec.blocks) * 8
-        verdicts = _check_all([one for _, one in portion], keep=kept <= KEPT_BYTES)
-        judged.update(zip((place for place, _ in portion), verdicts, strict=True))
-    return [judged[place] for place in range(len(opened))]
+        outcomes = _check_all([one for _, one in portion], keep=kept <= KEPT_BYTES)
+        validated.update(zip((index for index, _ in portion), outcomes, strict=True))
+    return [validated[index] for index in range(len(opened))]
 
 
-def _open(message: Message, rules: Rules) -> "_Opened | Judged":
-    place = topics.parse(message.topic)
-    if place is None or place.kind in COLLECTORS:
-        return Refused("topic", "not a topic of this protocol that a device writes to")
-    if place.fleet != rules.fleet:
-        return Refused("fleet", f"of fleet {place.fleet}, not of {rules.fleet}")
-    if place.kind == "scale":
-        return ScalesHeard(place.stream or "", message.payload)
-    if place.kind in ("answer", "keeper-status"):
-        return judge_keeper(place, message.payload, rules.keepers)
-    if place.kind == "status":
-        return _judge_status(place.device, message.payload)
-    if place.kind == "health":
-        return _judge_health(place.device, message.payload)
-    return _open_release(place.device, place.stream or "", message, rules)
+def _open(message: Message, rules: Rules) -> "_Opened | Validated":
+    topic = topics.parse(message.topic)
+    if topic is None or topic.kind in COLLECTORS:
+        return Rejected("topic", "not a topic of this protocol that a device writes to")
+    if topic.fleet != rules.fleet:
+        return Rejected("fleet", f"of fleet {topic.fleet}, not of {rules.fleet}")
+    if topic.kind == "scale":
+        return ScalesReceived(topic.stream or "", message.payload)
+    if topic.kind in ("answer", "keeper-status"):
+        return validate_keeper(topic, message.payload, rules.keepers)
+    if topic.kind == "status":
+        return _validate_status(topic.device, message.payload)
+    if topic.kind == "health":
+        return _validate_health(topic.device, message.payload)
+    return _open_release(topic.device, topic.stream or "", message, rules)
 
 
-def _judge_status(device: str, payload: bytes) -> Presence | Refused:
+def _validate_status(device: str, payload: bytes) -> DeviceStatus | Rejected:
     try:
-        return Presence(device, Status.decode(payload))
+        return DeviceStatus(device, Status.decode(payload))
     except ValueError:
-        return Refused("status", "not a status message of this version", device)
+        return Rejected("status", "not a status message of this version", device)
 
 
-def _judge_health(device: str, payload: bytes) -> HealthReport | Refused:
+def _validate_health(device: str, payload: bytes) -> HealthReport | Rejected:
     try:
         return HealthReport(device, Health.decode(payload))
     except ValueError:
-        return Refused("health", "not a health message of this version", device)
+        return Rejected("health", "not a health message of this version", device)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A release whose header is that of a window of its topic, made under `spec`."""
+    """A release with a header that fits its topic and `spec`."""
 
     window: WindowId
     spec: Spec
@@ -153,32 +155,34 @@ class _Opened:
 
 def _open_release(
     device: str, stream: str, message: Message, rules: Rules
-) -> _Opened | Accepted | Refused:
+) -> _Opened | Accepted | Rejected:
     try:
         return _match(device, stream, message, rules)
-    except Exception as error:  # a message that raised would be delivered again for ever
+    except Exception as error:  # the broker would redeliver a message that raises for ever
         return _refusal(error, WindowId(device, stream, 0))
 
 
-def _refusal(error: Exception, window: WindowId) -> Refused:
+def _refusal(error: Exception, window: WindowId) -> Rejected:
     match error:
         case MismatchError():
             label = WindowId(window.device, window.stream, error.sequence)
-            return refuse(label, error.reason, str(error))
+            return reject(label, error.reason, str(error))
         case WireError():
-            return refuse(window, error.reason, str(error))
-    return refuse(window, "malformed", f"{type(error).__name__} while decoding")
+            return reject(window, error.reason, str(error))
+    return reject(window, "malformed", f"{type(error).__name__} while decoding")
 
 
 def _portions(opened: Sequence[object]) -> Iterator[list[tuple[int, _Opened]]]:
-    """Releases of one spec, stream and number of draws with their places, few enough that checking
-    them stays in the cache."""
+    """Groups releases of one spec, stream and number of draws, with their indices.
+
+    A portion is small enough that its checks stay in the CPU cache.
+    """
     portions: dict[tuple[str, bytes, int], list[tuple[int, _Opened]]] = {}
     sizes: Counter[tuple[str, bytes, int]] = Counter()
-    for place, found in enumerate(opened):
+    for index, found in enumerate(opened):
         if isinstance(found, _Opened):
             key = found.window.stream, found.spec.fingerprint, found.release.header.draws
-            portions.setdefault(key, []).append((place, found))
+            portions.setdefault(key, []).append((index, found))
             sizes[key] += len(found.message.payload)
             if sizes[key] >= PORTION_BYTES:
                 yield portions.pop(key)
@@ -186,26 +190,26 @@ def _portions(opened: Sequence[object]) -> Iterator[list[tuple[int, _Opened]]]:
     yield from portions.values()
 
 
-def _check_all(opened: Sequence[_Opened], keep: bool) -> list[Accepted | Refused]:
-    """Verdicts on a portion. A malformed one among them costs a second look at each."""
+def _check_all(opened: Sequence[_Opened], keep: bool) -> list[Accepted | Rejected]:
+    """Checks the counters of a portion. If one is malformed, checks each release alone."""
     first = opened[0]
     try:
         counters = counters_of_all([one.release for one in opened], first.spec)
     except Exception as error:  # as in _open_release
         if len(opened) == 1:
             return [_refusal(error, first.window)]
-        return [verdict for one in opened for verdict in _check_all([one], keep)]
+        return [outcome for one in opened for outcome in _check_all([one], keep)]
     try:
         bounds = first.specs.bounds(first.spec, first.release.header.draws)
     except ImplausibleError as error:
-        return [refuse(one.window, error.reason, str(error)) for one in opened]
-    held, totals = bounds.examine(counters)
+        return [reject(one.window, error.reason, str(error)) for one in opened]
+    within_bounds, totals = bounds.examine(counters)
     return [
         _accepted(one, EstimatedTotal(total, bounds.total.variance), row if keep else None)
         if within
         else _beyond(one, row)
         for one, within, total, row in zip(
-            opened, held.tolist(), totals.tolist(), counters, strict=True
+            opened, within_bounds.tolist(), totals.tolist(), counters, strict=True
         )
     ]
 
@@ -221,24 +225,27 @@ def _accepted(
     )
 
 
-def _beyond(opened: _Opened, counters: npt.NDArray[np.int64]) -> Refused:
-    """The refusal of counters beyond their bounds; for now, if a configuration could allow them."""
+def _beyond(opened: _Opened, counters: npt.NDArray[np.int64]) -> Rejected:
+    """Rejects counters beyond their bounds; not finally, if another configuration could allow
+    them."""
     window, spec = opened.window, opened.spec
     if isinstance(spec, DistinctSpec):
-        return refuse(window, "bounds", "counters that no keys and no noise explain")
+        return reject(window, "bounds", "counters that no keys and no noise explain")
     widest = opened.specs.bounds(spec, opened.release.header.draws, MAX_EXPECTED)
     if not widest.examine(counters[None])[0].all():
-        return refuse(window, "bounds", "counters that no readings and no noise explain")
+        return reject(window, "bounds", "counters that no readings and no noise explain")
     text = (
         f"counters that {opened.specs.most_readings} readings and their noise do not explain; "
         f"if windows of {window.stream} have more, state it as expect.max_readings"
     )
-    return refuse(window, "readings", text)
+    return reject(window, "readings", text)
 
 
 def _match(device: str, stream: str, message: Message, rules: Rules) -> "_Opened | Accepted":
-    """The header, checked against topic and configuration; of masked counters, which nobody can
-    look at, all of it. Raises WireError, MismatchError."""
+    """Checks the header against topic and configuration; checks a blinded release completely.
+
+    Raises WireError, MismatchError.
+    """
     payload = release_in(message.payload)
     if is_signed(payload):
         raise MismatchError("version", "its envelope is of a version that this collector lacks")

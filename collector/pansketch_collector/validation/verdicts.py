@@ -1,4 +1,4 @@
-"""Verdicts on messages: accepted, duplicate, refused, and the reports of devices."""
+"""Outcomes of validation: accepted, duplicate, rejected, and the reports of devices."""
 
 from dataclasses import dataclass, field
 
@@ -9,20 +9,22 @@ from pansketch import Spec, WindowId
 from pansketch_fleet.protocol.keeper_messages import Reply
 from pansketch_fleet.protocol.messages import Health, Status
 
-# The last second of the year 9999: what dates on screen and 63-bit integers can hold.
+# The last second of the year 9999, which dates on screen and 63-bit integers can represent.
 LATEST_SECOND = 253_402_300_799
 MAX_TEXT = 300
-# Reasons that no other configuration, clock or version of the collector would lift. A device keeps
-# what is refused for any other reason, and sends it again.
+# Final reasons: no other configuration, clock or version of the collector would accept the release.
+# A device keeps a release that was rejected for another reason, and retransmits it.
 FINAL = frozenset({"magic", "checksum", "malformed", "bounds", "size", "identity", "equivocation"})
-# Reasons for which the bytes are no release of the device and stream of their topic.
+# Reasons for which the payload is no release of the device and stream of its topic.
 NO_RELEASE = frozenset({"magic", "checksum", "malformed", "identity", "size", "length"})
 
 
 @dataclass(frozen=True)
 class EstimatedTotal:
-    """How much one release says was counted in its window, estimated: readings, or full slots of
-    keys. `variance` is that of its noise."""
+    """The estimated number of readings, or of occupied slots of keys, in one release's window.
+
+    `variance`: of its noise.
+    """
 
     value: float
     variance: float
@@ -30,9 +32,11 @@ class EstimatedTotal:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A release that decodes and is what its topic says, within the bounds of an honest one.
-    `payload` are the bytes as received. Masked counters have no `total`. `spec`, `draws` and
-    `counters`: what was decoded for the checks, if that is kept."""
+    """A release that decodes, matches its topic and is within the bounds of an honest one.
+
+    `payload`: the bytes as received. A blinded release has no `total`. `spec`, `draws` and
+    `counters`: decoded for the checks, if kept.
+    """
 
     window: WindowId
     fingerprint: bytes
@@ -46,15 +50,15 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """The same bytes are stored already: to be acknowledged again, not to be stored again."""
+    """A release that is stored already: to be acknowledged again, not to be stored again."""
 
     window: WindowId
     digest: str
 
 
 @dataclass(frozen=True)
-class Presence:
-    """A device's birth or will."""
+class DeviceStatus:
+    """A device's birth message or last will."""
 
     device: str
     status: Status
@@ -62,23 +66,23 @@ class Presence:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """How a device says that it is. Nobody answers it."""
+    """A device's health message, which is not acknowledged."""
 
     device: str
     health: Health
 
 
 @dataclass(frozen=True)
-class ScalesHeard:
-    """Scales of a stream, as somebody published them: bytes that nobody has looked at yet."""
+class ScalesReceived:
+    """A scale message of a stream, not decoded yet; any client may have published it."""
 
     stream: str
     payload: bytes
 
 
 @dataclass(frozen=True)
-class KeeperPresence:
-    """A keeper's birth or will."""
+class KeeperStatus:
+    """A keeper's birth message or last will."""
 
     keeper: str
     status: Status
@@ -86,15 +90,16 @@ class KeeperPresence:
 
 @dataclass(frozen=True)
 class KeeperReply:
-    """What a keeper replies to a question. Nobody answers it."""
+    """A keeper's reply to a question, which is not acknowledged."""
 
     keeper: str
     reply: Reply
 
 
 @dataclass(frozen=True)
-class Refused:
-    """What goes to quarantine. `device` and `stream` say whom to answer, where the topic tells."""
+class Rejected:
+    """A message for the quarantine. `device` and `stream`: receive the acknowledgement, if in the
+    topic."""
 
     reason: str
     text: str
@@ -104,40 +109,43 @@ class Refused:
 
     @property
     def final(self) -> bool:
-        """Whether the device should not send these bytes again."""
+        """True if the device must not retransmit this release."""
         return self.reason in FINAL
 
     @property
     def plausible(self) -> bool:
-        """Whether it is a release as a device makes them, as far as this version can tell."""
+        """True if the payload is a release as a device makes it, as far as this version can
+        decide."""
         return self.stream is not None and self.reason not in NO_RELEASE
 
     @property
     def source(self) -> str:
-        """`device/stream` as far as the topic tells."""
+        """`device/stream`, or the part that the topic has."""
         return "/".join(name for name in (self.device, self.stream) if name is not None)
 
 
 @dataclass(frozen=True)
 class StoredWindow:
-    """The release that is stored of a window."""
+    """The stored release of a window."""
 
     digest: str
     sequence: int
     incarnation: bytes
 
 
-Judged = Accepted | Presence | HealthReport | ScalesHeard | KeeperPresence | KeeperReply | Refused
-Verdict = Judged | Duplicate
+Validated = (
+    Accepted | DeviceStatus | HealthReport | ScalesReceived | KeeperStatus | KeeperReply | Rejected
+)
+Outcome = Validated | Duplicate
 
 
-def refuse(window: WindowId, reason: str, text: str) -> Refused:
-    """The refusal of a release, whose device is answered."""
-    return Refused(reason, text[:MAX_TEXT], window.device, window.stream, window.sequence)
+def reject(window: WindowId, reason: str, text: str) -> Rejected:
+    """The rejection of a release, which is acknowledged to its device."""
+    return Rejected(reason, text[:MAX_TEXT], window.device, window.stream, window.sequence)
 
 
 class ImplausibleError(Exception):
-    """`reason`: of the refusal; the text says what is expected."""
+    """A release that no honest device makes. `reason`: of the rejection."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)

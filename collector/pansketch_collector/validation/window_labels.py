@@ -1,4 +1,4 @@
-"""Checks of a release's label: it is that of the topic, and a window of its stream's schedule."""
+"""Checks of a release's label against its topic and the schedule of its stream."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ MAX_SEQUENCE = 2**63 - 1
 
 
 class MismatchError(Exception):
-    """A well-formed release that does not belong where it came."""
+    """A well-formed release that does not match its topic or the configuration."""
 
     def __init__(self, reason: str, text: str, sequence: int = 0) -> None:
         super().__init__(text)
@@ -21,7 +21,7 @@ class MismatchError(Exception):
 
 
 def topics_window(windows: Sequence[WindowId], device: str, stream: str) -> WindowId:
-    """The one window inside, which must be the topic's. Raises MismatchError."""
+    """The one window in a release, which must match the topic. Raises MismatchError."""
     if len(windows) != 1:
         raise MismatchError("identity", "a device's release holds exactly one window")
     window = windows[0]
@@ -38,7 +38,7 @@ def topics_window(windows: Sequence[WindowId], device: str, stream: str) -> Wind
 def spec_of_window(
     window: WindowId, fingerprint: bytes, size: int, streams: dict[str, StreamSpecs]
 ) -> tuple[Spec, StreamSpecs]:
-    """The spec that a release of so many bytes was made under. Raises MismatchError."""
+    """The spec of a release of `size` bytes. Raises MismatchError."""
     stream = window.stream
     if stream not in streams:
         text = f"the configuration has no stream {stream}"
@@ -62,8 +62,11 @@ def spec_of_window(
 
 
 def _check_schedule(window: WindowId, lengths: Sequence[int]) -> None:
-    """Its length and its start are those of the device's schedule, its number is one that a ledger
-    gives. `lengths`: seconds of the windows that its stream has or had. Raises ImplausibleError."""
+    """Checks length, start and sequence number against the device's schedule. Raises
+    ImplausibleError.
+
+    `lengths`: window lengths of the stream, in seconds.
+    """
     window_seconds = window.end - window.start
     if window.sequence < 1:
         raise ImplausibleError("bounds", "sequence numbers begin at 1")

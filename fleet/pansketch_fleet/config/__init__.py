@@ -1,1 +1,1 @@
-"""From `config.yaml` to a `Config`, and what is said of it."""
+"""From `config.yaml` to a `Config`, and its summaries."""

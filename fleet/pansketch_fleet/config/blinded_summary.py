@@ -1,5 +1,8 @@
-"""What somebody has to know of a blinded stream: its adversary, its keepers, the noise of its
-answers, what it cannot do, and the bytes of its releases, which no reading changes."""
+"""A summary of a blinded stream: adversary, keepers, noise of answers, limits, and bytes of
+releases.
+
+No reading changes these bytes.
+"""
 
 from collections.abc import Iterator
 from math import sqrt
@@ -9,7 +12,7 @@ from pansketch.blinding import keeper_id, most_windows
 from pansketch.privacy import MICRO
 from pansketch.sketches import LinearSpec
 from pansketch.wire import blinded_nbytes
-from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES, ask_nbytes
+from pansketch_fleet.protocol.keeper_messages import ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, BlindedSettings, ReadingStream, Stream
 from pansketch_fleet.units import duration_text, number_text
 
@@ -29,7 +32,7 @@ ADVERSARY = (
 
 
 def epochs_of(blinded: BlindedSettings, window_seconds: int) -> int:
-    """The epochs of a whole window, with that of its release, without announced intrusions."""
+    """Return the epochs of a window, including its release, without announced intrusions."""
     return -(-window_seconds // blinded.epoch_seconds) + 1
 
 
@@ -42,34 +45,37 @@ def _nbytes(stream: Stream, device: str, sequence: int, epochs: int) -> int:
 
 
 def release_nbytes(stream: Stream, device: str = LONGEST_NAME) -> int:
-    """Bytes of a release: as expected with local noise; of a blinded one all of them, but for a
-    sequence number above 127, which takes up to four more."""
+    """Return the bytes of a release: expected ones with local noise, exact ones of a blinded
+    stream.
+
+    A sequence number above 127 takes up to four more.
+    """
     if stream.blinded is None:
         return stream.spec.release_nbytes
     return _nbytes(stream, device, 1, epochs_of(stream.blinded, stream.window_seconds))
 
 
 def max_release_nbytes(stream: Stream) -> int:
-    """A bound that no honest release of one window exceeds, on any device."""
+    """Return a bound in bytes for every honest release of one window, on any device."""
     if stream.blinded is None:
         return stream.spec.max_release_nbytes
     return _nbytes(stream, LONGEST_NAME, LARGE_SEQUENCE, MAX_EPOCHS)
 
 
 def release_text(stream: Stream, device: str) -> str:
-    """What a release takes on the wire, in words."""
+    """Return the size of a release on the wire, in words."""
     if stream.blinded is None:
         expected, most = stream.spec.release_nbytes, stream.spec.max_release_nbytes
         return f"about {expected} bytes, never more than {most}"
     exact = release_nbytes(stream, device)
     return (
         f"{exact} bytes with every epoch of a window, 32 for each; up to 4 more for a sequence "
-        "number above 127, and 32 more for each announced intrusion"
+        "number above 127, and 32 more for each announced intrusion or epoch that a clock repeats"
     )
 
 
 def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[str, str]]:
-    """What somebody may ask of a blinded stream, and a sentence with the answer."""
+    """Yield questions about a blinded stream, and their answers in sentences."""
     guarantee, keepers = stream.spec.guarantee, len(blinded.keys)
     yield "adversary", ADVERSARY
     yield (
@@ -106,7 +112,7 @@ def blinded_facts(stream: Stream, blinded: BlindedSettings) -> Iterator[tuple[st
 
 
 def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
-    """In how many sums an answer comes, where one cannot list all its windows."""
+    """Return the number of sums of an answer, if one sum cannot list all its windows."""
     assert isinstance(stream, ReadingStream)
     assert isinstance(stream.spec, LinearSpec)
     devices, window = stream.expected.devices, stream.window_seconds
@@ -115,9 +121,8 @@ def _parts(stream: Stream, blinded: BlindedSettings, level: AnswerLevel) -> str:
         stream.spec, level.share, len(blinded.keys), stream.most_readings, max(1, wanted)
     )
     names = len(LONGEST_NAME) + len(stream.name)
-    head = ask_nbytes(stream.spec, 0, names, 0)
-    each = ask_nbytes(stream.spec, 1, names, epochs_of(blinded, window)) - head
-    most = max(1, min(fit, (MAX_ASK_BYTES - head) // each))
+    load = ask_load(stream.spec, names, epochs_of(blinded, window))
+    most = max(1, min(fit, int(1 / load)))
     if most >= wanted:
         return ""
     return (

@@ -1,8 +1,8 @@
-"""Which devices send a stream, and what one device has otherwise than the others.
+"""The devices that send a stream, and the settings of a single device.
 
-A device may have settings of its own where the collector need not know them, and a source of its
-own for a stream. All else is the same on every device that sends the stream: its plan, and so its
-fingerprint, follow from the stream's own section alone.
+A device may have settings that the collector need not know, and a source of its own for a stream.
+Everything else is the same on every device that sends the stream. The plan and the fingerprint of a
+stream follow from its own section alone.
 """
 
 import re
@@ -40,7 +40,7 @@ RawSection = dict[str, Any]
 
 @dataclass(frozen=True)
 class Devices:
-    """What `groups:`, `devices:` and each stream's `devices` say.
+    """The keys `groups:`, `devices:` and `devices` of each stream.
 
     `groups`: by name, the patterns of their devices. `senders`: by stream, the patterns of the
     devices that send it; None: all. `sources`: by stream, the source sections of single devices.
@@ -52,7 +52,9 @@ class Devices:
     sources: Mapping[str, Mapping[str, RawSection]] = field(default_factory=dict)
 
     def uses(self, device: str) -> Callable[[str], bool]:
-        """Whether this device uses the value at a path: none of other devices and their streams."""
+        """Return whether a device uses the value at a path, so none of other devices and their
+        streams.
+        """
 
         def used(where: str) -> bool:
             section, name, *rest = [*where.split("."), ""]
@@ -67,7 +69,7 @@ class Devices:
 
 
 def read_devices(document: Document, top: FileSection) -> Devices:
-    """Raises ConfigError at the key at fault."""
+    """Read the devices. Raises ConfigError at the key at fault."""
     for name in top.groups or {}:
         if not is_id(name):
             raise document.error(f"groups.{name}", f"{name[:40]!r} is no id; write {ID_RULE}")
@@ -95,7 +97,7 @@ def read_devices(document: Document, top: FileSection) -> Devices:
 
 
 def check_device(document: Document, where: str, name: str, groups: Mapping[str, object]) -> None:
-    """Raises ConfigError for a name that is no device's, or is a group's too."""
+    """Raise ConfigError for a name that is invalid for a device, or is a group's, too."""
     if not is_id(name):
         raise document.error(where, f"{name[:40]!r} is no id; write {ID_RULE}")
     if name in groups:
@@ -105,8 +107,10 @@ def check_device(document: Document, where: str, name: str, groups: Mapping[str,
 def read_credentials(
     document: Document, given: str | None, folder: Path, fleet: str, device: str
 ) -> Credentials | None:
-    """The credentials that the file of a device holds. Raises ConfigError for a file that cannot
-    be used, or is another device's, and where PyNaCl is missing."""
+    """Return the credentials in the file of a device.
+
+    Raises ConfigError for an unusable file, one of another device, and without PyNaCl.
+    """
     if given is None:
         return None
     try:
@@ -141,7 +145,7 @@ def _override(
     senders: Mapping[str, tuple[str, ...] | None],
     device: str,
 ) -> RawSection:
-    """The source section."""
+    """Return the source section."""
     if stream not in senders:
         problem = f"there is no stream {stream[:64]}; {nearest(stream, tuple(senders))}"
         raise document.error(where, problem)
@@ -159,8 +163,10 @@ def _override(
 
 
 def known_devices(patterns: tuple[str, ...] | None) -> int | None:
-    """How many devices a stream has, where each is named; rounded up to a power of two, so that one
-    more device seldom changes the plan. None where it is not known."""
+    """Return the number of devices of a stream if each is named; None otherwise.
+
+    It is rounded up to a power of two, so that one more device seldom changes the plan.
+    """
     if patterns is None or has_wildcard(patterns):
         return None
     return 1 << (len(patterns) - 1).bit_length()
@@ -169,7 +175,7 @@ def known_devices(patterns: tuple[str, ...] | None) -> int | None:
 def merged(
     document: Document, device: str, agent: RawSection, own: RawSection
 ) -> tuple[Document, RawSection]:
-    """The section `agent` of one device, and the document in which its keys stand there."""
+    """Return the section `agent` of one device, and the document with its keys in that section."""
     found = dict(agent)
     for key, value in own.items():
         if isinstance(value, dict) and isinstance(found.get(key), dict):
@@ -190,17 +196,17 @@ def read_sources(
     folder: Path,
     device: str | None,
 ) -> dict[str | None, Source]:
-    """The sources of a stream: its own by None, first, and that of each device that has another.
+    """Return the sources of a stream: its own by None, first, and those of single devices.
 
-    `device`: the one that runs here; what its source refers to must be there. Raises ConfigError.
+    `device`: the one that runs here; files of its source must exist. Raises ConfigError.
     """
     here = device if device in overrides else None
-    places: dict[str | None, tuple[str, RawSection]] = {None: (f"streams.{name}.source", shared)}
+    sections: dict[str | None, tuple[str, RawSection]] = {None: (f"streams.{name}.source", shared)}
     for each, raw in overrides.items():
-        places[each] = (f"devices.{each}.streams.{name}.source", raw)
+        sections[each] = (f"devices.{each}.streams.{name}.source", raw)
     return {
         each: read_source(document, where, raw, folder, device is not None and each == here)
-        for each, (where, raw) in places.items()
+        for each, (where, raw) in sections.items()
     }
 
 
@@ -211,7 +217,7 @@ def check_sources(
     names: tuple[str, ...],
     subject: Domain | str,
 ) -> None:
-    """Raises ConfigError for a source that does not have what its stream is about."""
+    """Raise ConfigError for a source without the attributes or the key of its stream."""
     for device, source in sources.items():
         own = f"devices.{device}.streams.{name}.source"
         where = f"streams.{name}.source" if device is None else own
@@ -221,7 +227,7 @@ def check_sources(
 
 
 def read_outbox(document: Document, raw: RawSection, profile: Profile) -> OutboxRules:
-    """Raises ConfigError."""
+    """Read the section. Raises ConfigError."""
     given, where = section(document, "agent.outbox", raw, OutboxSection), "agent.outbox"
     policy = profile.outbox_policy
     if given.policy is not None:

@@ -1,4 +1,4 @@
-"""The resolved configuration, setting by setting, with where each value came from."""
+"""The resolved configuration, setting by setting, with the origin of each value."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,8 +38,10 @@ DERIVED = "derived"
 
 @dataclass(frozen=True)
 class Setting:
-    """One resolved setting. `origin`: `config.yaml:12`, `environment NAME`, `file /path`,
-    `profile NAME`, `default`, or `derived` from others; a secret's text is `***`.
+    """One resolved setting.
+
+    `origin`: `config.yaml:12`, `environment NAME`, `file /path`, `profile NAME`, `default`, or
+    `derived` from others. The text of a secret is `***`.
     """
 
     path: str
@@ -48,7 +50,7 @@ class Setting:
 
 
 def describe(config: Config) -> list[Setting]:
-    """Every setting that is in force, in the order of the file's sections."""
+    """Return every effective setting, in the order of the file's sections."""
     return [_setting(config, *line) for line in _lines(config)]
 
 

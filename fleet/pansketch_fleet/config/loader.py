@@ -104,12 +104,12 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
     state = folder / (given.state or f"var/agent/{given.device}")
     outbox = read_outbox(document, given.outbox or {}, profile)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, device, devices, keepers)
+    context = StreamContext(top.fleet, profile, folder, device, devices, keepers)
     own_streams = {k: v for k, v in top.streams.items() if is_sent_by(devices.senders[k], device)}
     if top.streams and not own_streams:
         problem = f"none of them is for {device}; name it in devices of a stream"
         raise document.error("streams", problem)
-    streams = _streams(document, own_streams, around)
+    streams = _streams(document, own_streams, context)
     for name in own_streams:
         if device in devices.sources.get(name, {}):
             origin = f"devices.{device}.streams.{name}.source"
@@ -187,10 +187,10 @@ def _load_reader(
         name = DEFAULT_PROFILE if given is None or has_reference(given) else given
     profile = _profile(document, name)
     keepers = read_keepers(document, top.keepers)
-    around = StreamContext(top.fleet, profile, folder, None, devices, keepers)
+    context = StreamContext(top.fleet, profile, folder, None, devices, keepers)
     config = Config(
         fleet=top.fleet,
-        streams=_streams(document, top.streams, around),
+        streams=_streams(document, top.streams, context),
         collector=_collector(document, top, folder, has_token=program != "reader"),
         profile=profile,
         keepers=keepers,
@@ -203,7 +203,7 @@ def _load_reader(
 def _read(
     path: str | Path, program: Program, environ: Mapping[str, str]
 ) -> tuple[Document, FileSection, Path]:
-    """The checked sections of a file or a folder of files, and the folder."""
+    """Return the checked sections of a file or a folder of files, and the folder."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
 
@@ -222,7 +222,7 @@ def _read(
 
 
 def _uses(program: Program, key: KeyPath) -> bool:
-    """Whether the program uses the value: a secret is only where it is used."""
+    """Return whether the program uses the value: a secret is read only by its users."""
     match key:
         case ("agent", *_):
             return program == "agent"
@@ -240,7 +240,7 @@ def _uses(program: Program, key: KeyPath) -> bool:
 
 
 def _collector_of_agent(document: Document, top: FileSection, folder: Path) -> CollectorSettings:
-    """An agent uses none of it, and checks what has no reference: mistakes are found early."""
+    """Check the section for the agent, which uses none of it, to find mistakes early."""
     section(document, "collector", top.collector or {}, CollectorSection)
     if any(where.startswith("collector.") for where in {*document.unfilled} - {"collector.token"}):
         return CollectorSettings(folder / DATABASE)
@@ -267,10 +267,12 @@ def _profile(document: Document, name: str) -> Profile:
     return load_profile(name)
 
 
-def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> tuple[Stream, ...]:
+def _streams(document: Document, raw: dict[str, Any], context: StreamContext) -> tuple[Stream, ...]:
     if not raw:
         raise document.error("streams", "is empty; add at least one stream")
-    streams = tuple(each for name in raw for each in read_stream(document, name, raw[name], around))
+    streams = tuple(
+        each for name in raw for each in read_stream(document, name, raw[name], context)
+    )
     for stream in streams:
         if stream.part_of and stream.name in raw:
             problem = f"is also what {stream.sketch_at} is called; rename it"
@@ -280,7 +282,7 @@ def _streams(document: Document, raw: dict[str, Any], around: StreamContext) -> 
 
 
 def _check_exclusive(document: Document, streams: tuple[Stream, ...]) -> None:
-    """Raises ConfigError for a second stream of standard input, or of one port."""
+    """Raise ConfigError for a second stream of standard input, or of one port."""
     first: dict[str, str] = {}
     for stream in streams:
         match stream.source:

@@ -1,14 +1,16 @@
-"""What a unit pays, and what that makes in a day, at several devices and in several streams: the
-one place where it is counted and said, for `pansketch-agent validate` and for the collector's page.
+"""The privacy loss of a unit, and its sums over a day, several devices and several streams.
 
-In one stream of one device a unit pays epsilon as a whole, once: a reading in its one window, a
-span over all windows it touches, a key in each window that it is in. How many spans or windows a
-day has is public. Each device and each stream has noise of its own, and whoever holds their
-releases, as the collector and the broker do, has all of them. So what a unit pays adds up.
+This is the only place that computes and explains them, for `pansketch-agent validate` and for the
+collector's page.
 
-A record that several streams take pays in each of them, and so does a record of a stream with
-several sketches, each of which is a stream. What a configuration cannot show, such as two programs
-that print one sensor's values, is not found here.
+In one stream of one device a unit spends epsilon once. The unit is a reading in its window, a span
+over all windows it touches, or a key in each of its windows. The number of spans or windows of a
+day is public. Devices and streams have independent noise, and the collector and the broker hold all
+releases. So the losses of a unit add up.
+
+A record of several streams, or of several sketches of one stream, spends epsilon in each of them.
+This module cannot find overlaps outside of a configuration, such as two programs that print one
+sensor's values.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +36,7 @@ from pansketch_fleet.units import duration_text
 WEAK_MICRO = 10 * MICRO
 
 
-def weakness(stream: Stream, streams: Iterable[Stream]) -> str | None:
+def weak_epsilon_warning(stream: Stream, streams: Iterable[Stream]) -> str | None:
     """A warning where epsilon hides next to nothing of a reading; None elsewhere.
 
     Args:
@@ -52,12 +54,12 @@ def weakness(stream: Stream, streams: Iterable[Stream]) -> str | None:
     return f"epsilon {epsilon_text(micro)} hides next to nothing; write {at_most} or less"
 
 
-def sharing(stream: Stream, streams: Iterable[Stream]) -> tuple[Stream, ...]:
-    """The other streams that may take a record of this one, in the order of `streams`."""
-    return tuple(each for each in streams if each.name != stream.name and _share(stream, each))
+def streams_sharing_source(stream: Stream, streams: Iterable[Stream]) -> tuple[Stream, ...]:
+    """Return the other streams that may have a record of this one, in the order of `streams`."""
+    return tuple(each for each in streams if each.name != stream.name and _may_share(stream, each))
 
 
-def _share(one: Stream, other: Stream) -> bool:
+def _may_share(one: Stream, other: Stream) -> bool:
     if one.section == other.section:
         return True
     match one.source, other.source:
@@ -71,7 +73,7 @@ def _share(one: Stream, other: Stream) -> bool:
         case MetricsSource() as first, MetricsSource() as second:
             same = _page(first) == _page(second)
             return same and any(
-                may_be_one(one, other)
+                may_overlap(one, other)
                 for one in first.metrics.values()
                 for other in second.metrics.values()
             )
@@ -81,7 +83,7 @@ def _share(one: Stream, other: Stream) -> bool:
         case SystemSource(), SystemSource():
             return not set(one.names).isdisjoint(other.names)
         case SensorSource() as first, SensorSource() as second:
-            return first.kind == second.kind and not _places(first).isdisjoint(_places(second))
+            return first.kind == second.kind and not _sensors(first).isdisjoint(_sensors(second))
     return False
 
 
@@ -91,13 +93,13 @@ def _address(source: MqttSource) -> tuple[str, int]:
 
 
 def _page(source: MetricsSource) -> tuple[str, int]:
-    """Its server: two of its pages may show one series."""
+    """Return the server of a page: two of its pages may show one series."""
     host = source.address.host.lower()
     return ("localhost" if host in ("127.0.0.1", "::1") else host), source.address.port
 
 
-def may_be_one(one: MetricSeries, other: MetricSeries) -> bool:
-    """Whether a series may fit both."""
+def may_overlap(one: MetricSeries, other: MetricSeries) -> bool:
+    """Return whether a series may match both."""
     common = one.labels.keys() & other.labels.keys()
     return one.metric == other.metric and all(one.labels[k] == other.labels[k] for k in common)
 
@@ -106,7 +108,7 @@ def _addresses(source: ModbusSource) -> set[str]:
     return {str(register) for register in source.registers.values()}
 
 
-def _places(source: SensorSource) -> set[str]:
+def _sensors(source: SensorSource) -> set[str]:
     # `-` and `_` are alike in the kernel's names.
     return {place.replace("_", "-") for place in source.sensors.values()}
 
@@ -115,8 +117,7 @@ DAY_SECONDS = 86400
 
 
 def times_a_day(guarantee: Guarantee, window_seconds: int) -> int | None:
-    """How often one source or key pays in 24 hours, at most: in each span, of which so many cover
-    any 24 hours, or in each window that ends within them. None where readings pay one by one."""
+    """Return how often one source or key spends epsilon in 24 hours, at most; None for readings."""
     if guarantee.unit == "reading":
         return None
     each = guarantee.unit.seconds if isinstance(guarantee.unit, Span) else window_seconds
@@ -124,8 +125,7 @@ def times_a_day(guarantee: Guarantee, window_seconds: int) -> int | None:
 
 
 def day_micro(guarantee: Guarantee, window_seconds: int, devices: int = 1) -> int | None:
-    """Micro-epsilon that one source, or one key at so many devices, pays in 24 hours, at most; None
-    as above."""
+    """Return the maximum micro-epsilon of a source, or of a key at `devices`, in 24 hours."""
     times = times_a_day(guarantee, window_seconds)
     return None if times is None else times * devices * guarantee.epsilon_micro
 
@@ -133,8 +133,10 @@ def day_micro(guarantee: Guarantee, window_seconds: int, devices: int = 1) -> in
 def costs(
     guarantee: Guarantee, window_seconds: int, devices: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """What somebody may ask the price of, and a sentence with it, for one stream. `devices`: how
-    many of them one key may be seen by, None where nobody has said."""
+    """Yield privacy costs of one stream: their names, and a sentence for each.
+
+    `devices`: how many may see one key, None if that is not stated.
+    """
     whole, reading = epsilon_text(guarantee.epsilon_micro), epsilon_text(guarantee.reading_micro)
     if guarantee.unit == "key":
         yield "an appearance", f"spends no more: all in one window, on one device, spend {whole}"
@@ -183,11 +185,11 @@ def _day(
 
 @dataclass(frozen=True)
 class SharedCost:
-    """A stream beside the others that take records of its source. All in micro-epsilon, at most.
+    """The costs of a stream with the others of its source, at most, in micro-epsilon.
 
-    `record_micro`: what one record pays that all of them take. `unit_micro`: what a unit of the
-    stream pays in all of them, on one device. `day_micro`: what a source, or a key on one device,
-    pays in 24 hours. None where it is what each record pays, added up.
+    `record_micro`: of one record in all of them. `unit_micro`: of a unit of the stream in all of
+    them, on one device. `day_micro`: of a source, or of a key on one device, in 24 hours. None if
+    each record spends separately.
     """
 
     stream: Stream
@@ -202,7 +204,7 @@ class SharedCost:
         return f"{epsilon_text(self.record_micro)} for one record in {listed} together"
 
     def as_object(self) -> dict[str, object]:
-        """For programs, in epsilon."""
+        """Return the costs for programs, in epsilon."""
         return {
             "streams": [each.name for each in self.others],
             "record_epsilon": self.record_micro / MICRO,
@@ -212,23 +214,24 @@ class SharedCost:
 
 
 def shared(stream: Stream, streams: Sequence[Stream]) -> SharedCost | None:
-    """What is paid in all streams that take records of one source; None where no other does."""
-    others = sharing(stream, streams)
+    """Return the costs over all streams of one source; None if there is no other stream."""
+    others = streams_sharing_source(stream, streams)
     if not others:
         return None
-    paid = (stream, *others)
+    sharers = (stream, *others)
     return SharedCost(
         stream,
         others,
-        sum(map(_record_micro, paid)),
-        _sum([stream.spec.guarantee.epsilon_micro, *(_beside(stream, each) for each in others)]),
-        _sum([_day_beside(stream, each) for each in paid]),
+        sum(map(_record_micro, sharers)),
+        _sum(
+            [stream.spec.guarantee.epsilon_micro, *(_unit_cost_in(stream, each) for each in others)]
+        ),
+        _sum([_day_cost_in(stream, each) for each in sharers]),
     )
 
 
 def all_costs(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, str]]:
-    """`costs` of a stream, how long its slots keep a fact about a reading, and what its records pay
-    beside that in other streams of one source."""
+    """Yield the costs of a stream, its slots, and its costs with other streams of one source."""
     yield from costs(stream.spec.guarantee, stream.window_seconds, stream.devices_per_key)
     slot = slots_text(stream)
     if slot is not None:
@@ -257,13 +260,13 @@ _UNITS = {"reading": "a reading", "key": "a key"}
 
 
 def _record_micro(stream: Stream) -> int:
-    """One reading, or one appearance of a key: which may be the first of its window."""
+    """Return the cost of one reading, or of a key's first event in its window."""
     guarantee = stream.spec.guarantee
     return guarantee.epsilon_micro if guarantee.unit == "key" else guarantee.reading_micro
 
 
-def _beside(stream: Stream, other: Stream) -> int | None:
-    """What a unit of `stream` pays in `other`, at most."""
+def _unit_cost_in(stream: Stream, other: Stream) -> int | None:
+    """Return the maximum cost of a unit of `stream` in `other`."""
     unit, there = stream.spec.guarantee.unit, other.spec.guarantee
     if unit == "reading":
         return _record_micro(other)
@@ -277,8 +280,8 @@ def _beside(stream: Stream, other: Stream) -> int | None:
     return None
 
 
-def _day_beside(stream: Stream, each: Stream) -> int | None:
-    """What 24 hours of a source, or of a key, cost in a stream that takes its records."""
+def _day_cost_in(stream: Stream, each: Stream) -> int | None:
+    """Return the cost of 24 hours of a source, or of a key, in a stream of its records."""
     if isinstance(each, KeyStream) and not (
         isinstance(stream, KeyStream) and each.key == stream.key
     ):
@@ -292,5 +295,5 @@ def _sum(parts: Sequence[int | None]) -> int | None:
 
 
 def epsilon_text(micro: int) -> str:
-    """Micro-epsilon as epsilon, without rounding what a budget may be."""
+    """Return micro-epsilon as epsilon, without rounding a budget."""
     return f"{micro / MICRO:.9g}"

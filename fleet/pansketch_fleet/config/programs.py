@@ -25,8 +25,8 @@ from pansketch_fleet.yaml.document import Document
 class AgentSettings:
     """One device: its name in topics, the folder of its ledger and outbox, its firmware profile.
 
-    `require_locked_memory`: it runs only where no swap can hold its memory. `credentials`: with
-    which it signs its releases, None: it does not.
+    `require_locked_memory`: it runs only if no swap can contain its memory. `credentials`: they
+    sign its releases; None: releases are not signed.
     """
 
     device: str
@@ -39,9 +39,12 @@ class AgentSettings:
 
 @dataclass(frozen=True)
 class CollectorSettings:
-    """`database`: a file, or a server. `http`: None where it answers on the command line alone;
-    `home_assistant`: None where it announces nothing; `audit`: the file with the record of the last
-    audit. `require_signature`: a release that is not signed is refused."""
+    """The collector's settings.
+
+    `database`: a file, or a server. `http`: None without an HTTP server. `home_assistant`: None
+    without announcements. `audit`: the record of the last audit. `require_signature`: refuse
+    unsigned releases.
+    """
 
     database: Path | DatabaseServer
     http: Http | None = None
@@ -52,11 +55,11 @@ class CollectorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The part of a configuration that every program sees: a reader of the database sees no more.
+    """The part of a configuration for every program; a reader of the database sees no more.
 
-    `profile`: of the device; for the collector the default one, where it cannot know it.
-    `groups`: by name, the patterns of their devices.
-    `collector`: for the agent, which uses none of it, defaults if a reference is in the section.
+    `profile`: of the device; for the collector the default one. `groups`: by name, the patterns of
+    their devices. `collector`: the agent uses none of it; if a reference is in the section, it has
+    defaults there.
     """
 
     fleet: str
@@ -68,25 +71,27 @@ class Config:
     document: Document = field(repr=False, compare=False)
 
     def specs(self, stream: Stream) -> Mapping[bytes, DeviceSpec]:
-        """What devices of any profile may have for a stream, by fingerprint; its own first."""
+        """Return the specs of a stream on devices of any profile, by fingerprint; its own first."""
         return variants(stream.spec, stream.plan, every())
 
     def parts(self, stream: Stream) -> tuple[Stream, ...]:
-        """The streams of one section: of all its sketches, in the order of the section."""
+        """Return the streams of one section: of all its sketches, in the order of the section."""
         return tuple(each for each in self.streams if each.section == stream.section)
 
     def at(self, where: str) -> tuple[str, int]:
-        """File and line of a dotted path such as `streams.air.attributes.temp`."""
+        """Return file and line of a dotted path such as `streams.air.attributes.temp`."""
         return self.document.at(where)
 
     def error(self, where: str, problem: str) -> ConfigError:
-        """The ConfigError of a fault that only a program sees; `problem` reads `problem; fix`."""
+        """Return the ConfigError of a fault that only a program finds; `problem` reads `problem;
+        fix`.
+        """
         return self.document.error(where, problem)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig(Config):
-    """A configuration as the agent reads it, on the device of its `agent:` section."""
+    """A configuration for the agent, on the device of its `agent:` section."""
 
     mqtt: Mqtt
     agent: AgentSettings
@@ -94,6 +99,6 @@ class AgentConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorConfig(Config):
-    """A configuration as the collector's `serve` reads it: with the broker."""
+    """A configuration for the collector's `serve`, with the broker."""
 
     mqtt: Mqtt

@@ -1,8 +1,8 @@
-"""Scales that the collector publishes: what both programs check of them, and the stream with them.
+"""Published scales: the checks of both programs, and the stream with these scales.
 
-Whoever can write the topic chooses where a device's cells are, and nothing else: knots change
-neither what a reading adds to a sketch nor the noise. The checks bound what a wrong scale costs in
-accuracy, by public rules alone.
+A writer of the topic can only choose the position of a device's cells. Knots change neither the
+contribution of a reading to a sketch nor the noise. The checks bound the accuracy loss of a wrong
+scale, by public rules alone.
 """
 
 import json
@@ -22,14 +22,18 @@ from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.settings import ReadingStream
 
-DAY_SECONDS = 86_400  # A device changes its scales at most once in so many seconds.
-WIDEST = 0.2501  # of the configured scale: one part; what learning makes is 1/4 at most, rounded
-LEAST_STEP = 2.0**-14  # of a step: no knot is nearer to a value that a sensor can give
+DAY_SECONDS = 86_400  # A device changes its scales at most once a day.
+MAX_PART_WIDTH = (
+    0.2501  # of the configured scale, for one part; learned parts are 1/4 at most, rounded
+)
+MIN_KNOT_STEPS = 2.0**-14  # of a step: the minimum distance of a knot from a sensor value
 
 
 def domain_name(stream: ReadingStream) -> str:
-    """Names the attributes as configured, in 16 hexadecimal digits: scales for others are not for
-    this stream."""
+    """Return 16 hexadecimal digits that name the attributes as configured.
+
+    Scales for other attributes are refused by it.
+    """
     form = [each.describe() | {"step": each.step} for each in stream.domain.attributes]
     text = json.dumps([stream.name, stream.window_seconds, form], sort_keys=True)
     return blake2b(text.encode(), digest_size=8, person=b"pansketch-scales").hexdigest()
@@ -71,7 +75,7 @@ def rescaled(stream: ReadingStream, message: Scales, profile: Profile) -> Readin
 
 
 def with_knots(attribute: Attribute, knots: Sequence[float]) -> Attribute:
-    """An attribute on a published scale. Raises ValueError, one line, for one that is refused."""
+    """Return an attribute on a published scale. Raises ValueError, one line, for a refused one."""
     if attribute.categories is not None or not attribute.varies or attribute.cyclic:
         raise ValueError(f"{attribute.name}: only a number that is not cyclic has a learned scale")
     if len(knots) > MAX_KNOTS:
@@ -79,8 +83,8 @@ def with_knots(attribute: Attribute, knots: Sequence[float]) -> Attribute:
     found = replace(attribute, scale="learned", resolution=1.0, knots=tuple(knots))
     values = np.array(found.knots)
     points = _points(found, values)
-    places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
-    if np.any((np.diff(places) > WIDEST) & (points > 1)):
+    positions = np.clip(attribute.scaling.places(values), 0.0, 1.0)
+    if np.any((np.diff(positions) > MAX_PART_WIDTH) & (points > 1)):
         raise ValueError(
             f"{attribute.name}: a part is wider than a quarter of the configured scale"
         )
@@ -88,12 +92,12 @@ def with_knots(attribute: Attribute, knots: Sequence[float]) -> Attribute:
 
 
 def _points(attribute: Attribute, knots: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How many values of a sensor lie in each part; infinitely many where it has no step."""
+    """Return the number of sensor values in each part; infinite without a step."""
     lattice = attribute.lattice
     if lattice is None:
         return np.full(len(knots) - 1, np.inf)
     steps = knots[1:-1] / float(lattice.step)
-    if np.any(np.abs(steps - np.rint(steps)) < LEAST_STEP):
+    if np.any(np.abs(steps - np.rint(steps)) < MIN_KNOT_STEPS):
         raise ValueError(f"{attribute.name}: a knot lies on a value that its step allows")
     ends = [lattice.first, *(ceil(each) for each in steps.tolist()), lattice.last + 1]
     counts = np.diff(np.array(ends, np.float64))
@@ -137,8 +141,10 @@ class RescaledSketch:
 
 @lru_cache(maxsize=64)
 def _spec(rescaled: RescaledSketch, profile: Profile) -> DeviceSpec:
-    """Planned for the new scales within the bytes of the configured state; the configured cells on
-    the new scales where no such plan is as small in every respect."""
+    """Plan for the new scales within the configured size of the state.
+
+    If no plan is as small in every respect, use the configured cells on the new scales.
+    """
     plan, configured = rescaled.plan, rescaled.plan.spec(profile)
     same: DeviceSpec = replace(configured, domain=rescaled.domain)  # type: ignore[type-var]
     within: Any = replace(plan, domain=rescaled.domain, memory_bytes=same.nbytes)  # type: ignore[type-var]

@@ -1,5 +1,6 @@
-"""What a stream's sketch will be like: its views and sizes in words, its predicted errors, and what
-more or less memory or epsilon would change."""
+"""A summary of a stream's sketch: views, sizes and predicted errors, and alternatives with more or
+less memory or epsilon.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,8 +24,11 @@ Planned = ViewsSettings | HierarchySettings
 
 @dataclass(frozen=True)
 class SketchOption:
-    """One way to sketch a stream. `label`: what is different from the chosen way. `spec` is None
-    where there is no such way, and `problem` says why; `errors` where nothing predicts them."""
+    """One way to sketch a stream. `label`: its difference from the chosen way.
+
+    `spec` is None if it is impossible, for the reason in `problem`; `errors` is None without a
+    prediction.
+    """
 
     label: str
     spec: DeviceSpec | None
@@ -33,13 +37,16 @@ class SketchOption:
 
 
 def is_planned(plan: SketchSettings) -> TypeGuard[Planned]:
-    """Whether sizes that are left out are chosen by their predicted error."""
+    """Return whether omitted sizes are chosen by their predicted error."""
     return isinstance(plan, ViewsSettings | HierarchySettings)
 
 
 def choices(stream: Stream, profile: Profile) -> list[SketchOption]:
-    """The chosen way, other resolutions within the same memory, and the best way with other memory
-    or epsilon. Raises ValueError, one line, when a device of this class cannot have the stream."""
+    """Return the chosen way, other resolutions within its memory, and ways with other memory or
+    epsilon.
+
+    Raises ValueError, one line, when a device of this class cannot have the stream.
+    """
     plan = stream.plan
     if not is_planned(plan):
         return [SketchOption("chosen", plan.spec(profile))]
@@ -80,7 +87,7 @@ def _with_more_and_less(plan: Planned, profile: Profile) -> Iterator[SketchOptio
 
 
 def sizes_text(spec: DeviceSpec) -> str:
-    """Views or levels of a sketch, in words; nothing for other kinds."""
+    """Return the views or levels of a sketch in words; "" for other kinds."""
     if isinstance(spec, ViewsSpec):
         return _views_in_words(spec)
     if isinstance(spec, HierarchySpec):
@@ -103,7 +110,7 @@ def _views_in_words(spec: ViewsSpec) -> str:
 
 
 def _without_a_view(spec: ViewsSpec) -> str:
-    """Pairs that no view holds: answers about both attributes rest on other pairs."""
+    """Return the number of pairs without a view: their answers rest on other pairs."""
     names = {name for view in spec.views for name in view.names}
     known = {pair for view in spec.views for pair in combinations(sorted(view.names), 2)}
     missing = comb(len(names), 2) - len(known)
@@ -142,7 +149,7 @@ def _several(count: int, word: str) -> str:
 
 
 def expected_text(stream: ReadingStream) -> str:
-    """What a query is expected to read together."""
+    """Return the expected number of readings of a query."""
     expected = stream.expected
     parts = [
         _several(expected.windows, "window"),
@@ -153,7 +160,7 @@ def expected_text(stream: ReadingStream) -> str:
 
 
 def errors_text(errors: Errors) -> str:
-    """What the numbers are, and how large; pairs and correlations only where there are any."""
+    """Return the predicted errors in words; pairs and correlations only if there are any."""
     parts = [f"W1 of an attribute {errors.marginal:.2g} standard deviations"]
     if errors.pair:
         parts.append(f"total variation of a pair {errors.pair:.2g}")

@@ -1,4 +1,4 @@
-"""One entry of `streams:`: its source, window, what it is about, and its sketches."""
+"""One entry of `streams:`: its source, its window, its attributes or key, and its sketches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from pansketch_fleet.sections.sketches.sketch import (
     size_refusals,
 )
 from pansketch_fleet.sections.subject import read_subject
-from pansketch_fleet.sections.time_slots import comes
+from pansketch_fleet.sections.time_slots import arrival_kind
 from pansketch_fleet.settings.device_spec import SketchSettings, hash_key
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.section import join, nearest, section
@@ -46,8 +46,9 @@ MAX_RETENTION_SECONDS = 36600 * 86400
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What a stream takes from outside its own section. `device`: the one that runs here, if any:
-    its readings are made here."""
+    """The inputs of a stream from outside its own section. `device`: the one that runs here, if
+    any.
+    """
 
     fleet: str
     profile: Profile
@@ -58,16 +59,16 @@ class StreamContext:
 
 
 def read_stream(
-    document: Document, name: str, raw: Any, around: StreamContext
+    document: Document, name: str, raw: Any, context: StreamContext
 ) -> tuple[Stream, ...]:
-    """A stream for each sketch of the section. Raises ConfigError at the key at fault."""
+    """Return a stream for each sketch of the section. Raises ConfigError at the key at fault."""
     where = f"streams.{name}"
     if not is_id(name):
         raise document.error(where, f"a stream's name must be {ID_RULE}; rename it")
     stream = section(document, where, raw, StreamSection)
-    others = around.devices.sources.get(name, {})
-    sources = read_sources(document, name, stream.source, others, around.folder, around.device)
-    here = around.device if around.device in others else None
+    others = context.devices.sources.get(name, {})
+    sources = read_sources(document, name, stream.source, others, context.folder, context.device)
+    here = context.device if context.device in others else None
     source = sources[here]
     window_seconds = _window(document, join(where, "window"), stream.window)
     subject = read_subject(document, where, stream)
@@ -75,7 +76,7 @@ def read_stream(
     check_sources(document, name, sources, _names(stream), subject)
     privacy, cap_micro = read_privacy(document, join(where, "privacy"), stream.privacy, keyed)
     blinded = read_blinded(
-        document, join(where, "privacy"), stream.privacy, window_seconds, around.keepers
+        document, join(where, "privacy"), stream.privacy, window_seconds, context.keepers
     )
     opened = {
         device: read_open(
@@ -84,12 +85,12 @@ def read_stream(
             stream.privacy,
             privacy,
             each,
-            events=any(comes(one) == "event" for one in sources.values()),
+            events=any(arrival_kind(one) == "event" for one in sources.values()),
         )
         for device, each in sources.items()
     }
     open_seconds = opened[here]
-    senders = around.devices.senders.get(name)
+    senders = context.devices.senders.get(name)
     about = join(where, "expect")
     devices_per_key = read_devices_per_key(document, about, stream.expect if keyed else None)
     expected, most_readings = read_expected(
@@ -115,11 +116,11 @@ def read_stream(
         _check_blinded(document, where, stream, blinded, retention, len(entries))
     for entry, part in shared_privacy(document, entries, privacy):
         own = _part_name(document, name, entry) if found else name
-        key = hash_key(around.fleet, own)
+        key = hash_key(context.fleet, own)
         if isinstance(subject, Domain):
             plan = read_plan(document, where, stream, entry, subject, part, key, expected)
             with size_refusals(document, where, entry.place, plan):
-                spec = plan.spec(around.profile)
+                spec = plan.spec(context.profile)
             if blinded is not None:
                 _check_range(document, about, blinded, spec, most_readings)
             found.append(
@@ -145,7 +146,7 @@ def read_stream(
             continue
         key_plan = read_key_plan(document, entry, part, key)
         with size_refusals(document, where, entry.place, key_plan):
-            key_spec = key_plan.spec(around.profile)
+            key_spec = key_plan.spec(context.profile)
         found.append(
             KeyStream(
                 name=own,
@@ -172,7 +173,7 @@ def _check_blinded(
     retention: int | None,
     sketches: int,
 ) -> None:
-    """Refuses what does not go with masks. Raises ConfigError."""
+    """Refuse settings that masks do not support. Raises ConfigError."""
     if stream.scales is not None:
         problem = "needs releases of single devices, and masks hide these; remove it"
         raise document.error(join(where, "scales"), problem)
@@ -188,7 +189,7 @@ def _check_blinded(
 def _check_range(
     document: Document, where: str, blinded: BlindedSettings, spec: Spec, most_readings: int
 ) -> None:
-    """Refuses readings of one window beyond the range of an unblinded sum. Raises ConfigError."""
+    """Refuse readings of one window beyond the range of an unblinded sum. Raises ConfigError."""
     assert isinstance(spec, LinearSpec)
     for level in blinded.levels:
         if not most_windows(spec, level.share, len(blinded.keys), most_readings, 1):
@@ -203,7 +204,7 @@ def _answering(blinded: BlindedSettings, window_seconds: int) -> Answering:
 
 
 def _part_name(document: Document, name: str, entry: SketchEntry) -> str:
-    """What a sketch after the first one is called in topics, in the ledger and in questions."""
+    """Return the name of a sketch after the first one, in topics, ledger and questions."""
     found = f"{name}-{entry.kind}"
     if not is_id(found):
         problem = f"its stream is called {found[:80]!r}, which is no id ({ID_RULE})"
@@ -216,7 +217,9 @@ def _names(stream: StreamSection) -> tuple[str, ...]:
 
 
 def check_memory(document: Document, streams: tuple[Stream, ...], profile: Profile) -> None:
-    """All states together must fit the profile. Raises ConfigError at the stream too many."""
+    """Check that all states together fit the profile. Raises ConfigError at the first excess
+    stream.
+    """
     total = 0
     for stream in streams:
         total += stream.spec.nbytes
@@ -266,7 +269,7 @@ def _window(document: Document, where: str, text: str) -> int:
 
 
 def _whole_seconds(document: Document, where: str, text: str, least: str, usual: str) -> int:
-    """Whole seconds, from `least` to MAX_WINDOW_SECONDS."""
+    """Return whole seconds, from `least` to MAX_WINDOW_SECONDS."""
     try:
         length = seconds(text)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""What both MQTT clients share: reconnection, protocol version, TLS."""
+"""The common parts of the MQTT clients: reconnection, protocol version, TLS."""

@@ -1,11 +1,12 @@
-"""Keeps a connection to the broker, one after another, for as long as it takes.
+"""Keeps a program connected to its broker, with one connection after another.
 
-Without MQTT itself: what speaks it is each program's own. Every connection is made anew, so none
-sends by itself what an earlier one left behind.
+This module has no MQTT client: each program has its own. Every connection is a new client, so none
+sends messages of an earlier one.
 
-A program speaks MQTT 5 where the broker does, 3.1.1 otherwise. A broker without MQTT 5 says so, or
-ends the connection, or is silent. Then the other version is tried at once; if that one is let in,
-it stays until the program's next start. Nothing depends on 5.
+A program uses MQTT 5 if the broker supports it, 3.1.1 otherwise. A broker without MQTT 5 rejects
+the version, closes the connection, or does not answer. Then the program tries the other version at
+once. If the broker accepts that one, it stays until the program's next start. No feature needs MQTT
+5.
 """
 
 import threading
@@ -21,74 +22,74 @@ from pansketch_fleet.settings.sources import (
 
 Version = Literal["5", "3.1.1"]
 
-SILENT_ENDS = 3  # in a row; fewer of a broker that has spoken MQTT 5 are a broker that restarts
+MAX_SILENT_FAILURES = 3  # in a row; after fewer, a broker that supported MQTT 5 is restarting
 KEEPALIVE_SECONDS = 30
-MIN_PAUSE_SECONDS = 1
-MAX_PAUSE_SECONDS = 60
+MIN_DELAY_SECONDS = 1
+MAX_DELAY_SECONDS = 60
 ANSWER_SECONDS = 10.0
-QUESTION_SECONDS = 2.0  # for the answer of a broker that may not know the version
-FAREWELL_SECONDS = 3.0
-LOOK_SECONDS = 2.0
-MAX_UNANSWERED = 20  # publications, where the broker does not ask for fewer
+PROBE_SECONDS = 2.0  # for the answer of a broker that may not support the version
+DISCONNECT_SECONDS = 3.0
+HANDSHAKE_SECONDS = 2.0
+MAX_UNANSWERED = 20  # publications, unless the broker states fewer
 UNLIMITED_BYTES = 2**28
 UNKNOWN_VERSION = "Unsupported protocol version"
 
 
 class VersionNegotiation:
-    """Which version the next connection speaks: `version`."""
+    """Chooses the `version` of the next connection."""
 
     def __init__(self, wanted: mqtt_schema.Protocol) -> None:
         self.version: Version = "3.1.1" if wanted == "3.1.1" else "5"
         self._settled = wanted != "auto"
-        self._spoke_5 = False
-        self._ends = 0
+        self._supports_5 = False
+        self._failures = 0
 
     @property
-    def open_question(self) -> bool:
-        """Whether the broker may not know the version that comes next."""
-        return not self._settled and not self._spoke_5 and self.version == "5"
+    def may_be_unsupported(self) -> bool:
+        """True if the broker may not support the next version."""
+        return not self._settled and not self._supports_5 and self.version == "5"
 
-    def understood(self) -> bool:
-        """The broker has answered in this version; whether it is the lesser one, and news."""
-        self._ends = 0
-        self._spoke_5 = self._spoke_5 or self.version == "5"
+    def accepted(self) -> bool:
+        """Record an answer in this version; return whether this is the first fallback to 3.1.1."""
+        self._failures = 0
+        self._supports_5 = self._supports_5 or self.version == "5"
         if self._settled or self.version == "5":
             return False
         self._settled = True
         return True
 
-    def not_understood(self, said: bool) -> bool:
-        """No answer came, or one that the version is unknown (`said`).
+    def rejected(self, reported: bool) -> bool:
+        """Record a missing answer, or a reported unknown version (`reported`).
 
-        Whether to try again at once, in another version.
+        Returns whether to try another version at once.
         """
-        self._ends += 1
+        self._failures += 1
         if self._settled:
             return False
         if self.version == "3.1.1":
             self.version = "5"
             return False
-        if self._spoke_5 and not said and self._ends < SILENT_ENDS:
+        if self._supports_5 and not reported and self._failures < MAX_SILENT_FAILURES:
             return False
         self.version = "3.1.1"
         return True
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a connection is made with. `asking`: the broker may not know the version."""
+class SessionOptions:
+    """The options of one connection. `probing`: the broker may not support the version."""
 
     version: Version
     max_unanswered: int
-    asking: bool
+    probing: bool
 
 
 @dataclass(frozen=True)
 class Connack:
-    """What the broker answers to CONNECT; `refusal` is empty when it lets the client in.
+    """The broker's CONNACK; `refusal` is empty if it accepts the client.
 
-    `max_unanswered`: how many publications it takes before it has answered one; `max_bytes`: the
-    largest packet, None where it does not say.
+    `max_unanswered`: its receive maximum, in publications. `max_bytes`: its maximum packet size,
+    None if not stated.
     """
 
     refusal: str
@@ -97,22 +98,26 @@ class Connack:
 
     @classmethod
     def of(cls, code: Any, properties: object) -> "Connack":
-        """From paho's reason code and properties, which are None with MQTT 3.1.1."""
+        """Read paho's reason code and properties, which are None with MQTT 3.1.1."""
         return cls(
             str(code) if code.is_failure else "",
             getattr(properties, "ReceiveMaximum", MAX_UNANSWERED),
             getattr(properties, "MaximumPacketSize", None),
         )
 
-    def room(self, topic: str, version: Version) -> int:
-        """The largest payload that the broker is known to take under `topic`, in bytes."""
-        return UNLIMITED_BYTES if self.max_bytes is None else room(topic, self.max_bytes, version)
+    def max_payload_bytes(self, topic: str, version: Version) -> int:
+        """Return the largest payload, in bytes, that the broker surely accepts under `topic`."""
+        return (
+            UNLIMITED_BYTES
+            if self.max_bytes is None
+            else max_payload_bytes(topic, self.max_bytes, version)
+        )
 
 
-def room(topic: str, max_bytes: int, version: Version) -> int:
-    """The largest payload of a QoS 1 publication on `topic` whose packet has at most `max_bytes`.
+def max_payload_bytes(topic: str, max_bytes: int, version: Version) -> int:
+    """Return the largest payload, in bytes, of a QoS 1 publication within `max_bytes`.
 
-    Negative when not even an empty one fits.
+    Negative if not even an empty payload fits.
     """
     # The topic with its length, the packet's number, and for MQTT 5 the empty list of properties.
     header = 2 + len(topic.encode()) + 2 + (version == "5")
@@ -122,8 +127,10 @@ def room(topic: str, max_bytes: int, version: Version) -> int:
 
 
 class Connection(Protocol):
-    """One connection. `answered`: set when the broker has answered to CONNECT, or never will;
-    `over`: set at the end. `trial`: it is only to find out what the broker answers."""
+    """One connection. `trial`: it only finds out the broker's answer.
+
+    `answered`: set after the CONNACK, or when none will come; `over`: set at the end.
+    """
 
     trial: bool
     answer: Connack | None
@@ -131,102 +138,106 @@ class Connection(Protocol):
     over: threading.Event
 
     def open(self) -> None:
-        """Raises OSError or ValueError when there is nothing to speak MQTT over."""
+        """Connect. Raises OSError or ValueError when there is no network connection."""
 
     def leave(self) -> None:
-        """Says goodbye."""
+        """Disconnect gracefully."""
 
     def close(self) -> None:
-        """Ends it at once, and its thread with it."""
+        """End the connection and its thread at once."""
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class ConnectionOwner(Protocol[ConnectionT]):
-    """The program whose connection it is."""
+    """The program that owns the connection."""
 
-    def make(self, terms: Terms) -> ConnectionT:
-        """A connection, not open yet. Raises TlsFilesError."""
+    def make(self, options: SessionOptions) -> ConnectionT:
+        """Return a connection, not open yet. Raises TlsFilesError."""
 
-    def serve(self, connection: ConnectionT, lesser: bool) -> None:
-        """It is let in; returns when it is over. `lesser`: it is news that this is MQTT 3.1.1."""
+    def serve(self, connection: ConnectionT, is_fallback: bool) -> None:
+        """Use an accepted connection until it is over. `is_fallback`: the first one with MQTT
+        3.1.1.
+        """
 
     def unreachable(self, error: Exception) -> None:
-        """It could not be opened."""
+        """Handle a connection that could not be opened."""
 
     def refused(self, code: str) -> None:
-        """The broker does not let the client in."""
+        """Handle a broker that rejects the client."""
 
     def unanswered(self, why: str) -> None:
-        """The broker gave no answer; `why` has the fix, or is empty."""
+        """Handle a broker that does not answer; `why` has the fix, or is empty."""
 
 
 class Reconnector(Generic[ConnectionT]):
     """Connects until `closed` is set, with exponential backoff and jitter after a failure."""
 
     def __init__(
-        self, party: ConnectionOwner[ConnectionT], mqtt: Mqtt, closed: threading.Event
+        self, owner: ConnectionOwner[ConnectionT], mqtt: Mqtt, closed: threading.Event
     ) -> None:
-        self._party, self._closed = party, closed
-        self._backoff = Backoff(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self._owner, self._closed = owner, closed
+        self._backoff = Backoff(MIN_DELAY_SECONDS, MAX_DELAY_SECONDS)
         self.renew(mqtt)
 
     def renew(self, mqtt: Mqtt) -> None:
-        """Knows nothing of the broker any more, from the next connection on."""
+        """Reset the knowledge about the broker, from the next connection on."""
         self._mqtt, self._negotiation = mqtt, VersionNegotiation(mqtt.protocol)
-        self._pauses, self._max_unanswered = self._backoff.pauses(), MAX_UNANSWERED
+        self._delays, self._max_unanswered = self._backoff.delays(), MAX_UNANSWERED
 
     def run(self) -> None:
-        """Returns when `closed` is set and the connection over."""
+        """Reconnect until `closed` is set and the connection is over."""
         while not self._closed.is_set():
             if not self._once():
-                self._closed.wait(next(self._pauses))
+                self._closed.wait(next(self._delays))
 
     def _once(self) -> bool:
-        """One connection from its beginning to its end; whether another should follow at once."""
-        asking = self._negotiation.open_question
+        """Run one connection; return whether another should follow at once."""
+        probing = self._negotiation.may_be_unsupported
         try:
-            connection = self._party.make(
-                Terms(self._negotiation.version, self._max_unanswered, asking)
+            connection = self._owner.make(
+                SessionOptions(self._negotiation.version, self._max_unanswered, probing)
             )
             connection.open()
         except (OSError, ValueError) as error:
-            self._party.unreachable(error)
+            self._owner.unreachable(error)
             return False
         try:
-            connection.answered.wait(QUESTION_SECONDS if asking else ANSWER_SECONDS)
+            connection.answered.wait(PROBE_SECONDS if probing else ANSWER_SECONDS)
             if connection.answer is None:
                 return self._unanswered(connection)
             if connection.answer.refusal:
                 return self._refused(connection.answer.refusal)
-            return self._let_in(connection, connection.answer)
+            return self._accepted(connection, connection.answer)
         finally:
             connection.close()
 
     def _unanswered(self, connection: ConnectionT) -> bool:
         if self._closed.is_set():
             return False
-        if self._negotiation.not_understood(said=False):
+        if self._negotiation.rejected(reported=False):
             return True
-        hung_up = connection.over.is_set()
-        self._party.unanswered(tls.hung_up(self._mqtt, LOOK_SECONDS) if hung_up else "")
+        was_closed = connection.over.is_set()
+        self._owner.unanswered(
+            tls.closed_connection_reason(self._mqtt, HANDSHAKE_SECONDS) if was_closed else ""
+        )
         return False
 
     def _refused(self, code: str) -> bool:
-        if code == UNKNOWN_VERSION and self._negotiation.not_understood(said=True):
+        if code == UNKNOWN_VERSION and self._negotiation.rejected(reported=True):
             return True
-        self._party.refused(code)
+        self._owner.refused(code)
         return False
 
-    def _let_in(self, connection: ConnectionT, answer: Connack) -> bool:
-        lesser = self._negotiation.understood()
+    def _accepted(self, connection: ConnectionT, answer: Connack) -> bool:
+        is_fallback = self._negotiation.accepted()
         fewer = answer.max_unanswered < self._max_unanswered
-        self._pauses = self._backoff.pauses()
-        if connection.trial or fewer:  # The next one has a will, or does not overrun the broker.
+        self._delays = self._backoff.delays()
+        if connection.trial or fewer:  # The next connection has a last will, or fewer publications.
             self._max_unanswered = min(answer.max_unanswered, self._max_unanswered)
             connection.leave()
-            connection.over.wait(FAREWELL_SECONDS)
+            connection.over.wait(DISCONNECT_SECONDS)
             return True
-        self._party.serve(connection, lesser)
+        self._owner.serve(connection, is_fallback)
         return False

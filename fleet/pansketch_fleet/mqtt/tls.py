@@ -1,4 +1,4 @@
-"""TLS to the broker: the context that a configuration means, and what a failed handshake means."""
+"""TLS to the broker: the context of a configuration, and explanations of a failed handshake."""
 
 import socket
 import ssl
@@ -24,7 +24,7 @@ _BROKER_CERTIFICATE = {
 _NO_TLS = "it offers no TLS on that port; correct the port in mqtt.url, or write mqtt://"
 _NAME_CODES = (62, 64)  # of a host, of an address
 _OWN = "this host's certificate (mqtt.cert_file)"
-# By the names of OpenSSL's alerts: what a broker says before it hangs up.
+# By the names of OpenSSL's alerts, which a broker sends before it closes the connection.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "requires a certificate; set mqtt.cert_file and mqtt.key_file",
     "CERTIFICATE_EXPIRED": f"reports that {_OWN} has expired; make a new one, {_CLOCK}",
@@ -45,7 +45,7 @@ class TlsFilesError(ValueError):
 
 
 def context(mqtt: Mqtt) -> ssl.SSLContext:
-    """What verifies the broker and its name, and shows this host's certificate if it has one.
+    """Return a context that verifies the broker and has this host's certificate, if there is one.
 
     TLS 1.2 or newer. Raises TlsFilesError.
     """
@@ -66,7 +66,7 @@ def _show(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
     _check_readable("cert_file", cert_file)
     _check_readable("key_file", key_file)
     try:
-        # Without a passphrase of ours OpenSSL would ask for one on the terminal, for ever.
+        # Without a passphrase OpenSSL would wait for one on the terminal.
         made.load_cert_chain(cert_file, key_file, password="")
     except ssl.SSLError as error:
         problem = f"{key_file} or {cert_file} is no plain PEM file; name a key without passphrase"
@@ -84,11 +84,11 @@ def _check_readable(key: str, path: Path) -> None:
 
 
 def meaning(error: BaseException | None, mqtt: Mqtt) -> str:
-    """What a failed handshake means and what to do: one line, or "" when TLS is not the matter."""
+    """Explain a failed handshake, one line with the fix; "" if TLS is not the cause."""
     if not mqtt.tls:
         return ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the broker's certificate {_verdict(error, mqtt.host)}"
+        return f"the broker's certificate {_certificate_problem(error, mqtt.host)}"
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         return _NO_TLS
     return _alert(error) if isinstance(error, ssl.SSLError) else ""
@@ -104,18 +104,18 @@ def _alert(error: ssl.SSLError) -> str:
     return f"TLS failed ({reason}); check mqtt.url, mqtt.ca_file and the broker's log"
 
 
-def _verdict(error: ssl.SSLCertVerificationError, host: str) -> str:
+def _certificate_problem(error: ssl.SSLCertVerificationError, host: str) -> str:
     if error.verify_code in _NAME_CODES:
         return f"is not for {host}; write a name that it has in mqtt.url, or make it one for {host}"
     known = _BROKER_CERTIFICATE.get(error.verify_code)
     return known or f"is not valid ({error.verify_message}); make the broker a new one"
 
 
-def hung_up(mqtt: Mqtt, max_seconds: float) -> str:
-    """Why a broker ends connections before it answers to MQTT, or "" when it does not say.
+def closed_connection_reason(mqtt: Mqtt, max_seconds: float) -> str:
+    """Return why a broker closes connections before its CONNACK, or "" if it does not report it.
 
-    Since TLS 1.3 a broker judges a certificate after the client's handshake is over, so its alert
-    is the first thing to be read: asked for over a connection of its own.
+    Since TLS 1.3 a broker checks a certificate after the client's handshake, so its alert is the
+    first thing to read. This opens a connection of its own to read it.
     """
     if not mqtt.tls:
         return "it ends the connection without a reason; for a port with TLS write mqtts://"
@@ -123,12 +123,12 @@ def hung_up(mqtt: Mqtt, max_seconds: float) -> str:
         with socket.create_connection((mqtt.host, mqtt.port), max_seconds) as plain:
             plain.settimeout(max_seconds)
             with context(mqtt).wrap_socket(plain, server_hostname=mqtt.host) as secured:
-                return _last_word(secured)
+                return _final_alert(secured)
     except (OSError, ValueError) as error:
         return meaning(error, mqtt)
 
 
-def _last_word(secured: ssl.SSLSocket) -> str:
+def _final_alert(secured: ssl.SSLSocket) -> str:
     try:
         secured.recv(1)
     except ssl.SSLError as error:

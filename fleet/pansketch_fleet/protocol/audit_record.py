@@ -1,7 +1,7 @@
-"""What one run of `pansketch audit` found, as a file that the collector shows.
+"""The result of one run of `pansketch audit`, as a file that the collector shows.
 
-It says which code was tested, how thoroughly and with what result, so that nobody has to take an
-old audit, or one of another version, for one of today's code.
+It states the tested code, the extent and the result. So an old audit, or one of another version,
+cannot be mistaken for one of the current code.
 """
 
 import re
@@ -23,11 +23,11 @@ _SOURCES = re.compile(r"[0-9a-f]{16}")
 
 
 class AuditRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Raises ValueError when a field is not what it should be, or two contradict each other.
+    """A record. Raises ValueError when a field is invalid, or two contradict each other.
 
-    `at`: when the audit ended, in UTC. `sources`: a digest of the library's sources. `claims`: how
-    many were tested, `held`: how many of them held; `broken` names the others, the first twenty.
-    `planted`: each bug that was planted, and whether the audit caught it. `holds`: the verdict.
+    `at`: the end of the audit, in UTC. `sources`: a digest of the library's sources. `claims`: the
+    number of tested claims; `held`: of those that hold; `broken` names the first twenty others.
+    `planted`: each planted bug, and whether the audit caught it. `holds`: the overall result.
     """
 
     at: str
@@ -55,19 +55,18 @@ class AuditRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         expect(self.holds == right, "holds contradicts what was found")
 
     def encode(self) -> bytes:
-        """A line of its own for every field, for people who open the file. Raises ValueError when
-        it would be larger than what `decode` takes."""
+        """Return JSON, a line for each field. Raises ValueError beyond the size limit."""
         data = msgspec.json.format(encode(self, LIMIT_BYTES), indent=2) + b"\n"
         expect(len(data) <= LIMIT_BYTES, f"record is larger than {LIMIT_BYTES} bytes")
         return data
 
     def as_object(self) -> dict[str, object]:
-        """The fields by name, as JSON has them."""
+        """Return the fields by name, as in JSON."""
         return dict(msgspec.to_builtins(self))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no record."""
+        """Parse a record. Raises ValueError, one line."""
         return decode(data, cls, LIMIT_BYTES)
 
 
@@ -79,5 +78,5 @@ def _is_time(text: str) -> bool:
 
 
 def time_text(at: datetime) -> str:
-    """A moment as a record has it."""
+    """Return a moment in the form of a record."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,9 +1,9 @@
-"""What a collector asks a keeper, and what the keeper replies.
+"""Questions of a collector to a keeper, and the keeper's replies.
 
     length of the head, 4 bytes, big-endian | head | tail
 
 The head is strict JSON, as the other messages are. The tail is a question or an answer in its wire
-format; of a reply it may be empty. Names are ids: so sizes are bounded, and logs can hold them.
+format; the tail of a reply may be empty. Names are ids, so sizes are bounded and logs are safe.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ VERSION = 1
 MAX_ASK_BYTES = MAX_REPLY_BYTES = 8 << 20
 MAX_HEAD_BYTES = 1 << 20
 MAX_COUNTER_BYTES = 4 << 20  # of one answer: a question about more is refused
-MAX_REFUSED = 4096  # windows in one reply; whoever asks removes them and asks again
+MAX_MASK_BYTES = 32 << 30  # that one answer sums: a keeper's work ends within its watchdog's time
+MAX_REFUSED = 4096  # windows in one reply; the collector removes them and asks again
 MAX_SEQUENCE = 2**63 - 1
 HEAD_BYTES = 4_096  # of an ask, beside the settings and the windows, at most
 WINDOW_BYTES, EPOCH_BYTES = 96, 32  # of a window, beside its names; of each of its epochs
@@ -51,10 +52,10 @@ class _ReplyHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to one keeper. Raises ValueError when it is none that a keeper may answer.
+    """A question to one keeper. Raises ValueError when no keeper may answer it.
 
-    `kind`: "prepare" asks what the keeper would refuse, "answer" for the answer. `key`: 8 bytes,
-    the id of the keeper's key that the question's masks were made for.
+    `kind`: "prepare" requests the windows that the keeper would refuse, "answer" the answer. `key`:
+    8 bytes, the id of the keeper's key of the question's masks.
     """
 
     kind: Literal["prepare", "answer"]
@@ -71,15 +72,17 @@ class Ask:
         expect(self.spec.guarantee.answer_micro, "this spec is not blinded")
         expect(self.spec.digest == self.question.spec, "the question is about another spec")
         expect(self.spec.nbytes <= MAX_COUNTER_BYTES, f"more than {MAX_COUNTER_BYTES} bytes")
+        masks = sum(len(each.epochs) for each in self.question.windows)
+        expect(masks * self.spec.nbytes <= MAX_MASK_BYTES, f"over {MAX_MASK_BYTES} bytes of masks")
 
     def encode(self) -> bytes:
-        """Raises ValueError when it would be larger than what `decode` takes."""
+        """Encode the question. Raises ValueError beyond the size limit."""
         head = _AskHead(1, self.kind, self.key.hex(), form_of(self.spec))
         return _framed(head, encode_question(self.question), MAX_ASK_BYTES)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is none."""
+        """Parse a question. Raises ValueError, one line."""
         head, tail = _opened(data, _AskHead, MAX_ASK_BYTES)
         question = decode_question(tail)
         return cls(head.kind, question, _spec(head.spec), _octets(head.key, KEY_ID_BYTES))
@@ -87,12 +90,12 @@ class Ask:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a keeper replies to an `Ask`. Raises ValueError when a field is not what it should be.
+    """A keeper's reply to an `Ask`. Raises ValueError when a field is invalid.
 
-    `question`: its digest, 32 bytes, or zeros where the keeper could not read it. `key`: the id
-    that was asked for. `refused`: windows that it would refuse, or refused; at most MAX_REFUSED of
-    them. "prepared" with none: it would answer all. `reason`: one line, for "refused". `answer`:
-    in its wire format, for "answered".
+    `question`: its digest, 32 bytes, or zeros if the keeper could not read it. `key`: the id in the
+    question. `refused`: windows that it refuses, at most MAX_REFUSED; "prepared" with none: it
+    would answer all. `reason`: one line, for "refused". `answer`: in its wire format, for
+    "answered".
     """
 
     kind: ReplyKind
@@ -115,7 +118,7 @@ class Reply:
         expect(not (self.refused and self.kind == "answered"), "refused must be empty here")
 
     def encode(self) -> bytes:
-        """Raises ValueError when it would be larger than what `decode` takes."""
+        """Encode the reply. Raises ValueError beyond the size limit."""
         listed = tuple((d, s, incarnation.hex(), n) for d, s, incarnation, n in self.refused)
         names = self.question.hex(), self.key.hex()
         head = _ReplyHead(1, self.kind, *names, listed, self.reason)
@@ -123,18 +126,23 @@ class Reply:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is none."""
+        """Parse a reply. Raises ValueError, one line."""
         head, tail = _opened(data, _ReplyHead, MAX_REPLY_BYTES)
         listed = tuple((d, s, _octets(i, len(i) // 2), n) for d, s, i, n in head.refused)
         names = _octets(head.question, DIGEST_BYTES), _octets(head.key, KEY_ID_BYTES)
         return cls(head.kind, *names, listed, head.reason, tail)
 
 
-def ask_nbytes(spec: LinearSpec, windows: int, names: int, epochs: int) -> int:
-    """Bytes of an `Ask` about so many windows, at most. `names`: the bytes of the names of a device
-    and its stream; `epochs`: of a window."""
+def ask_load(spec: LinearSpec, names: int, epochs: int, room_bytes: int = MAX_ASK_BYTES) -> float:
+    """Return the part of what one `Ask` may list that a window takes.
+
+    `names`: the bytes of the names of a device and its stream; `epochs`: of the window;
+    `room_bytes`: of the message.
+    """
     head = HEAD_BYTES + len(msgspec.json.encode(form_of(spec)))
-    return head + windows * (WINDOW_BYTES + names + EPOCH_BYTES * epochs)
+    room = max(1, min(room_bytes, MAX_ASK_BYTES) - head)
+    listed = (WINDOW_BYTES + names + EPOCH_BYTES * epochs) / room
+    return max(listed, spec.nbytes * epochs / MAX_MASK_BYTES)
 
 
 def _framed(head: msgspec.Struct, tail: bytes, limit_bytes: int) -> bytes:
@@ -160,7 +168,7 @@ def _spec(form: Mapping[str, Any]) -> LinearSpec:
 
 
 def _octets(text: str, count: int) -> bytes:
-    """Bytes in lower-case hexadecimal digits. Raises ValueError for another number of them."""
+    """Parse `count` bytes in lower-case hexadecimal digits. Raises ValueError."""
     found = bytes.fromhex(text)
     expect(found.hex() == text and len(found) == count, f"not {count} bytes in hexadecimal digits")
     return found

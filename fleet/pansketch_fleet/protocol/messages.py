@@ -1,8 +1,8 @@
-"""The small JSON messages beside the releases: the collector's Ack and Mark, a device's
-Status and Health.
+"""The JSON messages beside the releases: the collector's Ack and Mark, a device's Status and
+Health.
 
-All are strict: an unknown or repeated key, a wrong type, a text that is too long or a message
-beyond its size limit is refused, on the way out as on the way in.
+All are strict, for encoding and decoding. They refuse an unknown or repeated key, a wrong type, a
+text that is too long, and a message beyond its size limit.
 """
 
 import re
@@ -23,8 +23,8 @@ MARK_LIMIT_BYTES = 65536
 HEALTH_LIMIT_BYTES = 1024
 MAX_SEQUENCE = 2**63 - 1
 LATEST_SECOND = 253_402_300_799  # the last of the year 9999
-MAX_NUMBER = 2**53 - 1  # what every reader of JSON holds exactly
-MAX_STREAMS = 256  # of one device: what its mark has room for
+MAX_NUMBER = 2**53 - 1  # exact in every JSON parser
+MAX_STREAMS = 256  # of one device: the limit of its mark
 MAX_CLASSES = 8  # of reasons, in one health message
 MAX_WINDOW_SECONDS = 10 * 366 * 86400
 
@@ -41,12 +41,12 @@ _VERSION = re.compile(r"[A-Za-z0-9.+-]{1,64}")
 
 
 def digest(payload: bytes) -> str:
-    """Names the exact bytes of one release: BLAKE2b-128 in 32 hexadecimal digits."""
+    """Return the digest of the bytes of one release: BLAKE2b-128 in 32 hexadecimal digits."""
     return blake2b(payload, digest_size=16).hexdigest()
 
 
 class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of one release. Raises ValueError when a field is not what it should be.
+    """The collector's acknowledgement of one release. Raises ValueError when a field is invalid.
 
     `status`: "later" is a refusal that depends on the collector's configuration, clock or version,
     so the device keeps the release and retries; "refused" is final. `reason` begins with the class
@@ -76,15 +76,15 @@ class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no Ack."""
+        """Parse an Ack. Raises ValueError, one line."""
         return _decode(data, cls, ACK_LIMIT_BYTES)
 
 
 class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a device says of one stream: fingerprint (16 hexadecimal digits), guarantee, window.
+    """The state of one stream: fingerprint (16 hexadecimal digits), guarantee, window.
 
-    `problem`: one line when the stream has stopped and needs somebody; `scale_problem`: one line
-    when the device refused the newest published scales. Both are left out otherwise.
+    `problem`: one line when the stream has stopped and needs a person. `scale_problem`: one line
+    when the device refused the newest published scales. Both are omitted otherwise.
     """
 
     fingerprint: str
@@ -109,9 +109,9 @@ class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device's presence. `session` is new at each start, so that a stale will can be told.
+    """A device's status. `session` is new at each start, which reveals a stale last will.
 
-    `state`: "stopped" is a device's own farewell, "offline" the will of one that is gone.
+    `state`: "stopped" is a graceful disconnect, "offline" the last will.
     """
 
     state: Literal["online", "offline", "stopped"]
@@ -127,15 +127,15 @@ class Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no Status."""
+        """Parse a Status. Raises ValueError, one line."""
         return _decode(data, cls, STATUS_LIMIT_BYTES)
 
 
 class StreamMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the collector ever stored of one stream of a device.
+    """The collector's record of one stream of a device.
 
     `incarnation` (16 hexadecimal digits, or none) and `sequence` are of the ledger whose window
-    ends last, at `window_end`; `sequence` is its highest. `windows`: how many are stored, of all
+    ends last, at `window_end`; `sequence` is its highest. `windows`: the number stored, of all
     ledgers.
     """
 
@@ -154,8 +154,10 @@ class StreamMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The collector's high-water mark of one device, by stream; `generation` names its database,
-    and is another one for a database that was restored."""
+    """The collector's high-water mark of one device, by stream.
+
+    `generation` names its database; a restored database has another one.
+    """
 
     generation: str
     streams: dict[str, StreamMark]
@@ -169,23 +171,22 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no Mark."""
+        """Parse a Mark. Raises ValueError, one line."""
         return _decode(data, cls, MARK_LIMIT_BYTES)
 
 
 class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a device is: its schedule, its network, its disk and its clock, and nothing of a reading.
+    """The health of a device: its schedule, network, disk and clock, and nothing about readings.
 
     `waiting`: releases in the outbox. `oldest_waiting_seconds`: since the end of the first window
-    of a live stream among them, by the wall clock; null where there is none, or the clock is behind
-    it. `dropped`: releases that the outbox ever had no room for. `set_aside`: files that wait for
-    somebody to look at them, refused releases and damaged segments. `written_today_bytes`: about,
-    since 0 h UTC or the start, counted by windows. `clock_synchronised`: null where the system does
-    not tell. `deferred`: those of the releases in the outbox that the collector does not take yet,
-    by the class of its reason. `refused_dropped`: refused releases that were ever removed for lack
-    of room. `memory_protected`: whether no swap can hold the agent's memory; null, or left out,
-    where that is unknown. `name_conflicts`: how often since its start another client with this
-    device's name took its place at the broker.
+    of their live streams, by the wall clock; null without one, or if the clock is behind.
+    `dropped`: releases that the outbox ever dropped. `set_aside`: dead letters and damaged
+    segments, which need a person. `written_today_bytes`: about, since 0 h UTC or the start, by the
+    number of windows. `clock_synchronised`: null if the system does not report it. `deferred`:
+    releases in the outbox that the collector deferred, by the class of its reason.
+    `refused_dropped`: dead letters that were ever removed for lack of space. `memory_protected`:
+    whether no swap can contain the agent's memory; null, or omitted, if unknown. `name_conflicts`:
+    how often since its start another client with this device's name ended its connection.
     """
 
     session: str
@@ -225,5 +226,5 @@ class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no Health."""
+        """Parse a Health. Raises ValueError, one line."""
         return _decode(data, cls, HEALTH_LIMIT_BYTES)

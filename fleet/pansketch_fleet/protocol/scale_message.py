@@ -1,6 +1,6 @@
-"""The collector's message about the scales of one stream: which knots, and from when on.
+"""The collector's message about the scales of one stream: the knots, and the start of their use.
 
-It is strict, as the other messages are. What a device checks beside its form is in
+It is strict, as the other messages are. The device's further checks are in
 fleet/pansketch_fleet/config/published_scales.py.
 """
 
@@ -17,18 +17,18 @@ SCALES_LIMIT_BYTES = 65536
 MAX_ATTRIBUTES = 16
 MAX_NAME = 64
 MAX_KNOTS = 129
-MAX_HELD = 2  # scales of one stream that a device holds: in force, and next
+MAX_HELD = 2  # scales of one stream on a device: the current and the next ones
 LATEST_SECOND = 253_402_300_799  # the last of the year 9999
 
 _DOMAIN = re.compile(r"[0-9a-f]{16}")
 
 
 class Scales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scales of one stream. Raises ValueError when a field is not what it should be.
+    """The scales of one stream. Raises ValueError when a field is invalid.
 
     `version`: of this form. `domain`: 16 hexadecimal digits that name the attributes as configured.
-    `begins`: they hold for windows that start then or later, in unix seconds. `knots`: by
-    attribute; one that is left out has its configured scale.
+    `begins`: they apply to windows that start then or later, in unix seconds. `knots`: by
+    attribute; an omitted one has its configured scale.
     """
 
     version: Literal[1]
@@ -48,17 +48,17 @@ class Scales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             expect(all(map(isfinite, knots)), "knots must be finite")
 
     def encode(self) -> bytes:
-        """Raises ValueError when it would be larger than what `decode` takes."""
+        """Encode the message. Raises ValueError beyond the size limit."""
         return encode(self, SCALES_LIMIT_BYTES)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no message of this form."""
+        """Parse a message. Raises ValueError, one line."""
         return decode(data, cls, SCALES_LIMIT_BYTES)
 
 
 class HeldScales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Scales that a device has taken, for its windows that start at `at` or later."""
+    """Scales that a device has adopted, for its windows that start at `at` or later."""
 
     at: int
     scales: Scales
@@ -68,8 +68,10 @@ class HeldScales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TakenScales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device's file of one stream: the scales in force and those that follow, in this order.
-    Raises ValueError when a field is not what it should be."""
+    """A device's file of one stream: the current scales and the next ones, in this order.
+
+    Raises ValueError when a field is invalid.
+    """
 
     held: tuple[HeldScales, ...]
 
@@ -82,5 +84,5 @@ class TakenScales(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises ValueError, one line, on anything that is no such file."""
+        """Parse a file. Raises ValueError, one line."""
         return decode(data, cls, MAX_HELD * SCALES_LIMIT_BYTES)

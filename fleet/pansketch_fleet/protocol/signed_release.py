@@ -1,8 +1,8 @@
-"""Signed releases: the envelope of a release, and the credentials of a device that makes it.
+"""Signed releases: the envelope of a release, and the credentials of its device.
 
-A device signs a release each time it sends it, so the outbox, the digest and the database hold the
-bytes of the release alone. Ed25519 (RFC 8032) of PyNaCl is deterministic: a signature is a function
-of the key and of what is signed, so it tells no more of a reading than the release does. PyNaCl is
+A device signs a release at each transmission, so the outbox, the digest and the database have the
+bytes of the release alone. Ed25519 (RFC 8032) of PyNaCl is deterministic. A signature is a function
+of the key and the signed bytes, so it reveals no more of a reading than the release does. PyNaCl is
 imported at the first signature: a device without credentials starts without it.
 """
 
@@ -24,7 +24,7 @@ KEY_ID_BYTES, KEY_BYTES, SIGNATURE_BYTES = 8, 32, 64
 _HEAD = struct.Struct(f">4sB{KEY_ID_BYTES}s{SIGNATURE_BYTES}s")
 ENVELOPE_BYTES = _HEAD.size
 CREDENTIALS_LIMIT_BYTES = 4096
-# No other statement of this product begins so: a signature holds for a release and nothing else.
+# No other signed text begins so: a signature is valid for a release and nothing else.
 _LABEL = b"pansketch signed release 1\x00"
 _PASSWORD_BYTES = 24
 _SEED = re.compile(r"[0-9a-f]{64}")
@@ -32,11 +32,11 @@ _PASSWORD = re.compile(r"[!-~]{1,512}")
 
 
 class SigningUnavailable(RuntimeError):
-    """Signatures need PyNaCl, which is not installed."""
+    """PyNaCl, which signatures need, is not installed."""
 
 
 class Envelope(NamedTuple):
-    """A signed release, taken apart. `key`: the id of the key; nothing of it is checked yet."""
+    """The parts of a signed release, not verified yet. `key`: the id of the key."""
 
     key: bytes
     signature: bytes
@@ -44,17 +44,17 @@ class Envelope(NamedTuple):
 
 
 def key_id(public: bytes) -> bytes:
-    """The 8 bytes that name a public key in an envelope."""
+    """Return the 8 bytes that name a public key in an envelope."""
     return blake2b(public, digest_size=KEY_ID_BYTES, person=b"pansketch key").digest()
 
 
 def is_signed(payload: bytes) -> bool:
-    """Whether a payload claims to be an envelope, of any version."""
+    """Return whether a payload claims to be an envelope, of any version."""
     return payload[: len(MAGIC)] == MAGIC
 
 
 def envelope_of(payload: bytes) -> Envelope | None:
-    """The parts of an envelope; None for what is none of this version. Never raises."""
+    """Return the parts of an envelope; None for another payload or version. Never raises."""
     if not is_signed(payload) or len(payload) < ENVELOPE_BYTES:
         return None
     _, version, key, signature = _HEAD.unpack_from(payload)
@@ -62,19 +62,21 @@ def envelope_of(payload: bytes) -> Envelope | None:
 
 
 def release_in(payload: bytes) -> bytes:
-    """The bytes of the release in an envelope; a payload that is none, as it is."""
+    """Return the release in an envelope, or the payload itself if it is none."""
     found = envelope_of(payload)
     return payload if found is None else found.release
 
 
 def check_signing_available() -> None:
-    """Raises SigningUnavailable where PyNaCl is missing."""
+    """Raise SigningUnavailable without PyNaCl."""
     _nacl()
 
 
 def holds(found: Envelope, public: bytes, fleet: str, device: str, stream: str) -> bool:
-    """Whether the signature is that of a public key over this release of this stream of this
-    device. Raises SigningUnavailable."""
+    """Verify a signature over this release of this stream of this device.
+
+    Raises SigningUnavailable.
+    """
     nacl = _nacl()
     try:
         message = _statement(fleet, device, stream, found.release)
@@ -85,11 +87,11 @@ def holds(found: Envelope, public: bytes, fleet: str, device: str, stream: str) 
 
 
 class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one device needs to be a device of its fleet, as `pansketch-collector enroll` writes it.
+    """The credentials of one device of a fleet, as `pansketch-collector enroll` writes them.
 
     `key`: the seed of the Ed25519 key, 64 hexadecimal digits. `password`: at the broker, where the
-    user is the device's name. Neither is in a representation. Raises ValueError when a field is not
-    what it should be.
+    user is the device's name. Neither is in a representation. Raises ValueError when a field is
+    invalid.
     """
 
     version: int
@@ -113,7 +115,7 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bytes(self._signer().verify_key)
 
     def seal(self, stream: str, release: bytes) -> bytes:
-        """A release in its envelope, the same bytes each time. Raises SigningUnavailable."""
+        """Return a release in its envelope, the same bytes each time. Raises SigningUnavailable."""
         signer = self._signer()
         message = _statement(self.fleet, self.device, stream, release)
         signature = signer.sign(message).signature
@@ -127,19 +129,23 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_credentials(fleet: str, device: str) -> Credentials:
-    """Credentials that nobody has, from the kernel's random numbers. Raises SigningUnavailable,
-    ValueError for a name that no device can have."""
+    """Draw new credentials from the kernel's random numbers.
+
+    Raises SigningUnavailable, and ValueError for an invalid device name.
+    """
     random = _nacl().utils.random
     return Credentials(1, fleet, device, random(KEY_BYTES).hex(), random(_PASSWORD_BYTES).hex())
 
 
 def read_credentials(path: Path) -> Credentials:
-    """The credentials in a file, on a system that can sign with them. Raises SigningUnavailable,
-    and ValueError: one line `problem; fix` without a secret."""
+    """Read the credentials in a file, on a system that can sign with them.
+
+    Raises SigningUnavailable, and ValueError: one line `problem; fix` without a secret.
+    """
     _nacl()
     fix = "make it with `pansketch-collector enroll`"
     try:
-        # Without waiting for a writer, should the name be that of a pipe.
+        # Non-blocking, because the name may be that of a pipe.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(CREDENTIALS_LIMIT_BYTES + 2) if stat.S_ISREG(mode) else b""
@@ -155,7 +161,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def _statement(fleet: str, device: str, stream: str, release: bytes) -> bytes:
-    """What is signed. The release's own header holds its incarnation and sequence number."""
+    """Return the signed bytes. The release's own header has its incarnation and sequence number."""
     names = b"".join(bytes((len(name),)) + name.encode() for name in (fleet, device, stream))
     return _LABEL + names + release
 

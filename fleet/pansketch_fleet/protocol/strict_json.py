@@ -1,4 +1,4 @@
-"""JSON objects of a fixed form and a bounded size, the same for every reader or refused."""
+"""JSON objects of a fixed form and a bounded size: all parsers read them alike, or refuse them."""
 
 import json
 import re
@@ -15,25 +15,25 @@ Message = TypeVar("Message", bound=msgspec.Struct)
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Raises ValueError with that sentence where something does not hold."""
+    """Raise ValueError with that sentence if something does not hold."""
     if not holds:
         raise ValueError(otherwise)
 
 
 def encode(message: msgspec.Struct, limit_bytes: int) -> bytes:
-    """Raises ValueError when it would be too large."""
+    """Encode a message. Raises ValueError beyond the size limit."""
     data = msgspec.json.encode(message)
     expect(len(data) <= limit_bytes, f"message is larger than {limit_bytes} bytes")
     return data
 
 
 def decode(data: bytes, kind: type[Message], limit_bytes: int) -> Message:
-    """Raises ValueError, one line, on anything that is none of that kind."""
+    """Parse a message of that kind. Raises ValueError, one line."""
     name = kind.__name__.strip("_").lower()
     expect(len(data) <= limit_bytes, f"{name} is larger than {limit_bytes} bytes")
     try:
         found = msgspec.json.decode(data, type=kind)
-        # msgspec takes the last of several values of one key, and others the first.
+        # Of a repeated key msgspec uses the last value, and other parsers the first.
         json.loads(data, object_pairs_hook=_unique)
         return found
     except RecursionError:

@@ -1,7 +1,9 @@
-"""Names that travel, of fleets, devices and streams, and the MQTT topics that are made of them:
-pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark, for all devices
-pansketch/v1/<fleet>/all.devices/scale/<stream>, and for a keeper of a blinded fleet
-pansketch/v1/<fleet>/keeper.<name>/ask | answer | status."""
+"""Ids of fleets, devices and streams, and the MQTT topics made of them.
+
+Of a device: pansketch/v1/<fleet>/<device>/status | release/<stream> | health | ack | mark. Of all
+devices: pansketch/v1/<fleet>/all.devices/scale/<stream>. Of a keeper of a blinded fleet:
+pansketch/v1/<fleet>/keeper.<name>/ask | answer | status.
+"""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ _ID = re.compile(ID_PATTERN)
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may name a fleet, a device or a stream."""
+    """Return whether a text may name a fleet, a device or a stream."""
     return _ID.fullmatch(text) is not None
 
 
@@ -29,8 +31,10 @@ Kind = Literal["status", "release", "health", "ack", "mark", "scale"] | KeeperKi
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic taken apart. `stream` is set exactly when `kind` is "release" or "scale", and the
-    latter is of no device. `device` is the keeper's name for a topic of a keeper."""
+    """A parsed topic. `stream` is set exactly when `kind` is "release" or "scale".
+
+    A scale has no device. For a topic of a keeper `device` is the keeper's name.
+    """
 
     fleet: str
     device: str
@@ -39,90 +43,94 @@ class Topic:
 
 
 def status(fleet: str, device: str) -> str:
-    """Where a device's retained birth, will and farewell stand. Raises ValueError on a bad id."""
+    """The topic of a device's retained status. Raises ValueError on a bad id."""
     return _topic(fleet, device, "status")
 
 
 def release(fleet: str, device: str, stream: str) -> str:
-    """Where a device publishes the releases of one stream. Raises ValueError on a bad id."""
+    """The topic of the releases of one stream. Raises ValueError on a bad id."""
     return f"{_topic(fleet, device, 'release')}/{_id(stream)}"
 
 
 def health(fleet: str, device: str) -> str:
-    """Where a device says every minute how it is. Raises ValueError on a bad id."""
+    """The topic of a device's health, published every minute. Raises ValueError on a bad id."""
     return _topic(fleet, device, "health")
 
 
 def ack(fleet: str, device: str) -> str:
-    """Where the collector says what became of releases. Raises ValueError on a bad id."""
+    """The topic of the collector's acknowledgements. Raises ValueError on a bad id."""
     return _topic(fleet, device, "ack")
 
 
 def mark(fleet: str, device: str) -> str:
-    """Where the collector's retained mark of a device stands. Raises ValueError on a bad id."""
+    """The topic of the collector's retained mark of a device. Raises ValueError on a bad id."""
     return _topic(fleet, device, "mark")
 
 
 def scale(fleet: str, stream: str) -> str:
-    """Where the collector's retained scales of a stream stand. Raises ValueError on a bad id."""
+    """The topic of the collector's retained scales of a stream. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/{_id(stream)}"
 
 
 def is_scale(topic: str) -> bool:
-    """Whether a topic that this device listens to is that of a stream's scales."""
+    """Return whether a subscribed topic is that of a stream's scales."""
     return topic.split("/")[-2:-1] == ["scale"]
 
 
 def is_mark(topic: str) -> bool:
-    """Whether a topic that this device listens to is that of its mark."""
+    """Return whether a subscribed topic is that of the device's mark."""
     return topic.endswith("/mark")
 
 
 def probe(fleet: str, device: str) -> str:
-    """Where a device tries out whether it may speak and listen. Raises ValueError on a bad id."""
+    """The topic on which a device tests its authorization. Raises ValueError on a bad id."""
     return _topic(fleet, device, "probe")
 
 
 def fleet_filter(fleet: str) -> tuple[str, str, str]:
-    """What a collector subscribes to: status, release, health. Raises ValueError on a bad id."""
+    """The collector's subscriptions: status, release, health. Raises ValueError on a bad id."""
     root = f"{PREFIX}/{_id(fleet)}/+"
     return f"{root}/status", f"{root}/release/+", f"{root}/health"
 
 
 def shared_filter(fleet: str, wanted: str) -> str:
-    """What collectors subscribe to that share what comes under a filter: each message comes to one
-    of them (MQTT 5, 4.8.2). Raises ValueError on a bad id."""
+    """The shared subscription of several collectors: the broker sends each message to one of them.
+
+    (MQTT 5, 4.8.2) Raises ValueError on a bad id.
+    """
     return f"$share/pansketch-{_id(fleet)}/{wanted}"
 
 
 def scale_filter(fleet: str) -> str:
-    """What a collector subscribes to beside it: scales. Raises ValueError on a bad id."""
+    """The collector's subscription of scales. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{ALL_DEVICES}/scale/+"
 
 
 def keeper_ask(fleet: str, keeper: str) -> str:
-    """Where a collector asks a keeper. Raises ValueError on a bad id."""
+    """The topic of a collector's questions to a keeper. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/ask"
 
 
 def keeper_answer(fleet: str, keeper: str) -> str:
-    """Where a keeper replies. Raises ValueError on a bad id."""
+    """The topic of a keeper's replies. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/answer"
 
 
 def keeper_status(fleet: str, keeper: str) -> str:
-    """Where a keeper's retained birth, will and farewell stand. Raises ValueError on a bad id."""
+    """The topic of a keeper's retained status. Raises ValueError on a bad id."""
     return f"{PREFIX}/{_id(fleet)}/{KEEPER}{_id(keeper)}/status"
 
 
 def keeper_filter(fleet: str) -> tuple[str, ...]:
-    """What a collector subscribes to beside `fleet_filter`, which takes in the keepers' statuses:
-    their answers. Raises ValueError on a bad id."""
+    """The collector's subscription of keepers' replies. Raises ValueError on a bad id.
+
+    `fleet_filter` includes the keepers' statuses.
+    """
     return (f"{PREFIX}/{_id(fleet)}/+/answer",)
 
 
 def is_retained(topic: str) -> bool:
-    """Whether the last message under a topic is to be kept by the broker."""
+    """Return whether messages of a topic are retained."""
     return topic.endswith(("/status", "/mark")) or is_scale(topic)
 
 
@@ -134,7 +142,7 @@ _KEEPER_KINDS: dict[str, KeeperKind] = {
 
 
 def parse(topic: str) -> Topic | None:
-    """A topic taken apart, or None when it is none of this fleet's language."""
+    """Parse a topic, or return None if it is none of this fleet."""
     match topic.removeprefix(f"{PREFIX}/").split("/"):
         case [fleet, device, "status"] if _all_ids(topic, fleet, device):
             return Topic(fleet, device, "status")

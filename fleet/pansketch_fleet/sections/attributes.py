@@ -18,8 +18,10 @@ MAX_NAME = 64
 def read_domain(
     document: Document, where: str, raw: dict[str, Any], views: str | list[list[str]] | None
 ) -> Domain:
-    """The attributes of the stream's views, in the order of a single one. Raises ConfigError at the
-    key."""
+    """Return the domain of the stream's views. Raises ConfigError at the key.
+
+    A single view determines the order of the attributes.
+    """
     place = join(where, "attributes")
     if not raw:
         raise document.error(place, "is empty; add attributes such as temp: {low: -40, high: 60}")
@@ -43,7 +45,7 @@ def read_domain(
 def read_sets(
     document: Document, where: str, views: str | list[list[str]] | None, known: tuple[str, ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """The attribute set of each view; all attributes as the only one where that is left open.
+    """Return the attribute set of each view; without views, one set of all attributes.
 
     Raises ConfigError at the view at fault.
     """

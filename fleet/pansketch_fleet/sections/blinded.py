@@ -1,7 +1,7 @@
-"""`keepers:`, and what a blinded stream says of its masks and of the answers about it.
+"""`keepers:`, and the settings of a blinded stream for its masks and its answers.
 
-Everything here is public: a keeper's private key is in no configuration. Whether a public key hides
-anything is checked by libsodium, at the agent's start and by `validate`.
+Everything here is public: a keeper's private key is in no configuration. libsodium checks whether a
+public key hides anything, at the agent's start and by `validate`.
 """
 
 import re
@@ -24,16 +24,17 @@ from pansketch_fleet.units import duration_text, seconds
 from pansketch_fleet.yaml.document import Document
 
 KEY = re.compile(r"[0-9a-fA-F]{64}")
-SHARE = re.compile(r"[0-9]{1,6}/[0-9]{1,6}|[0-9]{0,6}(?:\.[0-9]{1,9})?")
+# Denominators are at most 10**6: keepers answer no others.
+SHARE = re.compile(r"[0-9]{1,6}/[0-9]{1,6}|[0-9]{0,6}(?:\.[0-9]{1,6})?")
 EPOCHS_IN_A_WINDOW = 24
-LEAST_EPOCH_SECONDS = 60
+MIN_EPOCH_SECONDS = 60
 MAX_EVERY_SECONDS = 3660 * 86400
 MAX_LATENESS_SECONDS = 366 * 86400
 USUAL_LATENESS_SECONDS = 86400
 
 
 def read_keepers(document: Document, raw: dict[str, Any] | None) -> dict[str, KeeperKeys]:
-    """The keepers by name, in the order of the file. Raises ConfigError."""
+    """Return the keepers by name, in the order of the file. Raises ConfigError."""
     found: dict[str, KeeperKeys] = {}
     seen: dict[bytes, str] = {}
     for name, each in (raw or {}).items():
@@ -68,7 +69,7 @@ def read_blinded(
     window_seconds: int,
     keepers: Mapping[str, KeeperKeys],
 ) -> BlindedSettings | None:
-    """What the section `privacy` of a stream says of masks and answers; None with local noise.
+    """Read the masks and answers of the section `privacy` of a stream; None with local noise.
 
     Raises ConfigError. `where`: the path of the section.
     """
@@ -105,12 +106,12 @@ def _names(
 
 def _epoch(document: Document, where: str, text: str | None, window_seconds: int) -> int:
     if text is None:
-        usual = max(LEAST_EPOCH_SECONDS, -(-window_seconds // EPOCHS_IN_A_WINDOW))
+        usual = max(MIN_EPOCH_SECONDS, -(-window_seconds // EPOCHS_IN_A_WINDOW))
         return min(usual, window_seconds)
     length = _whole_seconds(document, where, text, "10m")
-    if not LEAST_EPOCH_SECONDS <= length <= window_seconds:
+    if not MIN_EPOCH_SECONDS <= length <= window_seconds:
         problem = f"{text} is impossible; write 1m to the window, {duration_text(window_seconds)}"
-        if window_seconds < LEAST_EPOCH_SECONDS:
+        if window_seconds < MIN_EPOCH_SECONDS:
             problem = f"{text} is impossible in so short a window; leave it out"
         raise document.error(where, problem)
     if -(-window_seconds // length) > MAX_INNER_EPOCHS:

@@ -1,4 +1,4 @@
-"""The section `collector`: the address of HTTP and who may ask there, and Home Assistant."""
+"""The section `collector`: the address of HTTP, its access control, and Home Assistant."""
 
 import re
 from ipaddress import ip_address
@@ -18,7 +18,7 @@ _EXAMPLE = "write 127.0.0.1:8080, [::1]:8080 or another address of this host"
 _ADDRESSED = (
     "write postgresql://USER@HOST:5432/DATABASE, and a password as collector.database_password"
 )
-# What libpq takes, without all that can hold a secret: errors print this address.
+# Addresses of libpq without options for secrets: errors print this address.
 _HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::[0-9]{1,5})?"
 _OPTION = (
     r"(?:host|hostaddr|port|sslmode|sslrootcert|sslcert|sslkey|sslcrl|ssl_min_protocol_version|"
@@ -37,8 +37,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}")
 def read_database(
     document: Document, given: CollectorSection, folder: Path
 ) -> Path | DatabaseServer:
-    """Where the releases are: in a file, or on a server. Raises ConfigError, never with the
-    password in it."""
+    """Return the database: a file or a server. Raises ConfigError, never with its password."""
     text, password = given.database or DATABASE, given.database_password
     if not text.startswith("postgres"):
         if password is not None:
@@ -54,10 +53,10 @@ def read_database(
 
 
 def read_http(document: Document, given: CollectorSection, *, has_token: bool) -> Http | None:
-    """The settings, or None where the collector does not serve HTTP.
+    """Return the settings, or None without an HTTP server.
 
-    `has_token`: this program checks tokens; for others its reference was left alone, and its text
-    is not looked at. Raises ConfigError, never with the token in it.
+    `has_token`: this program checks tokens; for others its reference was not resolved, and its text
+    is ignored. Raises ConfigError, never with the token in it.
     """
     if given.http is None:
         _check_alone(document, given)
@@ -95,7 +94,7 @@ def _check_alone(document: Document, given: CollectorSection) -> None:
 
 
 def _address(document: Document, text: str) -> tuple[str, int, bool]:
-    """Host, port and whether only this host reaches it."""
+    """Return host, port and whether only this host reaches it."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 1 <= int(found[3]) <= 65535:
         raise document.error("collector.http", f"{text[:60]!r} is no address; {_EXAMPLE}")
@@ -109,7 +108,7 @@ def _address(document: Document, text: str) -> tuple[str, int, bool]:
 
 
 def read_home_assistant(document: Document, given: CollectorSection) -> HomeAssistant | None:
-    """The settings, or None where nothing is announced. Raises ConfigError."""
+    """Return the settings, or None without announcements. Raises ConfigError."""
     wanted = given.home_assistant
     if wanted is None or wanted is False:
         return None

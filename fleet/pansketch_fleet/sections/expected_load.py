@@ -1,9 +1,8 @@
-"""A stream's `expect:`: how many readings, devices and windows a query will read together, and how
-many readings a window can have.
+"""A stream's `expect:`: the readings, devices and windows of a query, and the maximum of a window.
 
 Planners weigh noise against resolution with the former; a wrong one costs accuracy. The collector
-refuses a release whose counters hold more than the latter and their noise explain. Both follow from
-the configuration alone: they tell nothing of a reading.
+refuses a release whose counters exceed the latter plus noise. Both follow from the configuration
+alone: they reveal nothing about a reading.
 """
 
 from collections.abc import Sequence
@@ -26,14 +25,17 @@ from pansketch_fleet.settings.stream_schema import (
 )
 from pansketch_fleet.yaml.document import Document
 
-# A clock that is set back keeps a live window open: until then a whole window may have passed, and
+# A clock that is set back keeps a live window open. A whole window may have passed before, and
 # it is set back by a window or a minute at most (agent/pansketch_agent/windows/window.py).
 MAX_SET_BACK_SECONDS = 60
 
 
 def readings_bound(window_seconds: int, source: Source, privacy: Privacy) -> int:
-    """Where `expect.max_readings` states none: the readings of a source that polls, else those of
-    the highest rate of any firmware profile; and no more than its spans may hold."""
+    """Return the maximum readings of a window if `expect.max_readings` is not stated.
+
+    It follows from a polled source, else from the highest rate of any firmware profile. Spans limit
+    it further.
+    """
     seconds = window_seconds
     if not isinstance(source, ReplaySource):
         seconds += window_seconds + max(window_seconds, MAX_SET_BACK_SECONDS)
@@ -42,7 +44,7 @@ def readings_bound(window_seconds: int, source: Source, privacy: Privacy) -> int
     else:
         found = ceil(seconds * max(profile.readings_per_second for profile in every()))
     if isinstance(privacy.unit, Span):
-        # One reading a slot, and no more slots than this begin in so long a time.
+        # One reading a slot, and at most so many slots begin in this time.
         slots = ceil(seconds * privacy.unit.max_readings / privacy.unit.seconds) + 2
         found = min(found, slots)
     return found
@@ -64,11 +66,11 @@ def read_expected(
     known_devices: int | None,
     domain: Domain | None,
 ) -> tuple[Expected, int]:
-    """What is stated, and what follows from the window and the source where nothing is; and the
-    most readings of a window. Raises ConfigError at the key at fault.
+    """Return the expected load, stated or derived from window and source, and the maximum of a
+    window.
 
-    `sources`: the stream's own, which the plan follows from, and those of single devices.
-    `domain`: None of a stream with a key.
+    Raises ConfigError at the key at fault. `sources`: the stream's own, which determines the plan,
+    and those of single devices. `domain`: None for a stream with a key.
     """
     source = sources[0]
     given = section(document, where, raw or {}, ExpectSection)
@@ -96,7 +98,7 @@ def read_expected(
     if readings > bound:
         problem = f"{bound} is less than the {readings} readings expected; correct one of the two"
         raise document.error(join(where, "max_readings"), problem)
-    # Whoever states how many windows are read together is asked for a plan for these.
+    # A stated number of windows determines the plan alone.
     earlier = (
         (1, min(windows, max(1, DAY_SECONDS // window_seconds))) if given.windows is None else ()
     )
@@ -107,7 +109,7 @@ def read_expected(
 def _means(
     document: Document, where: str, names: Sequence[str] | None, domain: Domain | None
 ) -> tuple[str, ...]:
-    """The attributes whose means are asked of few windows. Raises ConfigError."""
+    """Return the attributes whose means are asked of few windows. Raises ConfigError."""
     if names is None or domain is None:
         return ()
     if not names:
@@ -126,8 +128,10 @@ def _means(
 
 
 def read_devices_per_key(document: Document, where: str, raw: dict[str, Any] | None) -> int | None:
-    """How many devices one key may be seen by, as far as it is stated: what a key pays is added up
-    for so many. Nothing enforces it. Raises ConfigError at the key at fault."""
+    """Return how many devices may see one key, if stated; the epsilon of a key is summed over them.
+
+    Nothing enforces it. Raises ConfigError at the key at fault.
+    """
     given = section(document, where, raw or {}, KeyExpectSection).devices_per_key
     if given is not None and not 1 <= given <= MAX_EXPECTED:
         problem = f"must lie between 1 and {MAX_EXPECTED}, not {given}; correct it or leave it out"
@@ -136,7 +140,7 @@ def read_devices_per_key(document: Document, where: str, raw: dict[str, Any] | N
 
 
 def _readings(window_seconds: int, source: Source, privacy: Privacy) -> int:
-    """In a window: as often as the source polls, and no more than its spans may hold."""
+    """Return the expected readings of a window: one for each poll, limited by spans."""
     between: float = SECONDS_BETWEEN
     if isinstance(source, PolledSource):
         between = source.interval_seconds

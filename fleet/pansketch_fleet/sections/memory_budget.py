@@ -1,4 +1,4 @@
-"""Sketches whose sizes are planned: what a stream states of them, and the memory they may take."""
+"""Planned sketches: their stated sizes, and the memory that they may use."""
 
 from dataclasses import asdict
 from typing import ClassVar
@@ -8,18 +8,20 @@ from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.units import size_bytes
 from pansketch_fleet.yaml.document import Document
 
-# What one stream may take of a profile's sketch memory does not depend on the other streams: adding
-# one must not change the sketch of another, whose releases would no longer add up with older ones.
+# The share of one stream in a profile's sketch memory does not depend on the other streams. A new
+# stream must not change the sketch of another: its releases would no longer add up with older ones.
 VIEWS_PART = 2
 HIERARCHY_PART = 3
 # A hierarchy of one attribute is good with little, and boards have a hundred of them.
 ALONE_PART = 100
-LEAST_ALONE_BYTES = 2048
+MIN_ALONE_BYTES = 2048
 
 
 class PlannedSketch:
-    """The part of a `Plan` that does not depend on the planner. `memory_bytes`: the maximum of the
-    state; None: a share of the profile's sketch memory."""
+    """The part of a `Plan` that does not depend on the planner.
+
+    `memory_bytes`: the maximum of the state; None: a share of the profile's sketch memory.
+    """
 
     part: ClassVar[int]
     sizes: StatedSizes | StatedViews
@@ -31,17 +33,17 @@ class PlannedSketch:
         return frozenset(name for name, value in sizes.items() if value is not None)
 
     def memory(self, profile: Profile) -> int:
-        """The most bytes that the planner may take."""
+        """Return the maximum bytes for the planner."""
         stated = self.memory_bytes
         return self.share(profile.sketch_memory_bytes) if stated is None else stated
 
     def share(self, sketch_memory_bytes: int) -> int:
-        """Of a profile's sketch memory, where no memory is stated."""
+        """Return the share of a profile's sketch memory, if no memory is stated."""
         return sketch_memory_bytes // self.part
 
 
 def read_memory(document: Document, where: str, text: str | None) -> int | None:
-    """A stated `memory:`. Raises ConfigError."""
+    """Read a stated `memory:`. Raises ConfigError."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The `mqtt:` section: where the broker is and how to be let in."""
+"""The `mqtt:` section: the broker's address and the credentials."""
 
 import re
 from dataclasses import replace
@@ -25,7 +25,9 @@ _EXAMPLE = "write mqtt://host:1883, or mqtts://host:8883 for TLS"
 
 
 def read_mqtt(document: Document, raw: dict[str, Any], folder: Path, where: str = "mqtt") -> Mqtt:
-    """The broker's address and credentials. Raises ConfigError, never with a credential in it."""
+    """Return the broker's address and credentials. Raises ConfigError, never with a credential in
+    it.
+    """
     mqtt = section(document, where, raw, MqttSection)
     url = _url(document, where, mqtt.url)
     host, port = _host_and_port(document, where, url)
@@ -51,8 +53,9 @@ def read_mqtt(document: Document, raw: dict[str, Any], folder: Path, where: str 
 
 
 def with_credentials(mqtt: Mqtt, credentials: Credentials | None) -> Mqtt:
-    """The same broker; with the user and password of an enrolled device, where `mqtt:` has no other
-    credentials."""
+    """Return the broker with the user and password of an enrolled device, unless it has
+    credentials.
+    """
     if credentials is None or mqtt.username is not None or mqtt.cert_file is not None:
         return mqtt
     return replace(mqtt, username=credentials.device, password=credentials.password)

@@ -1,7 +1,7 @@
-"""A stream's `privacy:` section: what is protected, how strongly, and the most that a day costs.
+"""A stream's `privacy:` section: the protected unit, its epsilon, and the daily cap.
 
-A stream of readings protects a reading or a span of them, a stream of keys all that bears one key
-in a window: nothing else could be promised of the sketches that they have.
+A stream of readings protects a reading or a span of them. A stream of keys protects all events of
+one key in a window. Their sketches support no other unit.
 """
 
 from fractions import Fraction
@@ -9,7 +9,12 @@ from typing import Any, get_args
 
 from pansketch import Guarantee, Privacy, Span
 from pansketch.privacy import MAX_EPSILON, MICRO, Aggregation, Intrusion
-from pansketch_fleet.sections.time_slots import MAX_OPEN_SECONDS, OPEN_SECONDS, comes, refusal
+from pansketch_fleet.sections.time_slots import (
+    MAX_OPEN_SECONDS,
+    OPEN_SECONDS,
+    arrival_kind,
+    refusal,
+)
 from pansketch_fleet.settings.privacy_schema import (
     MAX_DAILY_CAP,
     PrivacySection,
@@ -28,14 +33,15 @@ INTRUSIONS = get_args(Intrusion)
 AGGREGATIONS = get_args(Aggregation)
 FOR_BLINDED = ("keepers", "epoch", "local_epsilon", "answers", "lateness")
 MAX_SPAN_SECONDS = 3660 * 86400
-# Of a single reading nothing is left to pay for the one that takes its slot when it is away.
+# With one reading, no epsilon is left for a reading that steps into its slot.
 MIN_READINGS = 2
 
 
 def read_privacy(
     document: Document, where: str, raw: dict[str, Any], keyed: bool
 ) -> tuple[Privacy, int | None]:
-    """What is asked for, and the daily cap in micro-epsilon. Raises ConfigError at the key.
+    """Return the privacy parameters, and the daily cap in micro-epsilon. Raises ConfigError at the
+    key.
 
     `keyed`: the stream has a key, and its unit is the key, stated or not.
     """
@@ -136,17 +142,16 @@ def read_open(
     *,
     events: bool,
 ) -> int | None:
-    """How long a slot of a span takes readings that come when they like, in seconds; None for
-    other sources and units. Raises ConfigError for what cannot be had.
+    """Return the open seconds of a slot for sources of events; None for other sources and units.
 
-    `raw`: the section `privacy`, which is `privacy`; `where`: the path of its `unit`; `events`:
-    whether the stream has a source of events on any device.
+    Raises ConfigError. `raw`: the section `privacy`, which is `privacy`; `where`: the path of its
+    `unit`; `events`: whether the stream has a source of events on any device.
     """
     if not isinstance(privacy.unit, Span):
         return None
     given: str | None = raw["unit"].get("open")
     place = join(where, "open")
-    if comes(source) != "event":
+    if arrival_kind(source) != "event":
         if given is not None and not events:
             problem = "is for sources of events, and this source is none"
             raise document.error(place, f"{problem}; remove it")

@@ -1,4 +1,4 @@
-"""What a stream is about: readings with `attributes:`, or events that bear a `key:`."""
+"""The subject of a stream: readings with `attributes:`, or events with a `key:`."""
 
 from pansketch import Domain
 from pansketch_fleet.sections.attributes import MAX_NAME, read_domain
@@ -15,7 +15,7 @@ TIME = "time"
 
 
 def read_subject(document: Document, where: str, stream: StreamSection) -> Domain | str:
-    """The domain of the readings, or the name of the key. Raises ConfigError."""
+    """Return the domain of the readings, or the name of the key. Raises ConfigError."""
     if stream.key is None:
         if stream.attributes is None:
             fix = "add attributes (readings), or key (whose different values are counted)"
@@ -41,7 +41,7 @@ def _key(document: Document, where: str, name: str) -> str:
 
 
 def check_key(document: Document, where: str, source: Source) -> None:
-    """Raises ConfigError for a source of a stream of keys whose records have none."""
+    """Raise ConfigError for a stream of keys with a source that has none."""
     if isinstance(source, PolledSource):
         kind = kind_of(source)
         fix = "use replay, stdin, exec, mqtt or http"

@@ -1,9 +1,9 @@
-"""How a span is kept to its readings: public slots of time, at most one reading in each.
+"""Public slots of time that limit the readings of a span: at most one reading in each.
 
-Where readings come when they like, only the first part of a slot is open, for seconds: whether the
-slot has had its reading is a fact about a reading, and no longer in memory than that. Where they
-are polled, the agent asks once a slot, and there is no such fact. A replay's slots are cut from the
-times of its file, which holds the readings themselves. (docs/decisions/0005-span-slots.md)
+For sources of events, only the first seconds of a slot are open. Memory reveals whether a slot has
+had its reading, but no longer than that. For polled sources the agent polls once a slot, and there
+is no such state. A replay's slots follow from the times of its file, which contains the readings
+themselves. (docs/decisions/0005-span-slots.md)
 """
 
 from dataclasses import dataclass
@@ -22,45 +22,45 @@ from pansketch_fleet.units import duration_text
 MICROSECONDS = 1_000_000
 OPEN_SECONDS = 10
 MAX_OPEN_SECONDS = 60
-# Below it hardly a reading in a hundred is taken: nobody wants that without having said so.
+# Below it hardly a reading in a hundred is absorbed, so the configuration must state it.
 MIN_OPEN_SHARE = 0.01
 
-Comes = Literal["event", "poll", "replay"]
+ArrivalKind = Literal["event", "poll", "replay"]
 
 
 @dataclass(frozen=True)
 class TimeSlots:
-    """Slots of `length` microseconds from multiples of it on; only the first `opened` are open."""
+    """Slots of `length` microseconds that start at its multiples; the first `opened` are open."""
 
     length: int
     opened: int
 
     def number(self, at: float) -> int:
-        """The slot of a moment in seconds."""
+        """Return the slot of a moment in seconds."""
         return _microseconds(at) // self.length
 
     def is_open(self, at: float) -> bool:
-        """Whether a moment lies in the open part of its slot."""
+        """Return whether a moment lies in the open part of its slot."""
         return _microseconds(at) % self.length < self.opened
 
     @property
     def share(self) -> float:
-        """How much of the time is open."""
+        """The open share of the time."""
         return self.opened / self.length
 
 
-def comes(source: Source) -> Comes:
-    """What decides when a source's readings come: the world, the agent's ticks, or a file."""
+def arrival_kind(source: Source) -> ArrivalKind:
+    """Return the cause of a source's times: events, the agent's polls, or a replayed file."""
     if isinstance(source, ReplaySource):
         return "replay"
     return "poll" if isinstance(source, PolledSource) else "event"
 
 
 def slots_for(span: Span, open_seconds: int | None = None) -> TimeSlots:
-    """The slots that keep any stretch of the span's length to one reading less than it may have.
+    """Return slots that limit any stretch of the span's length to one reading less than allowed.
 
-    One is spare because a stretch that is taken away may let a later reading into its last slot.
-    `open_seconds`: of each slot, None or more than there are: all of it (with two readings a span:
+    One is spare, because removing a stretch may admit a later reading into its last slot.
+    `open_seconds`: of each slot; None or more than a slot: all of it (with two readings a span:
     half). Raises ValueError for a span of one reading.
     """
     _check(span)
@@ -75,30 +75,33 @@ def slots_for(span: Span, open_seconds: int | None = None) -> TimeSlots:
 
 
 def polling_slots(span: Span) -> TimeSlots:
-    """Slots for one poll each: one more reading than a stretch may have is further apart than that,
-    wherever in its slot each falls. Nothing steps into another's place. Raises as `slots_for`."""
+    """Return slots for one poll each.
+
+    One more reading than allowed spans more than a stretch, wherever in its slot each falls.
+    Removing a reading admits no other. Raises as `slots_for`.
+    """
     _check(span)
     length = _divided(span.seconds * MICROSECONDS + 1, span.max_readings - 1)
     return TimeSlots(length, length)
 
 
 def slots_of(stream: Stream) -> TimeSlots | None:
-    """A stream's slots; None where its unit is no span."""
+    """Return a stream's slots; None if its unit is no span."""
     unit = stream.plan.privacy.unit
     if not isinstance(unit, Span) or not isinstance(stream, ReadingStream):
         return None
-    if comes(stream.source) == "poll":
+    if arrival_kind(stream.source) == "poll":
         return polling_slots(unit)
     return slots_for(unit, stream.open_seconds)
 
 
 def slots_text(stream: Stream) -> str | None:
-    """What somebody has to know of a stream's slots; None where its unit is no span."""
+    """Explain a stream's slots; None if its unit is no span."""
     slots = slots_of(stream)
     if slots is None:
         return None
     length = f"{slots.length / MICROSECONDS:.6g} s"
-    match comes(stream.source):
+    match arrival_kind(stream.source):
         case "poll":
             return f"{length}: the sensor is polled once in it, and no state is kept"
         case "replay":
@@ -113,8 +116,7 @@ def slots_text(stream: Stream) -> str | None:
 
 
 def refusal(span: Span, open_seconds: int) -> str | None:
-    """Why readings that come when they like cannot be kept to this span without more being said;
-    None where they can."""
+    """Return why the slots of a span of events would be too rarely open, with the fix, or None."""
     slots = slots_for(span, open_seconds)
     if slots.share >= MIN_OPEN_SHARE:
         return None
@@ -140,5 +142,5 @@ def _microseconds(at: float) -> int:
 
 
 def _divided(number: int, by: int) -> int:
-    """Rounded up."""
+    """Divide, rounded up."""
     return -(-number // by)

@@ -1,6 +1,6 @@
-"""From what a stream says of its sketch to its spec, the same on every device and in the collector.
+"""From the settings of a sketch to its spec, the same on every device and in the collector.
 
-A kind of sketch joins with one entry in fleet/pansketch_fleet/sections/sketches/sketch.py.
+A new kind of sketch needs one entry in fleet/pansketch_fleet/sections/sketches/sketch.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,29 +16,29 @@ MAX_OFFSET_SECONDS = 600
 
 
 class DeviceSpec(Spec, Protocol):
-    """A spec that also foretells the bytes of a release, as those of every family do."""
+    """A spec that also predicts the bytes of a release, as the specs of all families do."""
 
     @property
     def release_nbytes(self) -> int:
-        """As expected."""
+        """The expected bytes."""
         ...
 
     @property
     def max_release_nbytes(self) -> int:
-        """A bound that no honest release of one window exceeds."""
+        """A bound in bytes for every honest release of one window."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class SketchSettings(Protocol):
-    """What a stream itself says of its sketch, before any profile: frozen, hashable, comparable."""
+    """The settings of a sketch before any profile: frozen, hashable, comparable."""
 
     @property
     def privacy(self) -> Privacy: ...
     @property
     def stated(self) -> frozenset[str]:
-        """The sizes that the configuration names, which no profile changes."""
+        """The sizes in the configuration, which no profile changes."""
         ...
 
     @property
@@ -48,25 +48,25 @@ class SketchSettings(Protocol):
 
     @property
     def fix(self) -> str:
-        """What to do about a size that cannot be."""
+        """The fix for an impossible size."""
         ...
 
     def spec(self, profile: Profile) -> DeviceSpec:
-        """The spec on a device of this class.
+        """Return the spec on a device of this class.
 
         Raises ValueError, one line that begins with the size at fault, when there can be none.
         """
         ...
 
     def shown(self, profile: Profile) -> Iterator[tuple[str, str, str]]:
-        """Every size in force: (its key, its text, where it comes from when it is not stated)."""
+        """Yield every effective size: (its key, its text, its origin if it is not stated)."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 def hash_key(fleet: str, stream: str) -> int:
-    """The public 64-bit key of a stream: equal on all devices of a fleet, different per stream."""
+    """Return the public 64-bit key of a stream: equal on all devices, distinct for each stream."""
     # Ids hold no "/", so no two pairs of names spell the same text.
     name = f"{fleet}/{stream}".encode()
     return int.from_bytes(blake2b(name, digest_size=8, person=b"pansketch-stream").digest(), "big")
@@ -74,17 +74,20 @@ def hash_key(fleet: str, stream: str) -> int:
 
 @lru_cache(maxsize=4096)
 def schedule_offset(device: str, window_seconds: int) -> int:
-    """Seconds by which a device's windows begin after the multiples of their length: this spreads a
-    fleet's releases over a tenth of a window."""
+    """Return the seconds by which a device's windows begin after the multiples of their length.
+
+    This spreads a fleet's releases over a tenth of a window.
+    """
     most = min(window_seconds // 10, MAX_OFFSET_SECONDS)
     name = int.from_bytes(blake2b(device.encode(), digest_size=8).digest(), "big")
     return name % most if most else 0
 
 
 def window_index(start: int, window_seconds: int) -> int:
-    """The number that all devices of a fleet give to a window, from when it starts on any of them.
+    """Return the number that all devices of a fleet give to a window, from its start on any of
+    them.
 
-    A schedule's offset is below a tenth of a window, so it never carries into the next number.
+    A schedule's offset is below a tenth of a window, so it never reaches the next number.
     """
     return start // window_seconds
 
@@ -93,9 +96,9 @@ def window_index(start: int, window_seconds: int) -> int:
 def variants(
     own: DeviceSpec, plan: SketchSettings, profiles: tuple[Profile, ...]
 ) -> Mapping[bytes, DeviceSpec]:
-    """A stream's spec under every profile, by fingerprint, without repeats; `own` comes first.
+    """Return a stream's distinct specs under every profile, by fingerprint; `own` comes first.
 
-    A profile whose sizes cannot be with this stream is left out: no device can run it either.
+    A profile with impossible sizes for this stream is omitted: no device can run it either.
     """
     found = {own.fingerprint: own}
     for profile in profiles:

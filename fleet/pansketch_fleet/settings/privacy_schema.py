@@ -1,4 +1,4 @@
-"""The keys of a stream's `privacy:`, and those of `keepers:`, whose masks blinded streams have."""
+"""The keys of a stream's `privacy:`, and those of `keepers:` for blinded streams."""
 
 from typing import Annotated, Any, get_args
 

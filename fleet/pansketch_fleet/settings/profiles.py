@@ -1,4 +1,4 @@
-"""Firmware profiles: what a class of devices can hold."""
+"""Firmware profiles: the limits of a class of devices."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -81,14 +81,14 @@ class ProfileSection(Section, frozen=True):
 
 @dataclass(frozen=True)
 class OutboxRules:
-    """What gives way when the outbox is full, and when a release is written to disk.
+    """The policy of a full outbox, and the time at which a release is written to disk.
 
-    `when_unacknowledged`: only when no ack comes within seconds; a crash loses what was held.
+    `when_unacknowledged`: only when no ack arrives within seconds; a crash loses buffered releases.
     """
 
     policy: Policy = "reject_new"
     persist: Persist = "always"
-    keep_seconds: int = 7 * 86400  # acknowledged releases, where there is room; 0: not at all
+    keep_seconds: int = 7 * 86400  # acknowledged releases, while there is space; 0: not at all
 
 
 DEFAULT_OUTBOX = OutboxRules()
@@ -96,8 +96,10 @@ DEFAULT_OUTBOX = OutboxRules()
 
 @dataclass(frozen=True)
 class Profile:
-    """One device class. `sketch_memory_bytes` bounds the states of all streams together. `sketch`:
-    sizes of hierarchies that are not planned on it; a stream's own come first."""
+    """One device class. `sketch_memory_bytes` bounds the states of all streams together.
+
+    `sketch`: sizes of hierarchies that are not planned on it; a stream's own override them.
+    """
 
     name: str
     description: str
@@ -111,14 +113,16 @@ class Profile:
 
 @cache
 def known() -> tuple[str, ...]:
-    """The names of all profiles, in alphabetical order."""
+    """Return the names of all profiles, in alphabetical order."""
     names = (entry.name for entry in files("pansketch_fleet.firmware_profiles").iterdir())
     return tuple(sorted(n.removesuffix(".yaml") for n in names if n.endswith(".yaml")))
 
 
 @cache
 def load_profile(name: str) -> Profile:
-    """The profile of that name. Raises KeyError: there is none, ConfigError: it is broken."""
+    """Return the profile of that name. Raises KeyError if there is none, ConfigError if it is
+    broken.
+    """
     if name not in known():
         raise KeyError(name)
     text = (
@@ -131,12 +135,12 @@ def load_profile(name: str) -> Profile:
 
 @cache
 def every() -> tuple[Profile, ...]:
-    """All profiles, in alphabetical order."""
+    """Return all profiles, in alphabetical order."""
     return tuple(load_profile(name) for name in known())
 
 
 def read_profile(name: str, text: str) -> Profile:
-    """A profile from the text of its file. Raises ConfigError."""
+    """Parse a profile from the text of its file. Raises ConfigError."""
     document = parse(
         text, f"firmware_profiles/{name}.yaml", _as_written, text_paths(ProfileSection)
     )
@@ -157,12 +161,12 @@ def read_profile(name: str, text: str) -> Profile:
 
 
 def read_policy(document: Document, where: str, text: str) -> Policy:
-    """Raises ConfigError."""
+    """Check a policy. Raises ConfigError."""
     return cast(Policy, _one_of(get_args(Policy), document, where, text))
 
 
 def read_persist(document: Document, where: str, text: str) -> Persist:
-    """Raises ConfigError."""
+    """Check a value of `persist`. Raises ConfigError."""
     return cast(Persist, _one_of(get_args(Persist), document, where, text))
 
 

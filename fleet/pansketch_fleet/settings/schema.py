@@ -1,6 +1,6 @@
 """The keys of a configuration: the file, the device and the collector.
 
-Those of the broker, streams, sources and sketches are in the other modules of that name.
+Those of the broker, streams, sources and sketches are in the other modules `*_schema`.
 """
 
 from dataclasses import replace
@@ -94,7 +94,7 @@ class AgentSection(Section, frozen=True):
 
 
 class DeviceStreamSection(Section, frozen=True):
-    """What one device has otherwise of a stream: the source of its readings.
+    """The settings of a stream on one device: the source of its readings.
 
     `expect.readings` follows from the stream's own source, so that all devices have one plan.
     `expect.max_readings` has room for the source of every device.
@@ -111,7 +111,7 @@ class DeviceStreamSection(Section, frozen=True):
 
 
 class DeviceSection(Section, frozen=True):
-    """What one device has otherwise. A key wins over that of `agent`, key by key in `outbox`."""
+    """The settings of one device. A key overrides that of `agent`, key by key in `outbox`."""
 
     profile: Annotated[
         str | None, replace(PROFILE, default=OF_AGENT, example="pi-3b", reader=None)

@@ -1,4 +1,4 @@
-"""A section of a configuration: what the reference states of its keys, and reading it as a struct.
+"""A section of a configuration: the reference of its keys, and its parser to a struct.
 
 The reference page and the JSON Schema are made from these keys (`python -m testbed.reference`).
 """
@@ -21,18 +21,18 @@ Reader = Literal["agent", "collector", "agent and collector"]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all sections share: they are frozen and refuse unknown keys."""
+    """The base of all sections: they are frozen and refuse unknown keys."""
 
 
 @dataclass(frozen=True)
 class KeyDoc:
     """The description of one key.
 
-    `example` is its value as YAML. `values` are all it may have; `low` and `high` bound a number,
-    inclusive; `allowed` states a rule that these cannot. `default` describes what applies if the
-    key is omitted and its field has no value of its own. `holds`: the section inside it, several
-    if its `type` chooses one; `named`: it has a section under each name. `reader`: the program
-    that uses the value, where it is not that of the section around it.
+    `example` is its value as YAML. `values` are all allowed ones; `low` and `high` bound a number,
+    inclusive; `allowed` states a rule that these cannot. `default` describes the value of an
+    omitted key without a default in its field. `holds`: the section inside it, several if its
+    `type` chooses one; `named`: it has a section under each name. `reader`: the program that uses
+    the value, if not that of the section around it.
     """
 
     meaning: str
@@ -50,7 +50,7 @@ class KeyDoc:
 
     @property
     def inner(self) -> tuple[type[Section], ...]:
-        """The sections that it may hold."""
+        """The sections that it may contain."""
         return self.holds if isinstance(self.holds, tuple) else (self.holds,)
 
 
@@ -58,7 +58,7 @@ class KeyDoc:
 class Described:
     """A field of a section: its types without None, its key, and its default (None: no value).
 
-    `nullable`: it may stand in the file without a value.
+    `nullable`: the file may have the key without a value.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Described:
 
 @cache
 def described(kind: type[Section]) -> tuple[Described, ...]:
-    """Every key of a section, in its order."""
+    """Return every key of a section, in its order."""
     return tuple(_field(field) for field in msgspec.structs.fields(kind))
 
 
@@ -87,9 +87,9 @@ def _field(field: msgspec.structs.FieldInfo) -> Described:
 
 @cache
 def text_paths(kind: type[Section]) -> tuple[tuple[str, ...], ...]:
-    """The paths of all values that are texts ("*": any key), for `yaml.document.parse`.
+    """Return the paths of all text values ("*": any key), for `yaml.document.parse`.
 
-    It takes them as written: NO stays a wind direction, and 007 a device.
+    It reads them as written: NO stays a wind direction, and 007 a device.
     """
     return tuple(dict.fromkeys(_texts(kind, ())))
 
@@ -130,7 +130,9 @@ _WORDS = {
 
 
 def section(document: Document, where: str, raw: Any, kind: type[SectionT]) -> SectionT:
-    """One section of a document as a struct. Raises ConfigError that names the key at fault."""
+    """Convert one section of a document to a struct. Raises ConfigError that names the key at
+    fault.
+    """
     try:
         return msgspec.convert(raw, type=kind)
     except msgspec.ValidationError as error:
@@ -157,11 +159,11 @@ def _words(kinds: str) -> str:
 
 
 def join(where: str, key: str) -> str:
-    """A dotted path one step further in; an empty step stays where it is."""
+    """Append a step to a dotted path; an empty step changes nothing."""
     return f"{where}.{key}" if where and key else where or key
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """What a mistyped word probably was, or all there is to choose from."""
+    """Return the probable meaning of a mistyped word, or all choices."""
     close = difflib.get_close_matches(word, known, 1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"

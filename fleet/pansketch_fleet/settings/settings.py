@@ -1,4 +1,4 @@
-"""The frozen values that a configuration becomes; the programs read nothing else of it."""
+"""The frozen values of a configuration; the programs read nothing else of it."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,8 +13,10 @@ from pansketch_fleet.units import duration_text
 
 @dataclass(frozen=True)
 class DatabaseServer:
-    """A PostgreSQL server that keeps the collector's database: `url` names both, without a
-    password. `password` is in no representation."""
+    """A PostgreSQL server with the collector's database: `url` names both, without a password.
+
+    `password` is in no representation.
+    """
 
     url: str
     password: str | None = field(default=None, repr=False)
@@ -26,7 +28,9 @@ class DatabaseServer:
 @dataclass(frozen=True)
 class PublishedScales:
     """Devices adopt the scales that the collector publishes, `every_seconds` apart or more.
-    `learned`: False where it publishes the configured ones again."""
+
+    `learned`: False if it publishes the configured ones again.
+    """
 
     every_seconds: int
     learned: bool = True
@@ -42,21 +46,24 @@ class KeeperKeys:
 
 @dataclass(frozen=True)
 class AnswerLevel:
-    """One answer every so many seconds costs a window this share of epsilon."""
+    """A level of answers: one every `every_seconds`, for this share of a window's epsilon."""
 
     every_seconds: int
     share: Fraction
 
     @property
     def name(self) -> str:
-        """What questions call it, such as "1d"."""
+        """Its name in questions, such as "1d"."""
         return duration_text(self.every_seconds)
 
 
 @dataclass(frozen=True)
 class BlindedSettings:
-    """How a stream is masked and asked for. `keys`: of the keepers, in their order. `levels`: in
-    the order of the file; `lateness_seconds`: the wait for releases after a level's period."""
+    """The masks and answers of a stream. `keys`: of the keepers, in their order.
+
+    `levels`: in the order of the file; `lateness_seconds`: the wait for releases after a level's
+    period.
+    """
 
     keepers: tuple[str, ...]
     keys: tuple[bytes, ...]
@@ -69,12 +76,12 @@ WILDCARDS = "*?"
 
 
 def is_sent_by(patterns: tuple[str, ...] | None, device: str) -> bool:
-    """Whether a device is one of those that the patterns name; None: all are."""
+    """Return whether the patterns match a device; None: they match all."""
     return patterns is None or any(fnmatchcase(device, each) for each in patterns)
 
 
 def has_wildcard(patterns: tuple[str, ...]) -> bool:
-    """Whether one of the patterns stands for more than one name."""
+    """Return whether one of the patterns matches more than one name."""
     return any(set(WILDCARDS) & set(each) for each in patterns)
 
 
@@ -82,16 +89,16 @@ def has_wildcard(patterns: tuple[str, ...]) -> bool:
 class _Stream:
     """A named sequence of records. The spec is that of every window.
 
-    `plan`: what the configuration itself says of the sketch, before any profile; `sketch_at`: the
-    dotted path where it says so. `daily_cap_micro`: the most micro-epsilon that the releases of one
-    day may cost together, None: no cap. `retention_seconds`: how long the collector keeps a
-    release, None: for ever. `devices_per_key`: None where it is not stated, or there is no key.
-    `most_readings`: the most that one window of a device can have; 0 for keys, which it bounds not.
+    `plan`: the settings of the sketch, before any profile; `sketch_at`: their dotted path.
+    `daily_cap_micro`: the maximum micro-epsilon of the releases of one day together, None: no cap.
+    `retention_seconds`: how long the collector keeps a release, None: for ever. `devices_per_key`:
+    None if it is not stated, or there is no key. `most_readings`: the maximum of one window of a
+    device; 0 for keys, which have no bound.
 
     A section with several sketches becomes as many streams. They have one source, one window and
-    the cap together. The first one bears the section's name, and the others say it in `part_of`.
+    the cap together. The first one has the section's name, and `part_of` of the others names it.
 
-    `devices`: patterns of the names of those that send it, None: all.
+    `devices`: patterns of the names of its senders, None: all.
     """
 
     name: str
@@ -118,8 +125,8 @@ class _Stream:
 class ReadingStream(_Stream):
     """A stream of readings. `domain`: the attributes, in the order of the view.
 
-    `expected`: what a query reads together. `open_seconds`: how long each slot of a span takes
-    readings, None: as long as it can. `scales`: None where none are published.
+    `expected`: the expected load of a query. `open_seconds`: how long each slot of a span accepts
+    readings, None: as long as possible. `scales`: None if none are published.
     """
 
     domain: Domain
@@ -129,15 +136,15 @@ class ReadingStream(_Stream):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a record of the source must have: the attributes."""
+        """The attributes, which a record of the source must have."""
         return self.domain.names
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyStream(_Stream):
-    """A stream of events that bear a key. `key`: the source's name for it.
+    """A stream of events with a key. `key`: the source's name for it.
 
-    The spec is the base of those of the windows (`Spec.for_window`).
+    The spec is the base of the specs of windows (`Spec.for_window`).
     """
 
     key: str
@@ -145,7 +152,7 @@ class KeyStream(_Stream):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a record of the source must have: the key."""
+        """The key, which a record of the source must have."""
         return (self.key,)
 
 
@@ -154,9 +161,10 @@ Stream = ReadingStream | KeyStream
 
 @dataclass(frozen=True)
 class Http:
-    """Where the collector answers over HTTP. `token`: what a request must bear, None: nothing; it
-    is in no representation. `public`: requests need none of it. `hosts`: the names, beside those of
-    this host's own addresses, that a request may be for.
+    """The address of the collector's HTTP server.
+
+    `token`: required of a request, None: not required; it is in no representation. `public`:
+    requests need no token. `hosts`: host names for requests, beside this host's own addresses.
     """
 
     host: str
@@ -168,13 +176,15 @@ class Http:
 
     @property
     def closed(self) -> bool:
-        """Whether a request must bear the token."""
+        """True if a request must have the token."""
         return self.token is not None and not self.public
 
 
 @dataclass(frozen=True)
 class HomeAssistant:
-    """Devices are announced to Home Assistant below `prefix`. `remove`: what was is taken back."""
+    """Devices are announced to Home Assistant below `prefix`. `remove`: the announcements are
+    removed.
+    """
 
     prefix: str = "homeassistant"
     remove: bool = False

@@ -1,4 +1,4 @@
-"""The broker, and the sources of readings, as a configuration states them: frozen values."""
+"""The broker, and the sources of readings, of a configuration: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from pansketch_fleet.settings.mqtt_schema import Protocol
 
 @dataclass(frozen=True)
 class Mqtt:
-    """How to reach the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
+    """The address of the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
 
-    `password` is in no representation. `protocol`: the version of MQTT; auto is 5 where the broker
-    speaks it and 3.1.1 otherwise.
+    `password` is in no representation. `protocol`: the version of MQTT; auto is 5 if the broker
+    supports it and 3.1.1 otherwise.
     """
 
     host: str
@@ -52,7 +52,7 @@ SensorKind = Literal["iio", "hwmon", "w1"]
 
 @dataclass(frozen=True)
 class SensorSource:
-    """Sensors of this host, polled on a public tick; `sensors`: the place of each attribute."""
+    """Sensors of this host, polled on a public tick; `sensors`: the sensor of each attribute."""
 
     kind: SensorKind
     sensors: Mapping[str, str]
@@ -64,7 +64,7 @@ JsonPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ExecSource:
-    """JSON lines that a program prints. `paths`: where in an object a value is, if not by name."""
+    """JSON lines that a program prints. `paths`: of a value in an object, if not its name."""
 
     command: tuple[str, ...]
     paths: Mapping[str, JsonPath]
@@ -89,7 +89,7 @@ class HttpSource:
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Where a page is. `target`: its path, with the query."""
+    """The address of a page. `target`: its path, with the query."""
 
     tls: bool
     host: str
@@ -144,8 +144,11 @@ class Register:
 
 @dataclass(frozen=True)
 class ModbusSource:
-    """Registers of Modbus devices, polled on a public tick. `port`: of TCP at the host `place`;
-    None: RTU at the serial port `place`, with `baud` and `parity`."""
+    """Registers of Modbus devices, polled on a public tick.
+
+    `port`: of TCP at the host `place`; None: RTU at the serial port `place`, with `baud` and
+    `parity`.
+    """
 
     place: str
     port: int | None
@@ -160,13 +163,13 @@ class ModbusSource:
         return f"rtu:{self.place}" if self.port is None else f"tcp://{host}:{self.port}"
 
 
-# What the agent asks, on a public tick.
+# The agent polls these on a public tick.
 PolledSource = SystemSource | SensorSource | MetricsSource | ModbusSource
 Source = ReplaySource | StdinSource | ExecSource | MqttSource | HttpSource | PolledSource
 
 
 def kind_of(source: Source) -> str:
-    """Its `type`, as it is written."""
+    """Return its `type`, as it is written."""
     match source:
         case SensorSource(kind=kind):
             return kind

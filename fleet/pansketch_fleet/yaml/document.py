@@ -1,4 +1,4 @@
-"""A configuration: its text, and its plain values that still know their file, line and origin."""
+"""A configuration: its text, and its plain values with their file, line and origin."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ Texts = tuple[tuple[str, ...], ...]
 
 
 def read_text(path: Path) -> str:
-    """The text of a configuration file. Raises ConfigError: there is none, it is not UTF-8."""
+    """Read a configuration file. Raises ConfigError if it is missing, too large or not UTF-8."""
     file = str(path)
     try:
         with path.open("rb") as opened:
@@ -43,8 +43,10 @@ def read_text(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a folder that are one configuration, by name. Raises ConfigError: there are
-    none, or too many, or the folder cannot be read."""
+    """Return the files of a folder that are one configuration, by name.
+
+    Raises ConfigError: there are none, or too many, or the folder cannot be read.
+    """
     try:
         names = [each for each in folder.iterdir() if not each.name.startswith(".")]
     except OSError as error:
@@ -60,7 +62,9 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; also of names that no file system takes, and in shut folders."""
+    """Return whether a file exists; also for names that no file system allows, and in closed
+    folders.
+    """
     try:
         return path.is_file()
     except OSError:
@@ -69,10 +73,10 @@ def is_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one key stands, and where a filled-in value came from.
+    """The line of one key, and the origin of an interpolated value.
 
-    `path`: what the file calls it, where the document has it at another path. `file`: which one of
-    a folder, where it is not the document's.
+    `path`: in the file, if the document has it at another path. `file`: which one of a folder, if
+    it is not the document's.
     """
 
     line: int
@@ -84,10 +88,10 @@ class Entry:
 
 @dataclass(frozen=True, repr=False)
 class Document:
-    """Plain values of a file or a folder, beside the place of every key by its dotted path.
+    """Plain values of a file or a folder, with the entry of every key by its dotted path.
 
-    `value` may hold secrets, so nothing of it is in the representation. `unfilled`: why a reference
-    was not filled in, by the path of its value; empty where the program does not use it.
+    `value` may contain secrets, so the representation omits it. `unfilled`: why a reference was not
+    resolved, by the path of its value; empty if the program does not use it.
     """
 
     file: str
@@ -96,7 +100,7 @@ class Document:
     unfilled: Mapping[str, str] = field(default_factory=dict)
 
     def entry(self, where: str) -> Entry:
-        """The entry of a path, or of the nearest key around it that is written in the file."""
+        """Return the entry of a path, or of the nearest key around it in the file."""
         return self.entries.get(self._nearest(where), Entry(1))
 
     def _nearest(self, where: str) -> str:
@@ -105,18 +109,18 @@ class Document:
         return where
 
     def at(self, where: str) -> tuple[str, int]:
-        """File and line of a path, or of the nearest key around it."""
+        """Return file and line of a path, or of the nearest key around it."""
         entry = self.entry(where)
         return entry.file or self.file, entry.line
 
     def error(self, where: str, problem: str) -> ConfigError:
-        """A ConfigError at a path; `problem` reads `problem; fix`."""
+        """Return a ConfigError at a path; `problem` reads `problem; fix`."""
         entry, known = self.entry(where), self._nearest(where)
         shown = entry.path + where[len(known) :] if entry.path else where
         return ConfigError(entry.file or self.file, entry.line, shown, problem)
 
     def moved(self, origin: str, target: str) -> "Document":
-        """The same file with the keys at one path also at another, instead of those there."""
+        """Return a document with the keys at `origin` also at `target`, instead of those there."""
         entries = {k: entry for k, entry in self.entries.items() if not _within(k, target)}
         for path, entry in self.entries.items():
             if _within(path, origin):
@@ -124,7 +128,7 @@ class Document:
         return replace(self, entries=entries)
 
     def demand(self, used: Callable[[str], bool] = lambda where: True) -> None:
-        """Refuses references that were not filled in, at paths that are `used`.
+        """Refuse unresolved references, at paths that are `used`.
 
         Raises ConfigError at the first one; its text names the others.
         """
@@ -144,10 +148,10 @@ class Document:
 
 
 def read(path: Path, fill: Fill, texts: Texts) -> Document:
-    """The document of a file, or of a folder's files together: their sections are joined.
+    """Return the document of a file, or of a folder's files: their sections are joined.
 
-    For `fill`, `texts` and further errors see `parse`. Raises ConfigError where a file cannot be
-    read, and where two files state one value.
+    For `fill`, `texts` and further errors see `parse`. Raises ConfigError if a file cannot be read,
+    and if two files state one value.
     """
     if not path.is_dir():
         return parse(read_text(path), str(path), fill, texts)
@@ -187,12 +191,11 @@ def _refuse_second(before: Document, after: Document, where: str) -> None:
 
 
 def parse(text: str, file: str, fill: Fill, texts: Texts) -> Document:
-    """A document from its text. Values at paths that match `texts` ("*": any key) stay as written.
+    """Parse a document. Values at paths that match `texts` ("*": any key) stay as written.
 
-    A value whose reference `fill` refuses, or leaves alone by None, also stays as written if it is
-    a text, and is left out otherwise. `Document.demand` refuses the former.
-
-    Raises ConfigError on broken YAML and on a key that stands twice.
+    If `fill` refuses a reference, or returns None, a text stays as written, and any other value is
+    omitted. `Document.demand` refuses the former. Raises ConfigError on broken YAML and on a
+    repeated key.
     """
     walk = _Walk(file, fill, texts, {}, {})
     node = compose(text, file)

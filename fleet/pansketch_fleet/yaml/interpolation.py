@@ -10,7 +10,7 @@ from pathlib import Path
 
 MAX_SECRET_BYTES = 65536
 
-# "$$" stands for one dollar sign; anything else that begins with "${" must be complete.
+# "$$" is one dollar sign; any other "${" must be a complete reference.
 _REFERENCE = re.compile(
     r"\$\$|\$\{(?:file:(?P<file>(?:\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}$]*)?\})?[^}$]+)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}$]*))?)\}"
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class InterpolatedValue:
-    """A value without references; `origins`: where they came from, `secret`: one was a file."""
+    """A value without references; `origins`: their sources, `secret`: one was a file."""
 
     text: str
     origins: tuple[str, ...] = ()
@@ -29,14 +29,14 @@ class InterpolatedValue:
 
 
 def has_reference(text: str) -> bool:
-    """Whether a value changes when it is filled."""
+    """Return whether interpolation changes a value."""
     return "${" in text or "$$" in text
 
 
 def fill(text: str, environ: Mapping[str, str], folder: Path) -> InterpolatedValue:
-    """The value with every reference replaced; relative file names are relative to `folder`.
+    """Replace every reference in a value; relative file names are relative to `folder`.
 
-    Raises ValueError, one line `problem; fix`, that never holds what a file contains.
+    Raises ValueError, one line `problem; fix`, that never contains the content of a file.
     """
     origins: list[str] = []
 

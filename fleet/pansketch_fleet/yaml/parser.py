@@ -1,7 +1,6 @@
 """YAML text to a tree of nodes, by the YAML 1.2 core schema: NO is a text, 1:30 is no number.
 
-Refused with their line: broken YAML, several documents, anchors and aliases, and nesting deeper
-than any configuration needs.
+It refuses broken YAML, several documents, anchors and aliases, and deep nesting, with their line.
 """
 
 import re
@@ -10,7 +9,7 @@ import yaml
 
 from pansketch_fleet.errors import ConfigError
 
-DEEPEST = 20
+MAX_NESTING = 20
 _TAG = "tag:yaml.org,2002:"
 _CORE = {_TAG + kind for kind in ("map", "seq", "str", "null", "bool", "int", "float")}
 
@@ -27,7 +26,7 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(
                 "uses an anchor or alias (& or *)", "write the value out", event.start_mark
             )
-        if self.nesting > DEEPEST:
+        if self.nesting > MAX_NESTING:
             raise _refusal("is nested too deeply", "compare with the example", event.start_mark)
         self.nesting += 1
         node: yaml.Node | None = super().compose_node(parent, index)
@@ -53,12 +52,12 @@ for _kind, _pattern, _starts in (
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"(?:{_pattern})\Z"), _starts)
 
 
-# YAML and editors do not agree that these end a line, so lines could not be counted for both.
+# YAML and editors disagree whether these end a line, so line numbers would differ.
 _ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 
 
 def compose(text: str, file: str) -> yaml.Node | None:
-    """The tree of one document, None for an empty one. Raises ConfigError."""
+    """Parse one document to a tree, None for an empty one. Raises ConfigError."""
     if odd := _ODD_LINE_END.search(text):
         problem = "holds an unusual line end; save the file with ordinary line ends"
         raise ConfigError(file, text.count("\n", 0, odd.start()) + 1, "", problem)
@@ -79,12 +78,12 @@ def compose(text: str, file: str) -> yaml.Node | None:
 
 
 def is_core(node: yaml.Node) -> bool:
-    """Whether a node is of the core schema, and carries no tag of its own invention."""
+    """Return whether a node is of the core schema, without a tag of its own."""
     return node.tag in _CORE
 
 
 def scalar(kind: str, text: str) -> bool | int | float | str | None:
-    """A scalar of a core-schema kind ("int", "null", ...) as a value. Raises ValueError."""
+    """Convert a scalar of a core-schema kind ("int", "null", ...) to a value. Raises ValueError."""
     match kind:
         case "null":
             return None
@@ -98,7 +97,7 @@ def scalar(kind: str, text: str) -> bool | int | float | str | None:
 
 
 def kind_of(node: yaml.ScalarNode, text: str) -> str:
-    """What a scalar is: by its tag, or by `text` when a reference was filled in."""
+    """Return the kind of a scalar: by its tag, or by `text` if a reference was resolved."""
     tag: str = node.tag
     if text != node.value:
         tag = _resolve(text)

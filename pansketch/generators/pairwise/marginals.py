@@ -69,9 +69,8 @@ def margin_of(
 
     `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: the
     margin of the same readings with less noise. This one is as smooth or smoother; of a `rough` one
-    the tails beyond it fall off, see `_falling`. A learned scale has no smooth density, for its
-    cells are as wide as readings were rare. With atoms the cells of values have gaps, and none
-    either.
+    the tails beyond it fall off, see `_falling`. With atoms the cells of values have gaps, and no
+    smooth density.
     """
     best = nested_fit(resolutions)
     total, bits = float(best.counts.sum()), resolutions[-1].bits
@@ -84,15 +83,21 @@ def margin_of(
         return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
     turned = _turned(resolutions)
     counts = _of_number(best, turned, total, tail)
+    ends = None
+    if attribute.knots:
+        ends = attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1))
     if rough and like and not attribute.cyclic:
-        counts = _falling(counts, like.counts, best.variances)
-        counts = _falling(counts[::-1], like.counts[::-1], turned.variances)[::-1]
-    if rough or attribute.knots:
+        places = np.arange(float(len(counts))) if ends is None else (ends[1:] + ends[:-1]) / 2
+        counts = _falling(counts, like.counts, best.variances, places)
+        turned_counts = counts[::-1], like.counts[::-1]
+        counts = _falling(*turned_counts, turned.variances, -places[::-1])[::-1]
+    if rough:
         return Margin(bits, counts)
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
     near = (like.price, like.counts) if like and like.price else None
-    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, near))
+    widths = None if ends is None else np.diff(ends)
+    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, near, widths))
 
 
 def _turned(resolutions: list[Resolution]) -> Fitted:
@@ -186,20 +191,23 @@ def _of_number(
     return found
 
 
-def _falling(counts: FloatArray, seen: FloatArray, variances: FloatArray) -> FloatArray:
+def _falling(
+    counts: FloatArray, seen: FloatArray, variances: FloatArray, places: FloatArray
+) -> FloatArray:
     """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows,
     as Markov's inequality has it, or as the readings do that are `seen`.
 
-    A tail is where the seen readings cannot be told from none; `variances`: of the noise on the
-    running sum. Noise hides how many there are, and would put them anywhere inside the bounds. Of
-    loose bounds most is far from all readings.
+    A tail is where the seen readings cannot be told from none. `variances`: of the noise on the
+    running sum. `places`: of the cells, in one unit; they rise. Noise hides how many readings a
+    tail has, and would put them anywhere inside the bounds. Most of loose bounds is far from all
+    readings.
     """
     below, held = np.cumsum(counts), np.cumsum(seen)
     middle = int(np.searchsorted(held, held[-1] / 2))
     tail = int(np.searchsorted(held > SEEN * np.sqrt(variances), True))
     if not 0 < tail < middle:
         return counts
-    away = middle - np.arange(tail, dtype=np.float64)
+    away = places[middle] - places[:tail]
     most = below[tail - 1] * away[-1] / away
     below[:tail] = np.minimum(below[:tail], np.maximum(most, held[:tail]))
     return np.diff(below, prepend=0.0)

@@ -6,13 +6,14 @@ densities", 1971). The price is the one under which the released counts are most
 curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where counts
 outweigh their noise the curve follows all of them.
 
+Cells of a learned scale have different widths. The curve is then that of counts over widths.
+
 A cell that stands out from both its neighbours, as a value with mass of its own does, is no part of
 the curve. Readings that have no smooth density lose little: the running sum stays within NEAR
 deviations of its noise from the one without a curve.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ def smooth(
     best: FloatArray,
     deviations: FloatArray,
     near: tuple[float, FloatArray] | None = None,
+    widths: FloatArray | None = None,
 ) -> tuple[FloatArray, float | None]:
     """Counts of as many readings in the same cells, along a smooth density: float64[cells]; and the
     price of its bends, None where there are too few cells for a curve.
@@ -56,7 +58,7 @@ def smooth(
     `resolutions`: what was released, as `nested_fit` takes it. `counts`: without a curve, and not
     negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each cell.
     `near`: price and counts of a fit of the same readings with less noise, where the search for
-    this one begins; None: there is none.
+    this one begins; None: there is none. `widths`: of the cells, float64[cells]; None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
@@ -70,12 +72,17 @@ def smooth(
     prices, start = PRICES, coarse
     if near is not None:
         prices, start = (min(STEEPER * near[0], PRICES[0]), near[0]), folded(near[1], finer)
+    wide = np.ones(after - first) if widths is None else folded(widths, finer)[within]
+    wide = wide / wide.mean()
+    equations = matrix[within, within], vector[within]
     curve[within], price = _with_spikes(
-        matrix[within, within], vector[within], start[within], folded(best, finer)[within], prices
+        *equations, start[within], folded(best, finer)[within], wide, prices
     )
     total = float(counts.sum())
     if not curve.sum() > NOTHING * total:  # Newton's method has lost all readings on its way.
-        return (counts, None) if near is None else smooth(resolutions, counts, best, deviations)
+        if near is None:
+            return counts, None
+        return smooth(resolutions, counts, best, deviations, widths=widths)
     running = np.cumsum(_detailed(curve * (total / curve.sum()), counts, finer))
     middle = np.cumsum(counts)
     low, high = np.maximum(middle - NEAR * deviations, 0.0), middle + NEAR * deviations
@@ -116,12 +123,13 @@ def _with_spikes(
     vector: FloatArray,
     counts: FloatArray,
     best: FloatArray,
+    widths: FloatArray,
     prices: Sequence[float],
 ) -> tuple[FloatArray, float]:
     """The curve's counts, and beside it those of spikes, which have no price; and the price."""
     spikes = _spikes(best, np.sqrt(1 / matrix.diagonal().max()))
     if not len(spikes):
-        return _curve(matrix, vector, counts, prices)
+        return _curve(matrix, vector, counts, widths, prices)
     # Given the curve, the best counts of the spikes are linear in it: what is left is the misfit of
     # the curve alone.
     own = matrix[np.ix_(spikes, spikes)] + np.eye(len(spikes)) * ROUNDING * matrix.max()
@@ -129,7 +137,7 @@ def _with_spikes(
     left = matrix - matrix[:, spikes] @ solved[:, :-1], vector - matrix[:, spikes] @ solved[:, -1]
     others = counts.copy()
     others[spikes] = 0.0
-    curve, price = _curve(*left, others, prices)
+    curve, price = _curve(*left, others, widths, prices)
     beside = np.linalg.solve(own, vector[spikes] - matrix[spikes] @ curve)
     curve[spikes] += np.maximum(beside, 0.0)
     return curve, price
@@ -152,11 +160,17 @@ class _Curve(NamedTuple):
 
 
 def _curve(
-    matrix: FloatArray, vector: FloatArray, counts: FloatArray, prices: Sequence[float]
+    matrix: FloatArray,
+    vector: FloatArray,
+    counts: FloatArray,
+    widths: FloatArray,
+    prices: Sequence[float],
 ) -> tuple[FloatArray, float]:
     """The counts of the likeliest of falling prices, and that price. `counts`: to begin with."""
     cells = len(counts)
-    rough = _roughness(cells)
+    rough = _roughness(widths)
+    # Of densities, which are what is smooth.
+    matrix, vector, counts = widths[:, None] * matrix * widths, widths * vector, counts / widths
     wide = max(3, cells // 16) | 1
     around = np.convolve(np.pad(counts, wide // 2, mode="edge"), np.full(wide, 1 / wide), "valid")
     # Newton's steps are small where a curve has next to nothing: a tail that begins too high stays.
@@ -172,7 +186,7 @@ def _curve(
         elif likelihood < most - WORSE:
             break
         logs = fitted.logs
-    return found.copy(), best
+    return found * widths, best
 
 
 def _newton(matrix: FloatArray, vector: FloatArray, price: FloatArray, logs: FloatArray) -> _Curve:
@@ -207,10 +221,12 @@ def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> Flo
     return np.asarray(found)
 
 
-@cache
-def _roughness(cells: int) -> FloatArray:
-    """Of a vector the sum of its squared second differences, as a matrix."""
-    bends = np.diff(np.eye(cells), 2, axis=0)
+def _roughness(widths: FloatArray) -> FloatArray:
+    """Of a vector the sum of its squared second differences, as a matrix. They count less where a
+    scale has narrow cells beside wide ones: it says that readings crowd on one side."""
+    bends = np.diff(np.eye(len(widths)), 2, axis=0)
+    beside = np.stack([widths[:-2], widths[1:-1], widths[2:]])
+    bends *= (beside.min(axis=0) / beside.max(axis=0))[:, None]
     return np.asarray(bends.T @ bends)
 
 

@@ -25,7 +25,8 @@ from pansketch.generators.model import Boxes, FittedModel
 from pansketch.generators.partition.present import values_alone
 
 MAX_PARTS = 128
-MIN_PARTS = 64
+MIN_PARTS = 16
+MIN_VALUES = 64  # Cells tell fewer of them apart on any scale.
 CLEAR = 1.5  # standard errors of the readings below a cut, that a part must hold on average
 WIDE = 0.5  # how much a part's width counts beside its readings
 RESERVED = 1 / 32  # of the parts: spread as the configured scale is
@@ -47,11 +48,11 @@ def learned_domain(
     """The model's domain with a learned scale for each attribute that can have one.
 
     Categories, constants and cyclic attributes stay as they are. So do attributes with fewer than
-    64 values, and those of which the model does not tell 64 parts apart.
+    64 values, and those of which the model does not tell 16 parts apart.
 
     Args:
         model: made of earlier releases of the stream.
-        parts: the most of a scale, a power of two from 64 to 1024.
+        parts: the most of a scale, a power of two from 16 to 1024.
         configured: the same attributes on the scales that some parts follow; None: the model's.
         present: the same attributes on the scales in use. One of them stays where the new one
             does not cost a quarter less; None: nothing stays for that reason.
@@ -92,6 +93,8 @@ def _learned(
     attribute, configured = replace(whole, atoms=()), replace(configured, atoms=())
     if attribute.lattice is not None:
         points = attribute.lattice.last - attribute.lattice.first + 1
+        if points < MIN_VALUES:
+            return present
         parts = min(parts, 1 << points.bit_length() - 1)
     boxes = model.alone(place)
     if boxes is None:

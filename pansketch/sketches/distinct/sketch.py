@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.privacy import MICRO
-from pansketch.randomness.exact_noise import Chance, Entropy
+from pansketch.randomness.exact_noise import Chance, Entropy, threshold
+from pansketch.randomness.random_words import WORD_BITS
 from pansketch.sketches.distinct.keys import Keys, as_words
 from pansketch.sketches.distinct.slots import (
     KEYS_AT_ONCE,
@@ -122,6 +123,10 @@ class DistinctSketch:
         self._drawn = np.zeros(KEYS_AT_ONCE, np.uint8)
         self._intrusions = 0
         self._closed = False
+        # For all draws to come: a cache that the first key fills would show that it came.
+        for chance in (*spec.chances, spec.flip):
+            if chance is not None:
+                threshold(chance, WORD_BITS)
         draw_bits(self._bits, spec.tracked, spec.chances[0], rng)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_agent.commands.list_outbox import releases_in
-from pansketch_agent.ledger.accounts import LedgerError, read_book
+from pansketch_agent.ledger.accounts import LedgerError, read_accounts
 from pansketch_agent.outbox.dead_letters import dropped_in
 from pansketch_fleet.protocol.messages import digest
 from testbed.chaos.environment.configuration import database_in, state_in
@@ -220,7 +220,7 @@ def _read_database(
 def _problems_of_ledgers(states: Mapping[str, Path]) -> Iterable[str]:
     for state in states.values():
         try:
-            read_book(state / "ledger")
+            read_accounts(state / "ledger")
         except (LedgerError, OSError) as error:
             yield str(error)
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from pansketch_agent.outbox.write_behind import HOLD_SECONDS
+from pansketch_agent.outbox.write_behind import BUFFER_SECONDS
 from testbed.chaos.observation.ledger_marks import debits_in
 from testbed.chaos.observation.observer import Name
 
 LOOK_SECONDS = 0.1
 LATE_SECONDS = 5.0  # A busy host needs so long to come to writing what is due.
-MAX_SECONDS = HOLD_SECONDS + LATE_SECONDS
+MAX_SECONDS = BUFFER_SECONDS + LATE_SECONDS
 
 
 @dataclass(frozen=True)

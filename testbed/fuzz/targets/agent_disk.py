@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pansketch import WireError
 from pansketch_agent.commands import list_outbox
-from pansketch_agent.ledger.accounts import HEADER, TORN, LedgerError, line, read_book
+from pansketch_agent.ledger.accounts import HEADER, TORN, LedgerError, line, read_accounts
 from pansketch_agent.ledger.ledger import Ledger
-from pansketch_agent.outbox.dead_letters import adopt, dropped_in
+from pansketch_agent.outbox.dead_letters import dropped_in, requeue_files
 from pansketch_agent.outbox.records import (
     FORGOTTEN,
     KEPT,
@@ -15,8 +15,8 @@ from pansketch_agent.outbox.records import (
     SIGNATURE,
     Key,
     encode,
+    queued_in,
     scan,
-    waiting_in,
 )
 from pansketch_agent.outbox.segments import Segments
 from pansketch_fleet.protocol.messages import MAX_NUMBER
@@ -43,21 +43,21 @@ def _segment(data: bytes, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "00000001.segment").write_bytes(data)
-    waiting = waiting_in(scan(data))
+    waiting = queued_in(scan(data))
     first = _contents(Segments(folder, SEGMENT_BYTES))
     promise(set(first) == set(waiting), "an intact release is lost, or one is invented")
     promise(_contents(Segments(folder, SEGMENT_BYTES)) == first, "a second start reads otherwise")
     promise(dict(list_outbox.releases_in(folder)) == first, "the listing differs from the outbox")
     after = Segments(folder, SEGMENT_BYTES)
     after.append(FIRST, b"a new one")
-    for key in list(after.places):
+    for key in list(after.positions):
         after.forget(key)
     after.close()
     promise(not _contents(Segments(folder, SEGMENT_BYTES)), "a forgotten release is there again")
 
 
 def _contents(segments: Segments) -> dict[Key, bytes]:
-    waiting = [key for key in segments.places if key not in segments.kept]
+    waiting = [key for key in segments.positions if key not in segments.kept]
     found = {key: segments.read(key) for key in waiting}
     promise(None not in found.values(), "a release that waits cannot be read")
     return {key: payload for key, payload in found.items() if payload is not None}
@@ -95,18 +95,18 @@ def _ledger(data: bytes, state: Path) -> None:
     state.mkdir()
     path = state / "ledger"
     path.write_bytes(data)
-    book, sound_bytes = read_book(path)
+    book, sound_bytes = read_accounts(path)
     torn = sound_bytes < len(data)
     with Ledger(state) as ledger:
-        for stream, account in book.accounts.items():
+        for stream, account in book.by_stream.items():
             spent = ledger.spent(stream)
             promise(spent.sequence == account.sequence + torn, "a number is used twice")
             promise(spent.lifetime_micro >= account.lifetime_micro, "what was spent is less")
-        promise(read_book(path)[1] == path.stat().st_size, "a torn end is not repaired")
+        promise(read_accounts(path)[1] == path.stat().st_size, "a torn end is not repaired")
         last = ledger.spent("air")
         number = ledger.debit({"air": 1}, last.until, last.until + 60)["air"]
     promise(number == last.sequence + 1, "a number is left out")
-    again, _ = read_book(path)
+    again, _ = read_accounts(path)
     promise(again.account("air").sequence == number, "a debit is lost")
 
 
@@ -138,7 +138,7 @@ def _adopted(data: bytes, folder: Path) -> None:
     (folder / f"{0:012d}.air.release").write_bytes(payload)
     (folder / "dropped").write_bytes(data)
     taken: list[bytes] = []
-    adopt(folder, lambda _key, content: taken.append(content))
+    requeue_files(folder, lambda _key, content: taken.append(content))
     promise(taken in ([], [payload]), "a release is adopted with other bytes")
     aside = list((folder / "damaged").glob("*")) if not taken else []
     promise(taken or len(aside) == 1, "a release is neither requeued nor moved to the damaged ones")

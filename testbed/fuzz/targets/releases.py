@@ -31,10 +31,10 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import (
     Accepted,
+    DeviceStatus,
     HealthReport,
-    Judged,
-    Presence,
-    Refused,
+    Rejected,
+    Validated,
 )
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
@@ -187,19 +187,19 @@ def _judged(data: bytes, rules: Rules) -> None:
     message = Incoming(name, payload, len(payload), payload_digest(payload), 0, 0, 0)
     alone, *others = validate([message], rules) + validate([message, message], rules)
     promise(others == [alone, alone], "a message is judged differently among others")
-    _check_verdict(alone, message)
+    _check_outcome(alone, message)
 
 
-def _check_verdict(verdict: Judged, message: Incoming) -> None:
-    match verdict:
+def _check_outcome(outcome: Validated, message: Incoming) -> None:
+    match outcome:
         case Accepted(window, _, _, payload):
             topic = topics.release("beijing-air", window.device, window.stream)
             promise((topic, payload) == message[:2], "a release is accepted as another one")
-        case Presence(_, status):
+        case DeviceStatus(_, status):
             promise(Status.decode(status.encode()) == status, "a status comes back changed")
         case HealthReport(_, health):
             promise(Health.decode(health.encode()) == health, "a health comes back changed")
-        case Refused(reason, text, device, stream, sequence):
+        case Rejected(reason, text, device, stream, sequence):
             promise(text.isprintable(), "a refusal that is not one printable line")
             if device is not None and stream is not None:
                 Ack(stream, sequence, "0" * 32, "refused", f"{reason}: {text}"[:300]).encode()

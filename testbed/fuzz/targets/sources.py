@@ -14,18 +14,18 @@ from pansketch import Attribute, Domain
 from pansketch_agent.commands import list_sensors
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources import metrics_page, replay, stdin
-from pansketch_agent.sources.decoders import KeyForm, ReadingForm, RecordForm
+from pansketch_agent.sources.decoders import KeyDecoder, ReadingDecoder, RecordDecoder
 from pansketch_agent.sources.readings import NotOfferedError, Readings, Rows, SourceError
 from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
 from testbed.fuzz.harness.target import Bound, Run, Target, promise
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("N", "E"))])
 STILL = Clock(lambda: 1.0, lambda: 0.0, lambda _stop, _seconds: False)
-FORMS: tuple[RecordForm, ...] = (
-    ReadingForm(DOMAIN),
-    ReadingForm(DOMAIN, {"temp": ("a", "0", "t"), "wind": ()}),
-    KeyForm("badge", None),
-    KeyForm("badge", 70_000, ("a", "1")),
+FORMS: tuple[RecordDecoder, ...] = (
+    ReadingDecoder(DOMAIN),
+    ReadingDecoder(DOMAIN, {"temp": ("a", "0", "t"), "wind": ()}),
+    KeyDecoder("badge", None),
+    KeyDecoder("badge", 70_000, ("a", "1")),
 )
 MAX_PIPE = 60_000
 JSON = (
@@ -52,7 +52,7 @@ def _lines(data: bytes) -> None:
         promise(whole.tobytes() == parts.tobytes(), "rows differ by how their bytes arrive")
 
 
-def _taken(parts: Iterable[bytes], form: RecordForm) -> Rows:
+def _taken(parts: Iterable[bytes], form: RecordDecoder) -> Rows:
     """The rows of what comes through a pipe, one part after the other was read."""
     reading, writing = os.pipe()
     rest = iter([part for part in parts if part])
@@ -82,7 +82,7 @@ def _message(data: bytes) -> None:
     """What is no message of a form leaves its row alone."""
     for form in FORMS:
         rows = form.empty(1)
-        if not form.take_line(memoryview(data), rows, 0):
+        if not form.decode_line(memoryview(data), rows, 0):
             promise(not rows.any(), "a message that is none has written a row")
         form.overwrite_freed()
 
@@ -125,7 +125,7 @@ def _replaying(path: Path, content: Callable[[bytes], bytes]) -> Run:
     return run
 
 
-def _replayed(path: Path, form: RecordForm) -> Exception | None:
+def _replayed(path: Path, form: RecordDecoder) -> Exception | None:
     """Row by row it is the same as in blocks. What it raises is handed back."""
     stop = threading.Event()
     try:
@@ -141,7 +141,10 @@ def _fingerprint(found: Iterable[Readings]) -> tuple[int, int]:
     """How many rows there are, and a number that differs where they do."""
     count, number = 0, 0
     for block in found:
-        promise(((block.at >= 0) & (block.at < replay.LATEST)).all(), "a time beyond all times")
+        promise(
+            ((block.at >= 0) & (block.at < replay.MAX_UNIX_SECONDS)).all(),
+            "a time beyond all times",
+        )
         for moment, row in zip(block.at, block.rows, strict=True):
             count, number = count + 1, hash((number, moment.tobytes(), row.tobytes()))
     return count, number

@@ -1,4 +1,4 @@
-"""`pansketch-agent outbox`: lists, exports and sends again, beside a running agent or without."""
+"""`pansketch-agent outbox`: list, export and retry, beside a running agent or without."""
 
 import base64
 import json
@@ -97,7 +97,7 @@ def test_an_export_that_cannot_be_written_is_one_line(filled, capsys, tmp_path):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_sending_again_without_an_agent_is_what_a_start_does(filled, capsys):
+def test_retransmitting_without_an_agent_is_what_a_start_does(filled, capsys):
     assert outbox(filled, "retry") == 0
     assert capsys.readouterr().out == (
         "no agent is running; when one starts it sends all queued releases at once\n"
@@ -133,7 +133,7 @@ def test_beside_a_running_agent(device, broker, peer, until, capsys):
     assert not (device.state / "retry").exists()
 
 
-def test_an_agent_that_does_not_answer_is_said(filled, capsys, monkeypatch):
+def test_an_agent_that_does_not_answer_is_reported(filled, capsys, monkeypatch):
     monkeypatch.setattr("pansketch_agent.control.requests.OUTBOX_SECONDS", 0.1)
     monkeypatch.setattr("signal.pidfd_send_signal", lambda *_: None)
     with Ledger(filled.state):
@@ -143,7 +143,7 @@ def test_an_agent_that_does_not_answer_is_said(filled, capsys, monkeypatch):
     assert err.count("\n") == 1
 
 
-def test_the_collector_takes_in_what_was_exported(device, capsys):
+def test_the_collector_ingests_what_was_exported(device, capsys):
     device.configure()
     assert device.start("run", "--drain", "0").ends() == 1
     file = device.folder / "left.jsonl"

@@ -50,7 +50,7 @@ def test_a_window_belongs_to_the_day_of_its_last_second(end, day):
     assert day_of(end) == day
 
 
-def test_a_capped_stream_stops_says_so_everywhere_and_the_others_go_on(device, broker, peer, until):
+def test_a_capped_stream_stops_with_reports_and_the_others_go_on(device, broker, peer, until):
     device.configure(broker.url, rows=ONE_DAY, privacy="{epsilon: 1, daily_cap: 5}")
     text = device.config.read_text()
     head, _, stream = text.partition("  air:\n")
@@ -66,9 +66,9 @@ def test_a_capped_stream_stops_says_so_everywhere_and_the_others_go_on(device, b
     assert [w.sequence for w in collector.windows() if w.stream == "air"] == [1, 2, 3, 4, 5]
     assert len([w for w in collector.windows() if w.stream == "water"]) == 40
     assert [debit[1] for debit in device.ledger()].count("air") == 5
-    farewell = collector.statuses[-1].streams
-    assert "stopped at its daily cap of epsilon 5" in farewell["air"].problem
-    assert farewell["water"].problem == ""
+    stopped_status = collector.statuses[-1].streams
+    assert "stopped at its daily cap of epsilon 5" in stopped_status["air"].problem
+    assert stopped_status["water"].problem == ""
 
 
 def test_a_live_stream_that_stops_shows_while_the_agent_runs(device, broker, peer, until):
@@ -158,14 +158,14 @@ def test_a_tampered_ledger_is_one_line_that_names_it(device, capsys, command):
 def test_an_unreadable_ledger_is_one_line_that_names_it(device, capsys, command):
     device.configure()
     path = device.state / "ledger"
-    path.mkdir(parents=True)  # unreadable for everybody, root too
+    path.mkdir(parents=True)  # unreadable for all users, including root
     assert main([command, "--config", str(device.config)]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert f"{path}: cannot be used (Is a directory)" in err
 
 
-def test_the_ledger_shows_what_a_key_has_paid(keyed, device, capsys):
+def test_the_ledger_shows_what_a_key_has_spent(keyed, device, capsys):
     keyed(privacy="{epsilon: 2}")
     with Ledger(device.state) as ledger:
         for hour in range(3):

@@ -88,7 +88,7 @@ def test_its_examples_are_valid_when_they_are_uncommented(tmp_path):
     path.write_text(text)
     config = load_agent(path, {"DEVICE": "attic"})
     assert [stream.name for stream in config.streams] == ["board", "room"]
-    assert (config.profile.name, config.streams[0].source.interval_seconds) == ("pi-zero-w", 60)
+    assert (config.profile.name, config.streams[0].source.interval_seconds) == ("pi-zero-2w", 60)
     jsonschema.Draft202012Validator(schema()).validate(yaml.safe_load(text))
 
 

@@ -11,7 +11,7 @@ from pansketch import os_entropy, peek
 from pansketch_agent.__main__ import main
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.ledger.ledger import Ledger
-from pansketch_agent.ledger.state_folder import holder
+from pansketch_agent.ledger.state_folder import lock_holder
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_builder import StreamBuilder
 from pansketch_agent.sources.readings import Readings
@@ -50,7 +50,7 @@ def test_sigusr1_is_the_same_announcement(device, until):
     agent = device.start("run")
     agent.starts()
     for number in (1, 2):
-        assert holder(device.state) == agent.process.pid
+        assert lock_holder(device.state) == agent.process.pid
         agent.process.send_signal(signal.SIGUSR1)
         answered = f"{agent.process.pid} {number}\n"
         until(lambda text=answered: (device.state / "intrusions").read_text() == text, "an answer")
@@ -65,11 +65,11 @@ def test_without_an_agent_it_is_one_line_and_a_failure(device, capsys):
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert "no agent is running with the state" in err
-        with Ledger(device.state):  # leaves a lock file behind that nobody holds
-            assert holder(device.state) == os.getpid()
+        with Ledger(device.state):  # leaves a lock file behind without a lock
+            assert lock_holder(device.state) == os.getpid()
 
 
-def test_an_agent_that_does_not_answer_is_said(device, capsys, monkeypatch):
+def test_an_agent_that_does_not_answer_is_reported(device, capsys, monkeypatch):
     device.configure()
     monkeypatch.setattr("pansketch_agent.control.requests.INTRUSION_SECONDS", 0.1)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
@@ -95,10 +95,10 @@ def test_a_release_that_waits_for_room_draws_afresh_too(device):
         outbox = Outbox(device.state / "outbox", 1)
         signals = threading.Event()
         builder = StreamBuilder("testing", "dev-1", ledger, outbox, clock, signals, False, None)
-        work = builder.assemble(config.streams[:1], ENTROPY)
+        work = builder.build(config.streams[:1], ENTROPY)
         rows = Readings(np.array([10_000.0, 14_000.0]), np.zeros((2, 2)))
         work.run(iter([rows]), clock, signals)
     assert work.failure == ""
     assert rerandomised == [True]
-    payloads = [outbox.read(key) for key in outbox.waiting()]
+    payloads = [outbox.read(key) for key in outbox.queued()]
     assert [draws(payload) for payload in payloads] == [3, 2]

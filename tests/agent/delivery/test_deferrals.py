@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from pansketch_agent.__main__ import main
-from pansketch_agent.delivery.deferrals import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
+from pansketch_agent.delivery.deferrals import FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS
 from pansketch_agent.delivery.delivery import IN_FLIGHT, Delivery
 from pansketch_agent.outbox.dead_letters import refused_in
 from pansketch_agent.outbox.outbox import Key, Outbox
@@ -20,7 +20,7 @@ def key(sequence):
 
 
 class Collector:
-    """What the collector answers to what is sent, at once: `later` says which it does not take."""
+    """A collector that answers each release at once; `later` states which ones it defers."""
 
     def __init__(self, outbox, later):
         self.sent, self.later = [], later
@@ -63,7 +63,7 @@ def collector(device, release_of, tmp_path):
     return made
 
 
-def test_all_stay_in_the_outbox_and_come_back_with_growing_pauses(collector, caplog):
+def test_all_stay_in_the_outbox_and_come_back_with_exponential_backoff(collector, caplog):
     deaf = collector(lambda sequence: True)
     sent = {}
     for now in range(40_000):
@@ -74,11 +74,11 @@ def test_all_stay_in_the_outbox_and_come_back_with_growing_pauses(collector, cap
     assert set(sent) == set(range(1, COUNT + 1))
     for times in sent.values():
         pauses = [after - before for before, after in pairwise(times)]
-        assert pauses[0] >= FIRST_PAUSE_SECONDS
+        assert pauses[0] >= FIRST_DELAY_SECONDS
         assert all(b >= a for a, b in pairwise(pauses)), pauses
-        assert MAX_PAUSE_SECONDS <= pauses[-1] < MAX_PAUSE_SECONDS + COUNT
+        assert MAX_DELAY_SECONDS <= pauses[-1] < MAX_DELAY_SECONDS + COUNT
     assert deaf.delivery.deferred() == {"fingerprint": COUNT}
-    assert len(deaf.delivery.held_back()) == COUNT
+    assert len(deaf.delivery.on_hold()) == COUNT
     (line,) = caplog.messages
     assert "deferred release 1 (fingerprint: made with other settings)" in line
 
@@ -104,7 +104,7 @@ def test_once_one_is_taken_the_others_follow_at_once(collector, caplog):
     misconfigured[0] = False
     while not mended.turn(now):
         now += 1
-    assert now <= 2 * FIRST_PAUSE_SECONDS
+    assert now <= 2 * FIRST_DELAY_SECONDS
     for later in range(1, COUNT + 1):
         mended.turn(now + later)
     assert len(mended.delivery.outbox) == 0
@@ -112,7 +112,7 @@ def test_once_one_is_taken_the_others_follow_at_once(collector, caplog):
     assert "air: the collector stored a deferred release (fingerprint)" in caplog.messages
 
 
-def test_an_answer_that_comes_twice_counts_once(collector):
+def test_an_answer_that_is_repeated_counts_once(collector):
     deaf = collector(lambda sequence: True)
     deaf.turn(0)
     payload = deaf.sent[0]
@@ -131,7 +131,7 @@ def test_a_release_whose_header_the_collector_cannot_read_is_named_by_its_digest
     assert key(3) in old.delivery.outbox
 
 
-def test_somebody_who_asks_need_not_wait(collector):
+def test_a_request_need_not_wait(collector):
     deaf = collector(lambda sequence: True)
     for now in range(COUNT):
         deaf.turn(now)
@@ -142,7 +142,7 @@ def test_somebody_who_asks_need_not_wait(collector):
     assert len(deaf.sent) == before + IN_FLIGHT
 
 
-def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, peer, until):
+def test_health_states_how_many_wait_for_the_collector_and_why(device, broker, peer, until):
     later = "fingerprint: made with other settings"
     device.configure(broker.url)
     with peer(
@@ -151,7 +151,7 @@ def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, pee
         agent = device.start("run")
         until(lambda: len(set(collector.releases)) == 5, "each release once")
         agent.says("deferred release 1")
-        # What the peer has answered may still be under way to the agent: its next health tells.
+        # Answers may not have reached the agent yet: its next health shows them.
         until(lambda: collector.healths[-1][1].deferred == {"fingerprint": 5}, "a health")
         before = len(collector.healths)
         assert agent.stop() == 0
@@ -162,7 +162,7 @@ def test_health_says_how_many_wait_for_the_collector_and_why(device, broker, pee
     assert len(device.outbox()) == 5
 
 
-def test_what_was_refused_is_exported_and_sent_again(device, broker, peer, until, capsys):
+def test_what_was_refused_is_exported_and_retransmitted(device, broker, peer, until, capsys):
     def words(*given):
         code = main(["outbox", *given, "--config", str(device.config)])
         said = capsys.readouterr()

@@ -1,6 +1,6 @@
 """Delivery: in order, few at a time, the same bytes, and only the right ack counts."""
 
-from pansketch_agent.delivery.delivery import IN_FLIGHT, NEW_SECONDS, Delivery
+from pansketch_agent.delivery.delivery import IN_FLIGHT, NEW_CONNECTION_SECONDS, Delivery
 from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_fleet.protocol.messages import Ack, digest
 from pansketch_fleet.settings.profiles import OutboxRules
@@ -34,12 +34,12 @@ def times_sent(delivery, wire, seconds):
     return times
 
 
-def test_the_same_bytes_again_with_growing_pauses(outbox, payloads):
+def test_the_same_bytes_again_with_exponential_backoff(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
     for number in range(2, 13):
         outbox.forget(key(number))
-    delivery.connected(-NEW_SECONDS)
+    delivery.connected(-NEW_CONNECTION_SECONDS)
     assert times_sent(delivery, wire, 200) == [0, 10, 30, 70, 150]
     assert set(wire.sent) == {payloads[0]}
     assert delivery.attempts() == {key(1): 5}
@@ -65,12 +65,12 @@ def test_on_a_new_connection_the_pauses_begin_shorter(outbox, payloads):
 
 def test_pauses_end_at_ten_minutes_and_vary_by_a_quarter(outbox):
     first, last = [], []
-    for chance in (0.0, 0.25, 1 - 2**-53):
+    for uniform in (0.0, 0.25, 1 - 2**-53):
         wire = Wire()
-        delivery = Delivery(outbox, wire.send, lambda chance=chance: chance)
+        delivery = Delivery(outbox, wire.send, lambda uniform=uniform: uniform)
         for number in range(2, 13):
             outbox.forget(key(number))
-        delivery.connected(-NEW_SECONDS)
+        delivery.connected(-NEW_CONNECTION_SECONDS)
         times = times_sent(delivery, wire, 5000)
         first.append(times[1])
         last.append(times[-1] - times[-2])
@@ -81,7 +81,7 @@ def test_pauses_end_at_ten_minutes_and_vary_by_a_quarter(outbox):
 def test_when_the_collector_is_back_the_others_wait_no_longer(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
-    delivery.connected(-NEW_SECONDS)
+    delivery.connected(-NEW_CONNECTION_SECONDS)
     for number in range(IN_FLIGHT + 1, 13):
         outbox.forget(key(number))
     for now in range(3000):
@@ -154,10 +154,10 @@ def test_a_broker_that_answers_nothing_is_left_for_another_connection(outbox):
     assert delivery.stalled(1e6 + 60)
 
 
-def test_somebody_may_ask_for_another_try_at_once(outbox, payloads):
+def test_a_request_retransmits_at_once(outbox, payloads):
     wire = Wire()
     delivery = Delivery(outbox, wire.send, no_jitter)
-    delivery.connected(-NEW_SECONDS)
+    delivery.connected(-NEW_CONNECTION_SECONDS)
     delivery.step(0.0)
     for message in range(1, IN_FLIGHT + 1):
         delivery.publish_acknowledged(message, "")
@@ -180,7 +180,7 @@ def test_a_clock_that_is_behind_does_not_age_what_is_kept(tmp_path, payloads):
     """Release 12 is acknowledged before the clock is set; its window is of long after 1970."""
     made = Outbox(tmp_path / "kept", 10**6, OutboxRules(keep_seconds=3600))
     wall = [0.0]
-    delivery = Delivery(made, Wire().send, no_jitter, wall=lambda: wall[0])
+    delivery = Delivery(made, Wire().send, no_jitter, wall_clock=lambda: wall[0])
     for number in (11, 12):
         made.put(key(number), payloads[number - 1])
     delivery.step(0.0)

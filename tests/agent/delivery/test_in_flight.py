@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pansketch_agent.delivery.delivery import IN_FLIGHT, SEVERAL, Delivery
+from pansketch_agent.delivery.delivery import IN_FLIGHT, TRIES_BEFORE_YIELD, Delivery
 from pansketch_agent.outbox.outbox import Key, Outbox
 from pansketch_fleet.protocol.messages import Ack, digest
 
@@ -53,7 +53,7 @@ class Fleet:
             self.now += pace
 
     def left(self):
-        return [each.sequence for each in self.outbox.waiting()]
+        return [each.sequence for each in self.outbox.queued()]
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def fill(outbox, count):
 
 
 @pytest.mark.parametrize("count", [10, 60], ids=["a short queue", "a long one"])
-def test_four_that_are_never_answered_hold_up_nobody(outbox, count):
-    """More than fill all places of the stream, and the oldest."""
+def test_four_that_are_never_answered_block_no_other(outbox, count):
+    """More than fill all slots of the stream, and the oldest."""
     fill(outbox, count)
     deaf = set(range(1, IN_FLIGHT + 1))
     fleet = Fleet(outbox, deaf)
@@ -81,7 +81,7 @@ def test_four_that_are_never_answered_hold_up_nobody(outbox, count):
     ), "each of the others once"
 
 
-def test_they_come_round_again_and_are_taken_when_somebody_answers(outbox):
+def test_they_come_round_again_and_are_taken_when_the_collector_answers(outbox):
     fill(outbox, 30)
     fleet = Fleet(outbox, set(range(1, 11)))
     fleet.run(4 * 3600)
@@ -97,7 +97,7 @@ def test_they_come_round_again_and_are_taken_when_somebody_answers(outbox):
 
 
 def test_the_window_stays_small_and_a_silent_collector_gets_few(outbox):
-    """Of everybody together: nobody answers anything for a day."""
+    """In all streams together: there is no acknowledgement for a day."""
     fill(outbox, 100)
     fleet = Fleet(outbox, set(range(1, 101)))
     fleet.run(86400, pace=10)
@@ -123,7 +123,7 @@ def test_a_live_release_goes_before_those_that_rest_and_before_the_backlog(outbo
 
 
 def test_alone_it_keeps_its_place(outbox):
-    """Nobody waits for it: it is sent again with growing pauses, as ever."""
+    """No other release needs its slot: it is retransmitted with exponential backoff, as ever."""
     fill(outbox, IN_FLIGHT)
     fleet = Fleet(outbox, set(range(1, IN_FLIGHT + 1)))
     fleet.run(200)
@@ -132,16 +132,18 @@ def test_alone_it_keeps_its_place(outbox):
     assert fleet.delivery.attempts() == {key(n): 5 for n in range(1, IN_FLIGHT + 1)}
 
 
-def test_a_place_is_given_up_after_several_transmissions_and_not_before(outbox):
+def test_a_slot_is_yielded_after_several_transmissions_and_not_before(outbox):
     fill(outbox, IN_FLIGHT + 1)
     fleet = Fleet(outbox, set(range(1, IN_FLIGHT + 2)))
     fleet.run(69)
-    assert Counter(s for _, s in fleet.sent) == dict.fromkeys(range(1, IN_FLIGHT + 1), SEVERAL)
+    assert Counter(s for _, s in fleet.sent) == dict.fromkeys(
+        range(1, IN_FLIGHT + 1), TRIES_BEFORE_YIELD
+    )
     fleet.run(2)
     assert fleet.sent[-IN_FLIGHT][1] == IN_FLIGHT + 1
 
 
-def test_a_new_connection_begins_with_those_that_have_their_places(outbox):
+def test_a_new_connection_begins_with_those_that_have_their_slots(outbox):
     fill(outbox, 12)
     fleet = Fleet(outbox, set(range(1, 13)))
     fleet.run(100)

@@ -1,13 +1,13 @@
-"""Releases that the broker is too small for: found, held back with the reason, and said once."""
+"""Releases too large for the broker: found, put on hold with the reason, and logged once."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
-from pansketch_agent.delivery.delivery import SET_BACK_SECONDS, Delivery
+from pansketch_agent.delivery.delivery import ON_HOLD_SECONDS, Delivery
 from pansketch_agent.delivery.oversize_detector import STRIKES
 from pansketch_agent.outbox.outbox import Key, Outbox
-from pansketch_fleet.mqtt.reconnect import room
+from pansketch_fleet.mqtt.reconnect import max_payload_bytes
 from pansketch_fleet.protocol.messages import Ack, digest
 
 LIMIT = 1000
@@ -19,21 +19,23 @@ def key(sequence):
 
 @dataclass
 class SmallBroker:
-    """Ends the connection when it gets something larger than it takes, as it comes in its order.
+    """Ends the connection at a payload beyond its limit, in the order of arrival.
 
-    `told`: it says its limit beforehand, as MQTT 5 lets it.
+    `states_limit`: it states its limit beforehand, as MQTT 5 allows.
     """
 
     outbox: Outbox
     limit: int = LIMIT
-    told: bool = False
+    states_limit: bool = False
     ends: list[float] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self):
-        room = (lambda stream: self.limit) if self.told else (lambda stream: 2**28)
-        self.delivery = Delivery(self.outbox, self._send, lambda: 0.5, room)
+        max_payload_bytes = (
+            (lambda stream: self.limit) if self.states_limit else (lambda stream: 2**28)
+        )
+        self.delivery = Delivery(self.outbox, self._send, lambda: 0.5, max_payload_bytes)
         self._pending = []
 
     def _send(self, stream, content):
@@ -61,7 +63,7 @@ class SmallBroker:
             self.delivery.acknowledged(Ack("air", sequence, digest(content), "stored"))
 
     def left(self):
-        return [each.sequence for each in self.outbox.waiting()]
+        return [each.sequence for each in self.outbox.queued()]
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_the_one_that_ends_the_connection_is_found_and_the_others_go_on(outbox, 
     large = [sequence for sequence, size in enumerate(ORDERS[order], 1) if size > LIMIT]
     assert broker.left() == large
     assert len(broker.ends) <= STRIKES * len(large) + 1
-    assert set(broker.delivery.held_back()) == set(map(key, large))
+    assert set(broker.delivery.on_hold()) == set(map(key, large))
     (line,) = [record.getMessage() for record in caplog.records]
     assert "is on hold in the outbox: the broker ends the connection when it is sent" in line
     assert line.endswith("or lower the sketch's sizes")
@@ -102,15 +104,15 @@ def test_it_is_tried_again_after_an_hour_and_costs_one_connection(outbox):
     broker = SmallBroker(outbox)
     broker.run(300)
     before = len(broker.ends)
-    broker.run(int(SET_BACK_SECONDS) + 60)
+    broker.run(int(ON_HOLD_SECONDS) + 60)
     assert len(broker.ends) == before + 1
     broker.limit = 3000
-    broker.run(int(SET_BACK_SECONDS) + 60)
+    broker.run(int(ON_HOLD_SECONDS) + 60)
     assert broker.left() == []
-    assert broker.delivery.held_back() == {}
+    assert broker.delivery.on_hold() == {}
 
 
-def test_one_that_was_held_back_goes_when_a_larger_one_has_passed(outbox):
+def test_one_that_was_on_hold_goes_when_a_larger_one_has_passed(outbox):
     fill(outbox, 500, 2000)
     broker = SmallBroker(outbox)
     broker.run(60)
@@ -122,7 +124,7 @@ def test_one_that_was_held_back_goes_when_a_larger_one_has_passed(outbox):
 
 
 def test_a_network_that_breaks_now_and_then_holds_nothing_back(outbox):
-    """Releases on the way are never the same alone, or are taken in between."""
+    """Releases in flight are never the same alone, or are accepted in between."""
     fill(outbox, *[500] * 60)
     broker = SmallBroker(outbox)
     for sequence in range(1, 40):
@@ -133,14 +135,14 @@ def test_a_network_that_breaks_now_and_then_holds_nothing_back(outbox):
     assert broker.left() == []
 
 
-def test_a_limit_that_the_broker_states_is_kept_and_said_once(outbox, caplog):
+def test_a_limit_that_the_broker_states_is_kept_and_reported_once(outbox, caplog):
     fill(outbox, 500, 2000, 600, 2000, 700)
-    broker = SmallBroker(outbox, told=True)
+    broker = SmallBroker(outbox, states_limit=True)
     broker.run(100)
     assert broker.ends == []
     assert max(broker.sent) < LIMIT
     assert broker.left() == [2, 4]
-    assert set(broker.delivery.held_back().values()) == {
+    assert set(broker.delivery.on_hold().values()) == {
         "larger than the broker takes (2000 bytes, it takes 1000)"
     }
     (line,) = [record.getMessage() for record in caplog.records]
@@ -156,7 +158,7 @@ def test_an_answer_that_it_is_too_large_holds_it_back(outbox):
     broker.delivery.connected(0.0)
     broker.delivery.step(0.0)
     broker.delivery.publish_acknowledged(0, "Packet too large")
-    assert "the broker reports that it is too large" in broker.delivery.held_back()[key(1)]
+    assert "the broker reports that it is too large" in broker.delivery.on_hold()[key(1)]
     broker.delivery.step(60.0)
     assert len(broker.sent) == 1
     broker.delivery.retry()
@@ -174,6 +176,6 @@ def test_the_room_in_a_packet_is_exact(version, most):
         body = 2 + len(topic) + 2 + (version == "5") + payload
         return 1 + next(n for n in (1, 2, 3, 4) if body < 128**n) + body
 
-    largest = room(topic, most, version)
+    largest = max_payload_bytes(topic, most, version)
     assert largest < 0 or packet(largest) <= most
     assert packet(max(largest, 0) + 1) > most

@@ -17,10 +17,10 @@ from tests.agent.delivery.wire import Wire, ack, key, no_jitter
 def test_an_ack_for_anything_else_changes_nothing(outbox, payloads, change, status):
     delivery = Delivery(outbox, Wire().send, no_jitter)
     delivery.step(0.0)
-    before = outbox.waiting()
+    before = outbox.queued()
     fields = {"stream": "air", "sequence": 1, "digest": ack(payloads, 1).digest, "status": status}
     delivery.acknowledged(Ack(**{**fields, **change}))
-    assert outbox.waiting() == before
+    assert outbox.queued() == before
     assert not delivery.refused
 
 
@@ -49,11 +49,11 @@ def test_a_release_too_large_for_a_message_is_never_sent(outbox, payloads, monke
     assert (outbox.folder / "refused" / key(1).filename).exists()
 
 
-def test_what_the_broker_forbids_is_said_once_for_each_topic_until_it_is_allowed(caplog):
+def test_what_the_broker_forbids_is_logged_once_for_each_topic_until_it_is_allowed(caplog):
     denials = AclErrors("dev-1")
     for failure in ("Not authorized", "Not authorized", "", "Not authorized"):
-        denials.answered("write", "here", failure)
-    denials.answered("hear", "there", "Unspecified error")
+        denials.set_result("write", "here", failure)
+    denials.set_result("hear", "there", "Unspecified error")
     lines = [record.getMessage() for record in caplog.records]
     assert [line.partition(";")[0] for line in lines] == [
         *["the broker does not authorize this device to write to here (Not authorized)"] * 2,

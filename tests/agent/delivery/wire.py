@@ -16,7 +16,7 @@ def no_jitter():
 
 @dataclass
 class Wire:
-    """What was sent, with the numbers an MQTT client would give."""
+    """The transmissions, with the packet identifiers of an MQTT client."""
 
     sent: list[bytes] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What `validate` says of a blinded stream, and what it refuses before the first mask."""
+"""`validate` of a blinded stream: its output, and its refusals before the first mask."""
 
 import re
 import sys
@@ -18,14 +18,14 @@ sys.exit(main(sys.argv[1:]))
 HOURS = "time,temp,wind\n" + "".join(f"{1_704_067_200 + 60 * n},1,N\n" for n in range(300))
 
 
-def said_of(device, capsys):
+def output_of(device, capsys):
     assert main(["validate", "--config", str(device.config)]) == 0
     return capsys.readouterr().out
 
 
 def test_validate_states_the_bytes_of_a_release(device, blinded, capsys):
     config = blinded(", epoch: 7m", rows=HOURS)
-    stated = re.search(r"release +(\d+) bytes with every epoch", said_of(device, capsys))
+    stated = re.search(r"release +(\d+) bytes with every epoch", output_of(device, capsys))
     assert device.start("run", "--drain", "0").ends() == 1
     releases = device.releases().values()
     assert {len(decode_blinded(p, config.streams[0].spec).epochs) for p in releases} == {10}
@@ -36,7 +36,7 @@ def test_validate_states_the_bytes_of_a_release(device, blinded, capsys):
 def test_validate_states_adversary_keepers_and_answers(device, blinded, capsys, keepers):
     answers = ", answers: [{every: 1d, share: 1/4}, {every: 30d, share: 3/4}]"
     blinded(answers)
-    said = said_of(device, capsys)
+    said = output_of(device, capsys)
     assert "all keepers but one; it breaks neither X25519, BLAKE2b nor ChaCha20" in said
     assert "two snapshots of one epoch show what arrived between them" in said
     for number, key in enumerate(keepers):
@@ -47,11 +47,11 @@ def test_validate_states_adversary_keepers_and_answers(device, blinded, capsys, 
     deviations = [float(each) for each in re.findall(r"deviation of (\S+) at most", said)]
     assert deviations[0] == pytest.approx(3 * deviations[1], rel=0.01)
     blinded(", local_epsilon: 8")
-    assert "with the collector learn a reading with epsilon 8" in said_of(device, capsys)
+    assert "with the collector learn a reading with epsilon 8" in output_of(device, capsys)
 
 
 @pytest.mark.parametrize("command", ["validate", "once"])
-def test_without_pynacl_a_blinded_stream_is_refused_in_one_line(device, blinded, command):
+def test_without_pynacl_a_blinded_stream_is_refused_by_a_single_line(device, blinded, command):
     blinded()
     program = device.start(command, program=("-c", WITHOUT_NACL))
     assert program.ends() == 2

@@ -1,4 +1,4 @@
-"""`check` and the hardening of a process: what is asked of the system, and what is said of it."""
+"""`check` and the hardening of a process: requests to the system, and the results."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`validate` and `check` of a stream of keys: what they say of its key, its error and its cost."""
+"""`validate` and `check` of a stream of keys: its key, its error and its cost."""
 
 import json
 
@@ -29,7 +29,7 @@ def facts_of(out: str) -> dict[str, str]:
     return {name: text.strip() for name, text in facts}
 
 
-def test_validate_says_how_good_the_answers_are_without_a_guess(keyed, device, capsys):
+def test_validate_states_how_good_the_answers_are_without_a_guess(keyed, device, capsys):
     spec = keyed(privacy="{epsilon: 2}", sketch="memory: 4KiB").streams[0].spec
     assert main(["validate", "--config", str(device.config)]) == 0
     facts = facts_of(capsys.readouterr().out)
@@ -43,7 +43,7 @@ def test_validate_says_how_good_the_answers_are_without_a_guess(keyed, device, c
     assert facts["planned error"].endswith("no estimate of 10,000,000 keys (standard error)")
 
 
-def test_validate_says_what_a_key_pays_and_how_good_the_answers_are(keyed, device, capsys):
+def test_validate_states_what_a_key_spends_and_how_good_the_answers_are(keyed, device, capsys):
     sketch = "expected_keys: 5000, memory: 512B, release: bitmap"
     spec = keyed(privacy="{epsilon: 2, daily_cap: 5}", sketch=sketch).streams[0].spec
     assert main(["validate", "--config", str(device.config)]) == 0
@@ -80,7 +80,7 @@ def test_validate_of_a_universe_and_of_announced_intrusions(keyed, device, capsy
     assert facts["a silent snapshot"].startswith("is not covered")
 
 
-def test_check_names_the_key_and_what_it_pays(keyed, device, capsys):
+def test_check_names_the_key_and_what_it_spends(keyed, device, capsys):
     keyed(privacy="{epsilon: 2}", sketch="universe: 1000, release: bitmap")
     main(["check", "--json", "--config", str(device.config)])
     found = {each["subject"]: each for each in json.loads(capsys.readouterr().out)}

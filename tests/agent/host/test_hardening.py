@@ -1,5 +1,8 @@
-"""The memory lock and swap: real processes that may not lock their memory, beside swap areas of a
-root folder. What cannot be protected is said, and refused where the configuration requires it."""
+"""The memory lock and swap: real processes that may not lock memory, with swap areas of a root
+folder.
+
+Missing protection is logged, and refused where the configuration requires it.
+"""
 
 import json
 import subprocess
@@ -42,7 +45,7 @@ sys.exit(ctypes.CDLL(None).mlockall(7) != 0)
 
 
 def may_lock() -> bool:
-    """Whether this host lets a test's process lock all of its memory."""
+    """Return whether this host lets a test's process lock all of its memory."""
     return subprocess.run([sys.executable, "-c", WHOLE], check=False).returncode == 0
 
 
@@ -113,7 +116,7 @@ def limited(device, *words):
     return device.start(*words, program=("-c", LIMITED))
 
 
-def test_an_agent_that_may_swap_says_so_wherever_it_says_what_it_promises(
+def test_an_agent_that_may_swap_states_it_wherever_it_states_its_guarantee(
     device, broker, peer, root
 ):
     device.configure(broker.url)
@@ -178,7 +181,7 @@ def test_where_it_is_required_no_swap_will_do(device, broker, peer, root):
         assert agent.ends() == 0, agent.said
 
 
-def test_a_lock_will_do_whatever_swap_there_is(device, broker, peer, root):
+def test_a_lock_suffices_with_any_swap(device, broker, peer, root):
     """Of a host that allows none, like an ordinary user's, the refusal is the right answer."""
     required(device, broker)
     with peer(broker.url):
@@ -213,7 +216,7 @@ def test_the_longest_guarantee_and_its_exception_fit_a_status():
         StreamBirth("00ff" * 4, f"{guarantee}{EXCEPT}", 1)
 
 
-def test_a_status_says_it_of_every_stream(device):
+def test_a_status_states_it_of_every_stream(device):
     config = device.configure()
     for protected, ends in ((True, False), (False, True), (None, True)):
         for status in statuses(config, "session", Facts(protected, {}, {}, {})):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pansketch_agent.__main__ import main
 from pansketch_agent.host import durable_files
 from pansketch_agent.ledger import ledger as ledgers
-from pansketch_agent.ledger.accounts import read_book
+from pansketch_agent.ledger.accounts import read_accounts
 from pansketch_agent.ledger.ledger import Ledger, LedgerError
 
 STREAMS = ("air", "water", "doors")
@@ -50,10 +50,10 @@ def live(state: Path, steps) -> None:
 
 
 def known(state: Path):
-    """All that a ledger says."""
-    book, sound_bytes = read_book(state / "ledger")
+    """The whole content of a ledger."""
+    book, sound_bytes = read_accounts(state / "ledger")
     assert sound_bytes == (state / "ledger").stat().st_size
-    return book.accounts, book.torn, book.incarnation, book.histories
+    return book.by_stream, book.torn, book.incarnation, book.histories
 
 
 def compacted(state: Path, monkeypatch) -> bytes:
@@ -65,7 +65,7 @@ def compacted(state: Path, monkeypatch) -> bytes:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, STEPS)
-def test_it_says_the_same_and_goes_on_the_same(tmp_path_factory, monkeypatch, steps, later):
+def test_it_states_the_same_and_goes_on_the_same(tmp_path_factory, monkeypatch, steps, later):
     """Beside its twin, which is never compacted and lives on in the same way."""
     monkeypatch.setattr(ledgers, "_incarnation", lambda: "0123456789abcdef")
     state, twin = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("twin")
@@ -98,8 +98,8 @@ def test_it_is_compacted_at_work_and_debits_go_into_the_new_file(tmp_path, monke
     with Ledger(tmp_path) as ledger:
         for number in range(200):
             assert ledger.debit({"air": 1}, number * 10, number * 10 + 10)["air"] == number + 1
-            book, _ = read_book(tmp_path / "ledger")
-            assert book.accounts["air"] == ledger.spent("air")
+            book, _ = read_accounts(tmp_path / "ledger")
+            assert book.by_stream["air"] == ledger.spent("air")
             sizes.append(book.lines)
     assert max(sizes) <= 2 * 10
     assert [path.name for path in tmp_path.iterdir() if ".tmp" in path.name] == []

@@ -164,17 +164,17 @@ def test_after_an_incarnation_that_a_power_cut_tore_the_earlier_one_goes_on(tmp_
         assert standing(ledger, "air") == (2, 30, 10)
 
 
-def test_adopted_windows_are_paid_for_and_none_of_them_is_debited(tmp_path):
+def test_adopted_windows_are_counted_and_none_of_them_is_debited(tmp_path):
     day = 86_400
     other = b"another!"
     for _ in range(2):
         with Ledger(tmp_path) as ledger:
-            if ledger.spent("air").young:
+            if ledger.spent("air").is_empty:
                 ledger.adopt("air", other, 9, 2, day + 60, 1_000_000)
             account = ledger.spent("air")
             assert (account.sequence, account.until, account.adopted) == (0, day + 60, 9)
             assert (account.lifetime_micro, account.highest_micro) == (9_000_000, 1_000_000)
-            assert (account.on(1), account.busiest_micro) == (2_000_000, 2_000_000)
+            assert (account.spent_on(1), account.busiest_micro) == (2_000_000, 2_000_000)
             assert ledger.knows(other)
             with pytest.raises(LedgerError):
                 ledger.debit({"air": 1}, day, day + 60)
@@ -198,14 +198,14 @@ def test_a_rolled_back_ledger_goes_on_under_another_incarnation(tmp_path):
 @given(
     st.integers(0, 10**18 - 1), st.integers(0, 2**70), st.integers(0, 2**70), st.integers(0, 2**70)
 )
-def test_whatever_is_adopted_nothing_gets_cheaper_and_no_window_returns(
+def test_after_any_adoption_nothing_gets_cheaper_and_no_window_returns(
     tmp_path, until, windows, of_the_day, micro
 ):
     """A mark comes from outside: it may stop a stream, and never gives it anything back."""
     before = Account().debited(10, 20, 7).debited(86_400, 86_410, 9)
-    after = before.knowing(windows, min(of_the_day, windows), until, micro)
+    after = before.with_adopted(windows, min(of_the_day, windows), until, micro)
     assert after.until >= before.until
     assert after.sequence == before.sequence
     assert after.lifetime_micro >= before.lifetime_micro
     assert after.busiest_micro >= before.busiest_micro
-    assert after.on(after.day) >= before.on(after.day)
+    assert after.spent_on(after.day) >= before.spent_on(after.day)

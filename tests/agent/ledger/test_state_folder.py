@@ -11,7 +11,12 @@ import pytest
 from pansketch_agent.__main__ import main
 from pansketch_agent.host.durable_files import UNFINISHED, replace_file
 from pansketch_agent.ledger.ledger import Ledger, LedgerError
-from pansketch_agent.ledger.state_folder import ForeignStateError, check_own, holder, signal_holder
+from pansketch_agent.ledger.state_folder import (
+    ForeignStateError,
+    check_own,
+    lock_holder,
+    signal_lock_holder,
+)
 
 COMMANDS = (["ledger"], ["rerandomise"], ["outbox", "list"], ["outbox", "retry"], ["check"])
 # A process that holds the lock and names another one in it.
@@ -38,7 +43,7 @@ def lying(path, pid):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ["run", "--drain", "0"], ["once"]])
-def test_a_folder_that_others_may_write_to_is_refused_in_one_line(device, capfd, command):
+def test_a_folder_that_others_may_write_to_is_refused_by_a_single_line(device, capfd, command):
     device.configure()
     device.state.mkdir(parents=True)
     device.state.chmod(0o777)
@@ -58,7 +63,7 @@ def test_a_link_to_a_folder_is_refused(device, tmp_path):
 
 
 def test_a_folder_of_another_user_is_refused(device, monkeypatch, capsys):
-    """For root as for anybody: the owner may have put anything there."""
+    """For root as for other users: the owner may have put anything there."""
     device.configure()
     device.state.mkdir(parents=True, mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4321)
@@ -93,7 +98,7 @@ def test_no_link_is_followed(tmp_path):
     assert (state / "ledger").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_unfinished_file_has_a_name_that_nobody_knows_before(tmp_path, monkeypatch):
+def test_an_unfinished_file_has_a_name_that_cannot_be_guessed(tmp_path, monkeypatch):
     names = []
     monkeypatch.setattr(os, "replace", lambda source, _: names.append(source))
     for _ in range(2):
@@ -110,7 +115,7 @@ def test_what_a_power_cut_left_unfinished_is_removed(tmp_path):
 
 
 def test_a_process_that_does_not_hold_the_lock_gets_no_signal(device, capsys):
-    """Whoever holds the lock may write anything into it."""
+    """The process with the lock may write anything into it."""
     device.configure()
     with Ledger(device.state):
         pass
@@ -131,10 +136,10 @@ def test_the_holder_gets_the_signal(tmp_path):
     got = []
     before = signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
     try:
-        assert signal_holder(state, signal.SIGUSR1) is None
+        assert signal_lock_holder(state, signal.SIGUSR1) is None
         with Ledger(state):
-            assert holder(state) == signal_holder(state, signal.SIGUSR1) == os.getpid()
-        assert signal_holder(state, signal.SIGUSR1) is None
+            assert lock_holder(state) == signal_lock_holder(state, signal.SIGUSR1) == os.getpid()
+        assert signal_lock_holder(state, signal.SIGUSR1) is None
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert got == [1]

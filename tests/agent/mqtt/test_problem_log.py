@@ -1,4 +1,4 @@
-"""Two agents with one name: each says so, instead of looking for a fault of the network."""
+"""Two agents with one name: each logs it, instead of a fault of the network."""
 
 import re
 
@@ -21,9 +21,10 @@ SAYS = re.compile(f"{LASTS_NOT}|another client uses this name")
 
 @pytest.mark.needs("mosquitto")
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_two_agents_with_one_name_say_so_once_each(device, tmp_path, protocol):
+def test_two_agents_with_one_name_log_it_once_each(device, tmp_path, protocol):
     """A broker of MQTT 3.1.1 just closes the older connection, and so does mosquitto before 2.0.12
-    in either version; later ones say why over MQTT 5."""
+    in either version. Later ones report why over MQTT 5.
+    """
     with mosquitto(tmp_path) as port:
         device.configure(f"mqtt://127.0.0.1:{port}", source="{type: stdin}")
         text = device.config.read_text()
@@ -33,30 +34,32 @@ def test_two_agents_with_one_name_say_so_once_each(device, tmp_path, protocol):
         device.config.write_text(
             device.config.read_text().replace("device: dev-1", "device: dev-1, state: twin")
         )
-        heard = healths(port)
+        received = healths(port)
         second = device.start("run")
         for agent in (first, second):
             until(lambda agent=agent: SAYS.search(agent.said), lambda agent=agent: agent.said)
-        until(lambda: any(health.name_conflicts for health in heard), "a health that says it")
+        until(lambda: any(health.name_conflicts for health in received), "a health that says it")
         for agent in (first, second):
             assert agent.stop() == 0
             assert len(SAYS.findall(agent.said)) == 1
 
 
 def healths(port: int) -> list[Health]:
-    """What is heard, from now on."""
-    heard: list[Health] = []
+    """The health messages from now on."""
+    received: list[Health] = []
     client = Client(CallbackAPIVersion.VERSION2)
-    client.on_message = lambda _c, _u, message: heard.append(Health.decode(message.payload))
+    client.on_message = lambda _c, _u, message: received.append(Health.decode(message.payload))
     client.on_connect = lambda *_: client.subscribe(topics.health("testing", "dev-1"))
     client.connect("127.0.0.1", port)
     client.loop_start()
-    return heard
+    return received
 
 
 def test_a_broker_that_names_the_reason_is_believed_at_once():
     conflicts = ClientIdConflicts()
-    assert conflicts.ended("Session taken over", 10**6, False).startswith("another client uses")
+    assert conflicts.connection_lost("Session taken over", 10**6, False).startswith(
+        "another client uses"
+    )
     assert conflicts.count == 1
 
 
@@ -65,16 +68,18 @@ def test_connections_that_last_or_end_over_a_release_are_no_conflict():
     conflicts = ClientIdConflicts()
     ends = [(1.0, False), (1.0, False), (SHORT_SECONDS, False), (1.0, False), (1.0, False)]
     ends += [(1.0, True), *[(1.0, False)] * 2]
-    assert [conflicts.ended("Unspecified error", *end) for end in ends] == [""] * len(ends)
-    assert conflicts.ended("Unspecified error", 1.0, False).startswith(LASTS_NOT)
+    assert [conflicts.connection_lost("Unspecified error", *end) for end in ends] == [""] * len(
+        ends
+    )
+    assert conflicts.connection_lost("Unspecified error", 1.0, False).startswith(LASTS_NOT)
     assert conflicts.count == 1
 
 
-def test_the_log_says_it_once_whatever_comes_between(caplog):
+def test_it_is_logged_once_with_any_events_between(caplog):
     absence = OutageLog("broker:1883")
     for _ in range(3):
-        absence.say(Disconnected("another client uses this name", taken=True))
-        absence.over()
+        absence.log(Disconnected("another client uses this name", taken_over=True))
+        absence.reset()
     assert caplog.text.count("disconnected by the broker at broker:1883: another client") == 1
 
 

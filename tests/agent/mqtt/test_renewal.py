@@ -23,7 +23,7 @@ def test_a_connection_under_way_to_the_broker_before_is_given_up(
 
             def make(self, terms):
                 made = super().make(terms)
-                if not (terms.asking or self.done):
+                if not (terms.probing or self.done):
                     self.done = True
                     self.renew(later.mqtt, None)
                 return made
@@ -32,12 +32,12 @@ def test_a_connection_under_way_to_the_broker_before_is_given_up(
         link = Renewed(config.mqtt, "testing", "dev-1", birth, stopped)
         link.start()
 
-        def heard():
+        def received():
             if isinstance(link.next_event(0.1), Connected):
                 link.announce()
             return [*first.statuses, *second.statuses]
 
-        until(lambda: birth in heard(), "the birth message")
+        until(lambda: birth in received(), "the birth message")
         link.stop(stopped)
     assert birth in second.statuses
     assert birth not in first.statuses

@@ -25,12 +25,12 @@ def test_what_is_acknowledged_does_not_wait_and_waits_again_when_asked(tmp_path)
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, 2, 3, at=DAY)
     put(outbox, 4)
-    assert outbox.waiting() == [Key(4, "air")]
-    assert outbox.newest_kept() == {"air": bytes([3]) * 100}
-    assert len(outbox.wait_again(outbox.kept())) == 3
-    assert sorted(outbox.waiting()) == [Key(n, "air") for n in (1, 2, 3, 4)]
+    assert outbox.queued() == [Key(4, "air")]
+    assert outbox.newest_kept_payloads() == {"air": bytes([3]) * 100}
+    assert len(outbox.requeue(outbox.kept())) == 3
+    assert sorted(outbox.queued()) == [Key(n, "air") for n in (1, 2, 3, 4)]
     assert outbox.read(Key(2, "air")) == bytes([2]) * 100
-    assert len(outbox.wait_again(outbox.kept())) == 0
+    assert len(outbox.requeue(outbox.kept())) == 0
 
 
 def test_a_restart_knows_what_is_kept(tmp_path):
@@ -39,29 +39,29 @@ def test_a_restart_knows_what_is_kept(tmp_path):
     put(outbox, 3)
     outbox.close()
     again = Outbox(tmp_path, 10**6, RULES)
-    assert again.waiting() == [Key(3, "air")]
-    assert len(again.wait_again(again.kept())) == 2
+    assert again.queued() == [Key(3, "air")]
+    assert len(again.requeue(again.kept())) == 2
     assert again.read(Key(1, "air")) == bytes([1]) * 100
 
 
-def test_what_waits_again_still_does_after_a_restart(tmp_path):
+def test_a_requeued_release_stays_so_after_a_restart(tmp_path):
     """However the agent ends before the collector has acknowledged it once more."""
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, 2, at=DAY)
     put(outbox, 3)
-    assert outbox.wait_again([Key(1, "air")]) == [Key(1, "air")]
+    assert outbox.requeue([Key(1, "air")]) == [Key(1, "air")]
     restarted = Outbox(tmp_path, 10**6, RULES)
-    assert sorted(restarted.waiting()) == [Key(1, "air"), Key(3, "air")]
+    assert sorted(restarted.queued()) == [Key(1, "air"), Key(3, "air")]
     assert restarted.kept() == {Key(2, "air")}
     restarted.acknowledged(Key(1, "air"), 2 * DAY)
     last = Outbox(tmp_path, 10**6, RULES)
-    assert last.waiting() == [Key(3, "air")]
+    assert last.queued() == [Key(3, "air")]
     assert last.kept() == {Key(1, "air"), Key(2, "air")}
 
 
 @pytest.fixture
 def acknowledged_on_a_full_disk(monkeypatch):
-    """What acknowledges a release of the outbox while the disk takes no note of it."""
+    """Acknowledge releases while the disk refuses the note."""
 
     def refuse(handle: int, content: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -80,10 +80,10 @@ def test_it_also_does_where_a_full_disk_refused_the_note_of_the_acknowledgement(
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, 2)
     acknowledged_on_a_full_disk(outbox, Key(1, "air"))
-    assert outbox.waiting() == [Key(2, "air")]
-    assert outbox.wait_again(outbox.kept()) == [Key(1, "air")]
+    assert outbox.queued() == [Key(2, "air")]
+    assert outbox.requeue(outbox.kept()) == [Key(1, "air")]
     restarted = Outbox(tmp_path, 10**6, RULES)
-    assert sorted(restarted.waiting()) == [Key(1, "air"), Key(2, "air")]
+    assert sorted(restarted.queued()) == [Key(1, "air"), Key(2, "air")]
     restarted.acknowledged(Key(1, "air"), DAY)
     assert Outbox(tmp_path, 10**6, RULES).kept() == {Key(1, "air")}
 
@@ -94,7 +94,7 @@ def test_a_number_given_again_waits_again_with_its_new_bytes(tmp_path, acknowled
     outbox.forget_kept(lambda key: True)
     outbox.put(Key(1, "air"), b"new")
     acknowledged_on_a_full_disk(outbox, Key(1, "air"))
-    outbox.wait_again(outbox.kept())
+    outbox.requeue(outbox.kept())
     assert Outbox(tmp_path, 10**6, RULES).read(Key(1, "air")) == b"new"
 
 
@@ -103,7 +103,7 @@ def test_it_is_let_go_after_its_time(tmp_path):
     put(outbox, 1, at=DAY)
     put(outbox, 2, at=3 * DAY)
     put(outbox, 3, at=9 * DAY)
-    assert len(outbox.wait_again(outbox.kept())) == 2
+    assert len(outbox.requeue(outbox.kept())) == 2
 
 
 def test_what_was_acknowledged_before_the_clock_was_set_ages_from_then_on(tmp_path):
@@ -119,16 +119,16 @@ def test_what_was_acknowledged_before_the_clock_was_set_ages_from_then_on(tmp_pa
     assert restarted.kept() == {Key(n, "air") for n in (4, 5)}
 
 
-def test_none_is_kept_where_the_rules_say_so(tmp_path):
+def test_none_is_kept_where_the_rules_forbid_it(tmp_path):
     outbox = Outbox(tmp_path, 10**6, OutboxRules(keep_seconds=0))
     put(outbox, 1, 2, at=DAY)
-    assert len(outbox.wait_again(outbox.kept())) == 0
+    assert len(outbox.requeue(outbox.kept())) == 0
     outbox.close()
     assert not list(tmp_path.glob("*.segment"))
 
 
 @pytest.mark.parametrize("size", [100, 1500])
-def test_what_is_kept_yields_to_what_waits_and_is_no_loss(tmp_path, size):
+def test_what_is_kept_yields_to_the_backlog_and_is_no_loss(tmp_path, size):
     capacity = 40_000
     outbox, plain = Outbox(tmp_path / "a", capacity, RULES), Outbox(tmp_path / "b", capacity)
     put(outbox, *range(1, 400), size=size, at=DAY)
@@ -155,7 +155,7 @@ def test_keeping_writes_no_segment_again(tmp_path, monkeypatch):
     )
     put(outbox, *range(1, 1000), at=DAY)
     assert rewritten == []
-    assert len(outbox.wait_again(outbox.kept())) > 10
+    assert len(outbox.requeue(outbox.kept())) > 10
 
 
 def test_what_a_lost_ledger_had_numbered_gives_way_to_new_releases(tmp_path):
@@ -168,7 +168,7 @@ def test_what_a_lost_ledger_had_numbered_gives_way_to_new_releases(tmp_path):
     assert outbox.read(Key(2, "air")) == b"new"
     again = Outbox(tmp_path, 10**6, RULES)
     assert again.kept() == {Key(1, "air")}
-    assert again.waiting() == [Key(2, "air")]
+    assert again.queued() == [Key(2, "air")]
     assert again.read(Key(2, "air")) == b"new"
 
 
@@ -195,10 +195,10 @@ def test_a_power_cut_brings_back_no_release_whose_number_names_another(tmp_path,
     outbox.forget(Key(4, "air"))
     again = power_cut()
     assert again.kept() == set()
-    assert again.waiting() == [Key(4, "air")]
+    assert again.queued() == [Key(4, "air")]
 
 
-def test_what_the_disk_does_not_let_go_stays(tmp_path, monkeypatch):
+def test_what_the_disk_does_not_release_stays(tmp_path, monkeypatch):
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, at=DAY)
 
@@ -215,24 +215,24 @@ def test_a_segment_that_is_written_again_still_names_what_was_acknowledged(tmp_p
     """At capacity, where what is forgotten gives way: also after a restart, twice."""
     outbox = Outbox(tmp_path, 40_000, RULES)
     put(outbox, 1, 2, size=300, at=DAY)
-    assert outbox.wait_again({Key(1, "air"), Key(2, "air")}) == [Key(1, "air"), Key(2, "air")]
+    assert outbox.requeue({Key(1, "air"), Key(2, "air")}) == [Key(1, "air"), Key(2, "air")]
     for number in range(3, 400):
         put(outbox, number, size=300)
         if number % 3:
             outbox.forget(Key(number, "air"))
         while not outbox.has_room(300):
-            outbox.forget(outbox.waiting()[2])
+            outbox.forget(outbox.queued()[2])
     assert b"\x02" * 300 in (tmp_path / "00000001.segment").read_bytes()
     for _ in range(2):
         outbox = Outbox(tmp_path, 40_000, RULES)
-        assert outbox.published() == {Key(1, "air"), Key(2, "air")}
+        assert outbox.requeued() == {Key(1, "air"), Key(2, "air")}
         assert outbox.read(Key(2, "air")) == bytes([2]) * 300
         for number in range(1000, 1010):
             while not outbox.has_room(300):
-                outbox.forget(outbox.waiting()[-1])
+                outbox.forget(outbox.queued()[-1])
             put(outbox, number, size=300)
     outbox.acknowledged(Key(1, "air"), DAY)
-    assert Outbox(tmp_path, 40_000, RULES).published() == {Key(2, "air")}
+    assert Outbox(tmp_path, 40_000, RULES).requeued() == {Key(2, "air")}
 
 
 def test_writing_again_ends_where_notes_take_the_room(tmp_path):
@@ -241,9 +241,9 @@ def test_writing_again_ends_where_notes_take_the_room(tmp_path):
     for key in keys:
         segments.append(key, b"x" * 50)
         segments.keep(key, DAY)
-    segments.wait_again(keys)
+    segments.requeue(keys)
     segments.shrink(10)
-    assert Segments(tmp_path, 10**6).again == segments.again == set(keys)
+    assert Segments(tmp_path, 10**6).requeued == segments.requeued == set(keys)
     assert segments.disk_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.segment"))
     for key in keys:
         assert segments.read(key) == b"x" * 50

@@ -3,7 +3,7 @@
 import pytest
 
 from pansketch_agent.outbox.outbox import Key, Outbox
-from pansketch_agent.outbox.records import AGAIN, scan
+from pansketch_agent.outbox.records import REQUEUED, scan
 from pansketch_fleet.settings.profiles import OutboxRules
 
 DAY = 86_400
@@ -30,8 +30,8 @@ def test_damage_costs_no_other_release_that_is_kept(tmp_path):
     for _ in range(2):
         again = Outbox(tmp_path, 10**6, RULES)
         assert again.kept() == {Key(1, "air"), Key(2, "air")}
-        assert again.waiting() == [Key(4, "air")]
-    assert len(again.wait_again(again.kept())) == 2
+        assert again.queued() == [Key(4, "air")]
+    assert len(again.requeue(again.kept())) == 2
     assert again.read(Key(1, "air")) == bytes([1]) * 100
     again.acknowledged(Key(1, "air"), 2 * DAY)
     again.acknowledged(Key(4, "air"), 10 * DAY)
@@ -50,7 +50,7 @@ def test_a_record_that_proves_damaged_at_work_costs_no_other_either(tmp_path):
     assert outbox.kept() == {Key(1, "air"), Key(2, "air")}
     put(outbox, 5)
     assert outbox.read(Key(5, "air")) == bytes([5]) * 100
-    assert len(outbox.wait_again(outbox.kept())) == 2
+    assert len(outbox.requeue(outbox.kept())) == 2
     assert outbox.read(Key(2, "air")) == bytes([2]) * 100
 
 
@@ -59,10 +59,10 @@ def test_damage_to_a_note_that_a_release_waits_again_loses_no_release(tmp_path, 
     """Each byte of it. Without the note it would count as one that the collector has."""
     whole = Outbox(tmp_path / "whole", 10**6, RULES)
     put(whole, 1, at=DAY)
-    whole.wait_again({Key(1, "air")})
+    whole.requeue({Key(1, "air")})
     put(whole, *([2] if follows else []))
     content = (tmp_path / "whole/00000001.segment").read_bytes()
-    (note,) = (record for record in scan(content).records if record.kind == AGAIN)
+    (note,) = (record for record in scan(content).records if record.kind == REQUEUED)
     for at in range(note.at, note.at + note.size):
         folder = tmp_path / str(at)
         folder.mkdir()
@@ -70,8 +70,8 @@ def test_damage_to_a_note_that_a_release_waits_again_loses_no_release(tmp_path, 
         (folder / "00000001.segment").write_bytes(changed)
         for _ in range(2):
             outbox = Outbox(folder, 10**6, RULES)
-            assert sorted(outbox.waiting()) == [Key(n, "air") for n in (1, 2)[: 1 + follows]]
-            assert outbox.published() == {Key(1, "air")}
+            assert sorted(outbox.queued()) == [Key(n, "air") for n in (1, 2)[: 1 + follows]]
+            assert outbox.requeued() == {Key(1, "air")}
             assert outbox.read(Key(1, "air")) == bytes([1]) * 100
 
 
@@ -87,21 +87,21 @@ def test_a_torn_note_of_an_acknowledgement_has_nothing_wait_again(tmp_path):
             folder = tmp_path / f"{cut}-{len(tail)}"
             folder.mkdir()
             (folder / "00000001.segment").write_bytes(content[:cut] + tail)
-            assert Outbox(folder, 10**6, RULES).published() == set()
+            assert Outbox(folder, 10**6, RULES).requeued() == set()
 
 
-def test_a_repair_at_work_knows_what_waits_again_from_memory(tmp_path):
+def test_a_repair_at_work_knows_requeued_releases_from_memory(tmp_path):
     outbox = Outbox(tmp_path, 10**6, RULES)
     put(outbox, 1, at=DAY)
-    outbox.wait_again({Key(1, "air")})
+    outbox.requeue({Key(1, "air")})
     put(outbox, 2)
     (path,) = tmp_path.glob("*.segment")
     content = bytearray(path.read_bytes())
-    (note,) = (record for record in scan(bytes(content)).records if record.kind == AGAIN)
+    (note,) = (record for record in scan(bytes(content)).records if record.kind == REQUEUED)
     content[note.at] ^= 1
     content[content.index(bytes([2]) * 100)] ^= 1
     path.write_bytes(content)
     assert outbox.read(Key(2, "air")) is None
     for each in (outbox, Outbox(tmp_path, 10**6, RULES)):
-        assert each.waiting() == [Key(1, "air")]
-        assert each.published() == {Key(1, "air")}
+        assert each.queued() == [Key(1, "air")]
+        assert each.requeued() == {Key(1, "air")}

@@ -1,4 +1,4 @@
-"""What an outbox drops is counted, whatever comes in between: a crash, a disk that is full."""
+"""An outbox counts what it drops, even with a crash or a full disk in between."""
 
 import errno
 import resource
@@ -48,7 +48,7 @@ def small_files():
 
 @pytest.mark.parametrize("where", ["add", "_remove"])
 def test_a_crash_in_the_middle_of_a_drop_loses_nothing_uncounted(tmp_path, where):
-    """Whatever was put is there after the crash, or is counted as dropped."""
+    """Every release is in the outbox after the crash, or is counted as dropped."""
     done = subprocess.run(
         [sys.executable, "-c", CRASHING, str(tmp_path), where],
         capture_output=True,
@@ -57,7 +57,7 @@ def test_a_crash_in_the_middle_of_a_drop_loses_nothing_uncounted(tmp_path, where
     )
     assert done.returncode == CRASH, done.stderr
     put = {int(word) for word in done.stdout.split()}
-    waiting = {key.sequence for key in Outbox(tmp_path, SMALL, OLDEST_GOES).waiting()}
+    waiting = {key.sequence for key in Outbox(tmp_path, SMALL, OLDEST_GOES).queued()}
     assert len(put) > 3
     assert len(put - waiting) <= dropped_in(tmp_path) <= len(put - waiting) + 1
     assert put - waiting == {1}, "the second one to go is there still"
@@ -74,7 +74,7 @@ def test_drops_on_a_full_disk_are_counted_when_there_is_space(tmp_path, small_fi
     small_files(resource.RLIM_INFINITY)
     box.put(Key(4, "air"), bytes(400))
     assert dropped_in(tmp_path) == 2
-    assert [key.sequence for key in Outbox(tmp_path, 2**20).waiting()] == [1, 4]
+    assert [key.sequence for key in Outbox(tmp_path, 2**20).queued()] == [1, 4]
 
 
 def test_drops_on_a_full_disk_are_counted_at_the_end_at_the_latest(tmp_path, small_files):

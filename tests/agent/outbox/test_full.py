@@ -1,4 +1,4 @@
-"""A full outbox: a live release is dropped in one line, a replay at full speed waits."""
+"""A full outbox: a live release is dropped with one log line, a replay at full speed waits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_live_release_that_does_not_fit_is_dropped_and_its_window_is_spent(
             closed = ClosedWindow(WindowBounds(start, start + 10), (spec.start(rng),))
             publisher.publish(closed)
     assert [debit[0] for debit in device.ledger()] == ["1", "2", "3"]
-    assert [key.sequence for key in outbox.waiting()] == [1]
+    assert [key.sequence for key in outbox.queued()] == [1]
     errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
     assert len(errors) == 2
     assert all("is dropped: the outbox is full" in line for line in errors)

@@ -7,10 +7,10 @@ import pytest
 from pansketch_agent.commands.list_outbox import releases_in
 from pansketch_agent.host.durable_files import UNFINISHED
 from pansketch_agent.outbox.backlog import largest_release
-from pansketch_agent.outbox.dead_letters import refused_dropped_in, refused_in, set_aside_in
+from pansketch_agent.outbox.dead_letters import count_dead_letters, refused_dropped_in, refused_in
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
 from pansketch_agent.outbox.records import cost
-from pansketch_agent.outbox.write_behind import HOLD_SECONDS
+from pansketch_agent.outbox.write_behind import BUFFER_SECONDS
 from pansketch_fleet.settings.profiles import OutboxRules
 
 DROPPING = OutboxRules(policy="drop_oldest")
@@ -48,10 +48,10 @@ def test_what_was_put_is_there_after_a_restart_in_order(config, release_of, fold
     for number, payload in payloads.items():
         outbox.put(key(number), payload)
     again = Outbox(folder, capacity)
-    assert again.waiting() == [key(1), key(2), key(11)]
+    assert again.queued() == [key(1), key(2), key(11)]
     assert [again.read(key(number)) for number in payloads] == list(payloads.values())
     again.forget(key(2))
-    assert Outbox(folder, capacity).waiting() == [key(1), key(11)]
+    assert Outbox(folder, capacity).queued() == [key(1), key(11)]
     assert Outbox(folder, capacity).read(key(11)) == payloads[11]
 
 
@@ -62,21 +62,21 @@ def test_it_takes_nothing_new_when_it_is_full(folder):
     assert not outbox.has_room(1000)
     with pytest.raises(OutboxFullError):
         outbox.put(key(3), bytes(1000))
-    assert outbox.waiting() == [key(1), key(2)]
+    assert outbox.queued() == [key(1), key(2)]
     assert outbox.dropped == Outbox(folder, room_for(2, 1000)).dropped == 1
     outbox.forget(key(1))
     outbox.put(key(3), bytes(1000))
-    assert outbox.waiting() == [key(2), key(3)]
+    assert outbox.queued() == [key(2), key(3)]
 
 
-def test_it_drops_its_oldest_when_it_is_told_to(folder, caplog):
+def test_it_drops_its_oldest_when_it_is_configured_to(folder, caplog):
     capacity = room_for(20, 1000)
     outbox = Outbox(folder, capacity, DROPPING)
     for number in range(1, 101):
         outbox.put(key(number, "air" if number % 2 else "water"), bytes([number]) * 1000)
         assert disk_bytes(folder) <= capacity
     assert outbox.dropped == Outbox(folder, capacity, DROPPING).dropped == 80
-    assert [k.sequence for k in Outbox(folder, capacity).waiting()] == list(range(81, 101))
+    assert [k.sequence for k in Outbox(folder, capacity).queued()] == list(range(81, 101))
     assert outbox.read(key(90, "water")) == bytes([90]) * 1000
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 80
@@ -96,7 +96,7 @@ def test_a_release_that_never_fits_drops_nothing_for_good(folder):
 
 
 @pytest.mark.parametrize("policy", ["reject_new", "drop_oldest"])
-def test_the_disk_use_is_bounded_and_shrinks_whatever_is_acknowledged(folder, policy):
+def test_the_disk_use_is_bounded_and_shrinks_after_any_acknowledgements(folder, policy):
     """Every 29th release is never acknowledged, so it stays in the middle of its segment."""
     capacity = 400_000
     outbox = Outbox(folder, capacity, OutboxRules(policy=policy))
@@ -109,7 +109,7 @@ def test_the_disk_use_is_bounded_and_shrinks_whatever_is_acknowledged(folder, po
             waiting.remove(gone)
             outbox.forget(key(gone))
         assert disk_bytes(folder) <= capacity
-    assert [k.sequence for k in Outbox(folder, capacity).waiting()] == waiting
+    assert [k.sequence for k in Outbox(folder, capacity).queued()] == waiting
     assert outbox.dropped == 0
     for number in waiting:
         assert outbox.read(key(number)) == bytes([number % 251]) * (100 + number % 1900)
@@ -119,7 +119,7 @@ def test_the_disk_use_is_bounded_and_shrinks_whatever_is_acknowledged(folder, po
 
 
 def test_one_write_a_window_and_few_files(config, release_of, folder, monkeypatch):
-    """What a card feels: one sync for a release, one more for each new segment's name."""
+    """Writes of the card: one sync for a release, one more for each new segment's name."""
     synced = []
     monkeypatch.setattr(
         "pansketch_agent.outbox.segment_files.os.fdatasync", lambda handle: synced.append("data")
@@ -138,7 +138,7 @@ def test_one_write_a_window_and_few_files(config, release_of, folder, monkeypatc
 
 
 def test_a_thousand_windows_offline_take_little_memory(folder):
-    """Names and places of what waits, and not its bytes: those are four times what is allowed."""
+    """Names and positions of queued releases, not their bytes: four times the limit."""
     outbox = Outbox(folder, 64 * 2**20)
     tracemalloc.start()
     for number in range(1, 1001):
@@ -155,7 +155,7 @@ def test_unfinished_files_are_removed_and_strange_ones_left_alone(folder):
     (folder / "notes.txt").write_text("mine")
     outbox = Outbox(folder, 10**6)
     outbox.close()
-    assert outbox.waiting() == []
+    assert outbox.queued() == []
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -189,37 +189,37 @@ def test_refused_releases_come_back_as_far_as_there_is_room(folder, config, rele
         outbox.refuse(key(number))
     outbox.close()
     small = Outbox(folder, 4 * cost(max(map(len, payloads.values()))))
-    assert small.take_back() == 3
-    assert {k: small.read(k) for k in small.waiting()} == {key(n): payloads[n] for n in (1, 2, 3)}
+    assert small.requeue_refused() == 3
+    assert {k: small.read(k) for k in small.queued()} == {key(n): payloads[n] for n in (1, 2, 3)}
     assert [path.name for path in refused_in(folder)] == [key(4).filename, key(5).filename]
     again = Outbox(folder, 10**6)
-    assert (again.take_back(), again.take_back()) == (2, 0)
+    assert (again.requeue_refused(), again.requeue_refused()) == (2, 0)
     assert [again.read(key(number)) for number in payloads] == list(payloads.values())
 
 
-def test_patience_writes_only_what_is_not_acknowledged_in_time(folder):
+def test_write_behind_writes_only_what_is_not_acknowledged_in_time(folder):
     outbox = Outbox(folder, 10**6, PATIENT)
     for number in (1, 2, 3):
         outbox.put(key(number), b"%d" % number)
     outbox.persist_overdue(100.0)
     outbox.forget(key(2))
-    outbox.persist_overdue(100.0 + HOLD_SECONDS / 2)
+    outbox.persist_overdue(100.0 + BUFFER_SECONDS / 2)
     outbox.put(key(4), b"4")
     assert list(releases_in(folder)) == []
-    assert [outbox.read(k) for k in outbox.waiting()] == [b"1", b"3", b"4"]
-    outbox.persist_overdue(100.0 + HOLD_SECONDS)
+    assert [outbox.read(k) for k in outbox.queued()] == [b"1", b"3", b"4"]
+    outbox.persist_overdue(100.0 + BUFFER_SECONDS)
     assert list(releases_in(folder)) == [(key(1), b"1"), (key(3), b"3")]
     outbox.close()
-    assert Outbox(folder, 10**6).waiting() == [key(1), key(3), key(4)]
+    assert Outbox(folder, 10**6).queued() == [key(1), key(3), key(4)]
 
 
-def test_patience_holds_no_more_than_it_may(folder, monkeypatch):
-    monkeypatch.setattr("pansketch_agent.outbox.write_behind.MAX_HELD_BYTES", 250)
+def test_write_behind_holds_no_more_than_it_may(folder, monkeypatch):
+    monkeypatch.setattr("pansketch_agent.outbox.write_behind.MAX_BUFFERED_BYTES", 250)
     outbox = Outbox(folder, 10**6, PATIENT)
     for number in (1, 2, 3):
         outbox.put(key(number), bytes(100))
     assert [k for k, _ in releases_in(folder)] == [key(3)]
-    assert outbox.waiting() == [key(1), key(2), key(3)]
+    assert outbox.queued() == [key(1), key(2), key(3)]
 
 
 def test_what_is_held_when_the_disk_refuses_is_sent_and_at_the_end_it_is_counted(folder, caplog):
@@ -228,13 +228,13 @@ def test_what_is_held_when_the_disk_refuses_is_sent_and_at_the_end_it_is_counted
     for number in (1, 2):
         outbox.put(key(number), b"%d" % number)
     folder.rmdir()
-    for now in (100.0, 100.0 + HOLD_SECONDS, 100.0 + 2 * HOLD_SECONDS):
+    for now in (100.0, 100.0 + BUFFER_SECONDS, 100.0 + 2 * BUFFER_SECONDS):
         outbox.persist_overdue(now)
-    assert [outbox.read(k) for k in outbox.waiting()] == [b"1", b"2"]
-    assert (outbox.held, outbox.dropped) == (2, 0)
+    assert [outbox.read(k) for k in outbox.queued()] == [b"1", b"2"]
+    assert (outbox.buffered, outbox.dropped) == (2, 0)
     outbox.forget(key(1))
     outbox.close()
-    assert (outbox.waiting(), outbox.held, outbox.dropped) == ([], 0, 1)
+    assert (outbox.queued(), outbox.buffered, outbox.dropped) == ([], 0, 1)
     early, last = [record.getMessage() for record in caplog.records]
     assert " cannot be written yet (" in early
     assert last.startswith("air: release 2 is dropped: the outbox cannot be written (")
@@ -252,15 +252,15 @@ def test_of_refused_releases_the_damaged_ones_do_not_come_back(config, release_o
     wrong = {2: payloads[2][:-1], 4: b"", 5: payloads[6]}
     refused_before(folder, {**payloads, **wrong})
     outbox = Outbox(folder, 10**6)
-    assert outbox.take_back() == 3
-    assert outbox.waiting() == [key(1), key(3), key(6)]
+    assert outbox.requeue_refused() == 3
+    assert outbox.queued() == [key(1), key(3), key(6)]
     assert [outbox.read(key(n)) for n in (1, 3, 6)] == [payloads[n] for n in (1, 3, 6)]
     assert refused_in(folder) == []
     assert {path.name: path.read_bytes() for path in (folder / "refused/damaged").iterdir()} == {
         key(number).filename: content for number, content in wrong.items()
     }
-    assert set_aside_in(folder) == len(caplog.records) == 3
-    assert Outbox(folder, 10**6).waiting() == [key(1), key(3), key(6)]
+    assert count_dead_letters(folder) == len(caplog.records) == 3
+    assert Outbox(folder, 10**6).queued() == [key(1), key(3), key(6)]
 
 
 def test_taking_back_that_was_cut_short_goes_on(config, release_of, folder, monkeypatch):
@@ -268,17 +268,17 @@ def test_taking_back_that_was_cut_short_goes_on(config, release_of, folder, monk
     refused_before(folder, payloads)
     monkeypatch.setattr("pansketch_agent.outbox.dead_letters.sync_folder", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        Outbox(folder, 10**6).take_back()
+        Outbox(folder, 10**6).requeue_refused()
     # As if the removal of the first file had not reached the disk.
     (folder / "refused" / key(1).filename).write_bytes(payloads[1])
     monkeypatch.undo()
     outbox = Outbox(folder, 10**6)
-    assert outbox.take_back() == 2
-    assert outbox.waiting() == [key(1), key(2), key(3)]
+    assert outbox.requeue_refused() == 2
+    assert outbox.queued() == [key(1), key(2), key(3)]
     for number in (1, 2, 3):
         outbox.forget(key(number))
     outbox.close()
-    assert Outbox(folder, 10**6).waiting() == []
+    assert Outbox(folder, 10**6).queued() == []
 
 
 def test_the_order_of_two_streams_is_that_of_their_puts(folder):
@@ -286,11 +286,11 @@ def test_the_order_of_two_streams_is_that_of_their_puts(folder):
     for number, stream in ((7, "air"), (1, "water"), (8, "air"), (2, "water")):
         outbox.put(key(number, stream), b"x")
     expected = [(7, "air"), (1, "water"), (8, "air"), (2, "water")]
-    assert [(k.sequence, k.stream) for k in outbox.waiting()] == expected
+    assert [(k.sequence, k.stream) for k in outbox.queued()] == expected
     again = Outbox(folder, 10**6)
-    assert again.waiting() == outbox.waiting()
+    assert again.queued() == outbox.queued()
     assert again.counts() == {"air": 2, "water": 2}
     assert again.oldest("air", 5, {key(7)}) == [key(8)]
     assert again.newer("water", 2, 5, ()) == [key(2, "water")]
     assert again.newer("water", 0, 1, ()) == [key(1, "water")]
-    assert again.put_so_far == 4
+    assert again.put_count == 4

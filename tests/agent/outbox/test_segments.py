@@ -19,9 +19,9 @@ from pansketch_agent.outbox.records import (
     RELEASE,
     SIGNATURE,
     encode,
+    queued_in,
     record_at,
     scan,
-    waiting_in,
 )
 from pansketch_agent.outbox.segment_files import MAX_BAD
 from pansketch_agent.outbox.segments import Segments
@@ -47,7 +47,7 @@ def only_segment(folder):
 
 
 def contents(segments):
-    return {k.sequence: segments.read(k) for k in list(segments.places)}
+    return {k.sequence: segments.read(k) for k in list(segments.positions)}
 
 
 def expected(*numbers):
@@ -55,7 +55,7 @@ def expected(*numbers):
 
 
 def test_a_tear_at_every_byte_of_the_last_record(tmp_path, caplog):
-    """Whatever a power cut leaves of it: a part, zeros to its full length, or zeros beyond."""
+    """A power cut leaves a part of it, zeros to its full length, or zeros beyond."""
     whole = only_segment_bytes(tmp_path / "whole")
     begins = scan(whole).records[-1].at
     for cut in range(begins, len(whole)):
@@ -124,7 +124,7 @@ def test_a_segment_that_went_away_is_damage_too(tmp_path):
     assert outbox.read(key(1)) is None
     assert len(outbox) == 0
     outbox.put(key(8), b"next")
-    assert Outbox(tmp_path, 10**6).waiting() == [key(8)]
+    assert Outbox(tmp_path, 10**6).queued() == [key(8)]
 
 
 def test_the_others_go_on_when_a_segment_is_rubbish(tmp_path):
@@ -141,17 +141,17 @@ def test_the_others_go_on_when_a_segment_is_rubbish(tmp_path):
 
 @settings(max_examples=200)
 @given(st.binary(max_size=400), st.integers(0, 300), st.integers(0, 300))
-def test_whatever_a_segment_holds_reading_it_never_fails(rubbish, begin, count):
+def test_reading_any_bytes_of_a_segment_never_fails(rubbish, begin, count):
     whole = SIGNATURE + b"".join(encode(RELEASE, key(n), p) for n, p in PAYLOADS.items())
     content = whole[:begin] + rubbish + whole[begin + count :]
     found = scan(content)
     assert 0 <= found.end <= len(content)
-    for release, record in waiting_in(found).items():
+    for release, record in queued_in(found).items():
         assert record_at(content, record.at) == record
         assert release.sequence in PAYLOADS
 
 
-def test_segments_set_aside_are_bounded(tmp_path):
+def test_renamed_segments_are_bounded(tmp_path):
     damaged = only_segment_bytes(tmp_path / "whole").replace(PAYLOADS[2], bytes(40))
     for number in range(MAX_BAD + 3):
         (tmp_path / f"{number:08d}.segment").write_bytes(damaged)
@@ -159,7 +159,7 @@ def test_segments_set_aside_are_bounded(tmp_path):
     assert len(list(tmp_path.glob("*.bad"))) == MAX_BAD
 
 
-def test_forgetting_survives_a_restart_and_a_torn_note_only_sends_again(tmp_path):
+def test_forgetting_survives_a_restart_and_a_torn_note_only_retransmits(tmp_path):
     segments = filled(tmp_path)
     segments.forget(key(1))
     segments.forget(key(4))
@@ -169,7 +169,7 @@ def test_forgetting_survives_a_restart_and_a_torn_note_only_sends_again(tmp_path
     assert contents(Segments(tmp_path, 10**6)) == expected(2, 3, 4, 5)
 
 
-def test_a_copy_made_while_a_segment_was_set_aside_is_no_second_release(tmp_path):
+def test_a_copy_made_while_a_segment_was_renamed_is_no_second_release(tmp_path):
     """A power cut after the copy and before the damaged segment was renamed."""
     filled(tmp_path)
     original = only_segment(tmp_path)
@@ -241,14 +241,14 @@ for number in range(first, first + 10**6):
         outbox.forget(Key(number - 5, "air"))
         print("forgot", number - 5, flush=True)
     while not outbox.has_room(1000):
-        oldest = outbox.waiting()[0]
+        oldest = outbox.queued()[0]
         outbox.forget(oldest)
         print("forgot", oldest.sequence, flush=True)
 """
 
 
-def test_killed_at_random_points_it_has_all_it_said_it_has(tmp_path):
-    """SIGKILL while it puts, forgets, shrinks and starts; what it said before counts."""
+def test_killed_at_random_points_it_has_all_it_reported(tmp_path):
+    """SIGKILL while it puts, forgets, shrinks and starts; reported results before count."""
     put, forgotten, first = set(), set(), 1
     for kill in range(12):
         with subprocess.Popen(
@@ -265,7 +265,7 @@ def test_killed_at_random_points_it_has_all_it_said_it_has(tmp_path):
             (put if word == "put" else forgotten).add(int(number))
         there = {k.sequence: payload for k, payload in releases_in(tmp_path)}
         assert all(payload == b"%d " % number * 100 for number, payload in there.items())
-        # One more may have been put, or forgotten, than it had the time to say.
+        # One more may have been put, or forgotten, than it had the time to report.
         assert len((put - forgotten) - set(there)) <= 1
         assert len(set(there) - (put - forgotten)) <= 1
         forgotten |= put - set(there)
@@ -276,10 +276,10 @@ def test_killed_at_random_points_it_has_all_it_said_it_has(tmp_path):
     assert len(forgotten) > 50
 
 
-def test_records_say_what_they_are():
+def test_records_state_what_they_are():
     content = encode(RELEASE, key(7), b"payload") + encode(FORGOTTEN, key(7))
     first = record_at(content, 0)
     assert (first.kind, first.key, first.payload_bytes) == (RELEASE, key(7), 7)
     second = record_at(content, first.size)
     assert (second.kind, second.key, second.payload_bytes) == (FORGOTTEN, key(7), 0)
-    assert waiting_in(scan(SIGNATURE + content)) == {}
+    assert queued_in(scan(SIGNATURE + content)) == {}

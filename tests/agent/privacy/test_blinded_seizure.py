@@ -1,7 +1,7 @@
 """A running agent with a blinded stream is seized: no secret of any epoch is in its memory.
 
-Its private keys come from a file, straight into the buffers of the library, so the test knows them
-and computes what follows from them by code of its own. Negative controls: agents that keep one.
+Its private keys come from a file, directly into the buffers of the library. So the test knows them,
+and computes derived secrets by code of its own. Negative controls: agents that keep one.
 """
 
 import numpy as np

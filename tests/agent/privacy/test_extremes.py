@@ -1,5 +1,6 @@
-"""No reading changes a line of the log, whatever it holds: each source and each family of sketch,
-in the agent's own process."""
+"""No reading changes a line of the log: each source and each family of sketch, in the agent's own
+process.
+"""
 
 import json
 import re
@@ -55,7 +56,7 @@ def lines_of(values) -> list[str]:
 
 
 def log_of(device, until, families, feed) -> set[str]:
-    """What a live agent says while `feed` gives it readings, up to WINDOWS windows of each."""
+    """The log of a live agent while `feed` gives it readings, up to WINDOWS windows of each."""
     agent = device.start("run", "--drain", "0")
 
     def released() -> bool:
@@ -127,7 +128,7 @@ def test_a_program(device, until, tmp_path):
 def test_a_topic(device, broker, until, tmp_path):
     def made(each, lines):
         configure(each, f"{{type: mqtt, topic: home/air, url: '{broker.url}'}}", FAMILIES)
-        with speaker(broker.port) as client:
+        with publisher(broker.port) as client:
 
             def feed(agent) -> None:
                 for line in lines:
@@ -140,7 +141,7 @@ def test_a_topic(device, broker, until, tmp_path):
 
 
 @contextmanager
-def speaker(port: int):
+def publisher(port: int):
     client = Client(CallbackAPIVersion.VERSION2, client_id="speaker")
     client.connect("127.0.0.1", port)
     client.loop_start()
@@ -186,7 +187,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_warning_that_a_reading_brings_about_is_in_no_log(device):
-    """The second line of defence, for arithmetic that nobody has thought of."""
+    """The second line of defence, for unforeseen arithmetic."""
     device.configure()
     agent = device.start("run", "--drain", "0", program=("-c", NOISY))
     agent.ends()

@@ -75,7 +75,7 @@ def may_read_others() -> bool:
 
 @pytest.fixture
 def seized(tmp_path):
-    """Runs an agent with a source, and looks into it as `steps` says; the looks."""
+    """Run an agent with a source, and seize it as `steps` states; the seizures."""
 
     def run(source, steps, program=("-m", "pansketch_agent"), rows=""):
         folder = tmp_path / "run"
@@ -101,7 +101,7 @@ def found(seen) -> set[tuple[str, int]]:
 
 
 def refused(seen) -> bool:
-    """Without root there is nothing to see, and the look says so."""
+    """Without root a seizure finds nothing, and reports why."""
     if may_read_others():
         assert not seen.unread
         return False
@@ -140,7 +140,7 @@ def test_an_agent_holds_none_of_the_keys_of_a_paced_replay(seized):
         looks = []
 
         def absorbed() -> bool:
-            """The rest of them takes a while. What was kept for good would stay for ever."""
+            """The remaining keys take a while. A key that is kept would stay."""
             settle(agent)
             looks.append(look(agent, SCANNER, "after all rows", COUNT - 1))
             return found(looks[-1]) <= {("memory", COUNT - 1)}
@@ -155,7 +155,7 @@ def test_an_agent_holds_none_of_the_keys_of_a_paced_replay(seized):
 
 
 def test_an_agent_that_keeps_its_keys_is_caught(seized):
-    """The agent's own program with one line too many."""
+    """The agent's own program, with an extra line that keeps keys."""
 
     def steps(agent):
         feed(agent, lines())

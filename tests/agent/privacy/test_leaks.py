@@ -1,7 +1,7 @@
-"""What is not promised, shown to be there: each of these counts readings exactly, without noise.
+"""Leaks that are outside of the guarantee: each counts readings exactly, without noise.
 
-The threat model of docs/explanation/privacy.md names these tests in its rows "not guaranteed". One
-that fails shows that a system no longer leaks, and its row is to be mended.
+The threat model of docs/explanation/privacy.md names these tests in its rows "not guaranteed". If
+one fails, a system no longer leaks, and its row must be corrected.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
-from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.decoders import decoder_for
 
 LINE = '{"temp": 21.5, "wind": "N"}\n'
 # Dumpable, so that its own user, and not root alone, may read what the kernel counts of it.
@@ -25,7 +25,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def counted(pid: int) -> dict[str, int]:
-    """What the kernel counts of a process."""
+    """The kernel's counters of a process."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     return {name: int(value) for name, value in (line.split(": ") for line in lines)}
 
@@ -69,14 +69,14 @@ def dict_version() -> int:
 
 @pytest.fixture
 def changes(device):
-    """How far so many readings take the interpreter's number."""
-    form = form_of(device.configure(source="{type: stdin}").streams[0])
-    line, rows = memoryview(LINE.encode()), form.empty(1)
+    """Return how far so many readings advance the interpreter's number."""
+    decoder = decoder_for(device.configure(source="{type: stdin}").streams[0])
+    line, rows = memoryview(LINE.encode()), decoder.empty(1)
 
     def run(readings: int) -> int:
         before = dict_version()
         for _ in range(readings):
-            form.take_line(line, rows, 0)
+            decoder.decode_line(line, rows, 0)
         return dict_version() - before
 
     return run

@@ -25,7 +25,7 @@ HOUR, BEGIN = 3600.0, 1_704_067_200.0
 
 
 def seen_outside(device, collector_of, url: str, middle: str, privacy: str) -> dict[str, object]:
-    """Everything but payloads that a run leaves or says: on disk, in the log, on the wire."""
+    """All traces of a run except payloads: on disk, in the log, on the wire."""
     rows = f"time,temp,wind\n{FIRST}{middle}{LAST}"
     device.configure(url, rows=rows, privacy=privacy)
     agent = device.start("run", "--drain", "0")
@@ -35,7 +35,7 @@ def seen_outside(device, collector_of, url: str, middle: str, privacy: str) -> d
         agent = device.start("run")
         assert agent.ends() == 0, agent.said
         return offline | {
-            # How many wait for an acknowledgement by then is between the network and the disk.
+            # The number without acknowledgement by then depends on the network and the disk.
             "log": [line for line in wiped(agent.said) if "waiting for the coll" not in line],
             # Without the header, which has the ledger's random incarnation.
             "ledger": (device.state / "ledger").read_bytes().partition(b"\n")[2],
@@ -88,7 +88,7 @@ def live_events(device, clock_text: list[float], readings: dict[int, int], folde
     state = device.folder / folder
     with Ledger(state) as ledger:
         outbox, stop = Outbox(state / "outbox", 10**7), threading.Event()
-        work = StreamBuilder("testing", "dev-1", ledger, outbox, clock, stop, False, None).assemble(
+        work = StreamBuilder("testing", "dev-1", ledger, outbox, clock, stop, False, None).build(
             config.streams[:1], os_entropy()
         )
         for step, wall in enumerate(clock_text):
@@ -98,7 +98,7 @@ def live_events(device, clock_text: list[float], readings: dict[int, int], folde
             work.absorb(Readings(np.full(count, wall), np.ones((count, 2))), clock)
         assert work.failure == ""
         return (state / "ledger").read_bytes().partition(b"\n")[2], [
-            key.filename for key in outbox.waiting()
+            key.filename for key in outbox.queued()
         ]
 
 

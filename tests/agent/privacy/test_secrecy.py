@@ -23,7 +23,7 @@ def check_folder(folder) -> None:
         assert not found_in(path.read_bytes()), path
 
 
-def test_the_search_finds_what_is_there(tmp_path):
+def test_the_search_finds_what_exists(tmp_path):
     (tmp_path / "leak").write_bytes(b"..." + struct.pack("<d", MARK))
     with pytest.raises(AssertionError, match="leak"):
         check_folder(tmp_path)
@@ -74,7 +74,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_an_unforeseen_error_says_where_and_not_what(device):
+def test_an_unforeseen_error_states_where_and_not_what(device):
     device.configure(rows=ROWS)
     agent = device.start("run", "--drain", "0", program=("-c", BROKEN_SKETCH))
     assert agent.ends() == 1
@@ -83,7 +83,7 @@ def test_an_unforeseen_error_says_where_and_not_what(device):
 
 
 @pytest.mark.parametrize("count", [1, 4000])
-def test_the_agent_says_the_same_whatever_the_number_of_readings(device, count):
+def test_the_agent_states_the_same_for_any_number_of_readings(device, count):
     rows = "time,temp,wind\n" + f"2024-01-01T00:30:00Z,{TEXT},N\n" * count
     device.configure(rows=rows)
     agent = device.start("run", "--drain", "0")

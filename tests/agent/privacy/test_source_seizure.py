@@ -61,7 +61,7 @@ time.sleep(600)
 
 @pytest.fixture
 def seized(tmp_path):
-    """Runs an agent with a source, gives it the readings, and looks into it when it rests."""
+    """Run an agent with a source, give it the readings, and seize it when it is idle."""
 
     def run(source, give, program=("-m", "pansketch_agent"), more=()):
         folder = tmp_path / "run"
@@ -83,7 +83,9 @@ def seized(tmp_path):
 
 
 def found(given, seen) -> set[int]:
-    """What should be gone and is not. Without root nothing is seen, and the look says so."""
+    """The values that should be gone and are not. Without root nothing is read, and this is
+    reported.
+    """
     if not may_read_others():
         assert "the audit needs root" in seen.unread[0]
         return set()
@@ -98,7 +100,7 @@ def may_read_others() -> bool:
 
 
 def judge(seized, keeps: bool, source, give, more=()) -> None:
-    """`keeps`: the agent's own program with one line too many, the negative control."""
+    """`keeps`: the agent's own program with an extra line, the negative control."""
     given, seen = seized(source, give, ("-c", LEAKY) if keeps else ("-m", "pansketch_agent"), more)
     kept = found(given, seen)
     if keeps and may_read_others():
@@ -200,8 +202,10 @@ def test_what_stays_of_pages(seized, keeps):
 
 @pytest.fixture
 def ready(monkeypatch):
-    """Whether the agent has told its service manager that its streams run: by then it no longer
-    waits for the collector's mark, and reads its sensors."""
+    """Return whether the agent has notified its service manager that its streams run.
+
+    By then it no longer waits for the collector's mark, and reads its sensors.
+    """
     with NotifySocket() as notified:
         for name, address in notified.environment.items():
             monkeypatch.setenv(name, address)

@@ -77,7 +77,7 @@ def test_once_without_an_ack_leaves_the_release_for_the_next_start(device, broke
     assert collector.sequences() == [1, 2]
 
 
-def test_birth_is_retained_and_a_clean_stop_says_stopped(device, broker, peer, until):
+def test_the_birth_message_is_retained_and_a_clean_stop_states_stopped(device, broker, peer, until):
     config = device.configure(broker.url, source="{type: stdin}")
     agent = device.start("run")
     agent.connects()
@@ -85,9 +85,9 @@ def test_birth_is_retained_and_a_clean_stop_says_stopped(device, broker, peer, u
         until(lambda: collector.statuses, "the retained birth")
         assert agent.stop(signal.SIGTERM) == 0, agent.said
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
-    birth, farewell = collector.statuses[0], collector.statuses[-1]
+    birth, stopped_status = collector.statuses[0], collector.statuses[-1]
     stream = config.streams[0]
-    assert birth == Status("online", farewell.session, birth.streams)
+    assert birth == Status("online", stopped_status.session, birth.streams)
     assert birth.streams["air"].fingerprint == stream.spec.fingerprint.hex()
     assert birth.streams["air"].guarantee == str(stream.spec.guarantee)
     assert birth.streams["air"].window_seconds == HOUR
@@ -121,7 +121,7 @@ def test_signals_stop_it_cleanly_without_any_broker(device, number):
     assert "Traceback" not in agent.said
 
 
-def test_a_broker_that_comes_late_is_said_once_and_gets_everything(device, peer, broker_at):
+def test_a_broker_that_comes_late_is_logged_once_and_gets_everything(device, peer, broker_at):
     port = free_port()
     device.configure(f"mqtt://127.0.0.1:{port}")
     agent = device.start("run")
@@ -165,7 +165,7 @@ def test_a_refused_release_is_kept_and_the_rest_arrives(device, broker, peer):
     assert device.outbox() == []
 
 
-def test_garbage_on_the_ack_topic_is_ignored(device, broker, peer):
+def test_malformed_input_on_the_ack_topic_is_ignored(device, broker, peer):
     answers = []
 
     def answer(payload: bytes, ack: Ack) -> Ack:
@@ -182,7 +182,7 @@ def test_garbage_on_the_ack_topic_is_ignored(device, broker, peer):
     assert "Traceback" not in agent.said
 
 
-def test_one_wrong_year_is_said_and_nothing_floods(device):
+def test_one_wrong_year_is_reported_and_nothing_floods(device):
     rows = "time,temp,wind\n2024-01-01T00:30:00Z,1,N\n2094-01-01T00:30:00Z,1,N\n"
     device.configure(rows=rows)
     agent = device.start("run", "--drain", "0")
@@ -191,7 +191,7 @@ def test_one_wrong_year_is_said_and_nothing_floods(device):
     assert device.outbox() == []
 
 
-def test_a_live_window_ends_by_the_clock_whatever_comes(device, broker, peer, until):
+def test_a_live_window_ends_by_the_clock_for_any_readings(device, broker, peer, until):
     device.configure(broker.url, source="{type: stdin}", window="1s")
     with peer(broker.url) as collector:
         agent = device.start("run")

@@ -52,7 +52,7 @@ class Live:
         self.outbox = Outbox(device.state / "outbox", 10**7)
         arguments = self.ledger, self.outbox, self.clock, threading.Event(), False, None
         builder = StreamBuilder(config.fleet, "dev-1", *arguments)
-        self.work = builder.assemble(config.streams, ENTROPY)
+        self.work = builder.build(config.streams, ENTROPY)
 
     def __enter__(self):
         return self
@@ -77,8 +77,9 @@ class Live:
 
 
 def test_releases_unblind_to_what_was_counted(device, blinded, keepers):
-    """At epsilon 100 noise adds to a sum of all counters of a level less than 10, but for a chance
-    below 1e-6; a mask left over would make it uniform."""
+    """At epsilon 100 noise adds less than 10 to a sum of all counters of a level, but for a
+    probability below 1e-6. A remaining mask would make it uniform.
+    """
     config = blinded(epsilon=100.0, rows=hours(5, gap=(2,)))
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1, "its releases are not acknowledged"
@@ -150,6 +151,23 @@ def test_epochs_follow_the_clock_and_announced_intrusions(device, blinded):
         assert len(live.sketch._masks.epoch_keys) == begun + 2, "a clock set back begins none"
 
 
+@pytest.mark.parametrize("back", [1200, 2 * HOUR])
+def test_a_clock_that_is_set_back_keeps_no_masks(device, blinded, back):
+    """Before, they stayed until the clock had caught up: time servers are part of the traffic. A
+    clock that is more than a window behind is not followed at all."""
+    config = blinded(", epoch: 10m", source="{type: stdin}")
+    with Live(device, config) as live:
+        live.step(HOUR - (BEGIN % HOUR) + 1800)
+        live.now -= back
+        live.step(1)
+        for _ in range(2):
+            before, begun = live.counters, len(live.sketch._masks.epoch_keys)
+            for _ in range(8):
+                live.step(100)
+            assert len(live.sketch._masks.epoch_keys) - begun in (1, 2)
+            assert np.count_nonzero(live.counters == before) < 10
+
+
 def test_snapshots_of_different_epochs_are_independent(device, blinded):
     """The difference of two snapshots: its low bytes are uniform. Chi-square with 255 degrees of
     freedom exceeds 385 with probability 1e-6 (Wilson-Hilferty). Within an epoch it does."""
@@ -208,12 +226,12 @@ def test_kills_use_no_label_twice(tmp_path, device, keepers):
 
 def kill_again_and_again(device):
     """(debits, releases) after the kills."""
-    chance, seen = random.Random(), {}
+    uniform, seen = random.Random(), {}
     for number in range(KILLS // FOLDERS):
         before = debits_in(device)
         agent = device.start("run")
         until(lambda: debits_in(device) >= before + 2 + number % 4, lambda: agent.said)  # noqa: B023
-        time.sleep(chance.random() * 0.05)
+        time.sleep(uniform.random() * 0.05)
         agent.process.kill()
         assert agent.process.wait(SECONDS) == -9
         agent.close()

@@ -1,5 +1,4 @@
-"""A mark of the collector against the outbox: which releases are never sent, and which are sent
-again."""
+"""The collector's mark against the outbox: releases never sent, and retransmitted ones."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,9 +65,9 @@ def made(config, ledger, outbox, put):
     for number in (1, 2):
         outbox.acknowledged(put(number), HOUR)
     put(3)
-    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_so_far)
-    water.send_what_is_missing(mark(ledger, 2, generation="1"))
-    assert outbox.waiting() == [Key(3, "air")]
+    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
+    water.requeue_missing(mark(ledger, 2, generation="1"))
+    assert outbox.queued() == [Key(3, "air")]
     return ledger, outbox, water, put
 
 
@@ -83,33 +82,35 @@ def refused(outbox) -> list[str]:
 
 
 @pytest.mark.parametrize("incarnation", [None, OTHER_LEDGER])
-def test_what_was_acknowledged_is_sent_again_whatever_another_ledger_released(made, incarnation):
-    """The collector's database was restored, and the mark is of a ledger that went further: this
-    one is a copy of some time ago, or there is a second agent."""
+def test_what_was_acknowledged_is_retransmitted_after_releases_of_another_ledger(made, incarnation):
+    """The collector's database was restored, and the mark is of a ledger with later windows.
+
+    So this ledger is an old copy, or there is a second agent.
+    """
     ledger, outbox, water, put = made
     late = put(4)
     known = mark(ledger, 9, "2", incarnation)
-    water.send_what_is_missing(known)
-    assert set(outbox.waiting()) == {Key(n, "air") for n in (1, 2, 3, 4)}
+    water.requeue_missing(known)
+    assert set(outbox.queued()) == {Key(n, "air") for n in (1, 2, 3, 4)}
     water.check(known, {}, sent=False)
     kept_back = [late] if incarnation is None else [Key(3, "air"), late]
-    assert set(outbox.waiting()) == {Key(n, "air") for n in (1, 2, 3, 4)} - set(kept_back)
+    assert set(outbox.queued()) == {Key(n, "air") for n in (1, 2, 3, 4)} - set(kept_back)
     assert refused(outbox) == [key.filename for key in kept_back]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_it_is_also_after_a_restart(config, made, damaged):
-    """Nobody but the outbox's own files then knows that its bytes were published."""
+    """Only the outbox's own files then record that its bytes were published."""
     ledger, outbox, water, _ = made
-    water.send_what_is_missing(mark(ledger, 1, "2"))
+    water.requeue_missing(mark(ledger, 1, "2"))
     if damaged:
         (segment,) = outbox.folder.glob("*.segment")
         content = segment.read_bytes()
         segment.write_bytes(content[:8] + b"damage" + content[8:])
     restarted = Outbox(outbox.folder, 2**20, config.agent.outbox)
-    again = LedgerReconciliation(config, ledger, restarted, system_clock(), restarted.put_so_far)
+    again = LedgerReconciliation(config, ledger, restarted, system_clock(), restarted.put_count)
     again.check(mark(ledger, 9, "2", OTHER_LEDGER), {}, sent=False)
-    assert set(restarted.waiting()) == {Key(1, "air"), Key(2, "air")}
+    assert set(restarted.queued()) == {Key(1, "air"), Key(2, "air")}
     assert refused(restarted) == [Key(3, "air").filename]
 
 
@@ -118,7 +119,7 @@ def test_of_an_unknown_ledger_nothing_up_to_its_end_is_sent(made):
     ledger, outbox, water, put = made
     put(4)
     water.check(mark(ledger, 3, "1", OTHER_LEDGER), {}, sent=False)
-    assert outbox.waiting() == [Key(4, "air")]
+    assert outbox.queued() == [Key(4, "air")]
     assert refused(outbox) == [Key(3, "air").filename]
 
 
@@ -128,12 +129,12 @@ def test_what_is_debited_before_the_mark_hides_no_window_that_the_collector_has(
     """The ledger is a copy that lacks windows 2 to 4. Its clock was behind and the broker away, so
     it debited 2 to 6 before it saw a mark."""
     released(1)
-    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_so_far)
+    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
     again = [released(number) for number in (2, 3, 4)]
     later = [released(number) for number in (5, 6)]
     of_the_copy, known = ledger.incarnation, mark(ledger, 4, "1")
     water.check(known, {}, sent=False)
-    assert outbox.waiting() == [Key(1, "air"), *later]
+    assert outbox.queued() == [Key(1, "air"), *later]
     assert refused(outbox) == [key.filename for key in again]
     account = ledger.spent("air")
     assert account.adopted == 3
@@ -148,11 +149,11 @@ def test_a_ledger_that_lacks_nothing_holds_no_release_back(
 ):
     """Negative controls: the collector holds what this run has sent, or what was debited before."""
     released(1)
-    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_so_far)
+    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
     waiting = [Key(1, "air"), *(released(number) for number in range(2, 7))]
     before = ledger.incarnation
     water.check(mark(ledger, last, "1"), {}, sent=sent)
-    assert outbox.waiting() == waiting
+    assert outbox.queued() == waiting
     assert ledger.spent("air").adopted == 0
     assert ledger.incarnation == before
 
@@ -163,5 +164,5 @@ def test_a_clock_behind_the_ledger_has_the_mark_read_before_a_debit(
 ):
     released(1)
     clock = replace(system_clock(), now=lambda: float(now))
-    water = LedgerReconciliation(config, ledger, outbox, clock, outbox.put_so_far)
-    assert water.awaited() is awaited
+    water = LedgerReconciliation(config, ledger, outbox, clock, outbox.put_count)
+    assert water.must_precede_debit() is awaited

@@ -1,4 +1,4 @@
-"""Streams of keys in the whole agent: what is released, what is said, and what is kept quiet."""
+"""Streams of keys in the whole agent: their releases, their log lines, and their secrets."""
 
 import struct
 from pathlib import Path
@@ -101,7 +101,7 @@ def counted(config, collector) -> int:
 
 
 def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, device, broker, peer):
-    """An agent before may have had keys of it, and been looked into."""
+    """An earlier agent may have had keys of it, and been compromised."""
     source = "{type: stdin}"
     keyed(broker.url, source=source, window="2s", privacy="{epsilon: 1, intrusion: announced}")
     with peer(broker.url) as collector:
@@ -154,7 +154,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_an_unforeseen_error_says_where_and_not_what(keyed, device):
+def test_an_unforeseen_error_states_where_and_not_what(keyed, device):
     keyed(rows=rows_of([423]))
     agent = device.start("run", "--drain", "0", program=("-c", BROKEN))
     assert agent.ends() == 1
@@ -163,7 +163,7 @@ def test_an_unforeseen_error_says_where_and_not_what(keyed, device):
 
 
 @pytest.mark.parametrize("keys", [[], [1], [7, "", "x", -1], list(range(900))])
-def test_the_agent_says_and_spends_the_same_whatever_the_keys(keyed, device, keys):
+def test_the_agent_states_and_spends_the_same_for_any_keys(keyed, device, keys):
     """Also when there is none: its row's time is what counts."""
     rows = "".join(f"{NEW_YEAR + 1800},{key}\n" for key in keys or [""])
     keyed(rows=f"time,badge\n{rows}")

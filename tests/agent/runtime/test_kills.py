@@ -65,14 +65,14 @@ def debits_in(ledger: Path) -> int:
 
 def kill_again_and_again(device, seed: int) -> tuple[int, int]:
     """Starts the agent and kills it while it publishes; returns debits and releases."""
-    chance = random.Random(seed)
+    uniform = random.Random(seed)
     seen: dict[Key, str] = {}
     for number in range(KILLS // FOLDERS):
         before = debits_in(device.state / "ledger")
         agent = device.start("run")
         # A window is released before the next one is debited: three of four kills come after one.
         wait_for_debits(agent, device.state / "ledger", before + 1 + number % 4)
-        time.sleep(chance.random() * 0.05)
+        time.sleep(uniform.random() * 0.05)
         agent.process.kill()
         assert agent.process.wait(SECONDS) == -9
         close(device)

@@ -9,7 +9,7 @@ HOUR = 3600
 NEW_YEAR = 1704067200
 
 
-def test_a_damaged_segment_is_set_aside_and_the_rest_arrives(device, broker, peer):
+def test_a_damaged_segment_is_renamed_and_the_rest_arrives(device, broker, peer):
     device.configure(broker.url)
     assert device.start("run", "--drain", "0").ends() == 1
     (segment,) = (device.state / "outbox").glob("*.segment")

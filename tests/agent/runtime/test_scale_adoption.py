@@ -74,7 +74,7 @@ class Device:
         found = {"version": 1, "stream": "air", "domain": domain, "begins": begins}
         return Scales(**{**found, "knots": KNOTS if knots is None else knots, **fields})
 
-    def hears(self, scales, stream="air"):
+    def receives(self, scales, stream="air"):
         """The problem that it has afterwards."""
         payload = scales if isinstance(scales, bytes) else scales.encode()
         self.adoption.arrived(ScalesArrived(stream, payload), {"air": self.worker})
@@ -92,8 +92,8 @@ def device(tmp_path):
     return Device(tmp_path)
 
 
-def test_scales_hold_from_the_window_that_they_say(device):
-    assert device.hears(device.scales(NOW + 2 * HOUR)) == ""
+def test_scales_hold_from_the_window_that_they_state(device):
+    assert device.receives(device.scales(NOW + 2 * HOUR)) == ""
     assert device.knots(NOW + 2 * HOUR - 1) == ()
     assert device.knots(NOW + 2 * HOUR) == KNOTS["temp"]
     assert [at for at, _ in device.worker.later] == [NOW + 2 * HOUR]
@@ -101,7 +101,7 @@ def test_scales_hold_from_the_window_that_they_say(device):
 
 
 def test_they_outlive_a_restart_before_and_after_their_window(device):
-    device.hears(device.scales(NOW + HOUR))
+    device.receives(device.scales(NOW + HOUR))
     for now in (NOW, NOW + 5 * HOUR, NOW + 400 * DAY_SECONDS, 0):
         device.now = now
         device.start()
@@ -109,59 +109,59 @@ def test_they_outlive_a_restart_before_and_after_their_window(device):
 
 
 def test_the_same_message_again_writes_nothing(device):
-    device.hears(device.scales(NOW + HOUR))
+    device.receives(device.scales(NOW + HOUR))
     before = device.file.stat()
-    device.hears(device.scales(NOW + HOUR))
+    device.receives(device.scales(NOW + HOUR))
     device.now += 3 * HOUR
-    device.hears(device.scales(NOW + HOUR))
+    device.receives(device.scales(NOW + HOUR))
     assert device.file.stat() == before
 
 
 def test_what_has_not_begun_yet_is_replaced(device):
-    """A scale for the year 9999 locks nobody in."""
-    device.hears(device.scales(252_000_000_000))
-    assert device.hears(device.scales(NOW + HOUR, OTHERS)) == ""
+    """A scale for the year 9999 blocks no later one."""
+    device.receives(device.scales(252_000_000_000))
+    assert device.receives(device.scales(NOW + HOUR, OTHERS)) == ""
     assert device.times() == [NOW + HOUR]
-    device.hears(device.scales(252_000_000_000))
+    device.receives(device.scales(252_000_000_000))
     device.now = NOW + 2 * HOUR
-    assert device.hears(device.scales(NOW + HOUR, OTHERS)) == ""
+    assert device.receives(device.scales(NOW + HOUR, OTHERS)) == ""
     assert device.times() == [NOW + HOUR]
 
 
 def test_what_is_in_force_stays_for_a_day(device):
-    device.hears(device.scales(NOW + HOUR))
+    device.receives(device.scales(NOW + HOUR))
     device.now = NOW + 2 * HOUR
-    assert device.hears(device.scales(NOW + 3 * HOUR, OTHERS)) == ""
+    assert device.receives(device.scales(NOW + 3 * HOUR, OTHERS)) == ""
     assert device.times() == [NOW + HOUR, NOW + HOUR + DAY_SECONDS]
     device.start()
     assert device.knots(NOW + DAY_SECONDS) == KNOTS["temp"]
     assert device.knots(NOW + HOUR + DAY_SECONDS) == OTHERS["temp"]
     device.now = NOW + 2 * DAY_SECONDS
-    assert device.hears(device.scales(NOW + 3 * DAY_SECONDS)) == ""
+    assert device.receives(device.scales(NOW + 3 * DAY_SECONDS)) == ""
     assert device.times() == [NOW + HOUR + DAY_SECONDS, NOW + 3 * DAY_SECONDS]
 
 
 def test_earlier_scales_than_those_in_force_are_refused(device):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     device.now = NOW + HOUR
-    assert "before those in force" in device.hears(device.scales(NOW - HOUR, OTHERS))
+    assert "before those in force" in device.receives(device.scales(NOW - HOUR, OTHERS))
     assert device.times() == [NOW]
 
 
 def test_a_clock_that_wakes_in_1970_takes_nothing_back(device):
     with Ledger(device.config.agent.state) as ledger:
         ledger.debit({"air": 1_000_000}, NOW, NOW + HOUR)
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     device.now = 100.0
     device.start()
-    assert device.hears(device.scales(NOW + 5 * DAY_SECONDS, OTHERS)) == ""
+    assert device.receives(device.scales(NOW + 5 * DAY_SECONDS, OTHERS)) == ""
     assert device.times() == [NOW, NOW + 5 * DAY_SECONDS]
 
 
 def test_the_configured_scales_come_back(device):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     device.now = NOW + DAY_SECONDS
-    assert device.hears(device.scales(NOW + 2 * DAY_SECONDS, {})) == ""
+    assert device.receives(device.scales(NOW + 2 * DAY_SECONDS, {})) == ""
     assert device.knots(NOW + 2 * DAY_SECONDS) == ()
 
 
@@ -175,64 +175,64 @@ def test_the_configured_scales_come_back(device):
         ({"knots": {"temp": (-40.0, 59.0, 60.0)}}, "wider than a quarter"),
     ],
 )
-def test_refused_scales_change_nothing_and_are_told_in_one_line(device, fields, says, caplog):
-    device.hears(device.scales(NOW))
+def test_refused_scales_change_nothing_and_are_logged_once(device, fields, says, caplog):
+    device.receives(device.scales(NOW))
     before = device.file.read_bytes()
     wrong = {"begins": NOW + 2 * DAY_SECONDS, **fields}
     begins = wrong.pop("begins")
     for _ in range(2):
-        problem = device.hears(device.scales(begins, **wrong))
+        problem = device.receives(device.scales(begins, **wrong))
         assert says in problem
     assert problem.startswith("published scales are refused: ")
     assert device.file.read_bytes() == before
     assert device.times() == [NOW]
     assert caplog.text.count("are refused") == 1
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     assert device.adoption.problems == {}
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff", b"[]", b"{}", b" " * 70_000])
 def test_bytes_that_are_no_scales_are_refused(device, payload):
-    assert "refused" in device.hears(payload)
+    assert "refused" in device.receives(payload)
     assert not device.file.exists()
 
 
-def test_an_empty_message_and_one_of_another_stream_say_nothing(device):
-    device.hears(device.scales(NOW))
-    assert device.hears(b"") == ""
-    assert device.hears(device.scales(NOW + DAY_SECONDS), stream="raw") == ""
-    assert device.hears(device.scales(NOW + DAY_SECONDS), stream="gone") == ""
+def test_an_empty_message_and_one_of_another_stream_state_nothing(device):
+    device.receives(device.scales(NOW))
+    assert device.receives(b"") == ""
+    assert device.receives(device.scales(NOW + DAY_SECONDS), stream="raw") == ""
+    assert device.receives(device.scales(NOW + DAY_SECONDS), stream="gone") == ""
     assert device.times() == [NOW]
 
 
 def test_a_stream_that_adopts_none_ignores_its_file(device, tmp_path):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     without = Device(tmp_path, CONFIG.replace("    scales: {}\n", ""))
     assert without.adoption.specs("air") == []
     assert without.adoption.streams == {}
 
 
 def test_scales_for_other_bounds_are_left(device, tmp_path, caplog):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     other = Device(tmp_path, CONFIG.replace("high: 60}, pm25", "high: 70}, pm25"))
     assert other.times() == []
     assert "starting on the configured scales" in caplog.text
 
 
 def test_a_disk_that_refuses_leaves_the_scales_in_force(device, monkeypatch):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        problem = device.hears(device.scales(NOW + DAY_SECONDS, OTHERS))
+        problem = device.receives(device.scales(NOW + DAY_SECONDS, OTHERS))
     assert problem == "published scales cannot be stored: No space left on device"
     assert device.times() == [NOW]
     device.start()
     assert device.times() == [NOW]
-    assert device.hears(device.scales(NOW + DAY_SECONDS, OTHERS)) == ""
+    assert device.receives(device.scales(NOW + DAY_SECONDS, OTHERS)) == ""
 
 
 WRITES = """
@@ -251,7 +251,7 @@ durable_files.replace_file(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes())
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_power_cut_while_writing_leaves_the_old_scales(device, tmp_path, step):
     """The process ends at the moment in question, as it does when the power goes."""
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     old = device.file.read_bytes()
     wanted = TakenScales.decode(old)
     new = tmp_path / "new"
@@ -268,10 +268,10 @@ def test_a_power_cut_while_writing_leaves_the_old_scales(device, tmp_path, step)
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"held":[{"at":1}]}'])
 def test_a_damaged_file_is_left_and_the_broker_tells_again(device, content, caplog):
-    device.hears(device.scales(NOW))
+    device.receives(device.scales(NOW))
     device.file.write_bytes(content)
     device.start()
     assert device.times() == []
     assert "is not used" in caplog.text
-    assert device.hears(device.scales(NOW)) == ""
+    assert device.receives(device.scales(NOW)) == ""
     assert device.times() == [NOW]

@@ -38,7 +38,7 @@ def replayed(device, config, outbox_bytes=10**7):
     with Ledger(device.state) as ledger:
         outbox = Outbox(device.state / "outbox", outbox_bytes)
         builder = StreamBuilder("testing", "dev-1", ledger, outbox, clock, stop, False, 0.0)
-        work = builder.assemble(config.streams, os_entropy())
+        work = builder.build(config.streams, os_entropy())
         rows = open_source(config.streams[0], clock, stop, device.folder, lambda: 0.5, print)
         work.run(rows, clock, stop)
         outbox.close()
@@ -92,7 +92,7 @@ def test_a_debit_beyond_the_cap_spends_nothing_of_any(tmp_path):
 
 
 @pytest.mark.parametrize("kept", range(4, 80, 5))
-def test_a_debit_torn_anywhere_is_paid_by_both_and_used_by_none(tmp_path, kept):
+def test_a_debit_torn_anywhere_is_spent_by_both_and_used_by_none(tmp_path, kept):
     with Ledger(tmp_path) as ledger:
         ledger.debit({"a": 60, "b": 30}, 0, 10)
         before = ledger.path.stat().st_size
@@ -121,6 +121,6 @@ def test_a_window_that_one_sketch_has_released_is_over_for_both(device, configur
         builder = StreamBuilder(
             "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
         )
-        work = builder.assemble(config.streams, os_entropy())
-        assert work._windows.begun == last + 3600
+        work = builder.build(config.streams, os_entropy())
+        assert work._windows.open_start == last + 3600
         outbox.close()

@@ -14,13 +14,13 @@ from tests.waiting import SECONDS
 
 @contextmanager
 def listening(stream, clock=None):
-    """The rows that the source has handed over so far; in the end its buffer is overwritten."""
+    """The rows that the source has yielded so far; in the end its buffer is overwritten."""
     stop, rows, kept = threading.Event(), [], []
 
     def run() -> None:
-        chance = iter([0.5] * 1000).__next__
+        uniform = iter([0.5] * 1000).__next__
         for readings in open_source(
-            stream, clock or system_clock(), stop, Path("/"), chance, print
+            stream, clock or system_clock(), stop, Path("/"), uniform, print
         ):
             rows.extend(readings.rows.tolist())
             kept.append(readings.rows)
@@ -37,17 +37,17 @@ def listening(stream, clock=None):
 
 
 @contextmanager
-def speaker(url: str):
+def publisher(url: str):
     """A device on the same broker."""
     client = Client(CallbackAPIVersion.VERSION2, client_id="speaker")
     client.connect("127.0.0.1", int(url.rpartition(":")[2]))
     client.loop_start()
 
-    def say(text: str | bytes, topic: str = "home/air", retain: bool = False) -> None:
+    def publish(text: str | bytes, topic: str = "home/air", retain: bool = False) -> None:
         client.publish(topic, text, 1, retain).wait_for_publish(SECONDS)
 
     try:
-        yield say
+        yield publish
     finally:
         client.disconnect()
         client.loop_stop()

@@ -1,4 +1,4 @@
-"""A clock that moves only when somebody waits."""
+"""A clock that moves only when a caller waits."""
 
 import threading
 from dataclasses import dataclass

@@ -14,18 +14,18 @@ from pansketch_agent.__main__ import main
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.runtime.stream_builder import open_source
 from pansketch_agent.sources import exec as child
-from pansketch_agent.sources.decoders import ReadingForm
+from pansketch_agent.sources.decoders import ReadingDecoder
 from pansketch_agent.sources.readings import NO_KEY
 from pansketch_fleet.config.loader import ConfigError, load_agent
 from pansketch_fleet.sections.sources.json_paths import path_text
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
-FORM = ReadingForm(DOMAIN)
+FORM = ReadingDecoder(DOMAIN)
 LINE = '{"temp": 1.5, "wind": "N"}'
 
 
 class WaitRecorder:
-    """A clock that moves only when somebody waits; it stops whoever has waited often enough.
+    """A clock that moves only when a caller waits; it stops a caller after enough waits.
 
     A wait shorter than `shortest` counts for nothing.
     """
@@ -33,7 +33,7 @@ class WaitRecorder:
     def __init__(self, stop: threading.Event, max_waits: int, shortest: float = 0.4) -> None:
         self.at, self.waits, self._shortest = 1000.0, [], shortest
         self._stop, self._max_waits = stop, max_waits
-        self.said: list[str] = []  # by the source, of itself
+        self.said: list[str] = []  # by the source
 
     def clock(self) -> Clock:
         return Clock(lambda: self.at, lambda: self.at, self.wait)
@@ -47,14 +47,14 @@ class WaitRecorder:
 
 
 def printed(
-    program: str, max_waits: int, jitter: float = 0.5, form=FORM, shortest: float = 0.4
+    program: str, max_waits: int, jitter: float = 0.5, decoder=FORM, shortest: float = 0.4
 ) -> tuple[list[list[float]], WaitRecorder]:
     """The rows of a Python program that is run until it has been waited for often enough."""
     stop = threading.Event()
     recorder, rows = WaitRecorder(stop, max_waits, shortest), []
     command = (sys.executable, "-c", program)
     for readings in child.lines(
-        command, form, recorder.clock(), stop, lambda: jitter, recorder.said.append
+        command, decoder, recorder.clock(), stop, lambda: jitter, recorder.said.append
     ):
         rows += readings.rows.tolist()
     return rows, recorder
@@ -65,7 +65,7 @@ def test_what_a_program_prints_becomes_readings():
     assert rows == [[1.5, 1.0], [1.5, 1.0]]
 
 
-def test_a_program_that_ends_is_started_again_after_pauses_that_grow():
+def test_a_program_that_ends_is_started_again_with_exponential_backoff():
     _, recorder = printed("", 8)
     assert recorder.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     _, early = printed("", 3, jitter=0.0)
@@ -82,7 +82,7 @@ def test_a_long_life_is_followed_by_a_short_pause():
     assert recorder.waits[:5] == [1.0, 2.0, 1.0, 2.0, 4.0]
 
 
-def test_only_the_way_it_ended_is_said_and_not_in_the_log(caplog):
+def test_only_the_way_it_ended_is_reported_and_not_in_the_log(caplog):
     program = f"import sys; print('{LINE}'); print('secret 17.25', file=sys.stderr); sys.exit(3)"
     rows, recorder = printed(program, 5)
     assert rows
@@ -140,7 +140,7 @@ def held(handle: int) -> int:
 
 
 def test_a_program_that_will_not_end_is_killed(monkeypatch):
-    monkeypatch.setattr(child, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(child, "EXIT_SECONDS", 0.2)
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1); time.sleep(60)"
     stubborn = child._start((sys.executable, "-uc", program))
     assert stubborn.stdout.read(1) == b"1"
@@ -150,11 +150,13 @@ def test_a_program_that_will_not_end_is_killed(monkeypatch):
 
 
 def test_it_does_not_speak_for_the_agent(monkeypatch):
-    for name in child.OURS:
+    for name in child.RESERVED_VARIABLES:
         monkeypatch.setenv(name, "9")
-    form = ReadingForm(Domain((Attribute("found", 0, 9),)))
-    count = f"sum(name in os.environ for name in {child.OURS!r})"
-    rows, _ = printed(f"import os, json; print(json.dumps(dict(found={count})))", 1, form=form)
+    decoder = ReadingDecoder(Domain((Attribute("found", 0, 9),)))
+    count = f"sum(name in os.environ for name in {child.RESERVED_VARIABLES!r})"
+    rows, _ = printed(
+        f"import os, json; print(json.dumps(dict(found={count})))", 1, decoder=decoder
+    )
     assert rows == [[0.0]]
 
 

@@ -1,4 +1,4 @@
-"""What programs of this host post: what becomes a reading, and how everything else is answered."""
+"""Posts of programs of this host: which become readings, and the responses to all others."""
 
 import json
 import socket
@@ -55,7 +55,7 @@ def post(port, body, headers=JSON, method="POST", target="/") -> tuple[int, str]
 
 
 def post_soon(port, body) -> None:
-    """As soon as somebody listens."""
+    """Post as soon as the source listens."""
 
     def posted() -> bool:
         with suppress(ConnectionRefusedError):
@@ -101,8 +101,8 @@ def test_an_object_is_a_reading_and_a_list_is_several(served, port):
         (429, json.dumps([{}] * (http_push.MAX_ROWS + 1))),
     ],
 )
-def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port, status, body):
-    assert post(port, body) == (status, http_push.ANSWERS[status][1] + "\n")
+def test_a_body_is_taken_as_a_whole_or_refused_without_any_of_it(served, port, status, body):
+    assert post(port, body) == (status, http_push.RESPONSES[status][1] + "\n")
     assert post(port, GOOD) == (202, "")
     until(lambda: served, "the good one")
     assert served == [[1.5, 1.0]]
@@ -115,7 +115,7 @@ def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port
         (405, {"method": "GET"}),
         (405, {"method": "OPTIONS"}),
         (415, {"headers": {}}),
-        # What a page of another site can make a browser on this host send.
+        # Requests that a page of another site can make a browser on this host send.
         (415, {"headers": {"Content-Type": "text/plain"}}),
         (403, {"headers": {**JSON, "Host": "rebound.example:80"}}),
         (411, {"headers": {**JSON, "Transfer-Encoding": "chunked"}, "body": iter([b"{}"])}),
@@ -123,7 +123,7 @@ def test_a_body_is_taken_as_a_whole_or_refused_without_a_word_of_it(served, port
     ],
 )
 def test_other_requests_are_answered_with_the_fix(served, port, status, more):
-    assert post(port, **{"body": GOOD, **more}) == (status, http_push.ANSWERS[status][1] + "\n")
+    assert post(port, **{"body": GOOD, **more}) == (status, http_push.RESPONSES[status][1] + "\n")
     assert not served
 
 
@@ -150,7 +150,7 @@ def test_any_bytes_are_answered(served, port, data):
     assert raw(port, data, end=True).startswith(b"HTTP/1.1 4")
 
 
-def test_answers_are_the_same_whatever_came_before(served, port):
+def test_answers_are_independent_of_earlier_ones(served, port):
     """Of 300 readings and of none: the span's limiter, and the sketch, are asked after them."""
     requests = [(GOOD,), ("{",), (" " * 20_000,), (GOOD, JSON, "GET")]
     before = [post(port, *each) for each in requests]
@@ -185,11 +185,11 @@ def test_requests_and_bytes_are_bounded_by_pauses(stream, port):
         sender.join(SECONDS)
     stop.set()
     assert list(source) == []
-    assert waits[0] == http_push.PAUSE_SECONDS
+    assert waits[0] == http_push.MIN_INTERVAL_SECONDS
     assert 12_000 / http_push.MAX_BYTES_PER_SECOND < waits[1] < 0.06
 
 
-def test_a_port_of_another_program_is_said_once_and_tried_after_pauses(stream, port, caplog):
+def test_a_port_of_another_program_is_logged_once_and_retried_with_backoff(stream, port, caplog):
     waits, stop = [], threading.Event()
 
     def wait(stopped: threading.Event, seconds: float) -> bool:
@@ -245,7 +245,7 @@ def test_what_cannot_be_is_refused_where_it_stands(device, more, words):
     assert words in str(refused.value)
 
 
-def test_check_says_who_listens(device, port, stream, served):
+def test_check_states_who_listens(device, port, stream, served):
     def found() -> tuple[str, str]:
         config = device.configure(source=f"{{type: http, port: {port}}}")
         (of_source,) = [

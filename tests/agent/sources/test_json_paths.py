@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain, key_words
-from pansketch_agent.sources.decoders import KeyForm, ReadingForm
+from pansketch_agent.sources.decoders import KeyDecoder, ReadingDecoder
 from pansketch_agent.sources.readings import NO_KEY
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
 
 
-def line_of(form, text: str, count: int = 1):
-    rows = form.empty(count)
+def line_of(decoder, text: str, count: int = 1):
+    rows = decoder.empty(count)
     rows.fill(7)
-    return form.take_line(memoryview(text.encode()), rows, 0), rows
+    return decoder.decode_line(memoryview(text.encode()), rows, 0), rows
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def line_of(form, text: str, count: int = 1):
     ],
 )
 def test_a_path_leads_to_a_value(paths, text, values):
-    taken, rows = line_of(ReadingForm(DOMAIN, paths), text)
+    taken, rows = line_of(ReadingDecoder(DOMAIN, paths), text)
     if text.startswith("["):
         assert not taken
         return
@@ -43,12 +43,12 @@ def test_a_path_leads_to_a_value(paths, text, values):
 
 
 def test_the_whole_message_may_be_the_value():
-    form = ReadingForm(Domain((Attribute("temp", -40, 60),)), {"temp": ()})
-    assert line_of(form, "21.5")[1].tolist() == [[21.5]]
-    assert np.isnan(line_of(form, "nan")[1]).all()
-    assert line_of(form, " ")[0] is False
-    assert line_of(form, "x" * 257)[0] is False
-    assert np.isnan(line_of(form, '"21.5"')[1]).all()
+    decoder = ReadingDecoder(Domain((Attribute("temp", -40, 60),)), {"temp": ()})
+    assert line_of(decoder, "21.5")[1].tolist() == [[21.5]]
+    assert np.isnan(line_of(decoder, "nan")[1]).all()
+    assert line_of(decoder, " ")[0] is False
+    assert line_of(decoder, "x" * 257)[0] is False
+    assert np.isnan(line_of(decoder, '"21.5"')[1]).all()
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_the_whole_message_may_be_the_value():
     ],
 )
 def test_a_path_leads_to_a_key(path, text, key):
-    taken, rows = line_of(KeyForm("badge", None, path), text)
+    taken, rows = line_of(KeyDecoder("badge", None, path), text)
     assert taken
     assert rows[0] == (NO_KEY if key is None else key_words((key,))[0])
 
 
 @pytest.mark.parametrize("text", ["[1]", "7", '"x"', "{", ""])
 def test_what_is_no_object_has_no_key(text):
-    taken, rows = line_of(KeyForm("badge", None, ("a", "b")), text)
+    taken, rows = line_of(KeyDecoder("badge", None, ("a", "b")), text)
     assert not taken
     assert rows[0] == 7
 
@@ -86,7 +86,7 @@ STEPS = st.lists(st.sampled_from(["a", "b", "0", "1", "-1", "٣"]), max_size=4).
 
 @given(JSON.map(json.dumps) | st.text(max_size=40), STEPS)
 def test_no_line_and_no_path_breaks_a_form(text, steps):
-    for form in (ReadingForm(DOMAIN, {"temp": steps}), KeyForm("badge", None, steps)):
-        taken, rows = line_of(form, text.encode(errors="replace").decode())
+    for decoder in (ReadingDecoder(DOMAIN, {"temp": steps}), KeyDecoder("badge", None, steps)):
+        taken, rows = line_of(decoder, text.encode(errors="replace").decode())
         assert isinstance(taken, bool)
         assert taken or (rows == 7).all()

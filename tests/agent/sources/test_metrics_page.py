@@ -183,7 +183,7 @@ FIT = b'room_celsius{room="kitchen"} 4\nwind_code 1\n'
         (FIT + b"# no\n" * 1_000_000, {}, [nan, nan]),
     ],
 )
-def test_what_is_not_there_is_missing_and_said_nowhere(device, caplog, body, more, values):
+def test_what_is_not_there_is_missing_and_reported_nowhere(device, caplog, body, more, values):
     assert np.array_equal(read(device, body, **more), values, equal_nan=True)
     assert not caplog.records
 

@@ -1,4 +1,4 @@
-"""What becomes of readings without a value, where an attribute can be missing."""
+"""Readings without a value, where an attribute can be missing."""
 
 from math import isnan
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
-from pansketch_agent.sources.decoders import ReadingForm
+from pansketch_agent.sources.decoders import ReadingDecoder
 from pansketch_agent.sources.readings import drop
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 
@@ -24,8 +24,8 @@ def test_what_a_limiter_drops_is_absorbed_nowhere():
 
 @pytest.mark.parametrize("written", ["{}", '{"temp": null}', '{"temp": "?"}', '{"temp": NaN}'])
 def test_a_value_that_is_not_there_is_missing(written):
-    form = ReadingForm(Domain([Attribute("temp", -40, 60, atoms=("missing",))]))
-    rows = form.empty(1)
-    taken = form.take_line(memoryview(written.encode()), rows, 0)
+    decoder = ReadingDecoder(Domain([Attribute("temp", -40, 60, atoms=("missing",))]))
+    rows = decoder.empty(1)
+    taken = decoder.decode_line(memoryview(written.encode()), rows, 0)
     assert not taken or isnan(rows[0, 0])
     assert taken == ("NaN" not in written)  # No JSON: no reading.

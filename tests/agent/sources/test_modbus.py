@@ -19,7 +19,7 @@ from pansketch_agent.__main__ import main
 from pansketch_agent.diagnostics.check import check
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.runtime.stream_builder import open_source
-from pansketch_agent.sources.modbus import _crc, _Line, _RefusedError
+from pansketch_agent.sources.modbus import _Connection, _crc, _RefusedError
 from pansketch_fleet.config.loader import ConfigError
 from pansketch_fleet.settings.sources import Register
 from testbed.embedded_broker import free_port
@@ -142,12 +142,12 @@ ANSWER = "0001 0000 0005 01 03 02 ff29"
 
 
 def value_of(answer: str, register=TEMP):
-    """What a line reads when these bytes come for its first request; and what it keeps."""
+    """Return the value that a connection reads from these bytes, and its buffer afterwards."""
     mine, theirs = socket.socketpair()
     with mine, theirs:
         theirs.sendall(bytes.fromhex(answer))
         theirs.shutdown(socket.SHUT_WR)
-        line = _Line(mine.fileno(), system_clock(), serial=False)
+        line = _Connection(mine.fileno(), system_clock(), serial=False)
         try:
             return line.value(register)
         finally:
@@ -184,7 +184,7 @@ def test_an_answer_to_something_else_is_none(answer):
         value_of(answer)
 
 
-def test_a_refusal_says_why():
+def test_a_refusal_states_why():
     for code, says in (("02", "has no such address"), ("63", "answers with the exception 99")):
         with pytest.raises(_RefusedError, match=says):
             value_of(f"0001 0000 0003 01 83 {code}")
@@ -202,7 +202,7 @@ def test_a_frame_with_a_wrong_checksum_is_no_answer(spoiled):
         with mine, theirs:
             theirs.sendall(frame)
             theirs.shutdown(socket.SHUT_WR)
-            line = _Line(mine.fileno(), system_clock(), serial=True)
+            line = _Connection(mine.fileno(), system_clock(), serial=True)
             if wrong:
                 with pytest.raises((OSError, _RefusedError)):
                     line.value(TEMP)
@@ -217,7 +217,7 @@ def finding(config) -> tuple[str, str]:
     return of_source.state, of_source.text
 
 
-def test_check_says_what_is_wrong(device, port):
+def test_check_states_what_is_wrong(device, port):
     url = f"tcp://127.0.0.1:{port}"
     found = "holding 0 of unit 1, holding 1 of unit 1"
     assert finding(device.configure(source=source(url))) == ("ok", f"readable at {url}: {found}")

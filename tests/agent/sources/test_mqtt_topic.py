@@ -11,7 +11,7 @@ from pansketch_agent.runtime.stream_builder import open_source
 from pansketch_agent.sources import mqtt_topic
 from testbed.embedded_broker import free_port
 from testbed.mosquitto import mosquitto
-from tests.agent.sources.listening import listening, listens, speaker
+from tests.agent.sources.listening import listening, listens, publisher
 from tests.agent.sources.local_topic import source
 from tests.packages import needs
 
@@ -19,32 +19,32 @@ GOOD = '{"temp": 1.5, "wind": "N"}'
 
 
 @pytest.fixture(autouse=True)
-def heard(caplog):
+def info_log(caplog):
     caplog.set_level("INFO")
 
 
 def test_a_message_is_a_reading_and_a_retained_one_is_not(device, broker, until, caplog):
     stream = device.configure(source=source(broker.url)).streams[0]
-    with speaker(broker.url) as say:
-        say('{"temp": 55, "wind": "NO"}', retain=True)
+    with publisher(broker.url) as publish:
+        publish('{"temp": 55, "wind": "NO"}', retain=True)
         with listening(stream) as rows:
             until(lambda: listens(caplog), "the subscription")
             for text in ("", "on", "[1]", b"\xff", GOOD[:-1], " " * mqtt_topic.MAX_BYTES + GOOD):
-                say(text)
-            say('{"temp": 9, "wind": "N"}', topic="home/other")
-            say(GOOD)
-            say('{"temp": -2, "wind": "calm"}')
+                publish(text)
+            publish('{"temp": 9, "wind": "N"}', topic="home/other")
+            publish(GOOD)
+            publish('{"temp": -2, "wind": "calm"}')
             until(lambda: len(rows) >= 2, "the readings")
-        say("", retain=True)
+        publish("", retain=True)
     assert rows == [[1.5, 1.0], [-2.0, 0.0]]
 
 
 def test_many_messages_at_once_all_become_readings(device, broker, until, caplog):
     stream = device.configure(source=source(broker.url)).streams[0]
-    with speaker(broker.url) as say, listening(stream) as rows:
+    with publisher(broker.url) as publish, listening(stream) as rows:
         until(lambda: listens(caplog), "the subscription")
         for number in range(200):
-            say(json.dumps({"temp": number % 50, "wind": "N"}))
+            publish(json.dumps({"temp": number % 50, "wind": "N"}))
         until(lambda: len(rows) == 200, "all of them")
     assert [row[0] for row in rows] == [number % 50 for number in range(200)]
 
@@ -58,8 +58,8 @@ def test_a_broker_that_comes_back_is_listened_to_again(device, broker_at, until,
         for times in (1, 2):
             with broker_at(port) as broker:
                 until(lambda times=times: listens(caplog, times), "the subscription")
-                with speaker(broker.url) as say:
-                    say(GOOD)
+                with publisher(broker.url) as publish:
+                    publish(GOOD)
                     until(lambda times=times: len(rows) >= times, "the reading")
             until(lambda times=times: lost(caplog) >= times, "the loss is said")
     assert len(rows) == 2
@@ -69,7 +69,7 @@ def lost(caplog) -> int:
     return sum("retrying until it is available" in record.getMessage() for record in caplog.records)
 
 
-def test_an_absent_broker_is_said_once_and_tried_after_pauses_that_grow(device, caplog):
+def test_an_absent_broker_is_logged_once_and_tried_with_exponential_backoff(device, caplog):
     port = free_port()
     stream = device.configure(source=source(f"mqtt://127.0.0.1:{port}")).streams[0]
     waits, stop = [], threading.Event()
@@ -93,12 +93,12 @@ def test_an_absent_broker_is_said_once_and_tried_after_pauses_that_grow(device, 
 @pytest.fixture
 @needs("mosquitto")
 def strict_broker(tmp_path):
-    """mosquitto, which knows nobody."""
+    """mosquitto without any user."""
     with mosquitto(tmp_path, anonymous=False) as port:
         yield f"mqtt://127.0.0.1:{port}"
 
 
-def test_a_broker_that_refuses_is_said_once_with_the_fix(device, strict_broker, until, caplog):
+def test_a_broker_that_refuses_is_logged_once_with_the_fix(device, strict_broker, until, caplog):
     more = ", username: me, password: s3cret"
     stream = device.configure(source=source(strict_broker, more=more)).streams[0]
     real, waits = system_clock(), []
@@ -115,14 +115,14 @@ def test_a_broker_that_refuses_is_said_once_with_the_fix(device, strict_broker, 
     assert "s3cret" not in said[0]
 
 
-def test_an_agent_releases_what_a_topic_says(device, broker, peer, until):
+def test_an_agent_releases_what_a_topic_states(device, broker, peer, until):
     device.configure(broker.url, source=source(broker.url), window="2s")
     with peer(broker.url) as collector:
         agent = device.start("run")
         agent.says("air: listening to home/air")
-        with speaker(broker.url) as say:
-            say(GOOD)
-            say('{"temp": 17.348261, "wind": 12}')
+        with publisher(broker.url) as publish:
+            publish(GOOD)
+            publish('{"temp": 17.348261, "wind": 12}')
         until(lambda: collector.releases, "a release")
         assert agent.stop() == 0
     assert "17.34" not in agent.said

@@ -94,7 +94,7 @@ def test_a_missing_file_for_tls_is_named(device):
     assert "streams.air.source.ca_file" in text
 
 
-def test_check_says_whether_the_topics_broker_is_there(device, broker):
+def test_check_states_whether_the_topics_broker_is_available(device, broker):
     config = device.configure(source=source(broker.url))
     assert finding(config) == ("ok", f"127.0.0.1:{broker.port} takes connections for home/air")
     port = free_port()

@@ -1,4 +1,4 @@
-"""Sources: what a row, a line or a sensor becomes, and what is dropped without a word."""
+"""Sources: the readings of a row, a line or a sensor, and the silent drops."""
 
 import gzip
 import os
@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
 from pansketch_agent.sources import memory_scrub, replay, stdin
-from pansketch_agent.sources.decoders import ReadingForm
+from pansketch_agent.sources.decoders import ReadingDecoder
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from tests.agent.sources.manual_clock import ManualClock
 
 DOMAIN = Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N", "NO"))))
-FORM = ReadingForm(DOMAIN)
+FORM = ReadingDecoder(DOMAIN)
 
 
 def taken(source) -> list[list[float]]:
@@ -65,7 +65,7 @@ def test_replay_reads_columns_by_name_and_categories_by_code(tmp_path, name):
 )
 def test_times(text, seconds):
     got = replay.unix_seconds(text)
-    assert got == seconds or (isnan(seconds) and not 0 <= got < replay.LATEST)
+    assert got == seconds or (isnan(seconds) and not 0 <= got < replay.MAX_UNIX_SECONDS)
 
 
 @pytest.mark.parametrize("cell", ["", "NaN", "x", "1_0", "1,5", "--", "0x10", "\0"])
@@ -114,12 +114,12 @@ def test_many_rows_come_in_blocks_and_the_buffer_is_overwritten(tmp_path):
         ("time,temp\n", NotOfferedError, "no 'wind'; rename it to one of: temp"),
     ],
 )
-def test_a_header_that_lacks_something_is_said_with_what_there_is(tmp_path, text, error, words):
+def test_a_header_that_lacks_something_is_reported_with_what_there_is(tmp_path, text, error, words):
     with pytest.raises(error, match=words):
         replay.check(write(tmp_path / "rows.csv", text), DOMAIN.names)
 
 
-def test_a_damaged_gzip_is_said_without_its_contents(tmp_path):
+def test_a_damaged_gzip_is_reported_without_its_contents(tmp_path):
     text = "time,temp,wind\n" + "".join(f"{n},{n % 50}.5,N\n" for n in range(20000))
     path = write(tmp_path / "rows.csv.gz", text)
     path.write_bytes(path.read_bytes()[:-200])
@@ -136,7 +136,7 @@ def test_no_file_breaks_the_reader(tmp_path_factory, content):
         assert isnan(wind) or wind in (0, 1, 2)
 
 
-def test_a_paced_replay_hands_over_one_reading_when_its_time_has_come(tmp_path):
+def test_a_paced_replay_yields_one_reading_when_its_time_has_come(tmp_path):
     path = write(tmp_path / "rows.csv", "time,temp,wind\n100,1,N\n160,2,N\n170,3,N\n")
     manual = ManualClock(5000.0)
     seen = []
@@ -146,7 +146,7 @@ def test_a_paced_replay_hands_over_one_reading_when_its_time_has_come(tmp_path):
 
 
 def piped(*chunks: bytes) -> list[list[float]]:
-    """What stdin's source makes of chunks that arrive one after the other."""
+    """The readings of stdin's source from chunks that arrive one after the other."""
     reader, writer = os.pipe()
 
     def feed() -> None:
@@ -286,8 +286,9 @@ def test_an_attribute_that_no_host_has_is_refused_with_what_there_is():
 
 
 def test_every_size_of_python_s_pools_is_filled_to_its_last_byte():
-    """Python's allocator rounds up to two pointers. Of bytes with one character there is one each,
-    which fills no place, so the least size is the first one that a text of two needs."""
+    """Python's allocator rounds up to two pointers. Python caches bytes of one character, so the
+    smallest size is the first one that a text of two needs.
+    """
     step = 2 * calcsize("P")
     filled = [sys.getsizeof(bytes(length)) for length in memory_scrub._LENGTHS]
     least = -(-sys.getsizeof(bytes(2)) // step) * step

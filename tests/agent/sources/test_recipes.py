@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pansketch import key_words
-from pansketch_agent.sources.decoders import form_of
+from pansketch_agent.sources.decoders import decoder_for
 from pansketch_fleet.config.loader import load_agent
-from tests.agent.sources.listening import listening, listens, speaker
+from tests.agent.sources.listening import listening, listens, publisher
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 REFERENCE, GUIDE = DOCS / "reference/sources.md", DOCS / "how-to/connect-a-source.md"
@@ -89,9 +89,9 @@ def documented(tmp_path):
 def test_the_documented_configurations_take_what_these_programs_send(
     documented, page, name, text, values
 ):
-    form = form_of(documented(page)[name])
-    rows = form.empty(1)
-    assert form.take_line(memoryview(text.encode()), rows, 0)
+    decoder = decoder_for(documented(page)[name])
+    rows = decoder.empty(1)
+    assert decoder.decode_line(memoryview(text.encode()), rows, 0)
     assert np.array_equal(rows, [values], equal_nan=True)
 
 
@@ -103,10 +103,10 @@ def test_every_documented_stream_has_a_message(documented):
 
 
 def test_the_documented_stream_of_keys_takes_a_tag(documented):
-    form = form_of(documented(REFERENCE)["doors"])
-    rows = form.empty(1)
+    decoder = decoder_for(documented(REFERENCE)["doors"])
+    rows = decoder.empty(1)
     text = '{"Time":"2024-01-01T00:00:00","RDM6300":{"UID":"A1B2C3D4","DATA":""}}'
-    assert form.take_line(memoryview(text.encode()), rows, 0)
+    assert decoder.decode_line(memoryview(text.encode()), rows, 0)
     assert rows.tolist() == key_words(("A1B2C3D4",)).tolist()
 
 
@@ -115,7 +115,7 @@ def test_a_bare_state_arrives_over_a_broker(device, broker, until, caplog):
     more = "topic: stat/fan/POWER, paths: {wind: ., temp: temp}"
     source = f'{{type: mqtt, url: "{broker.url}", {more}}}'
     stream = device.configure(source=source).streams[0]
-    with speaker(broker.url) as say, listening(stream) as rows:
+    with publisher(broker.url) as say, listening(stream) as rows:
         until(lambda: listens(caplog), "the subscription")
         say("NO", topic="stat/fan/POWER")
         until(lambda: rows, "the reading")

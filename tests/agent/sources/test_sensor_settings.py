@@ -23,7 +23,7 @@ from tests.agent.sources.fake_sys import OWN, TWO, configured, load_again
         ("iio", "temp: 5, wind: a/b", "'5' is no sensor of iio"),
     ],
 )
-def test_places_that_cannot_be_are_refused(device, kind, sensors, words):
+def test_sensors_that_cannot_be_are_refused(device, kind, sensors, words):
     with pytest.raises(ConfigError) as refused:
         configured(device, kind, sensors)
     assert words in str(refused.value)
@@ -62,7 +62,7 @@ def finding(config, root) -> tuple[str, str]:
     return found.state, found.text
 
 
-def test_validate_and_print_config_show_the_places(device, capsys):
+def test_validate_and_print_config_show_the_sensors(device, capsys):
     configured(device)
     assert main(["validate", "--config", str(device.config)]) == 0
     assert "iio ads1115/voltage0, bme280/temp, every 10s" in capsys.readouterr().out
@@ -121,7 +121,7 @@ def test_every_listed_line_can_be_pasted(device, root, capsys):
         assert load_again(device).streams[0].names == (name,)
 
 
-def test_a_host_without_sensors_says_so(tmp_path, capsys):
+def test_a_host_without_sensors_is_reported(tmp_path, capsys):
     assert main(["sources", "--root", str(tmp_path)]) == 0
     nothing, sender = capsys.readouterr().out.splitlines()
     assert nothing.strip() == "this host has no sensor that can be listed"

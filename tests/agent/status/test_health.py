@@ -1,4 +1,4 @@
-"""What a device says of its own health: counts, ages and its clock, on a public schedule."""
+"""A device's health message: counts, ages and its clock, on a public schedule."""
 
 from contextlib import ExitStack
 from itertools import pairwise
@@ -10,7 +10,7 @@ from pansketch_agent.host.clock import Clock
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Key, Outbox, OutboxFullError
-from pansketch_agent.outbox.records import scan, waiting_in
+from pansketch_agent.outbox.records import queued_in, scan
 from pansketch_agent.status.disk_writes import DAY_SECONDS, written_daily
 from pansketch_agent.status.health import INTERVAL_SECONDS, HealthCollector, HealthSchedule
 from pansketch_fleet.protocol.messages import Health
@@ -80,7 +80,7 @@ def test_the_clock_is_asked_each_time(made, known):
     assert parts.collector.snapshot().clock_synchronised is known
 
 
-def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
+def test_the_backlog_is_counted_and_the_oldest_has_an_age(made):
     """Of all streams, from the end of its window, by the clock of now."""
     parts = made()
     for sequence in (1, 2, 3):
@@ -93,7 +93,7 @@ def test_what_waits_is_counted_and_the_oldest_has_an_age(made):
     assert parts.collector.snapshot().oldest_waiting_seconds == 9 * HOUR + 5
     parts.outbox.forget(Key(1, "air"))
     assert parts.collector.snapshot().oldest_waiting_seconds == 8 * HOUR + 5
-    parts.wall = 0.0  # A board without a clock has started again: nobody can tell.
+    parts.wall = 0.0  # A board without a clock has restarted: the age is unknown.
     taken = parts.collector.snapshot()
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
 
@@ -118,7 +118,7 @@ def test_a_release_of_a_later_version_only_counts(made):
     assert (taken.waiting, taken.oldest_waiting_seconds) == (1, None)
 
 
-def test_dropped_and_set_aside_are_counted(made):
+def test_dropped_and_dead_lettered_are_counted(made):
     parts = made(capacity=4000)
     size = len(parts.put(1))
     for sequence in range(2, 99):
@@ -126,7 +126,7 @@ def test_dropped_and_set_aside_are_counted(made):
             parts.put(sequence)
     with pytest.raises(OutboxFullError):
         parts.outbox.put(Key(99, "air"), bytes(4000))
-    first, second = parts.outbox.waiting()[:2]
+    first, second = parts.outbox.queued()[:2]
     parts.outbox.refuse(first)
     assert parts.collector.snapshot().dropped == parts.outbox.dropped == 1
     assert parts.collector.snapshot().set_aside == 1
@@ -142,10 +142,10 @@ def test_dropped_and_set_aside_are_counted(made):
 
 
 def names(segment):
-    return [key.filename for key in waiting_in(scan(segment.read_bytes()))]
+    return [key.filename for key in queued_in(scan(segment.read_bytes()))]
 
 
-def test_what_is_written_today_follows_the_debits_and_begins_anew_each_day(made):
+def test_what_is_written_today_follows_the_debits_and_begins_again_each_day(made):
     parts = made()
     each = written_daily(parts.config.streams[0], DEFAULT_OUTBOX) / 24
     parts.debit(3)
@@ -166,8 +166,8 @@ def test_looking_changes_nothing(made):
     assert parts.outbox.read(Key(1, "air")) == payload
 
 
-def said_at(reports, said, seconds):
-    """The moments, of these, at which a health was said."""
+def published_at(reports, said, seconds):
+    """The moments, of these, at which a health was published."""
     moments = []
     for now in seconds:
         before = len(said)
@@ -176,26 +176,26 @@ def said_at(reports, said, seconds):
     return moments
 
 
-def test_it_is_said_at_a_connection_and_then_at_one_second_of_every_minute(made):
+def test_it_is_published_at_a_connection_and_then_at_one_second_of_every_minute(made):
     parts, said = made(), []
     say = said.append
     reports = HealthSchedule("dev-1", parts.collector, say)
     reports.connected(1000.0)
     assert len(said) == 1
-    moments = said_at(reports, said, range(1000, 2000))
+    moments = published_at(reports, said, range(1000, 2000))
     assert {after - before for before, after in pairwise(moments)} == {INTERVAL_SECONDS}
     assert len(moments) in (16, 17)
-    # Another run, another connection, and whatever waits in the outbox: the same second.
+    # Another run, another connection, and any backlog: the same second.
     parts.put(1)
     again = HealthSchedule("dev-1", parts.collector, say)
     again.connected(3017.0)
-    later = said_at(again, said, range(3017, 4000))
+    later = published_at(again, said, range(3017, 4000))
     assert {moment % 60 for moment in later} == {moment % 60 for moment in moments}
     seconds = set()
     for number in range(40):
         other = HealthSchedule(f"dev-{number}", parts.collector, say)
         other.connected(0.0)
-        seconds.update(moment % 60 for moment in said_at(other, said, range(1, 121)))
+        seconds.update(moment % 60 for moment in published_at(other, said, range(1, 121)))
     assert len(seconds) > 15, "devices speak at different seconds"
 
 
@@ -204,17 +204,17 @@ def out_of_order(folder):
     (folder / "refused").symlink_to("x" * 300)
 
 
-def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_said_once(made, caplog):
+def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_logged_once(made, caplog):
     parts, said = made(), []
     reports = HealthSchedule("dev-1", parts.collector, said.append)
     out_of_order(parts.outbox.folder)
     with pytest.raises(OSError, match="too long"):
         parts.collector.snapshot()
-    assert said_at(reports, said, range(300)) == []
+    assert published_at(reports, said, range(300)) == []
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("no health is published: the outbox cannot be read (")
     (parts.outbox.folder / "refused").unlink()
-    assert len(said_at(reports, said, range(300, 400))) in (1, 2)
+    assert len(published_at(reports, said, range(300, 400))) in (1, 2)
     out_of_order(parts.outbox.folder)
     reports.connected(400.0)
     assert len(caplog.records) == 2
@@ -234,7 +234,7 @@ def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, 
     assert "Traceback" not in agent.said
 
 
-def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
+def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
     device.configure(broker.url, source=LIVE)
     with peer(broker.url) as collector:
         agent = device.start("run")
@@ -251,7 +251,7 @@ def test_it_is_said_on_connection_and_at_the_end_and_not_retained(device, broker
         assert late.healths == []
 
 
-def test_the_health_of_an_agent_whose_collector_is_away(device, broker, peer, until):
+def test_the_health_of_an_agent_whose_collector_is_unavailable(device, broker, peer, until):
     device.configure(broker.url)
     agent = device.start("run", "--drain", "0")
     assert agent.ends() == 1

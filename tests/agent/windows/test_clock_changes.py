@@ -1,4 +1,4 @@
-"""Clocks that are set, that jump and that wake in 1970: no window is lost, none comes twice."""
+"""Clocks that are set, that jump and that start in 1970: no window is lost, none is a duplicate."""
 
 import threading
 from itertools import pairwise
@@ -14,7 +14,13 @@ from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.outbox.outbox import Outbox
 from pansketch_agent.runtime.stream_builder import StreamBuilder
 from pansketch_agent.sources.readings import Readings
-from pansketch_agent.windows.window import MAX_EMPTY, MAX_HELD_SECONDS, Schedule, Timeline, Windows
+from pansketch_agent.windows.window import (
+    MAX_EMPTY,
+    MAX_HELD_SECONDS,
+    Schedule,
+    WindowClock,
+    Windows,
+)
 
 HOUR, DAY, YEAR = 3600, 86400, 365 * 86400
 NOW = 1_704_067_200  # 2024-01-01
@@ -39,7 +45,7 @@ class Host:
             builder = StreamBuilder(
                 "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
-            work = builder.assemble((stream,), os_entropy())
+            work = builder.build((stream,), os_entropy())
             work.tick(self.clock)
             for seconds, jump in steps:
                 self.up += seconds
@@ -61,7 +67,7 @@ class Host:
         return starts
 
     def totals(self):
-        """What each release says that it absorbed, noise included."""
+        """The number of absorbed readings in each release, noise included."""
         spec = self.config.streams[0].spec
         return [int(decode(p, spec).counters[0]) for p in self.device.releases().values()]
 
@@ -72,7 +78,7 @@ def host(device):
 
 
 def hours(count):
-    """So many hours pass, in steps of ten minutes; nobody touches the clock."""
+    """So many hours pass, in steps of ten minutes, without setting the clock."""
     return [(600, 0)] * (6 * count)
 
 
@@ -80,7 +86,7 @@ def contiguous(starts):
     return {after - before for before, after in pairwise(starts)} <= {HOUR}
 
 
-def test_a_clock_that_nobody_touches(host):
+def test_a_clock_that_is_never_set(host):
     host.run(hours(10))
     assert contiguous(host.starts())
     assert len(host.starts()) == 10
@@ -156,7 +162,7 @@ def test_no_real_time_clock(host, caplog):
         host.wall = true = true + DAY
     starts, totals = host.starts(), host.totals()
     assert "the clock is behind the windows up to 2024-01-0" in caplog.text
-    # What was read before the clock was right is in the window after the last one that was made.
+    # Readings before the clock was right are in the window after the last released one.
     assert sum(abs(total - 3 * EACH) < ROOM for total in totals) == 2
     assert contiguous(starts)
 
@@ -204,17 +210,17 @@ JUMPS = st.one_of(st.just(0), st.integers(-5000, 5000), st.integers(-3 * YEAR, 3
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 90), JUMPS), max_size=60), st.integers(10, 300))
-def test_whatever_the_clock_does_windows_come_once_and_in_time(steps, window_seconds):
+def test_for_any_clock_windows_come_once_and_in_time(steps, window_seconds):
     windows = Windows((SPEC,), Schedule(window_seconds, 3), ENTROPY)
-    timeline, schedule = Timeline(window_seconds), Schedule(window_seconds, 3)
+    timeline, schedule = WindowClock(window_seconds), Schedule(window_seconds, 3)
     wall, up, opened_at, seen = float(NOW), 0.0, 0.0, []
     for seconds, jump in steps:
         wall, up = wall + seconds + jump, up + seconds
-        begun = windows.begun
+        begun = windows.open_start
         index = schedule.index(timeline.now(wall, up, begun))
-        closed = [each.span.start for each in windows.reach(index)]
+        closed = [each.span.start for each in windows.advance_to(index)]
         seen += closed
-        if begun is None or windows.begun != begun:
+        if begun is None or windows.open_start != begun:
             opened_at = up
         # No window is open for longer than two of them, and a step and the longest wait.
         longest = window_seconds + max(window_seconds, MAX_HELD_SECONDS) + 90
@@ -223,7 +229,7 @@ def test_whatever_the_clock_does_windows_come_once_and_in_time(steps, window_sec
 
 
 def test_the_time_of_a_timeline_never_leaves_the_window_behind():
-    timeline = Timeline(HOUR)
+    timeline = WindowClock(HOUR)
     assert timeline.now(NOW, 5.0, None) == NOW
     assert timeline.now(NOW - HOUR, 6.0, NOW) == NOW - HOUR
     assert not timeline.adrift
@@ -235,5 +241,5 @@ def test_the_time_of_a_timeline_never_leaves_the_window_behind():
     assert timeline.now(0.0, 20.0, NOW) == NOW + 4
 
 
-def test_this_host_says_whether_its_clock_is_synchronised():
+def test_this_host_states_whether_its_clock_is_synchronised():
     assert clock_is_synchronised() in (True, False, None)

@@ -1,4 +1,4 @@
-"""Keys on their way from a source into a window: what counts as one, and what becomes of it."""
+"""Keys from a source to a window: valid ones, and their rows."""
 
 import os
 import threading
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from pansketch import DistinctSpec, Privacy, frozen, key_words, os_entropy
 from pansketch_agent.host.clock import Clock
 from pansketch_agent.sources import replay, stdin
-from pansketch_agent.sources.decoders import MAX_KEY_BYTES, KeyForm
+from pansketch_agent.sources.decoders import MAX_KEY_BYTES, KeyDecoder
 from pansketch_agent.sources.readings import NO_KEY, drop, to_absorb
 from pansketch_agent.windows.window import Schedule, Windows, schedule_for
 from pansketch_fleet.settings.device_spec import window_index
 
 ENTROPY = os_entropy()
-TEXTS = KeyForm("badge", None)
-NUMBERS = KeyForm("badge", 1000)
+TEXTS = KeyDecoder("badge", None)
+NUMBERS = KeyDecoder("badge", 1000)
 # All keys of the universe are tracked. At epsilon 100 a bit is wrong with probability below
-# e**-50, and the noise of a release is not 0 with less than 3 e**-50: counts are exact.
+# e**-50. The noise of a release is not 0 with less than 3 e**-50, so counts are exact.
 EXACT = DistinctSpec(privacy=Privacy(100, unit="key"), universe=1000)
 NONE = int(NO_KEY)
 
@@ -30,21 +30,21 @@ def word(text: str) -> int:
     return int(key_words([text])[0])
 
 
-def cell(form: KeyForm, text: str) -> int:
-    rows = form.empty(1)
-    form.take_cells([text], rows, 0)
+def cell(decoder: KeyDecoder, text: str) -> int:
+    rows = decoder.empty(1)
+    decoder.decode_cells([text], rows, 0)
     return int(rows[0])
 
 
-def line(form: KeyForm, content: bytes) -> int | None:
-    rows = form.empty(1)
-    taken = form.take_line(memoryview(content), rows, 0)
+def line(decoder: KeyDecoder, content: bytes) -> int | None:
+    rows = decoder.empty(1)
+    taken = decoder.decode_line(memoryview(content), rows, 0)
     assert taken or rows[0] == 0
     return int(rows[0]) if taken else None
 
 
 @pytest.mark.parametrize("text", ["badge-1", "  badge-1 ", "\tbadge-1"])
-def test_a_text_is_its_word_whatever_is_around_it(text):
+def test_a_text_is_its_word_with_any_text_around_it(text):
     assert cell(TEXTS, text) == word("badge-1")
 
 
@@ -81,14 +81,14 @@ def test_json_has_the_same_keys_as_a_file(value, text):
 
 
 @pytest.mark.parametrize("value", [b"null", b"true", b"1.5", b"-3", b"[]", b'{"a": 1}', b'"\xff"'])
-@pytest.mark.parametrize("form", [TEXTS, NUMBERS])
-def test_json_values_that_are_no_key(form, value):
-    assert line(form, b'{"badge": ' + value + b"}") == NONE
+@pytest.mark.parametrize("decoder", [TEXTS, NUMBERS])
+def test_json_values_that_are_no_key(decoder, value):
+    assert line(decoder, b'{"badge": ' + value + b"}") == NONE
 
 
-@pytest.mark.parametrize("form", [TEXTS, NUMBERS])
-def test_an_object_without_the_key_has_none_and_other_lines_are_none(form):
-    assert line(form, b'{"door": 3}') == NONE
+@pytest.mark.parametrize("decoder", [TEXTS, NUMBERS])
+def test_an_object_without_the_key_has_none_and_other_lines_are_none(decoder):
+    assert line(decoder, b'{"door": 3}') == NONE
     for content in (
         b"",
         b"7",
@@ -98,14 +98,14 @@ def test_an_object_without_the_key_has_none_and_other_lines_are_none(form):
         b'{"badge": "\\ud800"}',
         b"\xff",
     ):
-        assert line(form, content) is None
+        assert line(decoder, content) is None
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_break_a_form(content):
-    for form in (TEXTS, NUMBERS):
-        line(form, content)
-        got = line(form, b'{"badge": ' + content + b"}")
+    for decoder in (TEXTS, NUMBERS):
+        line(decoder, content)
+        got = line(decoder, b'{"badge": ' + content + b"}")
         assert got is None or 0 <= got <= NONE
 
 
@@ -118,11 +118,11 @@ def test_no_text_breaks_a_form(text):
     assert cell(TEXTS, text) == (int(key_words([stripped])[0]) if stripped else NONE)
 
 
-def replayed(folder, form, text):
+def replayed(folder, decoder, text):
     path = folder / "rows.csv"
     path.write_text(text)
     rows = []
-    for readings in replay.blocks(path, form):
+    for readings in replay.blocks(path, decoder):
         rows += zip(readings.at.tolist(), readings.rows.tolist(), strict=True)
     return rows
 
@@ -209,7 +209,7 @@ def test_keys_reach_their_own_window_once_each():
     windows = windows_of(EXACT, Schedule(10, 0))
     closed = []
     for index, rows in ((0, keys(1, 2, 2, NONE, 1)), (1, keys(NONE)), (3, keys(*range(500)))):
-        closed += windows.reach(index)
+        closed += windows.advance_to(index)
         windows.absorb(index, rows)
     windows.absorb(0, keys(*range(900)))  # too late
     closed += windows.finish()
@@ -226,7 +226,7 @@ def test_a_replay_counts_the_keys_of_each_window_without_the_late_ones(events):
     at, rows = np.array([e[0] for e in events], float), keys(*(e[1] for e in events))
     closed = []
     for index, _, part in schedule.split(at, rows):
-        closed += windows.reach(index)
+        closed += windows.advance_to(index)
         windows.absorb(index, part)
     closed += windows.finish()
     got = {schedule.index(each.span.start): counted(each) for each in closed}
@@ -238,7 +238,7 @@ def test_every_window_has_a_spec_of_its_own_that_all_devices_agree_on():
     for name in ("one", "two"):
         schedule = schedule_for(name, 86400)
         windows = windows_of(EXACT, schedule)
-        closed = [*windows.reach(100), *windows.reach(103), *windows.finish()]
+        closed = [*windows.advance_to(100), *windows.advance_to(103), *windows.finish()]
         released = [each.sketches[0].release(ENTROPY) for each in closed]
         fingerprints.append([release.spec.fingerprint for release in released])
         for each, release in zip(closed, released, strict=True):
@@ -251,13 +251,13 @@ def test_every_window_has_a_spec_of_its_own_that_all_devices_agree_on():
 
 def test_an_announced_intrusion_freezes_the_open_window_and_not_the_next():
     windows = windows_of(EXACT, Schedule(10, 0), live=True)
-    list(windows.reach(0))
+    list(windows.advance_to(0))
     windows.absorb(0, keys(1, 2, 3))
     windows.rerandomise()
     windows.absorb(0, keys(4, 5, 6, 7))
-    (first,) = windows.reach(1)
+    (first,) = windows.advance_to(1)
     windows.absorb(1, keys(1, 2, 3, 4))
-    (second,) = windows.reach(2)
+    (second,) = windows.advance_to(2)
     releases = [each.sketches[0].release(ENTROPY) for each in (first, second)]
     assert [round(release.distinct().value) for release in releases] == [3, 4]
     assert [frozen(release) for release in releases] == [True, False]

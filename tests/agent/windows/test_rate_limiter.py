@@ -1,5 +1,7 @@
-"""The span limiter: no stretch of a span's length costs more than its readings, and what is kept of
-one is gone after the open part of its slot."""
+"""The span limiter: no stretch of a span's length costs more than its readings.
+
+The state after the open part of a slot is independent of its readings.
+"""
 
 import threading
 
@@ -64,7 +66,7 @@ def test_plain_slots_would_let_one_too_many_in(count, seconds):
 @settings(max_examples=400, deadline=None)
 @given(SLOTS, TIMES, st.floats(0, 400))
 def test_taking_a_whole_stretch_away_changes_no_more_than_its_readings(chosen, times, begin):
-    """Readings that step into a freed slot count too: this is what epsilon must pay for."""
+    """Readings that step into a freed slot count, too: epsilon must cover them."""
     span, seconds = chosen
     end = begin + span.seconds
     rest = [at for at in times if not begin <= at <= end]
@@ -84,7 +86,7 @@ def test_blocks_make_no_difference(chosen, times, block):
 
 @settings(deadline=None)
 @given(SPANS, st.lists(st.integers(0, 400).map(float), max_size=60))
-def test_out_of_order_rows_do_not_let_more_in(span, times):
+def test_out_of_order_rows_admit_no_more(span, times):
     left = taken(times, SpanLimiter(slots_for(span)), 5)
     assert most_in_any(left, span.seconds) <= span.max_readings
     assert left == sorted(left)
@@ -93,8 +95,9 @@ def test_out_of_order_rows_do_not_let_more_in(span, times):
 @settings(max_examples=300, deadline=None)
 @given(SLOTS, st.lists(TIMES, min_size=2, max_size=4), st.integers(0, 50), st.data())
 def test_a_restart_lets_nothing_more_in(chosen, lives, pause, data):
-    """Each life knows nothing of the one before, they follow at once or after a while, and after a
-    reboot the clock begins anew."""
+    """Each run knows nothing of the one before. They follow at once or after a while, and after a
+    reboot the clock restarts.
+    """
     span, seconds = chosen
     left, begun = [], 0.0
     for times in lives:
@@ -108,7 +111,7 @@ def test_a_restart_lets_nothing_more_in(chosen, lives, pause, data):
 @settings(max_examples=300, deadline=None)
 @given(SLOTS, TIMES, TIMES, st.integers(0, 10**9))
 def test_after_the_open_part_nothing_is_left_of_a_reading(chosen, some, others, later):
-    """Whatever came, the state is a function of the clock from the end of the open part on."""
+    """For any readings, the state is a function of the clock from the end of the open part on."""
     slots = slots_for(*chosen)
     number = slots.number(401.0) + 1
     at = (number * slots.length + slots.opened + later % slots.length) / MICROSECONDS + 1e-6
@@ -180,7 +183,7 @@ def test_what_a_refusal_advises_is_accepted(span, seconds):
     assert refusal(Span(long.seconds, enough - 1), seconds) is not None
 
 
-def test_a_steady_source_is_let_in_once_a_slot():
+def test_a_steady_source_is_accepted_once_a_slot():
     times = [at / 2 for at in range(12_000)]
     left = taken(times, SpanLimiter(slots_for(Span(600, 60))), 100)
     assert len(left) == pytest.approx(6000 / (600 / 58), abs=2)
@@ -194,7 +197,7 @@ class Poller:
     def __init__(self, lags, jumps) -> None:
         self.wall = self.up = 0.0
         self._lags, self._jumps = iter(lags), iter(jumps)
-        self.asked: list[tuple[float, float]] = []  # of each poll its begin and its end
+        self.polls: list[tuple[float, float]] = []  # of each poll its begin and its end
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
         jump = next(self._jumps, None)
@@ -205,7 +208,7 @@ class Poller:
         begun = self.up
         lag = next(self._lags, 0.0)
         self.wall, self.up = self.wall + lag, self.up + lag
-        self.asked.append((begun, self.up))
+        self.polls.append((begun, self.up))
         values[0] = 1.0
 
     def run(self, span: Span, interval: float) -> None:
@@ -221,10 +224,10 @@ JUMPS = st.lists(st.sampled_from([0.0] * 8 + [-3.0, 2.5, -40.0]), max_size=150)
 @settings(max_examples=300, deadline=None)
 @given(SPANS, st.integers(1, 30), JUMPS, st.lists(st.floats(0, 9), max_size=150), st.data())
 def test_polls_of_any_stretch_are_no_more_than_its_readings(span, tenths, jumps, lags, data):
-    """Whenever in its poll a value was measured, and whatever the wall clock is set to."""
+    """For any moment of a value within its poll, and for any wall clock."""
     poller = Poller(lags, jumps)
     poller.run(span, tenths / 10)
-    moments = [data.draw(st.sampled_from(each)) for each in poller.asked]
+    moments = [data.draw(st.sampled_from(each)) for each in poller.polls]
     assert most_in_any(moments, span.seconds) <= span.max_readings
 
 
@@ -237,7 +240,7 @@ def test_polls_of_several_lives_are_no_more_either(span, tenths, lives, data):
         boot = data.draw(st.sampled_from([0.0, begun]))
         poller.up = begun - boot
         poller.run(span, tenths / 10)
-        moments += [boot + at for at, _ in poller.asked]
+        moments += [boot + at for at, _ in poller.polls]
         begun = boot + poller.up
     assert most_in_any(moments, span.seconds) <= span.max_readings
 
@@ -245,7 +248,7 @@ def test_polls_of_several_lives_are_no_more_either(span, tenths, lives, data):
 def test_a_sensor_is_asked_nearly_as_often_as_a_span_allows():
     poller = Poller([], [0.0] * 6000)
     poller.run(Span(600, 60), 1.0)
-    assert len(poller.asked) == pytest.approx(6000 / 600 * 59, abs=4)
+    assert len(poller.polls) == pytest.approx(6000 / 600 * 59, abs=4)
 
 
 def middles(slots, first, count):

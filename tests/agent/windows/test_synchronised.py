@@ -1,4 +1,4 @@
-"""Whether the clock was synchronised when a window closed, as its release says."""
+"""The state of the clock when a window closed, in its release."""
 
 import threading
 
@@ -21,22 +21,22 @@ class Host:
 
     def __init__(self, device, known):
         self.device, self.wall, self.up, self.known = device, float(NOW), 0.0, known
-        self.asked = []
+        self.polls = []
         self.config = device.configure(source=LIVE)
 
     def synchronised(self):
-        self.asked.append(self.wall)
+        self.polls.append(self.wall)
         return self.known
 
     def run(self, steps):
-        """Steps of (seconds that pass, by how much the clock is set, what it then says)."""
+        """Steps of (seconds that pass, by how much the clock is set, its synchronisation then)."""
         clock = Clock(lambda: self.wall, lambda: self.up, lambda *_: True, self.synchronised)
         with Ledger(self.device.state) as ledger:
             outbox = Outbox(self.device.state / "outbox", 10**7)
             builder = StreamBuilder(
                 "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
             )
-            work = builder.assemble(self.config.streams[:1], os_entropy())
+            work = builder.build(self.config.streams[:1], os_entropy())
             work.tick(clock)
             for seconds, jump, self.known in steps:
                 self.up, self.wall = self.up + seconds, self.wall + seconds + jump
@@ -51,10 +51,10 @@ def windows_in(device):
 
 
 @pytest.mark.parametrize("known", [True, False, None])
-def test_a_release_says_what_the_clock_said_when_its_window_closed(device, known):
+def test_a_release_states_the_clock_s_state_when_its_window_closed(device, known):
     host = Host(device, known)
     assert host.run([(HOUR, 0, known)] * 4) == [known] * 4
-    assert len(host.asked) == 4, "once a window, and never between"
+    assert len(host.polls) == 4, "once a window, and never between"
 
 
 def test_each_window_has_its_own(device):
@@ -70,14 +70,14 @@ def test_windows_by_elapsed_time_do_not_count_as_synchronised(device):
     assert host.run(steps) == [True, False, False]
 
 
-def test_a_replay_says_nothing_of_the_clock(device):
+def test_a_replay_states_nothing_of_the_clock(device):
     """Its windows bear the times of its file."""
     device.configure()
     device.start("run", "--drain", "0").ends()
     assert [w.clock_synchronised for w in windows_in(device)] == [None] * 5
 
 
-def test_an_agent_on_this_host_says_what_the_kernel_says(device, broker, peer, until):
+def test_an_agent_on_this_host_reports_the_kernel_s_state(device, broker, peer, until):
     device.configure(broker.url, source=LIVE, window="1s")
     with peer(broker.url) as collector:
         agent = device.start("run")

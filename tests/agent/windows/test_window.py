@@ -1,4 +1,4 @@
-"""Windows: the schedule is public, every window is released once, whatever the readings are."""
+"""Windows: the schedule is public, and every window is released once, for any readings."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_every_window_from_the_first_to_the_last_is_released_once(indices, floor
     windows = Windows((SPEC,), schedule, ENTROPY, schedule.span(floor_index).start, live=False)
     spans: list[WindowBounds] = []
     for index in indices:
-        spans += [closed.span for closed in windows.reach(index)]
+        spans += [closed.span for closed in windows.advance_to(index)]
         windows.absorb(index, rows_of(1.0))
     spans += [closed.span for closed in windows.finish()]
     first, last = max(indices[0], floor_index), max(indices)
@@ -104,7 +104,7 @@ def test_the_schedule_does_not_see_the_readings(some, others):
         windows = Windows((SPEC,), Schedule(10, 0), ENTROPY)
         seen = []
         for index in range(5):
-            seen += [closed.span for closed in windows.reach(index)]
+            seen += [closed.span for closed in windows.advance_to(index)]
             if temps and index < len(temps):
                 windows.absorb(index, rows_of(*temps[index:]))
         return seen
@@ -116,7 +116,7 @@ def test_readings_reach_their_own_window():
     windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=False)
     closed = []
     for index, count in ((0, 300), (1, 0), (2, 700)):
-        closed += list(windows.reach(index))
+        closed += list(windows.advance_to(index))
         windows.absorb(index, rows_of(*[20.0] * count))
     windows.absorb(0, rows_of(*[20.0] * 900))  # too late
     closed += list(windows.finish())
@@ -128,32 +128,32 @@ def test_readings_reach_their_own_window():
 
 def test_a_live_reading_survives_a_clock_that_was_set_back():
     windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=True)
-    list(windows.reach(5))
-    list(windows.reach(3))
+    list(windows.advance_to(5))
+    list(windows.advance_to(3))
     windows.absorb(None, rows_of(*[20.0] * 500))
-    (closed,) = windows.reach(6)
+    (closed,) = windows.advance_to(6)
     assert closed.span == WindowBounds(50, 60)
     assert abs(int(closed.sketches[0].release(ENTROPY).counters.max()) - 500) < 20
 
 
 def test_a_clock_that_is_set_for_the_first_time_skips_the_years_between():
     windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=True)
-    list(windows.reach(0))
-    assert [closed.span.start for closed in windows.reach(MAX_EMPTY + 1)] == [0]
-    assert windows.begun == 10 * MAX_EMPTY + 10
+    list(windows.advance_to(0))
+    assert [closed.span.start for closed in windows.advance_to(MAX_EMPTY + 1)] == [0]
+    assert windows.open_start == 10 * MAX_EMPTY + 10
 
 
 def test_a_replay_does_not_release_thousands_of_windows_for_one_wrong_year():
     windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=False)
-    list(windows.reach(0))
+    list(windows.advance_to(0))
     with pytest.raises(GapError):
-        list(windows.reach(MAX_EMPTY + 1))
+        list(windows.advance_to(MAX_EMPTY + 1))
 
 
 def test_nothing_is_released_again_when_all_of_it_was():
     windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, released_until=60, live=False)
     for index in range(6):
-        assert not list(windows.reach(index))
+        assert not list(windows.advance_to(index))
         windows.absorb(index, rows_of(1.0))
     assert not list(windows.finish())
 
@@ -162,13 +162,13 @@ def test_an_open_window_keeps_its_spec_and_later_ones_have_the_new_one():
     """The windows of ten seconds begin at 3: those that start at 33 or later have it."""
     other = replace(SPEC, depth=3)
     windows = Windows((SPEC,), Schedule(10, 3), ENTROPY)
-    list(windows.reach(1))
+    list(windows.advance_to(1))
     windows.rescale([(31, other)])
     assert windows.base is SPEC
-    closed = list(windows.reach(5))
+    closed = list(windows.advance_to(5))
     assert [each.span.start for each in closed] == [13, 23, 33, 43]
     assert [each.sketches[0].release(ENTROPY).spec for each in closed] == [SPEC, SPEC, other, other]
     assert windows.base is other
     windows.rescale([(31, other), (70, SPEC)])
-    later = [each.sketches[0].release(ENTROPY).spec for each in windows.reach(8)]
+    later = [each.sketches[0].release(ENTROPY).spec for each in windows.advance_to(8)]
     assert later == [other, other, SPEC]

@@ -27,8 +27,10 @@ PRIVACY = {
 
 
 class Script:
-    """A live stream under a fake clock: at each moment a tick, some readings, or a look at what is
-    on disk and in the log."""
+    """A live stream under a fake clock: at each moment a tick or some readings.
+
+    It reads the disk and the log after each of them.
+    """
 
     def __init__(self, device, folder: str, privacy: str) -> None:
         config = device.configure(source="{type: stdin}", window=f"{WINDOW}s", privacy=privacy)
@@ -37,7 +39,7 @@ class Script:
         self.clock = Clock(lambda: self.now, lambda: self.now - BEGIN + 1000, lambda *_: True)
 
     def limits(self, steps) -> list[dict]:
-        """What the stream's limiter holds after each step, the rest of the work being alike."""
+        """The state of the stream's limiter after each step; the rest is the same."""
         held = []
         with Ledger(self.state) as ledger:
             outbox = Outbox(self.state / "outbox", 10**7)
@@ -45,7 +47,7 @@ class Script:
                 "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
             )
             self.now = BEGIN - 1000
-            work = builder.assemble((self.stream,), os_entropy())
+            work = builder.build((self.stream,), os_entropy())
 
             def source():
                 for self.now, what in sorted(steps, key=lambda step: step[0]):
@@ -53,14 +55,14 @@ class Script:
                         work.tick(self.clock)
                     elif what:
                         yield Readings(np.full(what, self.now), np.ones((what, 2)))
-                    held.append(vars(work._limiter) | {"rest": (work._index, work._news)})
+                    held.append(vars(work._limiter) | {"rest": (work._index, work._message)})
 
             work.run(source(), self.clock, threading.Event())
             outbox.close()
         return held
 
     def run(self, steps, ends_at: float | None = None, broken: bool = False) -> list[tuple]:
-        """What is seen at each moment. `steps`: (moment, "tick" or a number of readings)."""
+        """The disk and the log at each moment. `steps`: (moment, "tick" or how many readings)."""
         handler = logging.Handler()
         handler.emit = lambda record: self.seen.append((self.now, record.getMessage()))
         logger = logging.getLogger("pansketch_agent")
@@ -78,11 +80,11 @@ class Script:
         builder = StreamBuilder(
             "testing", "dev-1", ledger, outbox, self.clock, threading.Event(), False, None
         )
-        work = builder.assemble((self.stream,), os_entropy())
+        work = builder.build((self.stream,), os_entropy())
         early = [step for step in steps if ends_at is None or step[0] <= ends_at]
 
         def look() -> None:
-            names = [key.filename for key in outbox.waiting()]
+            names = [key.filename for key in outbox.queued()]
             self.seen.append((self.now, len(ledger.path.read_bytes()), names, work.failure))
 
         def source():
@@ -104,7 +106,7 @@ class Script:
         outbox.close()
         self.counts = {
             key.sequence: int(decode(outbox.read(key), self.stream.spec).counters[0])
-            for key in outbox.waiting()
+            for key in outbox.queued()
         }
 
 
@@ -138,7 +140,7 @@ def test_a_reading_between_the_end_and_the_tick_is_counted_once(device):
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["ends", "fails"])
-def test_the_moment_of_a_source_s_end_is_told_by_nothing(device, broken):
+def test_the_moment_of_a_source_s_end_is_revealed_by_nothing(device, broken):
     """Seen is the window in which it ended, and no more."""
     seen = []
     for folder, at in (("early", 21.0), ("late", 29.9)):
@@ -158,8 +160,11 @@ LONG = "{epsilon: 1, unit: {span: 8h, max_readings: 3, open: 10s}}"
 
 @pytest.mark.parametrize("count", [1, 50])
 def test_a_seizure_after_the_open_part_finds_no_bit_of_a_reading(device, count):
-    """A slot of four hours: a reading in its first ten seconds, and the work's state at each tick
-    after them, but for the sketch, whose numbers are noise."""
+    """A slot of four hours with a reading in its first ten seconds.
+
+    The worker's state is compared at each tick after them, except for the sketch, whose numbers are
+    noise.
+    """
     states = []
     for folder, readings in (("without", 0), ("with", count)):
         script = Script(device, folder, LONG)
@@ -186,7 +191,7 @@ def test_a_source_that_is_polled_has_no_limiter(device):
         builder = StreamBuilder(
             "testing", "dev-1", ledger, outbox, clock, threading.Event(), False, None
         )
-        assert builder.assemble((stream,), os_entropy())._limiter is None
+        assert builder.build((stream,), os_entropy())._limiter is None
         outbox.close()
 
 
@@ -222,7 +227,7 @@ def test_no_reading_ends_a_window_of_the_real_agent(device, until):
     assert set(re.findall("debit by (.*)", agent.said)) == {"MainThread"}
 
 
-def test_a_program_s_end_is_told_when_its_window_is_over(device, until):
+def test_a_program_s_end_is_logged_when_its_window_is_over(device, until):
     """Once, until it ends in another way."""
     (device.folder / "speak.py").write_text("raise SystemExit(3)")
     command = json.dumps([sys.executable, str(device.folder / "speak.py")])

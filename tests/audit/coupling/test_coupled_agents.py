@@ -18,7 +18,11 @@ AGENTS = [bug for bug in bugs() if bug.part == "agent"]
 PLANTED = (
     *("views-share-noise", "counter-4097-bare", "slots-beyond-32768", "nan-drops-batch"),
     *("noise-in-module", "health-counts", "empty-windows-skipped", "limiter-slots-short"),
-    *("log-line", "file-time", "late-tick", "cached-reading", "generator-advanced"),
+    *("log-line", "file-time", "late-tick", "status-tells", "cached-reading", "generator-advanced"),
+    *("log-debug", "written-count", "datagram", "count-in-environment", "count-in-numpy"),
+    *("file-elsewhere", "file-beside-state", "file-moved-out"),
+    *("masks-lack-the-last", "masks-without-epoch", "count-beside-masks", "cache-of-first-key"),
+    *("lengths-of-lines", "lines-counted"),
 )
 
 

@@ -294,5 +294,5 @@ def test_an_archive_reader_has_no_release_of_the_database(small_fleet, stored, f
         assert empty.counts(Selection("air")) == {}
         assert reader.counts(Selection("air"))
         assert list(empty.releases(Selection("air"))) == []
-        assert empty.held_span("air") is None
+        assert empty.stored_span("air") is None
         assert empty.holders("air", -1) == []

@@ -11,7 +11,7 @@ from pansketch.blinding import start as masked_start
 from pansketch.blinding.answering import refused
 from pansketch.wire import encode_answer, encode_blinded
 from pansketch_collector.asking.asker import Asker
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.backoff import Backoff
@@ -91,7 +91,8 @@ class TestKeeper:
 
 @dataclass
 class Outlet:
-    """Where questions go: to keepers in this process, whose replies wait until they are heard."""
+    """Delivers questions to keepers in this process, whose replies wait until the collector reads
+    them."""
 
     keepers: dict[str, TestKeeper]
     connected: bool = True
@@ -204,19 +205,20 @@ class Collector:
 
     def take(self, *messages, at=BEGIN):
         batch = [incoming(*each) for each in messages]
-        return settle(self.store, batch, self.rules, at)
+        return commit_batch(self.store, batch, self.rules, at)
 
     def hear(self, keeper, payload, now):
-        (verdict,) = self.take((topics.keeper_answer(FLEET, keeper), payload))
-        self.asker.heard(verdict, now)
+        (outcome,) = self.take((topics.keeper_answer(FLEET, keeper), payload))
+        self.asker.heard(outcome, now)
 
     def presence(self, keeper, state, session="s", now=BEGIN):
         payload = Status(state, session, {}).encode()
-        (verdict,) = self.take((topics.keeper_status(FLEET, keeper), payload))
-        self.asker.heard(verdict, now)
+        (outcome,) = self.take((topics.keeper_status(FLEET, keeper), payload))
+        self.asker.heard(outcome, now)
 
     def turns(self, hours, count=12):
-        """So many turns at a time after the beginning, with all replies heard between them."""
+        """Runs `count` turns at `hours` after the beginning, and delivers all replies between
+        them."""
         now = BEGIN + int(hours * HOUR)
         for _ in range(count):
             self.uptime += 2.0

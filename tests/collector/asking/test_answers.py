@@ -25,7 +25,7 @@ def answered(make_fleet):
 
 
 def whole(said):
-    """Whether a line is the answer about all 18,000 readings."""
+    """True if a line is the answer about all 18,000 readings."""
     return float(said.split()[0].replace(",", "")) == pytest.approx(18_000, rel=0.02)
 
 
@@ -39,7 +39,7 @@ def hour(number):
     return BEGIN + number * HOUR
 
 
-def test_an_answer_says_what_it_rests_on_and_what_is_assumed(answered, ask):
+def test_an_answer_states_its_basis_and_assumptions(answered, ask):
     code, said, noted = ask(answered, "query", "--stream", "air", "count", "temp > -30")
     assert code == 0
     assert whole(said)
@@ -55,7 +55,7 @@ def test_an_answer_says_what_it_rests_on_and_what_is_assumed(answered, ask):
     assert "breaks neither X25519" in found["guarantee"]
 
 
-def test_a_range_reads_the_periods_within_it_and_says_what_is_beyond(answered, ask):
+def test_a_range_reads_the_periods_within_it_and_names_the_others(answered, ask):
     held = total(answered, hour(1), hour(3))
     assert np.array_equal(held.releases[0].counters, answered.counted(*all_of([1, 2])))
     assert held.left == ()
@@ -101,7 +101,7 @@ def test_nothing_shows_a_counter_of_one_device(answered, ask):
     assert {each["streams"]["air"]["masked"] for each in found["devices"]} == {True}
 
 
-def test_what_is_excluded_after_its_answer_stays_in_it_and_the_answer_says_so(answered, ask):
+def test_a_later_exclusion_stays_in_an_answer_which_reports_it(answered, ask):
     assert ask(answered, "exclude", "two")[0] == 0
     code, said, noted = ask(answered, "query", "--stream", "air", "count", "temp > -30")
     assert code == 0
@@ -110,7 +110,7 @@ def test_what_is_excluded_after_its_answer_stays_in_it_and_the_answer_says_so(an
     assert "excluded by the operator" not in noted
 
 
-def test_what_waits_is_left_out_and_named(answered, ask):
+def test_pending_releases_are_omitted_and_named(answered, ask):
     with Collector(answered) as collector:
         take(collector, all_of([4]), at=BEGIN + 5 * HOUR)
     _, said, noted = ask(answered, "query", "--stream", "air", "count", "temp > -30")
@@ -209,7 +209,7 @@ def test_retention_removes_answers_with_their_releases_and_keeps_what_is_asked(m
     assert [each[:3] for each in sums(fleet)] == [("1h", hour, 3) for hour in (2, 3, 30)]
 
 
-def test_keepers_says_who_is_asked_what(make_fleet, ask):
+def test_keepers_lists_the_questions_of_each(make_fleet, ask):
     fleet = make_fleet()
     fleet.outlet.offline.add("well")
     with Collector(fleet) as collector:

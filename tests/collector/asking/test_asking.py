@@ -1,16 +1,17 @@
-"""Asking keepers: from masked releases to their sum, whatever is late, offline or restored."""
+"""Asking keepers: from masked releases to their sum, with late, offline and restored
+participants."""
 
 import shutil
 from dataclasses import replace
 
 import numpy as np
 
+from pansketch import os_entropy
+from pansketch.blinding import PrivateKey
 from pansketch.wire import decode_question
-from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.keeper_messages import Ask, Reply
+from pansketch_fleet.protocol.keeper_messages import Ask
 from tests.collector.asking.blinded_fleet import (
     BEGIN,
-    FLEET,
     HOUR,
     Collector,
     lost,
@@ -29,8 +30,8 @@ def all_of(hours, devices=THREE):
 
 def take(collector, windows, at=BEGIN):
     fleet = collector.fleet
-    verdicts = collector.take(*(fleet.release(*each) for each in windows), at=at)
-    assert {type(each).__name__ for each in verdicts} == {"Accepted"}
+    outcomes = collector.take(*(fleet.release(*each) for each in windows), at=at)
+    assert {type(each).__name__ for each in outcomes} == {"Accepted"}
 
 
 def check_sums(fleet, wanted):
@@ -95,7 +96,7 @@ def test_a_keeper_that_is_offline_costs_nothing_but_time(make_fleet):
     check_sums(fleet, {("1h", hour): all_of([hour]) for hour in range(3)})
 
 
-def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(make_fleet):
+def test_an_offline_keeper_is_not_asked_until_it_is_online(make_fleet):
     fleet = make_fleet()
     with Collector(fleet) as collector:
         collector.presence("well", "offline")
@@ -103,7 +104,7 @@ def test_a_keeper_that_says_that_it_is_offline_is_not_asked_until_it_is_back(mak
         collector.turns(24)
         assert fleet.keepers["well"].asked == []
         collector.presence("well", "online", "again")
-        collector.presence("well", "offline", "s")  # The will of the session before.
+        collector.presence("well", "offline", "s")  # The last will of the earlier session.
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 
@@ -122,6 +123,26 @@ def test_late_releases_are_in_the_next_answer_of_their_level(make_fleet):
         fleet,
         {("1h", 0): [("one", 0), ("two", 0)], ("1h", 1): [("three", 0), *all_of([1])]},
     )
+
+
+def test_devices_under_new_keys_wait_for_no_period_of_those_under_the_old_ones(make_fleet):
+    """Devices take a keeper's new key one after the other."""
+    fleet = make_fleet()
+    fleet.outlet.offline |= {"tower", "well"}
+    well = fleet.keepers["well"].key.public
+    old = PrivateKey.draw(os_entropy()).public
+    text = fleet.path.read_text()
+    keys = "tower: {key: " + fleet.keepers["tower"].key.public.hex()
+    fleet.path.write_text(text.replace(keys, f"{keys}, previous: [{old.hex()}]"))
+    with Collector(fleet) as collector:
+        messages = [fleet.release(device, 0, keys=(old, well)) for device in ("one", "two")]
+        collector.take(*messages, fleet.release("three", 0), at=BEGIN)
+        collector.turns(3)
+        collector.take(fleet.release("four", 0), at=BEGIN + 2 * HOUR)
+        collector.turns(4)
+    asked = rows(fleet.database, "SELECT period_start, windows FROM questions ORDER BY windows")
+    assert sorted(asked[:2]) == [(BEGIN, 1), (BEGIN + HOUR, 1)], "one that is late, and three"
+    assert asked[2:] == [(BEGIN, 2)]
 
 
 def test_every_level_has_each_window_once_and_the_noise_of_its_share(make_fleet):
@@ -180,7 +201,7 @@ def test_windows_that_one_keeper_refuses_are_in_no_list_of_any(make_fleet):
     assert [len(question.windows) for question in kept] == [2]
 
 
-def test_an_answer_whose_masks_do_not_cancel_is_set_aside_with_the_reason(make_fleet, ask):
+def test_an_answer_whose_masks_do_not_cancel_is_rejected_with_the_reason(make_fleet, ask):
     fleet = make_fleet()
     fleet.keepers["well"].broken = True
     with Collector(fleet) as collector:
@@ -207,93 +228,3 @@ def test_more_readings_than_were_allowed_are_unblinded_once_the_configuration_al
     with Collector(fleet) as collector:
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
-
-
-def test_a_question_is_split_where_its_sums_could_wrap_or_no_message_holds_it(make_fleet):
-    fleet = make_fleet(max_readings=10**9)
-    with Collector(fleet) as collector:
-        take(collector, all_of([0], ("a", "b", "c", "d", "e")))
-        collector.turns(24)
-    assert [each[2] for each in sums(fleet)] == [1, 2, 2]
-    parts = sum(each[4] for each in sums(fleet))
-    assert np.array_equal(parts, fleet.counted(*all_of([0], ("a", "b", "c", "d", "e"))))
-
-
-def test_what_a_broker_takes_bounds_a_question(make_fleet):
-    fleet = make_fleet()
-    fleet.outlet.most = 5_800
-    with Collector(fleet) as collector:
-        take(collector, all_of([0], [f"dev-{n}" for n in range(9)]))
-        collector.turns(24)
-    found = sums(fleet)
-    assert len(found) > 1
-    assert sum(each[2] for each in found) == 9
-
-
-def test_excluded_devices_wait_and_are_in_no_question(make_fleet):
-    fleet = make_fleet()
-    with Collector(fleet) as collector:
-        take(collector, all_of([0]))
-        collector.store.connection.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
-        collector.turns(24)
-        held = [("one", 0), ("three", 0)]
-        check_sums(fleet, {("1h", 0): held})
-        collector.store.connection.execute("DELETE FROM excluded")
-        take(collector, all_of([1]), at=BEGIN + 2 * HOUR)
-        collector.turns(24)
-    check_sums(fleet, {("1h", 0): held, ("1h", 1): [("two", 0), *all_of([1])]})
-
-
-def test_who_is_excluded_after_the_preparation_is_taken_out_before_the_list_is_fixed(make_fleet):
-    fleet = make_fleet()
-    with Collector(fleet) as collector:
-        take(collector, all_of([0]))
-        collector.turns(2, count=1)
-        collector.store.connection.execute("INSERT INTO excluded VALUES ('two', 0, 1 << 40, 0)")
-        collector.turns(24)
-    check_sums(fleet, {("1h", 0): [("one", 0), ("three", 0)]})
-
-
-def test_replies_to_no_question_of_a_stranger_or_twice_change_nothing(make_fleet):
-    fleet = make_fleet()
-    with Collector(fleet) as collector:
-        take(collector, all_of([0]))
-        collector.turns(2, count=1)
-        (question,) = rows(fleet.database, "SELECT digest FROM questions")[0]
-        tower, well = fleet.keepers["tower"].id, fleet.keepers["well"].id
-        for keeper, reply in [
-            ("tower", Reply("prepared", bytes(32), tower)),
-            ("tower", Reply("prepared", question, well)),  # The key of the other one.
-            ("tower", Reply("answered", question, tower, (), "", b"x")),  # Nobody asked for it.
-            ("tower", Reply("refused", question, tower, (("x", "air", b"", 1),), "never")),
-        ]:
-            collector.hear(keeper, reply.encode(), BEGIN)
-        topic = topics.keeper_answer(FLEET, "stranger")
-        (verdict,) = collector.take((topic, Reply("prepared", question, tower).encode()))
-        assert verdict.reason == "topic"
-        collector.turns(24)
-    check_sums(fleet, {("1h", 0): all_of([0])})
-
-
-def test_an_answer_that_cannot_be_read_is_asked_for_again(make_fleet):
-    fleet = make_fleet()
-    with Collector(fleet) as collector:
-        take(collector, all_of([0]))
-        collector.turns(2, count=2)
-        (question,) = rows(fleet.database, "SELECT digest FROM questions")[0]
-        key = fleet.keepers["tower"].id
-        reply = Reply("answered", question, key, (), "", b"not an answer").encode()
-        collector.hear("tower", reply, BEGIN)
-        collector.turns(24)
-    check_sums(fleet, {("1h", 0): all_of([0])})
-
-
-def test_two_windows_of_one_number_are_never_in_one_question(make_fleet):
-    """A ledger that was restored from a copy gives a number twice; a keeper answers it once."""
-    fleet = make_fleet()
-    with Collector(fleet) as collector:
-        collector.take(fleet.release("one", 0, sequence=7), fleet.release("one", 1, sequence=7))
-        take(collector, [("two", 0), ("two", 1)])
-        collector.turns(24)
-    check_sums(fleet, {("1h", 0): [("one", 0), ("two", 0)], ("1h", 1): [("two", 1)]})
-    assert [each[:3] for each in lost(fleet)] == [("one", 7, "1h")]

@@ -68,7 +68,7 @@ def test_deaths_at_any_statement_lose_nothing_and_ask_nothing_twice(make_fleet):
             except Died:
                 deaths += 1
         if chance.random() < 0.3:
-            fleet.outlet.waiting.clear()  # Replies that nobody heard.
+            fleet.outlet.waiting.clear()  # Lost replies.
     with Collector(fleet) as collector:
         collector.turns(24, count=40)
     check_sums(

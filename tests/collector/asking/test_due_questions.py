@@ -51,8 +51,17 @@ def test_a_backlog_that_still_comes_is_waited_for_but_not_for_ever():
 
     assert not is_due(now + 500, now + 1_099)
     assert is_due(now + 500, now + 1_100)
-    assert not is_due(now + 9_000, now + 5_999)
-    assert is_due(now + 9_000, now + 6_000)
+    assert not is_due(now + 5_990, now + 5_999)
+    assert is_due(now + 5_990, now + 6_000)
+
+
+def test_releases_that_came_while_the_clock_was_ahead_wait_for_no_clock():
+    end, ahead = 11 * HOUR + 360, 10**6 * HOUR
+    assert asked([(10, ahead)], None, HOURLY, end + 599) == []
+    assert asked([(10, ahead)], None, HOURLY, end + 600) == [(10, (10,))]
+    held = [WaitingPeriod(10, end, ahead)]
+    assert due(held, None, HOURLY, HOUR, 600, end + 599) == []
+    assert [each.period for each in due(held, None, HOURLY, HOUR, 600, end + 600)] == [10]
 
 
 def test_what_is_late_joins_the_period_after_the_last_one_that_was_asked():
@@ -88,10 +97,15 @@ def test_every_waiting_period_is_in_one_question_at_last_and_in_none_twice(waiti
 
 
 @pytest.mark.parametrize(("windows", "most"), [(0, 1), (1, 1), (7, 3), (9, 3), (100, 7), (5, 100)])
-def test_parts_are_whole_of_similar_size_and_as_few_as_can_be(windows, most):
-    found = [list(range(windows))[part] for part in parts(windows, most)]
-    assert [each for part in found for each in part] == list(range(windows))
-    sizes = {len(part) for part in found} or {0}
-    assert max(sizes) <= most
-    assert max(sizes) - min(sizes) <= 1
-    assert len(found) == -(-windows // most)
+def test_parts_are_whole_and_as_few_as_can_be(windows, most):
+    for loads, limit in (([1 / most - 1e-9] * windows, 1000), ([1e-9] * windows, most)):
+        found = [list(range(windows))[part] for part in parts(loads, limit)]
+        assert [each for part in found for each in part] == list(range(windows))
+        assert all(0 < len(part) <= most for part in found)
+        assert len(found) == -(-windows // most)
+
+
+def test_one_large_window_splits_no_others():
+    loads = [0.01] * 40 + [0.5] + [0.01] * 9
+    assert parts(loads, 1000) == [slice(0, 50)]
+    assert parts([0.01, 3.0, 0.01], 1000) == [slice(0, 1), slice(1, 2), slice(2, 3)]

@@ -1,4 +1,4 @@
-"""Verdicts on masked releases: what belongs to the stream and to known keepers is taken."""
+"""Outcomes of masked releases: what belongs to the stream and to known keepers is taken."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.protocol import topics
 from tests.collector.asking.blinded_fleet import BEGIN, FLEET, HOUR, Collector
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 from tests.collector.small_fleet import SmallFleet, rows
 
 
@@ -21,12 +21,12 @@ def fleet(make_fleet):
     return make_fleet()
 
 
-def verdict(fleet, topic, payload):
-    return judge(topic, payload, Rules.of(fleet.config))
+def outcome(fleet, topic, payload):
+    return validate_one(topic, payload, Rules.of(fleet.config))
 
 
 def test_a_masked_release_is_taken_without_any_total(fleet):
-    found = verdict(fleet, *fleet.release("one", 0))
+    found = outcome(fleet, *fleet.release("one", 0))
     assert found.window.device == "one"
     assert found.total is None
     with Collector(fleet) as collector:
@@ -39,7 +39,7 @@ def test_the_longest_release_that_a_device_may_make_is_taken(fleet):
     topic, payload = fleet.release("one", 0)
     made = decode_blinded(payload, fleet.spec)
     longest = replace(made, epochs=made.epochs[:1] * 4096)
-    assert type(judge(topic, encode_blinded(longest), rules)).__name__ == "Accepted"
+    assert type(validate_one(topic, encode_blinded(longest), rules)).__name__ == "Accepted"
     assert len(encode_blinded(longest)) <= rules.specs["air"].max_bytes
 
 
@@ -47,7 +47,7 @@ def test_masks_of_an_unknown_key_are_refused_until_the_configuration_knows_it(fl
     tower, well = fleet.keepers.values()
     other = PrivateKey.draw(os_entropy())
     topic, payload = fleet.release("one", 0, keys=(tower.key.public, other.public))
-    found = verdict(fleet, topic, payload)
+    found = outcome(fleet, topic, payload)
     assert (found.reason, found.final) == ("keepers", False)
     text = fleet.path.read_text()
     well_is = well.key.public.hex()
@@ -57,9 +57,9 @@ def test_masks_of_an_unknown_key_are_refused_until_the_configuration_knows_it(fl
             f"well: {{key: {well_is}, previous: [{other.public.hex()}]}}",
         )
     )
-    assert type(verdict(fleet, topic, payload)).__name__ == "Accepted"
+    assert type(outcome(fleet, topic, payload)).__name__ == "Accepted"
     topic, payload = fleet.release("one", 1, keys=(well.key.public, other.public))
-    assert verdict(fleet, topic, payload).reason == "keepers"  # One keeper, twice.
+    assert outcome(fleet, topic, payload).reason == "keepers"  # One keeper, twice.
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_labels_are_those_of_the_topic_and_the_schedule(fleet, change, reason):
     topic, payload = fleet.release("one", 0)
     made = decode_blinded(payload, fleet.spec)
     other = replace(made, window=replace(made.window, **change))
-    assert verdict(fleet, topic, encode_blinded(other)).reason == reason
+    assert outcome(fleet, topic, encode_blinded(other)).reason == reason
 
 
 def test_a_label_that_is_ahead_is_refused_as_any_other(fleet):
@@ -96,11 +96,11 @@ def test_counters_of_another_kind_or_settings_are_refused(fleet):
     made = decode_blinded(payload, fleet.spec)
     plain = replace(fleet.spec, privacy=Privacy(epsilon=1.0))
     bare = encode(plain.start(os_entropy()).release(os_entropy(), made.window))
-    assert verdict(fleet, topic, bare).reason == "fingerprint"
-    assert verdict(fleet, topic, payload[:-1]).reason == "checksum"
+    assert outcome(fleet, topic, bare).reason == "fingerprint"
+    assert outcome(fleet, topic, payload[:-1]).reason == "checksum"
     weaker = replace(fleet.spec, privacy=replace(fleet.spec.privacy, epsilon=2.0))
     other = encode_blinded(replace(made, spec=weaker))
-    found = verdict(fleet, topic, other)
+    found = outcome(fleet, topic, other)
     assert (found.reason, found.final) == ("fingerprint", False)
 
 
@@ -122,8 +122,8 @@ def test_a_release_of_earlier_settings_is_taken_and_asked_about(fleet):
 
 def test_messages_of_no_keeper_are_refused(fleet):
     for topic in (topics.keeper_answer(FLEET, "tower"), topics.keeper_status(FLEET, "tower")):
-        assert verdict(fleet, topic, b"x").reason == "keeper"
-    assert verdict(fleet, topics.keeper_ask(FLEET, "tower"), b"x").reason == "topic"
+        assert outcome(fleet, topic, b"x").reason == "keeper"
+    assert outcome(fleet, topics.keeper_ask(FLEET, "tower"), b"x").reason == "topic"
 
 
 def test_a_fleet_without_keepers_takes_no_masked_release(fleet, tmp_path):
@@ -132,4 +132,4 @@ def test_a_fleet_without_keepers_takes_no_masked_release(fleet, tmp_path):
     window = WindowId("one", "air", 1, 0, 86_400)
     made = decode_blinded(fleet.release("one", 0)[1], fleet.spec)
     masked = encode_blinded(replace(made, window=window))
-    assert judge(plain.topic("one", "air"), masked, plain.rules).reason == "fingerprint"
+    assert validate_one(plain.topic("one", "air"), masked, plain.rules).reason == "fingerprint"

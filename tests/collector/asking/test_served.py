@@ -103,7 +103,7 @@ def test_a_collector_that_is_killed_asks_no_window_in_two_lists_and_loses_none(
     keepers(fleet, seen)
     first = start(fleet.path)
     first.connects()
-    with turn:  # A keeper that has a question waits until there is somebody to kill.
+    with turn:  # A keeper that has a question waits until the process to kill is known.
         publish(port, fleet, all_of(range(HOURS)))
         serving.append(first)
     while True:

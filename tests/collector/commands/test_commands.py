@@ -32,7 +32,7 @@ def test_the_configuration_may_stand_anywhere(filled, capsys, place):
 
 
 @pytest.mark.parametrize("command", [[], ["serve"], ["devices"], ["sample"], ["query"], ["export"]])
-def test_help_is_there_for_every_command(capsys, command):
+def test_every_command_has_help(capsys, command):
     assert main([*command, "--help"]) == 0
     said = capsys.readouterr().out
     assert "--config" in said

@@ -1,4 +1,4 @@
-"""`disputed`: both releases of a window are there until somebody drops one."""
+"""`disputed`: both releases of a window are stored until a command drops one."""
 
 import json
 import sqlite3
@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from pansketch import WindowId
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_fleet.settings.device_spec import schedule_offset
 
@@ -26,7 +26,7 @@ def both(small_fleet, arrive):
             arrive(small_fleet.topic(), each)
             for each in (first, other, small_fleet.release("one", 5))
         ]
-        settle(opened, messages, small_fleet.rules, NOW)
+        commit_batch(opened, messages, small_fleet.rules, NOW)
     return first, other
 
 
@@ -56,7 +56,7 @@ def test_list_shows_both(both, run):
 
 
 @pytest.mark.parametrize("serving", [True, False])
-def test_keep_changes_places_and_back(small_fleet, both, run, serving):
+def test_keep_exchanges_both_releases_and_back(small_fleet, both, run, serving):
     first, other = both
     rest = small_fleet.stored()[1:]
     with (
@@ -84,8 +84,8 @@ def test_what_is_kept_stays_a_duplicate_and_the_other_one_refused(small_fleet, b
     run("disputed", "keep", str(listed(run)[0]["id"]))
     with store.opened(small_fleet.database) as opened:
         messages = [arrive(small_fleet.topic(), each) for each in both]
-        verdicts = settle(opened, messages, small_fleet.rules, NOW)
-    assert [type(verdict).__name__ for verdict in verdicts] == ["Refused", "Duplicate"]
+        outcomes = commit_batch(opened, messages, small_fleet.rules, NOW)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Rejected", "Duplicate"]
     assert len(listed(run)) == 1
 
 

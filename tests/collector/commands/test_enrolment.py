@@ -1,4 +1,4 @@
-"""`enroll`, `rotate` and `revoke`: idempotent, in one line, and with nothing secret in it."""
+"""`enroll`, `rotate` and `revoke`: idempotent, with a single line of output and no secret in it."""
 
 import json
 import os
@@ -161,7 +161,7 @@ def test_the_broker_s_passwords_change_one_line(enrol, tmp_path):
     assert path.read_text().splitlines()[1].startswith("cellar:")
 
 
-def test_a_collector_that_requires_signatures_says_that_no_device_can_sign(small_fleet, start):
+def test_a_collector_that_requires_signatures_warns_without_enrolled_devices(small_fleet, start):
     text = small_fleet.path.read_text()
     text = text.replace("collector: {", "collector: {require_signature: true, ")
     small_fleet.path.write_text(text)

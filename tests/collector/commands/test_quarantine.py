@@ -1,4 +1,4 @@
-"""What was refused is named, kept whole where it is a release, and taken in once it fits."""
+"""The quarantine lists rejected messages, keeps releases whole, and ingests them once accepted."""
 
 import json
 
@@ -8,7 +8,7 @@ from pansketch_collector.commands.quarantine import retry
 from pansketch_collector.storage import quarantine
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Refused
+from pansketch_collector.validation.verdicts import Rejected
 
 
 def change(small_fleet, old, new):
@@ -19,17 +19,19 @@ def change(small_fleet, old, new):
 
 @pytest.fixture
 def misconfigured(small_fleet, serve, monkeypatch):
-    """Releases of `heavy`, larger than what is kept of garbage, that came while the collector had
-    another epsilon; and some garbage."""
+    """Releases of `heavy`, larger than the kept part of malformed messages, and malformed messages.
+
+    They came while the collector had another epsilon.
+    """
     releases = [small_fleet.release("attic", n, "heavy", [[20.0, 50.0, 1.0]]) for n in (1, 2, 3)]
     monkeypatch.setattr(quarantine, "MAX_BYTES", 100)
     assert min(map(len, releases)) > quarantine.MAX_BYTES
     change(small_fleet, "privacy: {epsilon: 100}\n", "privacy: {epsilon: 90}\n")
-    verdicts = serve(
+    outcomes = serve(
         *(("attic", "heavy", each) for each in releases), ("kitchen", "air", b"no release")
     )
-    assert all(isinstance(verdict, Refused) for verdict in verdicts)
-    assert [verdict.reason for verdict in verdicts[:3]] == ["fingerprint"] * 3
+    assert all(isinstance(outcome, Rejected) for outcome in outcomes)
+    assert [outcome.reason for outcome in outcomes[:3]] == ["fingerprint"] * 3
     serve(("attic", "heavy", releases[0]), at=5000)
     return small_fleet, releases
 
@@ -62,7 +64,7 @@ def test_json_holds_the_same_and_can_be_of_one_stream(misconfigured, run):
     assert run("quarantine", "retry", "--json")[0] == 2
 
 
-def test_retry_takes_in_what_fits_and_leaves_the_rest(misconfigured, run):
+def test_retry_ingests_accepted_releases_and_keeps_the_others(misconfigured, run):
     small_fleet, releases = misconfigured
     assert run("quarantine", "retry")[1] == "ingested from quarantine: 0\n"
     change(small_fleet, "privacy: {epsilon: 90}\n", "privacy: {epsilon: 100}\n")
@@ -101,7 +103,7 @@ def test_a_release_that_comes_again_and_fits_leaves_quarantine(misconfigured, se
 
 
 def test_no_flood_pushes_out_what_another_device_sent(small_fleet, serve, monkeypatch, run):
-    """Neither of garbage, nor of releases, nor beyond the bytes."""
+    """A flood of malformed messages, of releases, or of bytes."""
     honest = small_fleet.release("attic", 1)
     flood = [small_fleet.release("flooder", n) for n in range(1, 60)]
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")

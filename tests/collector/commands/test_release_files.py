@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -81,7 +81,7 @@ def test_what_the_file_claims_is_not_believed(small_fleet, run, tmp_path):
 
 def test_an_equivocation_in_a_file_is_one(small_fleet, run, tmp_path, arrive):
     with store.opened(small_fleet.database) as opened:
-        settle(
+        commit_batch(
             opened,
             [arrive(small_fleet.topic(), small_fleet.release())],
             small_fleet.rules,
@@ -94,7 +94,7 @@ def test_an_equivocation_in_a_file_is_one(small_fleet, run, tmp_path, arrive):
     assert small_fleet.stored() == [first]
 
 
-def test_what_waits_in_an_outbox_can_be_carried_there(small_fleet, run, tmp_path):
+def test_the_backlog_of_an_outbox_can_be_replayed(small_fleet, run, tmp_path):
     """The form of `pansketch-agent outbox export`: `received_at` is null."""
     release = small_fleet.release()
     found = {

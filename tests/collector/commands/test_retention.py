@@ -38,7 +38,7 @@ def streams(run):
     return {each["device"]: each["streams"]["air"] for each in found}
 
 
-def test_a_dry_run_says_what_and_removes_nothing(ten, run):
+def test_a_dry_run_lists_releases_and_removes_none(ten, run):
     small_fleet, releases = ten
     code, out, err = run("retention", "--dry-run")
     assert (code, err) == (0, "")
@@ -68,8 +68,8 @@ def test_what_is_removed_is_no_gap_and_comes_no_second_time(ten, run, serve):
     assert {name: each["gaps"] for name, each in found.items()} == {"one": 0, "two": 1}
     assert {each["windows"] for each in found.values()} == {4}
     assert found["one"]["first_window"] == "1970-01-08T00:08:09Z"
-    verdicts = serve(*((device, "air", each) for (device, _), each in releases.items()))
-    assert all(isinstance(verdict, Duplicate) for verdict in verdicts)
+    outcomes = serve(*((device, "air", each) for (device, _), each in releases.items()))
+    assert all(isinstance(outcome, Duplicate) for outcome in outcomes)
     assert small_fleet.stored("air") == left
     assert "11" not in run("retention")[1].split()
     assert run("query", "--stream", "air", "mean", "temp")[1].endswith(
@@ -80,8 +80,8 @@ def test_what_is_removed_is_no_gap_and_comes_no_second_time(ten, run, serve):
 def test_what_comes_after_the_removal_counts(ten, run, serve):
     small_fleet, _ = ten
     run("retention")
-    (verdict,) = serve(("one", "air", small_fleet.release("one", 11)))
-    assert not isinstance(verdict, Duplicate)
+    (outcome,) = serve(("one", "air", small_fleet.release("one", 11)))
+    assert not isinstance(outcome, Duplicate)
     assert streams(run)["one"]["gaps"] == 0
     run("retention")
     assert streams(run)["one"] | {"received_at": ""} == {

@@ -1,4 +1,4 @@
-"""Where a collector's releases are: addresses of servers, and what may hold a password."""
+"""Database addresses: of servers, and those that may contain a password."""
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict

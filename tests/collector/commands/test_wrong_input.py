@@ -77,7 +77,7 @@ def test_no_command_and_no_configuration(run, tmp_path):
         ["export", "--stream", "fine", "--out", "-"],
     ],
 )
-def test_without_a_database_every_reader_says_what_to_do(small_fleet, run, words):
+def test_without_a_database_every_reader_names_the_fix(small_fleet, run, words):
     code, out, err = run(*words)
     assert (code, out) == (1, "")
     assert "there is no database" in err

@@ -1,4 +1,4 @@
-"""What Home Assistant does with an announcement: it checks the form, and reads topics by templates.
+"""A model of Home Assistant: it validates announcements, and reads topics by templates.
 
 The form is that of its MQTT device discovery, as its documentation of 2024.11 and later has it.
 """
@@ -33,7 +33,7 @@ STATE_CLASSES = {"measurement", "total", "total_increasing"}
 
 
 def find_faults(message: dict) -> Iterator[str]:
-    """What Home Assistant would refuse or leave out of an announcement."""
+    """The parts of an announcement that Home Assistant would reject or ignore."""
     if set(message) != {"device", "origin", "components"}:
         yield "the keys of the message"
         return
@@ -94,10 +94,10 @@ def _no_number(text: str) -> float:
 
 
 class Household:
-    """Home Assistant as the broker sees it: hears announcements and the topics of the devices.
+    """Home Assistant as a client of the broker: it receives announcements and the devices' topics.
 
-    `kept`: the newest payload by topic, empty ones left out; `retained`: topics that the broker
-    had kept; `emptied`: topics that an empty message came on; `announcements`: how many came.
+    `kept`: the newest payload by topic, without empty ones. `retained`: topics with a message that
+    the broker had retained. `emptied`: topics with an empty message. `announcements`: their number.
     """
 
     def __init__(self, port: int, *filters: str) -> None:

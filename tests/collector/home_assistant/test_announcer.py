@@ -11,9 +11,9 @@ from pansketch_collector.home_assistant.announcer import (
     PAUSE_SECONDS,
     Discovery,
 )
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
-from pansketch_collector.validation.verdicts import HealthReport, Presence, Refused
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport, Rejected
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status
 from pansketch_fleet.settings.settings import HomeAssistant
@@ -30,12 +30,12 @@ class Broker:
 
     def __init__(self):
         self.connected = True
-        self.said = []
+        self.published = []
 
     def announce(self, topic, payload):
         device = topic.split("/")[-2].removeprefix("pansketch_testing_")
         version = json.loads(payload)["device"].get("sw_version") if payload else "gone"
-        self.said.append((device, version))
+        self.published.append((device, version))
 
 
 class Turns:
@@ -46,106 +46,107 @@ class Turns:
         wanted = HomeAssistant(remove=remove)
         self.discovery = Discovery(wanted, "testing", versions or {}, self.broker)
 
-    def hears(self, arrive, verdict, connection=1):
-        self.discovery.heard(arrive("x", b"")._replace(connection=connection), verdict)
+    def receive(self, arrive, outcome, connection=1):
+        self.discovery.on_committed(arrive("x", b"")._replace(connection=connection), outcome)
 
-    def passes(self, seconds=PAUSE_SECONDS, step=0.5):
-        """What is announced in so many seconds of turns every half second."""
-        before = len(self.broker.said)
+    def run_turns(self, seconds=PAUSE_SECONDS, step=0.5):
+        """The announcements of turns every half second, during `seconds`."""
+        before = len(self.broker.published)
         for _ in range(int(seconds / step)):
             self.discovery.step(self.uptime)
             self.uptime += step
-        return self.broker.said[before:]
+        return self.broker.published[before:]
 
 
 @pytest.fixture
-def hears(arrive):
-    return lambda turns, *verdicts, connection=1: [
-        turns.hears(arrive, verdict, connection) for verdict in verdicts
+def receive(arrive):
+    return lambda turns, *outcomes, connection=1: [
+        turns.receive(arrive, outcome, connection) for outcome in outcomes
     ]
 
 
-def test_a_device_is_announced_once_on_a_connection(hears):
+def test_a_device_is_announced_once_on_a_connection(receive):
     turns = Turns()
-    hears(turns, Presence("one", ONLINE))
-    assert turns.passes() == [("one", None)]
-    hears(turns, Presence("one", ONLINE), Presence("one", Status("offline", "s1", {})))
-    assert turns.passes(60) == []
-    hears(turns, Presence("one", ONLINE), Presence("two", ONLINE), connection=2)
-    assert turns.passes() == [("one", None), ("two", None)]
+    receive(turns, DeviceStatus("one", ONLINE))
+    assert turns.run_turns() == [("one", None)]
+    receive(turns, DeviceStatus("one", ONLINE), DeviceStatus("one", Status("offline", "s1", {})))
+    assert turns.run_turns(60) == []
+    receive(turns, DeviceStatus("one", ONLINE), DeviceStatus("two", ONLINE), connection=2)
+    assert turns.run_turns() == [("one", None), ("two", None)]
 
 
-def test_only_devices_with_a_status_are_announced(hears):
+def test_only_devices_with_a_status_are_announced(receive):
     turns = Turns({"one": "0.1.0"})
-    hears(turns, HealthReport("one", health("0.2.0")), Refused("size", "x", "three"))
-    assert turns.passes(2 * AGAIN_SECONDS) == []
+    receive(turns, HealthReport("one", health("0.2.0")), Rejected("size", "x", "three"))
+    assert turns.run_turns(2 * AGAIN_SECONDS) == []
 
 
-def test_what_is_known_of_versions_is_in_the_first_announcement(hears):
+def test_what_is_known_of_versions_is_in_the_first_announcement(receive):
     turns = Turns({"one": "0.1.0"})
-    hears(turns, Presence("one", ONLINE), Presence("two", ONLINE))
-    hears(turns, HealthReport("two", health("0.2.0")), HealthReport("one", health("0.1.0")))
-    assert turns.passes(2 * AGAIN_SECONDS) == [("one", "0.1.0"), ("two", "0.2.0")]
+    receive(turns, DeviceStatus("one", ONLINE), DeviceStatus("two", ONLINE))
+    receive(turns, HealthReport("two", health("0.2.0")), HealthReport("one", health("0.1.0")))
+    assert turns.run_turns(2 * AGAIN_SECONDS) == [("one", "0.1.0"), ("two", "0.2.0")]
 
 
-def test_a_version_that_changes_all_the_time_is_followed_slowly(hears):
-    """A device that says another version in each of 6,000 healths makes 10 announcements more."""
+def test_a_version_that_changes_all_the_time_is_followed_slowly(receive):
+    """A device with another version in each of 6,000 health messages causes 10 more
+    announcements."""
     turns = Turns()
-    hears(turns, Presence("one", ONLINE))
-    said = turns.passes()
+    receive(turns, DeviceStatus("one", ONLINE))
+    published = turns.run_turns()
     for number in range(6000):
-        hears(turns, HealthReport("one", health(f"0.{number}")))
-        said += turns.passes(1.0)
-    assert said[:3] == [("one", None), ("one", "0.599"), ("one", "0.1199")]
-    assert len(said) == 1 + 6000 / AGAIN_SECONDS
-    hears(turns, Presence("one", ONLINE), connection=2)
-    assert len(turns.passes(2 * AGAIN_SECONDS)) == 1
+        receive(turns, HealthReport("one", health(f"0.{number}")))
+        published += turns.run_turns(1.0)
+    assert published[:3] == [("one", None), ("one", "0.599"), ("one", "0.1199")]
+    assert len(published) == 1 + 6000 / AGAIN_SECONDS
+    receive(turns, DeviceStatus("one", ONLINE), connection=2)
+    assert len(turns.run_turns(2 * AGAIN_SECONDS)) == 1
 
 
-def test_a_thousand_devices_are_announced_a_few_at_a_time(hears):
+def test_a_thousand_devices_are_announced_a_few_at_a_time(receive):
     turns = Turns()
-    hears(turns, *(Presence(f"dev-{n}", ONLINE) for n in range(1000)))
-    assert len(turns.passes(1.0)) == MAX_AT_ONCE
-    said = {device for device, _ in turns.passes(1000 / MAX_AT_ONCE * PAUSE_SECONDS)}
-    assert len(said) == 1000 - MAX_AT_ONCE
-    assert turns.passes(60) == []
+    receive(turns, *(DeviceStatus(f"dev-{n}", ONLINE) for n in range(1000)))
+    assert len(turns.run_turns(1.0)) == MAX_AT_ONCE
+    published = {device for device, _ in turns.run_turns(1000 / MAX_AT_ONCE * PAUSE_SECONDS)}
+    assert len(published) == 1000 - MAX_AT_ONCE
+    assert turns.run_turns(60) == []
 
 
-def test_many_that_wait_for_their_version_hold_up_nobody(hears):
+def test_devices_that_wait_for_their_version_delay_no_others(receive):
     turns = Turns()
-    hears(turns, *(Presence(f"dev-{n}", ONLINE) for n in range(50)))
-    turns.passes(10)
-    hears(turns, *(HealthReport(f"dev-{n}", health("9")) for n in range(50)))
-    hears(turns, Presence("new", ONLINE))
-    assert turns.passes() == [("new", None)]
-    assert len(turns.passes(AGAIN_SECONDS + 20)) == 50
+    receive(turns, *(DeviceStatus(f"dev-{n}", ONLINE) for n in range(50)))
+    turns.run_turns(10)
+    receive(turns, *(HealthReport(f"dev-{n}", health("9")) for n in range(50)))
+    receive(turns, DeviceStatus("new", ONLINE))
+    assert turns.run_turns() == [("new", None)]
+    assert len(turns.run_turns(AGAIN_SECONDS + 20)) == 50
 
 
-def test_nothing_is_said_to_nobody(hears):
-    """What is due while offline waits, and is said once when the broker is there."""
+def test_nothing_is_announced_while_disconnected(receive):
+    """A due announcement waits while disconnected, and is published once on the next connection."""
     turns = Turns()
     turns.broker.connected = False
-    hears(turns, Presence("one", ONLINE))
-    assert turns.passes(60) == []
+    receive(turns, DeviceStatus("one", ONLINE))
+    assert turns.run_turns(60) == []
     turns.broker.connected = True
-    hears(turns, Presence("one", ONLINE), connection=2)
-    assert turns.passes(60) == [("one", None)]
+    receive(turns, DeviceStatus("one", ONLINE), connection=2)
+    assert turns.run_turns(60) == [("one", None)]
 
 
-def test_devices_are_taken_back_whether_they_say_something_or_not(hears, caplog):
+def test_devices_are_removed_with_or_without_a_status(receive, caplog):
     caplog.set_level("INFO", "collector")
     turns = Turns({f"dev-{n}": "1" for n in range(25)}, remove=True)
-    hears(turns, Presence("new", ONLINE), HealthReport("new", health("2")))
-    said = turns.passes(10)
-    assert dict(said) == {"new": "gone", **{f"dev-{n}": "gone" for n in range(25)}}
-    assert len(said) == 26
-    hears(turns, Presence("new", ONLINE), connection=2)
-    assert turns.passes(10) == [("new", "gone")]
+    receive(turns, DeviceStatus("new", ONLINE), HealthReport("new", health("2")))
+    published = turns.run_turns(10)
+    assert dict(published) == {"new": "gone", **{f"dev-{n}": "gone" for n in range(25)}}
+    assert len(published) == 26
+    receive(turns, DeviceStatus("new", ONLINE), connection=2)
+    assert turns.run_turns(10) == [("new", "gone")]
     (line,) = caplog.messages
     assert line.startswith("26 devices are removed")
 
 
-def test_nothing_is_there_where_it_is_not_wanted(small_fleet):
+def test_nothing_is_announced_unless_configured(small_fleet):
     assert announcer.discovery_of(small_fleet.config, Broker()) is None
 
 
@@ -163,13 +164,13 @@ def test_what_is_known_comes_from_the_database(small_fleet, arrive, remove):
         arrive(topics.health(small_fleet.fleet, "three"), health("0.3.0").encode()),
     ]
     with store.opened(small_fleet.database) as kept:
-        verdicts = settle(kept, messages, small_fleet.rules, 1_000_001_000)
+        outcomes = commit_batch(kept, messages, small_fleet.rules, 1_000_001_000)
     broker = Broker()
     found = announcer.discovery_of(small_fleet.config, broker)
     found.step(0.0)
-    assert broker.said == ([("one", "gone"), ("two", "gone")] if remove else [])
-    for message, verdict in zip(messages, verdicts, strict=True):
-        found.heard(message._replace(connection=1), verdict)
+    assert broker.published == ([("one", "gone"), ("two", "gone")] if remove else [])
+    for message, outcome in zip(messages, outcomes, strict=True):
+        found.on_committed(message._replace(connection=1), outcome)
     found.step(PAUSE_SECONDS)
     if not remove:
-        assert broker.said == [("one", "0.3.0"), ("two", None)]
+        assert broker.published == [("one", "0.3.0"), ("two", None)]

@@ -25,7 +25,7 @@ MESSAGE = json.loads(payloads.message(FLEET, NAME, "0.1.0"))
 COMPONENTS = MESSAGE["components"]
 NUMBERS = [key for key, entity in COMPONENTS.items() if entity["platform"] == "sensor"]
 STATES = ("online", "offline", "stopped")
-# All that any entity may ever show, and an availability say.
+# All values of an entity, and of an availability.
 SHOWN = re.compile(r"ON|OFF|None|0|[1-9][0-9]{0,15}")
 THERE = {"online", "offline"}
 
@@ -131,7 +131,7 @@ def test_it_is_small_for_the_longest_names():
 
 @settings(deadline=None)
 @given(health=healths)
-def test_what_a_health_says_is_what_is_shown(render, health):
+def test_the_values_of_a_health_message_are_shown(render, health):
     payload = health.encode()
     for key in NUMBERS:
         said = getattr(health, key)
@@ -143,7 +143,7 @@ def test_what_a_health_says_is_what_is_shown(render, health):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_device_is_connected_while_it_says_so(render, state):
+def test_a_device_is_connected_while_its_status_is_online(render, state):
     """And while it is not, its figures are not shown, but that it is gone is."""
     payload = Status(state, "s1", {}).encode()
     connected = "ON" if state == "online" else "OFF"

@@ -1,5 +1,4 @@
-"""A serving collector, a real broker, devices that speak, and a listener that hears what Home
-Assistant would."""
+"""A serving collector, a real broker, devices, and a listener in the place of Home Assistant."""
 
 import json
 import time
@@ -56,7 +55,7 @@ def born(peer, small_fleet, device, retain=True):
     peer.publish(topics.status(small_fleet.fleet, device), status, retain=retain)
 
 
-def test_devices_appear_with_what_they_say_of_themselves(
+def test_devices_appear_with_their_reported_values(
     broker, wanting, start, until, connect, household, faults, render
 ):
     """Devices from before, with no health yet, and one that comes later."""
@@ -100,7 +99,7 @@ def test_nothing_is_published_where_it_is_not_wanted(broker, wanting, start, con
         assert serving.stop() == 0
 
 
-def test_a_broker_that_has_forgotten_everything_is_told_again(
+def test_a_broker_that_lost_its_state_receives_announcements_again(
     broker, wanting, start, until, connect, household
 ):
     port = free_port()
@@ -159,7 +158,7 @@ def test_a_fleet_is_announced_a_few_devices_at_a_time(
         assert serving.stop() == 0
 
 
-def test_the_announcement_of_a_device_that_was_named_by_garbage_is_not_made(
+def test_a_device_name_in_a_malformed_message_is_not_announced(
     broker, wanting, start, until, connect, household
 ):
     """Only what the collector has taken for a status counts."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pansketch import WindowId, encode, os_entropy
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
@@ -125,12 +125,12 @@ class Site:
         health = Health("s1", "0.1.0", 60, True, 3, 120, 2, 1, 4096, name_conflicts=5)
         checkup = incoming(topics.health("testing", "one"), health.encode())
         garbage = [incoming("x", b"1"), incoming("x", b"2")]
-        self.settle([*held, status, checkup, *garbage, *more])
+        self.commit([*held, status, checkup, *garbage, *more])
 
-    def settle(self, messages: list[Incoming]) -> None:
+    def commit(self, messages: list[Incoming]) -> None:
         config = self.config
         with store.opened(config.collector.database) as opened:
-            settle(opened, messages, Rules.of(config), 1_000_001_000)
+            commit_batch(opened, messages, Rules.of(config), 1_000_001_000)
 
 
 def incoming(topic: str, payload: bytes) -> Incoming:
@@ -163,7 +163,7 @@ class Server:
 
 @contextmanager
 def serving(site: Site, answers: bool = True) -> Iterator[Server]:
-    """A server that answers, unless told; it is gone afterwards."""
+    """A running server, by default after its first answer; it is stopped afterwards."""
     with processes.serving(site.path, site.folder / "stderr") as program:
         server = Server(site, program)
         if answers:

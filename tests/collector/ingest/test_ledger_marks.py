@@ -1,4 +1,4 @@
-"""Marks: what a device is told of its stored releases, and which database says so."""
+"""Marks: they report a device's stored releases, and name the database."""
 
 import shutil
 import sqlite3
@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from pansketch import WindowId
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.ingest.ledger_marks import Marks
 from pansketch_collector.storage import writer as store
-from pansketch_collector.validation.verdicts import Presence
+from pansketch_collector.validation.verdicts import DeviceStatus
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Mark, Status, StreamMark
 from pansketch_fleet.settings.device_spec import schedule_offset
@@ -21,15 +21,15 @@ NOW = 1_000_001_000
 FIRST, SECOND = b"the one.", b"another!"
 
 
-class Shelf:
+class RetainedMessages:
     """The broker's retained messages."""
 
     def __init__(self):
-        self.connected, self.kept, self.said = True, {}, []
+        self.connected, self.retained, self.published = True, {}, []
 
     def announce(self, topic, payload, qos=1):
-        self.kept[topic] = Mark.decode(payload)
-        self.said.append(topic)
+        self.retained[topic] = Mark.decode(payload)
+        self.published.append(topic)
 
 
 def window(sequence, day, incarnation=FIRST, device="one"):
@@ -39,18 +39,18 @@ def window(sequence, day, incarnation=FIRST, device="one"):
 
 @pytest.fixture
 def serving(small_fleet, arrive):
-    """A collector's turn: messages are judged, stored and heard of, then marks are published."""
-    shelf = Shelf()
+    """A collector's turn: messages are validated and stored, then marks are published."""
+    broker = RetainedMessages()
 
     def turn(opened, marks, uptime, *messages):
         batch = [arrive(*each) for each in messages]
-        for message, verdict in zip(
-            batch, settle(opened, batch, small_fleet.rules, NOW), strict=True
+        for message, outcome in zip(
+            batch, commit_batch(opened, batch, small_fleet.rules, NOW), strict=True
         ):
-            marks.heard(message, verdict)
+            marks.on_committed(message, outcome)
         marks.step(uptime)
 
-    return shelf, turn
+    return broker, turn
 
 
 def birth(small_fleet, device="one"):
@@ -61,42 +61,46 @@ def released(small_fleet, *windows):
     return [(small_fleet.topic(each.device), small_fleet.release(window=each)) for each in windows]
 
 
-def test_a_birth_is_answered_also_where_nothing_is_known(small_fleet, serving):
-    shelf, turn = serving
+def test_a_birth_message_publishes_an_empty_mark_without_releases(small_fleet, serving):
+    broker, turn = serving
     with store.opened(small_fleet.database) as opened:
-        turn(opened, Marks(small_fleet.fleet, opened, shelf), 10.0, birth(small_fleet))
-        assert shelf.kept == {topics.mark(small_fleet.fleet, "one"): Mark(opened.generation, {})}
+        turn(opened, Marks(small_fleet.fleet, opened, broker), 10.0, birth(small_fleet))
+        assert broker.retained == {
+            topics.mark(small_fleet.fleet, "one"): Mark(opened.generation, {})
+        }
 
 
-def test_a_mark_says_how_far_the_newest_ledger_went_and_how_many_are_stored(small_fleet, serving):
-    shelf, turn = serving
+def test_a_mark_has_the_newest_ledgers_end_and_the_stored_count(small_fleet, serving):
+    broker, turn = serving
     with store.opened(small_fleet.database) as opened:
-        marks = Marks(small_fleet.fleet, opened, shelf)
+        marks = Marks(small_fleet.fleet, opened, broker)
         old = [window(n, n) for n in range(1, 6)]
         turn(opened, marks, 10.0, birth(small_fleet), *released(small_fleet, *old))
-        place = topics.mark(small_fleet.fleet, "one")
-        assert shelf.kept[place].streams == {"air": StreamMark(FIRST.hex(), 5, 6 * DAY + OFFSET, 5)}
+        topic = topics.mark(small_fleet.fleet, "one")
+        assert broker.retained[topic].streams == {
+            "air": StreamMark(FIRST.hex(), 5, 6 * DAY + OFFSET, 5)
+        }
         turn(opened, marks, 20.0, *released(small_fleet, window(1, 8, SECOND), window(2, 7)))
-        assert len(shelf.said) == 1, "once a minute"
+        assert len(broker.published) == 1, "once a minute"
         turn(opened, marks, 70.5)
-        assert shelf.kept[place].streams == {
+        assert broker.retained[topic].streams == {
             "air": StreamMark(SECOND.hex(), 1, 9 * DAY + OFFSET, 7)
         }
         turn(opened, marks, 200.0)
-        assert len(shelf.said) == 2, "nothing has changed"
+        assert len(broker.published) == 2, "nothing has changed"
     with store.opened(small_fleet.database) as opened:  # and after a restart
-        turn(opened, Marks(small_fleet.fleet, opened, shelf), 10.0, birth(small_fleet))
-        assert shelf.kept[place].streams == {
+        turn(opened, Marks(small_fleet.fleet, opened, broker), 10.0, birth(small_fleet))
+        assert broker.retained[topic].streams == {
             "air": StreamMark(SECOND.hex(), 1, 9 * DAY + OFFSET, 7)
         }
 
 
 def test_deleted_releases_stay_in_the_mark(small_fleet, serving):
-    shelf, turn = serving
+    broker, turn = serving
     with store.opened(small_fleet.database) as opened:
         turn(
             opened,
-            Marks(small_fleet.fleet, opened, shelf),
+            Marks(small_fleet.fleet, opened, broker),
             1.0,
             *released(small_fleet, window(3, 3)),
         )
@@ -104,38 +108,38 @@ def test_deleted_releases_stay_in_the_mark(small_fleet, serving):
         database.execute("DELETE FROM releases")
         database.commit()
     with store.opened(small_fleet.database) as opened:
-        turn(opened, Marks(small_fleet.fleet, opened, shelf), 1.0, birth(small_fleet))
-        (mark,) = shelf.kept.values()
+        turn(opened, Marks(small_fleet.fleet, opened, broker), 1.0, birth(small_fleet))
+        (mark,) = broker.retained.values()
         assert mark.streams == {"air": StreamMark(FIRST.hex(), 3, 4 * DAY + OFFSET, 0)}
 
 
-def test_what_changed_is_said_at_the_end_and_nothing_while_the_broker_is_away(small_fleet, serving):
-    shelf, turn = serving
+def test_changes_are_published_at_the_end_and_nothing_while_disconnected(small_fleet, serving):
+    broker, turn = serving
     with store.opened(small_fleet.database) as opened:
-        marks = Marks(small_fleet.fleet, opened, shelf)
-        shelf.connected = False
+        marks = Marks(small_fleet.fleet, opened, broker)
+        broker.connected = False
         turn(opened, marks, 10.0, birth(small_fleet))
-        assert shelf.kept == {}
-        shelf.connected = True
+        assert broker.retained == {}
+        broker.connected = True
         turn(opened, marks, 11.0)
         turn(opened, marks, 12.0, *released(small_fleet, window(1, 1)))
         marks.finish()
-        (mark,) = shelf.kept.values()
+        (mark,) = broker.retained.values()
         assert mark.streams["air"].sequence == 1
 
 
 def test_a_will_is_not_answered(small_fleet, serving):
-    shelf, _ = serving
+    broker, _ = serving
     with store.opened(small_fleet.database) as opened:
-        marks = Marks(small_fleet.fleet, opened, shelf)
-        marks.heard(None, Presence("one", Status("offline", "s1", {})))
+        marks = Marks(small_fleet.fleet, opened, broker)
+        marks.on_committed(None, DeviceStatus("one", Status("offline", "s1", {})))
         marks.step(10.0)
-    assert shelf.said == []
+    assert broker.published == []
 
 
 def generations(small_fleet, arrive, *payloads):
     with store.opened(small_fleet.database) as opened:
-        settle(
+        commit_batch(
             opened, [arrive(small_fleet.topic(), each) for each in payloads], small_fleet.rules, NOW
         )
         return opened.generation
@@ -172,11 +176,13 @@ def test_a_batch_that_failed_is_no_restoring(small_fleet, arrive):
     release = small_fleet.release(sequence=1)
     with store.opened(small_fleet.database) as opened:
         generation = opened.generation
-        accepted = settle(opened, [arrive(small_fleet.topic(), release)], small_fleet.rules, NOW)[0]
+        accepted = commit_batch(
+            opened, [arrive(small_fleet.topic(), release)], small_fleet.rules, NOW
+        )[0]
         with pytest.raises(sqlite3.Error), opened.batch():  # noqa: PT012
             opened.add(type(accepted)(window(9, 9), *_rest(accepted)), 1)
             opened.add(accepted, 1)
-        settle(opened, [arrive("junk", b"x")], small_fleet.rules, NOW)
+        commit_batch(opened, [arrive("junk", b"x")], small_fleet.rules, NOW)
     assert generations(small_fleet, arrive) == generation
 
 

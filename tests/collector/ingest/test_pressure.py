@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from pansketch_collector.ingest.ingest_loop import BATCH
-from pansketch_collector.mqtt.connection import MAX_WAITING
+from pansketch_collector.mqtt.connection import MAX_QUEUED
 from pansketch_collector.storage.reader import reading
 from testbed.mosquitto import mosquitto
 from tests.collector.serving import goes_on
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("mosquitto")
 KEEPS_ALL = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
-def test_what_came_while_it_was_dead_is_delivered_without_being_sent_again(
+def test_the_broker_delivers_releases_that_came_while_it_was_dead(
     make_small_fleet, start, until, tmp_path, connect
 ):
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
@@ -50,7 +50,7 @@ def test_a_full_queue_holds_the_broker_back_and_does_not_keep_it_from_stopping(
         first.connects()
         with connect(port, small_fleet.fleet, "one") as peer:
             peer.exchange(small_fleet.topic(), small_fleet.release("one", 1))
-            flood = [b"%d" % number for number in range(MAX_WAITING + 3 * BATCH)]
+            flood = [b"%d" % number for number in range(MAX_QUEUED + 3 * BATCH)]
             with closing(sqlite3.connect(small_fleet.database)) as disk:
                 disk.execute("BEGIN IMMEDIATE")
                 for payload in flood:

@@ -45,7 +45,7 @@ def begin(start, served):
     return run
 
 
-def test_releases_are_stored_before_they_are_acknowledged_and_garbage_is_refused(
+def test_releases_are_stored_before_acknowledgement_and_malformed_ones_rejected(
     broker, served, begin, connect
 ):
     serving = begin()
@@ -87,7 +87,9 @@ def test_releases_are_stored_before_they_are_acknowledged_and_garbage_is_refused
     assert serving.stop() == 0
 
 
-def test_presence_follows_birth_and_will(broker, served, begin, until, capsys, connect):
+def test_the_state_follows_birth_message_and_last_will(
+    broker, served, begin, until, capsys, connect
+):
     topic = topics.status(served.fleet, "one")
 
     def shown():
@@ -127,14 +129,14 @@ def test_what_was_acknowledged_survives_a_kill_and_the_next_one_goes_on(
     assert served.stored() == [*payloads, last]
 
 
-def test_a_broker_that_is_absent_at_the_start_is_said_once_and_waited_for(
+def test_a_broker_that_is_absent_at_the_start_is_logged_once_and_waited_for(
     make_small_fleet, start, until, connect
 ):
     port = free_port()
     small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
     serving = start(small_fleet.path)
     until(lambda: "is not there" in serving.said)
-    # paho tries again after one and two seconds more; that must not be said.
+    # paho retries after one and two more seconds; neither may be logged.
     goes_on(serving, 4.0)
     with embedded(port):
         serving.connects()
@@ -152,7 +154,7 @@ def test_it_stops_cleanly_while_there_is_no_broker(small_fleet, start, until, co
     assert serving.said.splitlines()[-1].endswith("stopped")
 
 
-def test_a_second_one_on_the_same_database_gives_up_with_one_line(served, begin, start, connect):
+def test_a_second_one_on_the_same_database_ends_with_a_single_line(served, begin, start, connect):
     begin()
     second = start(served.path)
     assert second.ends() == 1

@@ -11,7 +11,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch_collector.commands.serve import RENEW_SECONDS, RuleRenewal
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.ingest.ledger_marks import CHANGED_SECONDS, Marks
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Selection, reading
@@ -35,7 +35,7 @@ QUEUES = "max_queued_messages 0\nmax_inflight_messages 0"
 
 
 class Outboxes:
-    """All devices: each release is published until somebody acknowledges it."""
+    """All devices: each release is published until a collector acknowledges it."""
 
     def __init__(self, port, fleet):
         self.acks, self.marks, self._changed = {}, {}, threading.Condition()
@@ -142,7 +142,7 @@ def test_a_killed_worker_and_a_killed_server_lose_nothing_and_store_nothing_twic
 def test_verify_finds_a_worker_that_adds_twice_or_loses_a_release(server_fleet, fault):
     """The negative control of the test above."""
     with store.opened(server_fleet.database) as opened:
-        settle(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
     assert not faults(server_fleet)
     with changing(server_fleet.database) as worker, transaction(worker.connection):
         if fault == "added twice":
@@ -169,7 +169,7 @@ def test_numbers_are_given_in_the_order_of_commits(server_fleet):
 
     def late():
         with changing(place) as worker:
-            found.extend(settle(worker, second, rules, NOW))
+            found.extend(commit_batch(worker, second, rules, NOW))
 
     with store.opened(place) as leader, changing(place) as other:
         thread = threading.Thread(target=late)
@@ -204,7 +204,7 @@ def test_who_fails_to_wait_for_another_writer_writes_later(server_fleet, cause):
 
     def fail(worker):
         try:
-            settle(worker, pool, rules, NOW)
+            commit_batch(worker, pool, rules, NOW)
         except ERRORS as error:
             failed.append(error)
 
@@ -223,41 +223,43 @@ def test_who_fails_to_wait_for_another_writer_writes_later(server_fleet, cause):
             thread.join(waiting.SECONDS)
         assert len(failed) == 1
         assert not worker.connection.in_transaction
-        assert [type(each) for each in settle(worker, pool, rules, NOW)] == [Accepted] * len(pool)
+        assert [type(each) for each in commit_batch(worker, pool, rules, NOW)] == [Accepted] * len(
+            pool
+        )
     assert not faults(server_fleet)
 
 
-class Shelf:
+class RetainedMarks:
     """The broker's retained marks."""
 
     def __init__(self):
-        self.connected, self.kept = True, {}
+        self.connected, self.retained = True, {}
 
     def announce(self, topic, payload, qos=1):
-        self.kept[topics.parse(topic).device] = Mark.decode(payload)
+        self.retained[topics.parse(topic).device] = Mark.decode(payload)
 
 
 def test_marks_of_what_others_stored_are_published_once_a_minute(any_fleet):
-    pool, shelf, rules = messages(any_fleet)[::2], Shelf(), any_fleet.rules
+    pool, broker, rules = messages(any_fleet)[::2], RetainedMarks(), any_fleet.rules
     with store.opened(any_fleet.database) as leader:
-        settle(leader, pool[:1], rules, NOW)
-        marks = Marks(any_fleet.fleet, leader, shelf, shares=True)
+        commit_batch(leader, pool[:1], rules, NOW)
+        marks = Marks(any_fleet.fleet, leader, broker, shares=True)
         marks.step(100.0)
-        assert shelf.kept == {}  # of what was stored before, births ask
+        assert broker.retained == {}  # of what was stored before, births ask
         for stored, at in ((4, 200.0), (6, 200.0 + CHANGED_SECONDS)):
             with changing(any_fleet.database) as worker:
-                settle(worker, pool[:stored], rules, NOW)
+                commit_batch(worker, pool[:stored], rules, NOW)
             marks.step(at)
-            assert {name: m.streams["air"].windows for name, m in shelf.kept.items()} == {
+            assert {name: m.streams["air"].windows for name, m in broker.retained.items()} == {
                 "one": stored
             }
         with changing(any_fleet.database) as worker:
-            settle(worker, pool, rules, NOW)
+            commit_batch(worker, pool, rules, NOW)
         marks.step(210.0 + CHANGED_SECONDS)
-        assert set(shelf.kept) == {"one", "two", "three", "four"}
-        shelf.kept.clear()
+        assert set(broker.retained) == {"one", "two", "three", "four"}
+        broker.retained.clear()
         marks.finish()
-        assert shelf.kept == {}
+        assert broker.retained == {}
 
 
 def test_a_worker_takes_releases_under_settings_that_serve_has_since_its_start(any_fleet, tmp_path):
@@ -270,12 +272,12 @@ def test_a_worker_takes_releases_under_settings_that_serve_has_since_its_start(a
         rules = Rules.of(any_fleet.config, worker.serve_settings(any_fleet.config, NOW))
         renewal = RuleRenewal(any_fleet.config, worker.epochs, rules)
         renewal.step(0.0)
-        (verdict,) = settle(worker, [message], rules, NOW)
-        assert not isinstance(verdict, Accepted)
+        (outcome,) = commit_batch(worker, [message], rules, NOW)
+        assert not isinstance(outcome, Accepted)
         leader.serve_settings(other.config, NOW)
         renewal.step(RENEW_SECONDS)
-        (verdict,) = settle(worker, [message], rules, NOW)
-        assert isinstance(verdict, Accepted)
+        (outcome,) = commit_batch(worker, [message], rules, NOW)
+        assert isinstance(outcome, Accepted)
 
 
 def test_a_sqlite_file_has_one_writer(run):

@@ -31,7 +31,7 @@ def connected():
         far.close()
 
 
-def test_it_gives_only_what_it_was_told_to_read(ends):
+def test_it_returns_only_filled_bytes(ends):
     buffered, far = ends
     far.sendall(b"abcdef")
     with pytest.raises(BlockingIOError):
@@ -66,7 +66,7 @@ def test_one_reading_is_bounded(connected):
     assert 0 < buffered.pending() < 2 * READ_BYTES
 
 
-def test_an_end_is_told_after_what_came_before_it(ends):
+def test_an_end_is_reported_after_the_bytes_before_it(ends):
     buffered, far = ends
     far.sendall(b"last")
     far.close()
@@ -76,7 +76,7 @@ def test_an_end_is_told_after_what_came_before_it(ends):
     assert buffered.recv(1) == b""
 
 
-def test_a_failure_is_told_after_what_came_before_it(connected):
+def test_a_failure_is_reported_after_the_bytes_before_it(connected):
     buffered, far = connected
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     far.close()  # with a reset
@@ -88,7 +88,7 @@ def test_a_failure_is_told_after_what_came_before_it(connected):
         buffered.recv(1)
 
 
-def test_nothing_is_sent_before_it_is_told_to(ends):
+def test_nothing_is_sent_before_a_flush(ends):
     buffered, far = ends
     far.setblocking(False)
     assert buffered.send(b"one") == 3
@@ -99,7 +99,7 @@ def test_nothing_is_sent_before_it_is_told_to(ends):
     assert far.recv(10) == b"onetwo"
 
 
-def test_what_waits_is_bounded_and_goes_on_where_it_stopped(ends):
+def test_unsent_bytes_are_bounded_and_continue_after_a_stall(ends):
     buffered, far = ends
     piece, sent, got = bytes(range(256)) * 64, 0, bytearray()
     with suppress(BlockingIOError):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.verdicts import Accepted
 
@@ -45,6 +45,6 @@ def fleet(small_fleet, arrive):
             payload = small_fleet.release(device, day, "many", rows)
             messages.append(arrive(small_fleet.topic(device, "many"), payload))
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return told

@@ -83,7 +83,7 @@ def test_a_table_has_a_verdict_for_each_attribute(fleet, run):
         (("drift", "--between", BEFORE, AFTER, "--by", "day"), "leave them out"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_in_a_line(fleet, run, words, says):
+def test_incomparable_periods_are_rejected_with_a_single_line(fleet, run, words, says):
     code, out, err = run(*ASK, *words)
     assert (code, out) == (2, "")
     assert says in err

@@ -99,7 +99,7 @@ def test_levels_stand_beside_the_rows(fleet, run):
         (("mean", "temp", "--between", "1970-01-02", "1970-01-03"), "--between is for"),
     ],
 )
-def test_a_question_without_rows_is_refused_in_a_line(fleet, run, words, says):
+def test_a_question_without_rows_is_rejected_with_a_single_line(fleet, run, words, says):
     code, out, err = run(*ASK, *words)
     assert (code, out) == (2, "")
     assert says in err
@@ -107,14 +107,14 @@ def test_a_question_without_rows_is_refused_in_a_line(fleet, run, words, says):
 
 
 def test_too_many_rows_are_refused(fleet, run, monkeypatch):
-    few = {name: replace(each, most_alone=4) for name, each in GENERATORS.items()}
+    few = {name: replace(each, max_single_rows=4) for name, each in GENERATORS.items()}
     monkeypatch.setattr("pansketch_collector.periods.series.GENERATORS", few)
     code, _, err = run(*ASK, "mean", "temp", "--by", "window")
     assert code == 2
     assert "5 rows by window are more than 4" in err
 
 
-def test_noise_that_outweighs_every_row_is_a_failure_that_says_so(fleet, run):
+def test_noise_that_outweighs_every_row_is_a_failure(fleet, run):
     code, out, _ = run(*ASK, "mean", "temp", "--by", "window", "--from", "1970-01-06")
     assert code == 1
     assert "too noisy" in out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pansketch import Estimate
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.periods.smoothing import pooled, smoothed
 from pansketch_collector.queries.answers import Answer
 from pansketch_collector.storage import writer as store
@@ -79,8 +79,8 @@ def test_an_answer_outside_the_bounds_has_a_level_inside():
 def sparse(small_fleet, arrive):
     """64 days of twelve readings each at 10 degrees: noise outweighs nearly every day, not all.
 
-    Noise also outweighs sixteen days together once in 40 (1 of 40 fleets): all four sixteens,
-    below once in a million, before their pairs and the whole are asked.
+    Noise also outweighs sixteen days together once in 40 (1 of 40 fleets). It outweighs all four
+    sixteens below once in a million. Their pairs and the whole are asked after that.
     """
     rng = np.random.default_rng(3)
     readings = {day: np.clip(rng.normal(10, 3, (12, 1)), -40, 60) for day in range(1, 65)}
@@ -89,8 +89,8 @@ def sparse(small_fleet, arrive):
         for day, rows in readings.items()
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_005_000_000)
-    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_005_000_000)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
 
 
 def test_rows_that_are_too_noisy_have_a_level_from_all_of_them(sparse, run):

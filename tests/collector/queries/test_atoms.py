@@ -48,7 +48,7 @@ def fleet(small_fleet, serve):
         given = [
             ("one", "gaps", small_fleet.release("one", n, "gaps", readings(n))) for n in (1, 2)
         ]
-        assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=1000))
+        assert all(isinstance(outcome, Accepted) for outcome in serve(*given, at=1000))
         return small_fleet
 
     return make

@@ -1,4 +1,4 @@
-"""Streams of keys in the collector: which releases are taken, and what is said of their keys."""
+"""Streams of keys in the collector: accepted releases, and answers about their keys."""
 
 import json
 from math import sqrt
@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
@@ -53,7 +53,7 @@ def test_a_selection_of_windows_and_devices(week, ask):
     assert [float(row[-2]) for row in rows(out)] == [100, 0]
 
 
-def test_json_says_everything(week, ask):
+def test_json_has_every_figure(week, ask):
     code, out, _ = ask("query", "--stream", "doors", "--json", "distinct")
     assert (code, out.count("\n")) == (0, 1)
     said = json.loads(out)
@@ -121,12 +121,14 @@ def served(site, *releases, at=1_000_001_000):
             )
             for device, payload in releases
         ]
-        assert all(isinstance(v, Accepted) for v in settle(opened, messages, rules, at))
+        assert all(isinstance(v, Accepted) for v in commit_batch(opened, messages, rules, at))
 
 
 def test_figures_span_epochs_also_of_windows_of_another_length(site, ask):
-    """Of the same day one device still counts under the old settings: there is no union of those,
-    and it is said in that window's figure."""
+    """On one day a device still counts under the old settings.
+
+    There is no union of both, and that window's figure has the reason.
+    """
     served(site, ("one", site.release("one", 10, keys((9,)))))
     late = site.release("two", 10, keys((5, 12))), site.release("two", 11, keys((7,)))
     before = "epsilon: 100}\n    sketches: [{type: distinct, univ"
@@ -172,7 +174,7 @@ def test_keys_without_a_guess(site, ask, form):
     assert abs(figure["value"] - wrong) > 5 * figure["standard_error"]
 
 
-def test_too_many_keys_without_a_guess_are_refused_in_one_line(site, ask):
+def test_too_many_keys_without_a_guess_are_rejected_with_a_single_line(site, ask):
     text = site.path.read_text().replace("expected_keys: 4000", "memory: 1B, release: bitmap")
     site.path.write_text(text)
     site.store(

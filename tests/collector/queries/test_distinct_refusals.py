@@ -1,4 +1,4 @@
-"""Commands on streams of keys: what they refuse, leave out, and say in one line."""
+"""Commands on streams of keys: rejections and omissions, each as a single line."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ from pansketch_collector.__main__ import main
 from tests.collector.key_site import keys, rows
 
 
-def test_a_union_that_the_estimator_cannot_bear_is_said_in_one_line(make_site, ask):
+def test_a_union_without_an_estimate_is_reported_as_a_single_line(make_site, ask):
     """Forty devices at epsilon 1: their noise multiplies."""
     site = make_site(doors=1)
     devices = [f"dev-{n}" for n in range(40)]
@@ -48,7 +48,7 @@ def test_releases_of_settings_that_are_gone_are_left_out_and_counted(site, ask):
     assert float(rows(out)[0][-2]) == 5
 
 
-def test_stored_bytes_that_are_damaged_are_said_in_one_line(week, ask):
+def test_damaged_stored_bytes_are_reported_as_a_single_line(week, ask):
     with closing(sqlite3.connect(week.config.collector.database)) as connection, connection:
         connection.execute("UPDATE releases SET payload = substr(payload, 1, 60)")
     code, out, err = ask("query", "--stream", "doors", "distinct")
@@ -110,7 +110,7 @@ def test_devices_and_export_work_for_streams_of_keys(week, ask):
     assert len({json.loads(line)["fingerprint"] for line in exported}) == 3
 
 
-def test_help_says_that_windows_do_not_add_up(ask, capsys):
+def test_help_states_that_windows_do_not_add_up(ask, capsys):
     assert main(["query", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "The keys of different windows cannot be matched, so there is no total" in said

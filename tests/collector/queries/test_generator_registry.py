@@ -10,7 +10,7 @@ import pytest
 from pansketch import MomentsSpec, decode
 from pansketch.generators import M2MModel
 from pansketch_collector.errors import CommandError
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.generator_registry import GENERATORS, GeneratorChoice
 from pansketch_collector.storage import writer as store
@@ -56,8 +56,8 @@ def fleet(small_fleet, arrive, weather):
         )
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 
@@ -67,10 +67,10 @@ def asked(run, *words):
     return json.loads(out)
 
 
-# How far each may be from the truth: mean of temp, share at most 20, variances and covariance of
-# temp and humid, share of a condition. Epsilon 100 leaves next to no noise: what is left is what
-# 4,096 cells, 200 features of a wide kernel and histograms without any joint cannot tell. It is the
-# same at every run but for a deviation that lies five times between it and the limit (chance 1e-6).
+# Limits of the error: mean of temp, share at most 20, variances and covariance of temp and humid,
+# share of a condition. Epsilon 100 leaves next to no noise. The rest is the error of 4,096 cells,
+# of 200 features of a wide kernel, and of histograms without any joint. It is the same at every
+# run, within a fifth of its distance from the limit (chance 1e-6).
 LIMITS = {
     "heavy": (0.5, 0.02, 20, 15, 0.03),
     "sums": (0.5, 0.2, 30, 15, 0.1),
@@ -208,7 +208,7 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet
     ]
     failures = []
     with store.opened(small_fleet.database) as opened:
-        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+        commit_batch(opened, messages, small_fleet.rules, 1_000_000_001)
     with reading(small_fleet.database) as reader:
         for n in days:
             try:
@@ -271,7 +271,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "part"), BAD)
-def test_wrong_input_is_one_line_that_says_what_can(fleet, run, words, part):
+def test_wrong_input_is_a_single_line_with_the_alternatives(fleet, run, words, part):
     code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert part in err

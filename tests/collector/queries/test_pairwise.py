@@ -1,4 +1,4 @@
-"""A stream of several views: joint records and answers, and what their report says of them."""
+"""A stream of several views: joint records, answers, and their report."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.verdicts import Accepted
 
@@ -48,8 +48,8 @@ def fleet(small_fleet, arrive, weather):
         )
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 
@@ -116,8 +116,8 @@ def young(small_fleet, arrive, weather):
         for sequence, part in enumerate(np.split(weather[:120], 2), 1)
     ]
     with store.opened(small_fleet.database) as opened:
-        verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-    assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+    assert all(isinstance(v, Accepted) for v in outcomes), outcomes
     return small_fleet
 
 
@@ -131,7 +131,7 @@ def young(small_fleet, arrive, weather):
         ("sample", "--stream", "young", "--rows", "9", "--out", "-", "--report"),
     ],
 )
-def test_what_noise_outweighs_is_refused_in_one_line_with_the_windows_it_needs(young, run, words):
+def test_an_answer_below_noise_is_refused_with_the_windows_it_needs(young, run, words):
     """120 readings are less than two deviations of the noise on a running sum of 64 cells."""
     code, out, err = run(*words)
     assert (code, out) == (1, "")

@@ -11,7 +11,7 @@ import pytest
 
 from pansketch import Attribute
 from pansketch_collector.errors import CommandError
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import answers
 from pansketch_collector.queries.fleet_model import build
 from pansketch_collector.queries.questions import answer
@@ -41,8 +41,8 @@ def load(small_fleet, arrive):
             for r in releases
         ]
         with store.opened(small_fleet.database) as opened:
-            verdicts = settle(opened, messages, small_fleet.rules, 1_000_001_000)
-        assert all(isinstance(v, Accepted) for v in verdicts), verdicts
+            outcomes = commit_batch(opened, messages, small_fleet.rules, 1_000_001_000)
+        assert all(isinstance(v, Accepted) for v in outcomes), outcomes
 
     return run
 
@@ -68,9 +68,9 @@ def test_answers_are_near_the_truth_on_a_stream_of_large_epsilon(small_fleet, lo
     load(*({"sequence": n + 1, "stream": "fine", "readings": p} for n, p in enumerate(parts)))
     found = model()
     temp = truth[:, 0]
-    # A count of a level carries 10 releases' noise of the deepest shares of epsilon 100 (standard
-    # deviation below 100 readings of 20,000), and a box is at most 100/256 degC wide where the mass
-    # is: 0.5 degC, and 2 % of the readings, are more than five standard deviations.
+    # A count of a level has the noise of 10 releases at the deepest shares of epsilon 100. Its
+    # standard deviation is below 100 readings of 20,000. A box around the mass is at most 100/256
+    # degC wide. So 0.5 degC, and 2 % of the readings, are more than five standard deviations.
     for q in (0.1, 0.5, 0.9):
         got = answer(found, "quantile", ["temp", str(q)])
         assert abs(got.value - np.quantile(temp, q)) < 0.5
@@ -127,7 +127,7 @@ def test_a_selection_takes_windows_by_their_start(small_fleet, load, model):
         assert (found.windows, found.span) == (len(expected), (first, last))
 
 
-def test_an_empty_range_says_what_there_is(small_fleet, load, model):
+def test_an_empty_range_names_the_stored_range(small_fleet, load, model):
     load({"sequence": 1, "stream": "fine", "readings": weather(50)})
     with pytest.raises(CommandError, match="02T00:08:09Z to 1970-01-03T00:08:09Z") as caught:
         model(Selection("fine", since=5 * DAY + OFFSET))
@@ -152,7 +152,7 @@ def test_releases_of_settings_that_are_gone_are_left_out_and_counted(small_fleet
     assert (found.devices, found.left_out) == (1, 2)
 
 
-def test_stored_bytes_that_are_damaged_are_said_in_one_line(small_fleet, load, model):
+def test_damaged_stored_bytes_are_reported_as_a_single_line(small_fleet, load, model):
     load({"stream": "air"})
     with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute("UPDATE releases SET payload = substr(payload, 1, 60)")
@@ -160,7 +160,7 @@ def test_stored_bytes_that_are_damaged_are_said_in_one_line(small_fleet, load, m
         model(Selection("air", devices=frozenset(["one"])))
 
 
-def test_the_line_shows_two_digits_of_the_error_and_what_it_rests_on(small_fleet, load, model):
+def test_the_line_shows_two_digits_of_the_error_and_its_basis(small_fleet, load, model):
     load(
         {"stream": "fine", "readings": weather(900)},
         {"stream": "fine", "device": "two", "readings": weather(900)},
@@ -201,7 +201,7 @@ def test_a_model_that_noise_has_emptied_is_a_failure_of_the_run(make_small_fleet
         for n in window_numbers
     ]
     with store.opened(small_fleet.database) as opened:
-        settle(opened, messages, small_fleet.rules, 1_000_000_001)
+        commit_batch(opened, messages, small_fleet.rules, 1_000_000_001)
     totals, failures = [], []
     with reading(small_fleet.database) as reader:
         for n in window_numbers:

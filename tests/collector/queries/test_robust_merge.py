@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from pansketch import WindowId, encode, os_entropy
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import questions as query
 from pansketch_collector.queries import robust_merge
 from pansketch_collector.queries.fleet_model import build
@@ -67,7 +67,7 @@ def fleet(small_fleet, arrive):
             payload = encode(sketch.release(ENTROPY, window))
             messages.append(arrive(small_fleet.topic(device, stream), payload))
         with store.opened(small_fleet.database) as opened:
-            verdicts = settle(opened, messages, Rules.of(config), 1_000_001_000)
+            verdicts = commit_batch(opened, messages, Rules.of(config), 1_000_001_000)
         assert all(isinstance(v, Accepted) for v in verdicts), verdicts
 
     return run
@@ -125,10 +125,13 @@ def test_one_device_moves_the_plain_answer_and_not_the_robust_one(fleet, ask, in
 
 
 def test_the_error_is_honest_with_one_hostile_device_and_without(fleet, ask):
-    """A median of nine normal groups is further than three of its errors away in 1.5 % of all
-    fleets at most (robust.WIDTHS), and where a ninth of the groups is hostile in 5 %. Errors that
-    half of 20 fleets are beyond have more misses than allowed in 98 % of all runs, and where one is
-    hostile in 75 %."""
+    """A median of nine normal groups deviates by three of its errors in at most 1.5 % of all
+    fleets.
+
+    With one hostile group of nine it does so in 5 % (`robust.WIDTHS`). Errors that half of 20
+    fleets exceed have more misses than allowed in 98 % of all runs. With one hostile group it is 75
+    %.
+    """
     rng, runs, truths, releases = np.random.default_rng(5), 40, [], []
     for day in range(1, runs + 1):
         found = honest(rng, day=day, apart=3)
@@ -178,7 +181,7 @@ def test_a_row_of_too_few_devices_has_no_median(fleet, run):
     assert "--robust needs 5 devices" in rows[1]["refused"]
 
 
-def test_the_command_says_how_many_groups_may_be_hostile(fleet, run):
+def test_the_command_states_how_many_groups_may_be_hostile(fleet, run):
     rng = np.random.default_rng(8)
     fleet([*honest(rng), ("hostile", 1, np.full(1000, 60.0))])
     words = ("query", "--stream", "air", "mean", "temp", "--robust")
@@ -216,7 +219,7 @@ def test_a_covariance_is_the_median_element_by_element(fleet, run):
     assert answers[1]["value"][0][1] == answers[1]["value"][1][0]
 
 
-def test_few_devices_are_refused_in_one_line(fleet, run):
+def test_few_devices_are_rejected_with_a_single_line(fleet, run):
     fleet(honest(np.random.default_rng(10), devices=HONEST[:4]))
     code, out, err = run("query", "--stream", "air", "mean", "temp", "--robust")
     assert (code, out) == (2, "")

@@ -1,4 +1,4 @@
-"""What options mean: dates, ranges, devices."""
+"""The meaning of options: dates, ranges, devices."""
 
 import pytest
 
@@ -20,7 +20,7 @@ DAY = 86_400
         ("1454241600", 1454241600),
     ],
 )
-def test_dates_are_utc_unless_they_say_otherwise(text, seconds):
+def test_dates_are_utc_unless_they_have_an_offset(text, seconds):
     assert when(text) == seconds
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pansketch import WindowId, encode, os_entropy
 from pansketch_collector.__main__ import main
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
@@ -57,8 +57,8 @@ def ask(tmp_path, capsys):
             payload = encode(sketch.release(os_entropy(), label))
             messages.append(incoming(topics.release("testing", device, stream.name), payload))
     with store.opened(config.collector.database) as opened:
-        verdicts = settle(opened, messages, Rules.of(config), 1_000_000)
-    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+        outcomes = commit_batch(opened, messages, Rules.of(config), 1_000_000)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
 
     def run(*words):
         code = main(["query", "--json", *words, "--config", str(path)])
@@ -76,7 +76,7 @@ def test_the_first_sketch_that_can_answer_does(ask):
     assert abs(answer["value"] - 12) < 6 * answer["standard_error"] + 0.3
 
 
-def test_an_answer_says_what_a_reading_pays_in_all_sketches(ask, capsys):
+def test_an_answer_states_the_epsilon_of_a_reading_in_all_sketches(ask, capsys):
     for words in (["--stream", "air"], ["--stream", "air-moments", "--by", "window"]):
         _, answer, _ = ask(*words, "mean", "temp")
         assert answer["shared"]["record_epsilon"] == 20

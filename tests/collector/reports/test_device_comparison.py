@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pansketch_collector.commands.verification import PORTION, BackgroundVerification
-from pansketch_collector.reports.device_comparison import judged
+from pansketch_collector.reports.device_comparison import device_totals
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.writer import changing
@@ -19,12 +19,13 @@ def test_the_flag_is_rarely_wrong_and_finds_who_invents():
     rng, flagged, rounds = np.random.default_rng(5), 0, 3000
     for _ in range(rounds):
         rows = [(f"d{n}", "s", 1, float(rng.normal(700, 30)), 25.0) for n in range(7)]
-        flagged += sum(total.out_of_line for total in judged(rows).values())
+        flagged += sum(total.out_of_line for total in device_totals(rows).values())
     assert flagged < 50
-    found = judged([*rows[:-1], ("d6", "s", 1, 5000.0, 25.0)])
+    found = device_totals([*rows[:-1], ("d6", "s", 1, 5000.0, 25.0)])
     assert [name for (name, _), total in found.items() if total.out_of_line] == ["d6"]
     # Control: six devices are too few to tell.
-    assert not any(t.out_of_line for t in judged([*rows[:5], ("d6", "s", 1, 5e3, 25.0)]).values())
+    found = device_totals([*rows[:5], ("d6", "s", 1, 5e3, 25.0)])
+    assert not any(total.out_of_line for total in found.values())
 
 
 def test_devices_shows_totals_and_who_is_out_of_line(small_fleet, serve, run):
@@ -52,7 +53,8 @@ def totals(small_fleet):
 
 
 def test_what_was_stored_without_a_total_gets_it_while_serve_runs(small_fleet, serve, caplog):
-    """As of releases that were disputed: a portion at a turn. What nobody can read is left."""
+    """As for releases that were disputed: a portion at a turn. Unreadable ones stay without a
+    total."""
     days, readings = range(1, 31), [[20.0]] * 40
     for device in ("one", "two", "three"):
         serve(*((device, "air", small_fleet.release(device, n, "air", readings)) for n in days))

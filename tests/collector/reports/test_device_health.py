@@ -1,16 +1,16 @@
-"""Healths: judged like everything else, the newest kept, none answered, and shown as reported."""
+"""Healths: validated like other messages, the newest stored, none acknowledged, and reported."""
 
 import json
 
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import _tell, settle
+from pansketch_collector.ingest.ingest_loop import _acknowledge, commit_batch
 from pansketch_collector.storage import device_reports
 from pansketch_collector.storage import writer as store
-from pansketch_collector.validation.verdicts import HealthReport, Presence, Refused
+from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport, Rejected
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import HEALTH_LIMIT_BYTES, Health, Status
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 HEALTH = Health("s1", "0.1.0", 200_000, True, 3, 7205, 1, 2, 40_960, memory_protected=True)
 HEADER = "device  heard                 waiting  oldest  deferred  dropped  set aside  written"
@@ -22,8 +22,10 @@ def changed(**changes):
 
 
 def test_a_health_is_of_the_device_whose_topic_it_comes_on(small_fleet):
-    verdict = judge(topics.health(small_fleet.fleet, "one"), HEALTH.encode(), small_fleet.rules)
-    assert verdict == HealthReport("one", HEALTH)
+    outcome = validate_one(
+        topics.health(small_fleet.fleet, "one"), HEALTH.encode(), small_fleet.rules
+    )
+    assert outcome == HealthReport("one", HEALTH)
 
 
 @pytest.mark.parametrize(
@@ -42,51 +44,53 @@ def test_a_health_is_of_the_device_whose_topic_it_comes_on(small_fleet):
         changed(readings=7),
     ],
 )
-def test_what_is_no_health_goes_to_quarantine_and_nobody_is_answered(small_fleet, settled, payload):
-    (verdict,) = settled((topics.health(small_fleet.fleet, "one"), payload))
-    assert isinstance(verdict, Refused)
-    assert (verdict.reason, verdict.device, verdict.stream) == ("health", "one", None)
-    post = Post()
-    _tell(post, None, verdict)
-    assert post.answers == []
+def test_an_invalid_health_message_is_quarantined_without_acknowledgement(
+    small_fleet, commit, payload
+):
+    (outcome,) = commit((topics.health(small_fleet.fleet, "one"), payload))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.device, outcome.stream) == ("health", "one", None)
+    recorder = AckRecorder()
+    _acknowledge(recorder, None, outcome)
+    assert recorder.answers == []
 
 
 def test_a_health_of_another_fleet_is_refused(small_fleet):
     assert (
-        judge(topics.health("elsewhere", "one"), HEALTH.encode(), small_fleet.rules).reason
+        validate_one(topics.health("elsewhere", "one"), HEALTH.encode(), small_fleet.rules).reason
         == "fleet"
     )
 
 
-class Post:
-    """Where answers would go."""
+class AckRecorder:
+    """Collects acknowledgements."""
 
     def __init__(self):
         self.answers = []
 
-    def take(self, most, timeout_seconds):
+    def receive(self, limit, timeout_seconds):
         return []
 
-    def done(self, message):
+    def ack_broker(self, message):
         pass
 
-    def answer(self, device, ack):
+    def send_ack(self, device, ack):
         self.answers.append((device, ack))
 
     def flush(self):
         pass
 
 
-def test_a_health_is_told_to_nobody():
-    post = Post()
-    _tell(post, None, HealthReport("one", HEALTH))
-    assert post.answers == []
+def test_a_health_message_is_not_acknowledged():
+    recorder = AckRecorder()
+    _acknowledge(recorder, None, HealthReport("one", HEALTH))
+    assert recorder.answers == []
 
 
-def test_only_the_newest_health_of_a_device_is_kept(small_fleet, settled, run):
+def test_only_the_newest_health_of_a_device_is_kept(small_fleet, commit, run):
     topic = topics.health(small_fleet.fleet, "one")
     for minute in range(5):
-        settled((topic, changed(waiting=minute + 1)), at=60 * minute)
+        commit((topic, changed(waiting=minute + 1)), at=60 * minute)
     said = json.loads(run("devices", "--json")[1])
     (one,) = said["devices"]
     assert one["health"] == {
@@ -98,21 +102,21 @@ def test_only_the_newest_health_of_a_device_is_kept(small_fleet, settled, run):
 
 
 def test_the_table_of_healths_is_bounded_and_apart_from_that_of_devices(
-    small_fleet, settled, monkeypatch
+    small_fleet, commit, monkeypatch
 ):
     monkeypatch.setattr(device_reports, "MAX_DEVICES", 2)
     names = ["one", "two", "three", "one"]
-    verdicts = settled(
+    outcomes = commit(
         *((topics.health(small_fleet.fleet, name), HEALTH.encode()) for name in names)
     )
-    assert [type(v) for v in verdicts] == [HealthReport, HealthReport, Refused, HealthReport]
+    assert [type(v) for v in outcomes] == [HealthReport, HealthReport, Rejected, HealthReport]
     birth = Status("online", "s1", {}).encode()
-    (verdict,) = settled((topics.status(small_fleet.fleet, "four"), birth))
-    assert isinstance(verdict, Presence)
+    (outcome,) = commit((topics.status(small_fleet.fleet, "four"), birth))
+    assert isinstance(outcome, DeviceStatus)
 
 
-def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, settled, run):
-    settled(
+def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, commit, run):
+    commit(
         (topics.status(small_fleet.fleet, "one"), Status("online", "s1", {}).encode()),
         (topics.health(small_fleet.fleet, "one"), HEALTH.encode()),
         (
@@ -149,28 +153,28 @@ def test_devices_shows_the_healths_in_a_table_of_their_own(small_fleet, settled,
     ]
 
 
-def test_states_are_told_apart_and_a_stale_will_changes_none(small_fleet, settled, run):
-    """Online, gone, stopped by itself; what comes of an earlier session is no news."""
+def test_states_are_distinguished_and_a_stale_last_will_changes_none(small_fleet, commit, run):
+    """Online, offline, stopped by the device; a status of an earlier session is outdated."""
 
-    def say(state, session):
-        settled((topics.status(small_fleet.fleet, "one"), Status(state, session, {}).encode()))
+    def report_status(state, session):
+        commit((topics.status(small_fleet.fleet, "one"), Status(state, session, {}).encode()))
         return json.loads(run("devices", "--json")[1])["devices"][0]["state"]
 
-    assert say("online", "s1") == "online"
-    assert say("offline", "s1") == "offline"
-    assert say("online", "s2") == "online"
-    assert say("offline", "s1") == "online"
-    assert say("stopped", "s1") == "online"
-    assert say("stopped", "s2") == "stopped"
-    assert say("offline", "s1") == "stopped"
-    assert say("online", "s3") == "online"
+    assert report_status("online", "s1") == "online"
+    assert report_status("offline", "s1") == "offline"
+    assert report_status("online", "s2") == "online"
+    assert report_status("offline", "s1") == "online"
+    assert report_status("stopped", "s1") == "online"
+    assert report_status("stopped", "s2") == "stopped"
+    assert report_status("offline", "s1") == "stopped"
+    assert report_status("online", "s3") == "online"
 
 
 def test_the_newest_health_survives_a_restart(small_fleet, arrive, run):
     message = arrive(topics.health(small_fleet.fleet, "one"), HEALTH.encode())
     with store.opened(small_fleet.database) as opened:
-        settle(opened, [message], small_fleet.rules, 5)
+        commit_batch(opened, [message], small_fleet.rules, 5)
     with store.opened(small_fleet.database) as opened:
         later = message._replace(payload=changed(dropped=9))
-        settle(opened, [later], small_fleet.rules, 6)
+        commit_batch(opened, [later], small_fleet.rules, 6)
     assert json.loads(run("devices", "--json")[1])["devices"][0]["health"]["dropped"] == 9

@@ -1,10 +1,10 @@
-"""A stream that has stopped by itself, and spans: what the collector's tables say of them."""
+"""A stream that its device has stopped, and reading spans, in the collector's tables."""
 
 import json
 from dataclasses import replace
 
 from pansketch import Guarantee, Privacy, Span
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.reports.devices import as_json, as_table, overview
@@ -20,7 +20,7 @@ BIRTH = StreamBirth("0" * 16, "epsilon 1", 86_400)
 def devices_after(small_fleet, arrive, *statuses):
     topic = topics.status(small_fleet.fleet, "one")
     with store.opened(small_fleet.database) as opened:
-        settle(
+        commit_batch(
             opened, [arrive(topic, status.encode()) for status in statuses], small_fleet.rules, 1000
         )
     with reading(small_fleet.database) as reader:

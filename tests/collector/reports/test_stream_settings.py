@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.protocol import topics
@@ -20,7 +20,7 @@ def change(small_fleet, old, new):
 
 
 def birth(small_fleet, stream="air"):
-    """What a device of the configuration as it is now says of itself."""
+    """The birth message of a device with the present configuration."""
     spec = small_fleet.specs(stream)[0]
     seconds = next(s.window_seconds for s in small_fleet.config.streams if s.name == stream)
     found = StreamBirth(spec.fingerprint.hex(), str(spec.guarantee), seconds)
@@ -33,7 +33,7 @@ def reports(small_fleet, arrive):
         with store.opened(small_fleet.database) as opened:
             rules = Rules.of(small_fleet.config, opened.serve_settings(small_fleet.config, 9000))
             batch = [arrive(topics.status(small_fleet.fleet, d), s) for d, s in statuses.items()]
-            settle(opened, batch, rules, 9000)
+            commit_batch(opened, batch, rules, 9000)
 
     return go
 

@@ -34,7 +34,7 @@ def ingest(serve, small_fleet, sequences, mean=17.0, at=1000):
         ("one", "loose", small_fleet.release("one", n, "loose", readings(n, mean)))
         for n in sequences
     ]
-    assert all(isinstance(verdict, Accepted) for verdict in serve(*given, at=at))
+    assert all(isinstance(outcome, Accepted) for outcome in serve(*given, at=at))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_file_is_written_whole(fleet, run, tmp_path):
         (("--stream", "loose", "--generator", "m2m"), "m2m"),
     ],
 )
-def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
+def test_an_unusable_selection_is_rejected_with_a_single_line(fleet, run, words, said):
     code, out, err = run("scales", *words)
     assert code != 0
     assert out == ""
@@ -101,10 +101,10 @@ def test_what_gives_no_scale_is_refused_in_one_line(fleet, run, words, said):
 
 
 def test_noise_gives_no_scale(small_fleet, serve, run):
-    """A five-thousandth of the epsilon: 64 parts cannot be told apart."""
+    """At a five-thousandth of the epsilon 16 parts cannot be distinguished."""
     text = STREAM.replace("epsilon: 50", "epsilon: 0.01")
     small_fleet.path.write_text(small_fleet.path.read_text().replace("\ncollector:", text))
     ingest(serve, small_fleet, (1, 2))
     code, out, err = run("scales", "--stream", "loose")
     assert (code, out) == (1, "")
-    assert "no scale to learn yet: temp: its releases do not tell 64 parts of it apart" in err
+    assert "no scale to learn yet: temp: its releases do not tell 16 parts of it apart" in err

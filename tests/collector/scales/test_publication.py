@@ -1,17 +1,17 @@
-"""When scales are published, and what becomes of those that somebody else publishes."""
+"""The publication of scales, and the scales that other clients publish."""
 
 import json
 
 import numpy as np
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.scales.publication import RESTORE_SECONDS, ScalePublication
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.config_epochs import newest_scales
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Refused, ScalesHeard
+from pansketch_collector.validation.verdicts import Accepted, Rejected, ScalesReceived
 from pansketch_fleet.config.published_scales import domain_name, rescaled
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, StreamBirth
@@ -70,12 +70,12 @@ class Serving:
         return next(s for s in self.small_fleet.config.streams if s.name == "loose")
 
     def stored(self, days, spec=None):
-        """Verdicts on releases of these days."""
+        """Outcomes of releases of these days."""
         found = []
         for day in days:
             payload = self.small_fleet.release("one", day, "loose", readings(day), spec=spec)
             found.append(incoming(self.small_fleet.topic("one", "loose"), payload))
-        return settle(self.opened, found, self.rules, self.now)
+        return commit_batch(self.opened, found, self.rules, self.now)
 
     def passes(self, days=0.0, seconds=1.0):
         self.now += round(days * DAY)
@@ -91,9 +91,9 @@ class Serving:
 
     def hears(self, scales):
         payload = scales if isinstance(scales, bytes) else scales.encode()
-        (verdict,) = settle(self.opened, [incoming(TOPIC, payload)], self.rules, self.now)
-        assert verdict == ScalesHeard("loose", payload)
-        self.task.heard(incoming(TOPIC, payload), verdict)
+        (outcome,) = commit_batch(self.opened, [incoming(TOPIC, payload)], self.rules, self.now)
+        assert outcome == ScalesReceived("loose", payload)
+        self.task.heard(incoming(TOPIC, payload), outcome)
 
     def scales(self, begins, knots=None):
         held = KNOTS if knots is None else knots
@@ -141,7 +141,7 @@ def test_releases_on_them_are_taken_at_once_and_after_a_restart(fleet, serving):
     spec = serving.spec_on(scales)
     serving.now = 20 * DAY
     assert isinstance(serving.stored([11], spec)[0], Accepted)
-    # A device that was away has the configured scale, and counts too.
+    # A device that was disconnected has the configured scale, and counts too.
     assert isinstance(serving.stored([12])[0], Accepted)
     again = Serving(fleet, serving.opened, 30)
     assert isinstance(again.stored([13], spec)[0], Accepted)
@@ -149,7 +149,7 @@ def test_releases_on_them_are_taken_at_once_and_after_a_restart(fleet, serving):
     assert again.broker.scales == scales
 
 
-def test_the_next_ones_come_after_every_and_only_if_they_pay(serving):
+def test_the_next_ones_come_after_every_and_only_if_they_gain(serving):
     serving.stored([8, 9])
     serving.learns()
     first, times = serving.broker.scales, serving.broker.times
@@ -183,15 +183,15 @@ def test_the_configured_scales_are_published_again(fleet, serving):
     assert back.broker.times == times
 
 
-def test_a_restored_database_hears_what_the_devices_have(serving):
+def test_a_restored_database_receives_the_scales_of_the_devices(serving):
     """Its copy is older than the scales that the broker holds."""
     serving.passes()
     lost = serving.scales(9 * DAY)
-    assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Refused)
+    assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Rejected)
     serving.hears(lost)
     assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Accepted)
     serving.passes()
-    assert serving.broker.times == 0  # What the broker holds is left alone.
+    assert serving.broker.times == 0  # The retained message stays.
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_restored_database_hears_what_the_devices_have(serving):
         lambda serving: serving.scales(300 * 366 * DAY),
     ],
 )
-def test_scales_that_nobody_takes_are_replaced_once_a_minute(serving, hostile):
+def test_scales_that_no_device_adopts_are_replaced_once_a_minute(serving, hostile):
     serving.stored([8, 9])
     serving.learns()
     own, times = serving.broker.scales, serving.broker.times
@@ -231,7 +231,7 @@ def test_newer_scales_of_another_collector_are_taken(serving):
     assert isinstance(serving.stored([14], serving.spec_on(theirs))[0], Accepted)
 
 
-def test_what_nobody_can_use_is_told_off_where_there_are_no_scales_yet(serving):
+def test_unusable_scales_are_cleared_before_any_are_published(serving):
     """Devices may wait for a scale of the far future: they stay on the configured ones."""
     serving.hears(serving.scales(300 * 366 * DAY))
     serving.passes()
@@ -240,14 +240,14 @@ def test_what_nobody_can_use_is_told_off_where_there_are_no_scales_yet(serving):
 
 def test_scales_of_a_stream_that_adopts_none_are_cleared(serving):
     topic = topics.scale("testing", "air")
-    verdict = ScalesHeard("air", b"x")
-    serving.task.heard(incoming(topic, b"x"), verdict)
+    outcome = ScalesReceived("air", b"x")
+    serving.task.heard(incoming(topic, b"x"), outcome)
     assert serving.broker.retained[topic] == b""
-    serving.task.heard(incoming(topic, b""), ScalesHeard("air", b""))
+    serving.task.heard(incoming(topic, b""), ScalesReceived("air", b""))
     assert serving.broker.times == 1
 
 
-def test_offline_nothing_is_learned_and_the_next_connection_hears_it(serving):
+def test_offline_nothing_is_learned_until_the_next_connection(serving):
     serving.broker.connected = False
     serving.stored([8, 9])
     serving.passes()
@@ -277,7 +277,7 @@ def test_devices_and_settings_show_which_scales_are_in_force(fleet, serving, run
         ("two", birth(old, "published scales are refused: x")),
     ):
         message = incoming(topics.status("testing", device), payload)
-        settle(serving.opened, [message], serving.rules, serving.now)
+        commit_batch(serving.opened, [message], serving.rules, serving.now)
     code, out, err = run("devices")
     assert code == 0, err
     begins = "windows from 1970-01-12 on"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pansketch_collector.storage.reader import reading
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 
 DAY = 86_400
 EACH = 4_000
@@ -40,8 +40,8 @@ def changed(serve, small_fleet):
     change(small_fleet, "{low: -40, high: 60, unit: degC}", "{low: -60, high: 90, unit: degC}")
     warm = [drawn(n, 40.0) for n in (3, 4)]
     after = [small_fleet.release("two", n, "air", rows) for n, rows in enumerate(warm, 3)]
-    verdicts = serve(("one", "air", before[1]), *(("two", "air", each) for each in after), at=9000)
-    assert all(isinstance(verdict, Accepted) for verdict in verdicts), verdicts
+    outcomes = serve(("one", "air", before[1]), *(("two", "air", each) for each in after), at=9000)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
     return np.concatenate([*cold, *warm])[:, 0]
 
 
@@ -80,7 +80,7 @@ def test_answers_span_epochs_whose_bounds_and_epsilon_differ(changed, run):
     assert asked(run, "mean", "temp", "--devices", "two")["value"] == pytest.approx(40, abs=1)
 
 
-def test_the_text_says_what_each_epoch_promised(changed, run):
+def test_the_text_has_the_guarantee_of_each_epoch(changed, run):
     code, out, err = run("query", "--stream", "air", "mean", "temp")
     assert (code, err) == (0, "")
     assert "2 of settings served since 1970-01-01T02:30:00Z: epsilon 90 per reading (silent)" in out
@@ -103,7 +103,7 @@ def test_samples_span_epochs(changed, run, tmp_path):
         ("high: 60, unit: degC}", "high: 60, unit: degC, scale: log}", "another scale of temp"),
     ],
 )
-def test_what_cannot_be_added_is_left_out_and_said(small_fleet, serve, run, old, new, says):
+def test_incompatible_epochs_are_omitted_and_reported(small_fleet, serve, run, old, new, says):
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 60.0, unit")
     serve(("one", "air", small_fleet.release("one", 1, "air", drawn(1, 5.0))))
     change(small_fleet, old, new)
@@ -126,12 +126,12 @@ def test_settings_that_were_never_served_are_deferred(small_fleet, serve):
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
     ahead = small_fleet.release("one", 1)
     small_fleet.path.write_text(old)
-    (verdict,) = serve(("one", "air", ahead))
-    assert isinstance(verdict, Refused)
-    assert (verdict.reason, verdict.final) == ("fingerprint", False)
+    (outcome,) = serve(("one", "air", ahead))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.final) == ("fingerprint", False)
     change(small_fleet, "epsilon: 1.0, unit", "epsilon: 2.0, unit")
-    (verdict,) = serve(("one", "air", ahead))
-    assert isinstance(verdict, Accepted)
+    (outcome,) = serve(("one", "air", ahead))
+    assert isinstance(outcome, Accepted)
 
 
 def test_going_back_to_earlier_settings_is_the_same_epoch(small_fleet, serve):

@@ -1,7 +1,7 @@
-"""One byte of one stored release changes on the disk: what reads it names it and leaves it out.
+"""One byte of one stored release changes on the disk: every reader names it and omits it.
 
-A sum was made while the release was whole. An answer from sums stays as it is, until `serve` has
-found the row and set it aside; a selection of devices is read from the releases.
+A sum was made while the release was intact. An answer from sums stays the same until `serve` has
+found and moved the row. A selection of devices is read from the releases.
 """
 
 import json
@@ -124,7 +124,7 @@ def test_verify_names_what_is_damaged_also_in_what_no_answer_reads(three, run):
     assert (said["releases"], [each["sequence"] for each in said["damaged"]]) == (3, [1, 2])
 
 
-def test_a_patrol_sets_aside_what_is_damaged_and_answers_still_say_so(three, run, serve, caplog):
+def test_verification_moves_damaged_releases_and_answers_report_them(three, run, serve, caplog):
     """And the release itself takes its place again when it comes again."""
     whole = three.stored("air")[1]
     flip(three, "payload", 50)
@@ -135,8 +135,8 @@ def test_a_patrol_sets_aside_what_is_damaged_and_answers_still_say_so(three, run
     assert (json.loads(out)["releases"], json.loads(out)["left_out"]) == (2, 1)
     assert NAMED in err
     assert json.loads(run("devices", "--json")[1])["devices"][0]["streams"]["air"]["gaps"] == 0
-    (verdict,) = serve(("one", "air", whole))
-    assert isinstance(verdict, Accepted)
+    (outcome,) = serve(("one", "air", whole))
+    assert isinstance(outcome, Accepted)
     _, out, err = run("query", "--stream", "air", "mean", "temp", "--json")
     assert (json.loads(out)["releases"], json.loads(out)["left_out"], err) == (3, 0, "")
 

@@ -24,14 +24,14 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 RELEASES, BATCH, KILLS = 500, 5, 6
 AFTER = 1_000_000_001  # unix seconds: all windows are over
 
-# Stores batch after batch, and says the number of each one that it may acknowledge.
+# Stores batch after batch, and prints the number of each one that it may acknowledge.
 CHILD = f"""
 import sys
 from pathlib import Path
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.mqtt.connection import Incoming
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol.messages import digest
 config = load_collector(Path(sys.argv[1]), {{}})
@@ -41,7 +41,7 @@ topic = f"pansketch/v1/{{config.fleet}}/one/release/air"
 messages = [Incoming(topic, p, len(p), digest(p), 0, 1, 1) for p in payloads]
 with store.opened(config.collector.database) as opened:
     for at in range(0, len(messages), {BATCH}):
-        settle(opened, messages[at : at + {BATCH}], rules, {AFTER})
+        commit_batch(opened, messages[at : at + {BATCH}], rules, {AFTER})
         print(at // {BATCH}, flush=True)
 """
 
@@ -76,7 +76,7 @@ def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(small_f
     acknowledged, sizes = set(), []
     for _ in range(KILLS):
         with begin(small_fleet, releases) as process:
-            # Some batches that are new, then a moment inside of one that nobody chose.
+            # Some new batches, then a random moment inside of one.
             for _ in range(len(acknowledged) + random.randrange(1, 4)):
                 acknowledged.add(int(process.stdout.readline()))
             threading.Event().wait(random.uniform(0, 0.004))
@@ -90,22 +90,22 @@ def test_a_process_group_killed_mid_commit_loses_nothing_it_acknowledged(small_f
     assert small_fleet.stored() == payloads
 
 
-class OnePost:
-    """Hands over its messages once, and ends the service when all are told."""
+class OneBatchTransport:
+    """Returns its messages once, and stops the loop when all are acknowledged."""
 
     def __init__(self, messages, stop):
-        self.waiting, self.told, self.acks, self._stop = list(messages), [], [], stop
+        self.waiting, self.acknowledged, self.acks, self._stop = list(messages), [], [], stop
 
-    def take(self, most, timeout_seconds):
-        taken, self.waiting = self.waiting[:most], self.waiting[most:]
+    def receive(self, limit, timeout_seconds):
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         if not taken:
             self._stop.set()
         return taken
 
-    def done(self, message):
-        self.told.append(message)
+    def ack_broker(self, message):
+        self.acknowledged.append(message)
 
-    def answer(self, device, ack):
+    def send_ack(self, device, ack):
         self.acks.append(ack)
 
     def flush(self):
@@ -116,7 +116,7 @@ def pages(connection):
     return connection.execute("PRAGMA page_count").fetchone()[0]
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
+def test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before(
     small_fleet, arrive, monkeypatch, caplog
 ):
     monkeypatch.setattr(ingest_loop, "RETRY_SECONDS", 0.01)
@@ -124,25 +124,25 @@ def test_a_full_disk_is_waited_for_and_nothing_is_told_before(
     connection.execute(f"PRAGMA max_page_count = {pages(connection)}")
     messages = [arrive(small_fleet.topic(), small_fleet.release(sequence=n)) for n in range(1, 60)]
     stop = threading.Event()
-    post, turns = OnePost(messages, stop), []
+    transport, turns = OneBatchTransport(messages, stop), []
 
     def alive():
-        turns.append(len(post.told))
-        if len(turns) == 5:  # somebody has freed the disk
+        turns.append(len(transport.acknowledged))
+        if len(turns) == 5:  # the disk is freed
             connection.execute("PRAGMA max_page_count = 100000")
 
     with closing(store.SqliteStore(connection)) as kept:
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
-        ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, alive)
+        ingest_loop.serve(transport, kept, small_fleet.rules, clock, stop, alive)
     assert turns[:5] == [0] * 5
-    assert [ack.status for ack in post.acks] == ["stored"] * 59
-    assert post.told == messages
+    assert [ack.status for ack in transport.acks] == ["stored"] * 59
+    assert transport.acknowledged == messages
     assert len(small_fleet.stored()) == 59
     assert [r.message.count("full") for r in caplog.records] == [1]
 
 
-def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(small_fleet):
-    """A traceback there would end the collector as well, and say nothing of what to do."""
+def test_a_disk_that_is_full_at_the_start_ends_it_with_a_single_line(small_fleet):
+    """A traceback would also end the collector, but without a fix for the operator."""
 
     def start():
         with store.opened(small_fleet.database) as opened:
@@ -155,10 +155,10 @@ def test_a_disk_that_is_full_at_the_start_ends_it_with_one_line(small_fleet):
     assert "\n" not in str(caught.value)
 
 
-def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet, arrive):
+def test_a_database_that_breaks_while_serving_ends_it_with_a_single_line(small_fleet, arrive):
     connection = open_writing(small_fleet.database)
     stop = threading.Event()
-    post = OnePost([arrive(small_fleet.topic(), small_fleet.release())], stop)
+    transport = OneBatchTransport([arrive(small_fleet.topic(), small_fleet.release())], stop)
     with closing(sqlite3.connect(small_fleet.database)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with closing(store.SqliteStore(connection)) as kept:
@@ -166,7 +166,7 @@ def test_a_database_that_breaks_while_serving_ends_it_with_one_line(small_fleet,
         small_fleet.database.write_bytes(b"\xa5" * small_fleet.database.stat().st_size)
         clock = ingest_loop.IngestClock(lambda: AFTER, lambda: 0.0)
         with pytest.raises(CommandError) as caught:
-            ingest_loop.serve(post, kept, small_fleet.rules, clock, stop, lambda: None)
+            ingest_loop.serve(transport, kept, small_fleet.rules, clock, stop, lambda: None)
     assert "restore a copy" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert post.told == []
+    assert transport.acknowledged == []

@@ -88,7 +88,7 @@ def test_wrong_input_changes_nothing(fleet, run, words):
     assert mean(run)["releases"] == 8
 
 
-def test_a_forgotten_device_makes_room_and_keeps_its_releases_unless_told(fleet, run, serve):
+def test_a_forgotten_device_makes_room_and_keeps_its_releases_by_default(fleet, run, serve):
     assert run("forget", "four")[1] == "four: it had reported nothing, 0 releases deleted, 2 kept\n"
     assert mean(run)["releases"] == 8
     assert "2 releases deleted, 0 kept" in run("forget", "four", "--releases", "--yes")[1]

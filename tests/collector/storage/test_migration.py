@@ -8,7 +8,7 @@ import pytest
 
 from pansketch_collector.__main__ import main
 from pansketch_collector.commands import backup
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_collector.storage.tables import schema
@@ -31,11 +31,11 @@ def old(tmp_path):
     birth = incoming(topics.status(fleet.fleet, "one"), Status("online", "s1", {}).encode())
     with store.opened(fleet.database) as opened:
         opened.serve_settings(fleet.config, NOW)
-        settle(opened, [*pool[::2], incoming("x\0y", b"1")], fleet.rules, NOW)
+        commit_batch(opened, [*pool[::2], incoming("x\0y", b"1")], fleet.rules, NOW)
     for _ in range(12):
         change(fleet, pool, dice)
     with store.opened(fleet.database) as opened:
-        settle(opened, [birth], fleet.rules, NOW)
+        commit_batch(opened, [birth], fleet.rules, NOW)
         opened.exclude("two", None, None, NOW)
     return fleet
 
@@ -86,7 +86,7 @@ def test_everything_is_copied_and_goes_on_there(old, server_fleet, capsys):
     pool = messages(server_fleet, windows=range(20, 23))[::2]
     with store.opened(server_fleet.database) as opened:
         assert opened.generation == generation(old)
-        settle(opened, pool, server_fleet.rules, NOW)
+        commit_batch(opened, pool, server_fleet.rules, NOW)
         found = opened.portion(newest, 100)
     assert len(found) == len(pool)
     assert not faults(server_fleet)
@@ -94,7 +94,7 @@ def test_everything_is_copied_and_goes_on_there(old, server_fleet, capsys):
 
 def test_a_database_that_holds_something_is_refused_and_unchanged(old, server_fleet, capsys):
     with store.opened(server_fleet.database) as opened:
-        settle(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
     before = content(server_fleet.database)
     assert migrated(server_fleet, old.database) == 2
     assert "not empty" in capsys.readouterr().err

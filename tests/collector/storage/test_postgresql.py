@@ -14,7 +14,7 @@ from pansketch_collector import storage
 from pansketch_collector.commands.verification import verify
 from pansketch_collector.errors import CommandError
 from pansketch_collector.ingest import ingest_loop
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_reading
 from pansketch_collector.storage.postgresql import Postgresql, translated
@@ -26,7 +26,7 @@ from pansketch_collector.validation.verdicts import Accepted, Duplicate
 from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.postgresql import postgresql
 from tests.collector.small_fleet import incoming
-from tests.collector.storage.test_crash import OnePost
+from tests.collector.storage.test_crash import OneBatchTransport
 from tests.collector.storage.test_stores import NOW, faults, messages
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -39,12 +39,12 @@ def dies_at(statement, work):
         numbers, run, many = iter(range(10**6)), Postgresql._run, Postgresql.executemany
 
         def counted(call):
-            def told(*words):
+            def acknowledged(*words):
                 if next(numbers) == statement:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return call(*words)
 
-            return told
+            return acknowledged
 
         Postgresql._run, Postgresql.executemany = counted(run), counted(many)
         try:
@@ -59,11 +59,11 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(server
     pool, rules = messages(server_fleet, ("one",), (1, 2)), server_fleet.rules
     place = server_fleet.database
     with store.opened(place) as opened:
-        settle(opened, pool[:1], rules, NOW)
+        commit_batch(opened, pool[:1], rules, NOW)
 
     def work():
         with store.opened(place) as opened:
-            settle(opened, [*pool, pool[0]], rules, NOW)
+            commit_batch(opened, [*pool, pool[0]], rules, NOW)
         with changing(place) as kept:
             kept.exclude("one", None, None, NOW)
 
@@ -77,13 +77,13 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(server
                 kept.undo("one", None, None)
             kept.forget("one", releases=True)
         with store.opened(place) as opened:
-            settle(opened, pool[:1], rules, NOW)
+            commit_batch(opened, pool[:1], rules, NOW)
         statement += 1
     assert statement > 30
     assert {(1, 0), (2, 0)} <= found <= {(1, 0), (2, 0), (2, 1)}
 
 
-def test_a_server_that_is_killed_is_waited_for_and_nothing_is_told_before(
+def test_a_killed_server_is_waited_for_and_nothing_is_acknowledged_before(
     tmp_path, make_small_fleet, monkeypatch, caplog
 ):
     monkeypatch.setattr(ingest_loop, "RETRY_SECONDS", 0.01)
@@ -91,20 +91,20 @@ def test_a_server_that_is_killed_is_waited_for_and_nothing_is_told_before(
         fleet = make_small_fleet(server=server.url)
         pool = messages(fleet)[::2]
         stop = threading.Event()
-        post, turns = OnePost(pool, stop), []
+        transport, turns = OneBatchTransport(pool, stop), []
 
         def alive():
-            turns.append(len(post.told))
+            turns.append(len(transport.acknowledged))
             if len(turns) == 5:
                 server.start()
 
         with store.opened(fleet.database) as opened:
             server.kill()
             clock = ingest_loop.IngestClock(lambda: NOW, lambda: 0.0)
-            ingest_loop.serve(post, opened, fleet.rules, clock, stop, alive)
+            ingest_loop.serve(transport, opened, fleet.rules, clock, stop, alive)
         assert turns[:5] == [0] * 5
-        assert {ack.status for ack in post.acks} == {"stored"}
-        assert post.told == pool
+        assert {ack.status for ack in transport.acks} == {"stored"}
+        assert transport.acknowledged == pool
         assert not faults(fleet)
         with reading(fleet.database) as reader:
             assert reader.count(Selection("air")) == len(pool)
@@ -120,11 +120,11 @@ def test_one_process_serves_and_others_may_change(server_fleet):
     ):
         raise AssertionError
     with store.opened(place) as opened:
-        settle(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
         with changing(place) as kept:
             assert kept.exclude("one", None, None, NOW) == 6
-        verdicts = settle(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
-    assert not any(isinstance(each, Accepted | Duplicate) for each in verdicts)
+        outcomes = commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+    assert not any(isinstance(each, Accepted | Duplicate) for each in outcomes)
     assert not faults(server_fleet)
 
 
@@ -142,7 +142,7 @@ def test_a_database_served_elsewhere_before_has_another_generation(server_fleet)
 
 
 @pytest.mark.parametrize("opening", [open_reading, lambda place: store.opened(place).__enter__()])
-def test_what_cannot_be_used_is_refused_in_one_line(server_fleet, opening):
+def test_an_unusable_database_is_rejected_with_a_single_line(server_fleet, opening):
     place = server_fleet.database
     with closing(psycopg.connect(place.url, autocommit=True)) as other:
         other.execute("CREATE TABLE releases (n integer)")
@@ -167,7 +167,7 @@ def test_an_empty_database_has_no_answers_yet(server_fleet, run):
     assert "run `pansketch-collector serve`" in err
 
 
-def test_an_ordinary_role_serves_and_its_wrong_password_is_told_and_not_shown(tmp_path):
+def test_an_ordinary_role_serves_and_its_wrong_password_is_reported_and_not_shown(tmp_path):
     with postgresql() as server:
         with closing(psycopg.connect(server.url, autocommit=True)) as admin:
             admin.execute("CREATE ROLE one LOGIN PASSWORD 'right'")
@@ -195,7 +195,7 @@ def test_an_ordinary_role_serves_and_its_wrong_password_is_told_and_not_shown(tm
             assert opened.generation
 
 
-def test_without_psycopg_one_line_says_what_to_install(monkeypatch):
+def test_without_psycopg_a_single_line_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "pansketch_collector.storage.postgresql")
     monkeypatch.delattr(storage, "postgresql")
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -215,7 +215,7 @@ def test_a_statement_that_fails_is_one_of_errors_and_undoes_its_transaction(serv
         with pytest.raises(ERRORS), opened.batch():  # noqa: PT012
             opened.connection.execute("DELETE FROM generation")
             opened.connection.execute("SELECT nothing")
-        settle(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
+        commit_batch(opened, messages(server_fleet)[:1], server_fleet.rules, NOW)
     with reading(server_fleet.database) as reader:
         assert not verify(reader, server_fleet.rules).figures
         assert reader.generation()
@@ -230,7 +230,7 @@ def test_every_command_answers_from_it(server_fleet, run):
         for n in (1, 2, 3)
     ]
     with store.opened(server_fleet.database) as opened:
-        settle(opened, [*pool, incoming("x", b"1")], server_fleet.rules, 1_000_000_000)
+        commit_batch(opened, [*pool, incoming("x", b"1")], server_fleet.rules, 1_000_000_000)
     place = server_fleet.path.parent / "out"
     assert run("export", "--stream", "fine", "--out", str(place), config=server_fleet.path)[0] == 0
     assert len(place.read_text(encoding="utf-8").splitlines()) == len(pool)

@@ -1,10 +1,10 @@
-"""What a release says of its device's clock is kept."""
+"""The reported state of a device's clock is stored with its release."""
 
 import base64
 import json
 
 from pansketch import WindowId
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -23,9 +23,9 @@ def made(small_fleet, sequence, clock=None, device="one", stream="air", readings
     return small_fleet.release(device, sequence, stream, readings, window=window)
 
 
-def settled(small_fleet, arrive, *payloads, at=1_000_001_000):
+def commit(small_fleet, arrive, *payloads, at=1_000_001_000):
     with store.opened(small_fleet.database) as opened:
-        return settle(
+        return commit_batch(
             opened, [arrive(small_fleet.topic(), p) for p in payloads], small_fleet.rules, at
         )
 
@@ -37,8 +37,8 @@ def clocks(small_fleet):
 
 def test_the_clock_is_stored_shown_and_exported(small_fleet, arrive, run):
     payloads = [made(small_fleet, n, CLOCKS[n % 3]) for n in range(1, 7)]
-    verdicts = settled(small_fleet, arrive, *payloads)
-    assert all(isinstance(v, Accepted) for v in verdicts)
+    outcomes = commit(small_fleet, arrive, *payloads)
+    assert all(isinstance(v, Accepted) for v in outcomes)
     assert clocks(small_fleet) == [CLOCKS[n % 3] for n in range(1, 7)]
     said = json.loads(run("devices", "--json")[1])["devices"][0]["streams"]["air"]
     assert (said["windows"], said["clock_not_synchronised"]) == (6, 2)
@@ -53,7 +53,7 @@ def test_the_clock_is_stored_shown_and_exported(small_fleet, arrive, run):
 def test_a_replay_brings_the_same_clocks_into_another_database(small_fleet, arrive, run, tmp_path):
     """From the bytes, not from the line: what stands beside them is not believed."""
     payloads = [made(small_fleet, n, CLOCKS[n % 3]) for n in range(1, 7)]
-    settled(small_fleet, arrive, *payloads)
+    commit(small_fleet, arrive, *payloads)
     before, file = clocks(small_fleet), tmp_path / "kept.jsonl"
     assert run("export", "--stream", "air", "--out", str(file))[0] == 0
     file.write_text(file.read_text().replace('"clock_synchronised": false', '"clock_synced": 9'))
@@ -67,6 +67,6 @@ def test_a_replay_brings_the_same_clocks_into_another_database(small_fleet, arri
 
 def test_a_disputed_release_keeps_what_is_known_of_its_clock(small_fleet, arrive):
     other = made(small_fleet, 1, False)
-    settled(small_fleet, arrive, made(small_fleet, 1, True), other, at=1_000_000_077)
+    commit(small_fleet, arrive, made(small_fleet, 1, True), other, at=1_000_000_077)
     query = "SELECT payload, received_at, clock_synchronised FROM disputed"
     assert rows(small_fleet.database, query) == [(other, 1_000_000_077, 0)]

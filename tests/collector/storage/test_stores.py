@@ -7,7 +7,7 @@ import pytest
 
 from pansketch import decode
 from pansketch_collector.commands.verification import verify
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.fleet_sum import read_sum
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
@@ -46,7 +46,7 @@ def stored(path, selection):
 
 
 def check(any_fleet, selection):
-    """What is read from sums is what the releases say."""
+    """Sums agree with the releases."""
     spec, found = any_fleet.specs("air")[0], stored(any_fleet.database, selection)
     with reading(any_fleet.database) as reader:
         summed = list(read_sum(reader, selection, spec, []))
@@ -74,13 +74,13 @@ def a_span(dice):
 
 
 def change(any_fleet, pool, dice):
-    """One thing that somebody may do."""
+    """One random change by an operator or a device."""
     path, device = any_fleet.database, dice.choice(DEVICES)
-    what = dice.choice(["settle"] * 4 + ["exclude", "undo", "keep", "drop", "forget", "remove"])
-    if what in ("settle", "remove"):
+    what = dice.choice(["commit"] * 4 + ["exclude", "undo", "keep", "drop", "forget", "remove"])
+    if what in ("commit", "remove"):
         with store.opened(path) as opened:
-            if what == "settle":
-                settle(opened, dice.sample(pool, dice.randrange(1, 12)), any_fleet.rules, NOW)
+            if what == "commit":
+                commit_batch(opened, dice.sample(pool, dice.randrange(1, 12)), any_fleet.rules, NOW)
             else:
                 opened.remove("air", dice.randrange(3, 7) * DAY, NOW, dice.choice([1, 100]))
         return
@@ -103,7 +103,7 @@ def change(any_fleet, pool, dice):
 def test_any_history_leaves_the_sums_of_the_stored_releases(any_fleet, seed):
     dice, pool = random.Random(seed), messages(any_fleet)
     with store.opened(any_fleet.database) as opened:
-        settle(opened, pool[::2], any_fleet.rules, NOW)
+        commit_batch(opened, pool[::2], any_fleet.rules, NOW)
     for _ in range(STEPS):
         change(any_fleet, pool, dice)
         assert not faults(any_fleet)

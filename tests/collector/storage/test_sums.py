@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.fleet_sum import read_sum
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
@@ -30,7 +30,7 @@ from tests.collector.storage.test_stores import DEVICES, NOW, WINDOWS, messages
 def test_other_figures_are_named_and_rebuilt(small_fleet, run, harm):
     """A sum that has changed on the disk is read from its releases instead."""
     with store.opened(small_fleet.database) as opened:
-        settle(opened, messages(small_fleet)[::2], small_fleet.rules, NOW)
+        commit_batch(opened, messages(small_fleet)[::2], small_fleet.rules, NOW)
     assert run("verify")[0] == 0
     with closing(sqlite3.connect(small_fleet.database)) as connection, connection:
         connection.execute(harm)
@@ -67,7 +67,7 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(small_
     """Of a batch that stores, disputes and repeats releases, and of an exclusion."""
     pool, rules = messages(small_fleet, ("one",), (1, 2)), small_fleet.rules
     with store.opened(small_fleet.database) as opened:
-        settle(opened, pool[:1], rules, NOW)
+        commit_batch(opened, pool[:1], rules, NOW)
     with closing(sqlite3.connect(small_fleet.database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = small_fleet.database.read_bytes()
@@ -75,7 +75,7 @@ def test_a_death_between_any_two_statements_leaves_sums_of_what_is_stored(small_
     def work(traced):
         with store.opened(small_fleet.database) as opened:
             opened.connection.set_trace_callback(traced)
-            settle(opened, [*pool, pool[0]], rules, NOW)
+            commit_batch(opened, [*pool, pool[0]], rules, NOW)
         with changing(small_fleet.database) as kept:
             kept.connection.set_trace_callback(traced)
             kept.exclude("one", None, None, NOW)

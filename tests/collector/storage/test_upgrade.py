@@ -53,7 +53,7 @@ def test_it_is_upgraded_by_what_serves_and_holds_what_it_held(earlier, tmp_path)
     open_reading(earlier).close()
 
 
-def test_what_only_reads_says_how_it_is_upgraded(earlier):
+def test_a_reading_command_names_the_upgrade(earlier):
     with pytest.raises(CommandError, match="start `pansketch-collector serve`, which adds"):
         open_reading(earlier)
 

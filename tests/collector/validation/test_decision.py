@@ -1,18 +1,18 @@
-"""What a hostile or broken device says beyond its schedule and its readings is refused."""
+"""Releases of a hostile or broken device beyond its schedule and its readings are rejected."""
 
 from dataclasses import replace
 
 import pytest
 
 from pansketch import Release, WindowId, encode, os_entropy
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation import decision
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 DAY, NOW = 86_400, 20_000 * 86_400
 OFFSET = schedule_offset("one", DAY)
@@ -20,12 +20,12 @@ OFFSET = schedule_offset("one", DAY)
 
 @pytest.fixture
 def arrive_all(small_fleet, arrive):
-    """Settles releases of device one at NOW: verdicts."""
+    """Settles releases of device one at NOW: outcomes."""
 
     def run(*payloads, stream="air", at=NOW):
         messages = [arrive(small_fleet.topic(stream=stream), payload) for payload in payloads]
         with store.opened(small_fleet.database) as opened:
-            return settle(opened, messages, small_fleet.rules, at)
+            return commit_batch(opened, messages, small_fleet.rules, at)
 
     return run
 
@@ -58,9 +58,9 @@ def forged(small_fleet, stream, change):
     ],
 )
 def test_windows_off_the_schedule_are_refused(small_fleet, arrive_all, label, reason, final):
-    (verdict,) = arrive_all(small_fleet.release(window=label))
-    assert isinstance(verdict, Refused)
-    assert (verdict.reason, verdict.final) == (reason, final)
+    (outcome,) = arrive_all(small_fleet.release(window=label))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.final) == (reason, final)
     assert isinstance(arrive_all(small_fleet.release(window=window()))[0], Accepted)
 
 
@@ -86,9 +86,9 @@ def test_invented_readings_and_noise_are_refused_for_good(small_fleet, arrive_al
         return draws - 1
 
     payloads = [forged(small_fleet, stream, c) for c in (readings, draws_beyond, draws_below)]
-    for verdict in arrive_all(*payloads, stream=stream):
-        assert isinstance(verdict, Refused)
-        assert (verdict.reason, verdict.final) == ("bounds", True)
+    for outcome in arrive_all(*payloads, stream=stream):
+        assert isinstance(outcome, Rejected)
+        assert (outcome.reason, outcome.final) == ("bounds", True)
     assert isinstance(
         arrive_all(forged(small_fleet, stream, lambda *_: None), stream=stream)[0], Accepted
     )
@@ -111,7 +111,9 @@ def test_more_readings_than_configured_are_refused_until_the_configuration_has_t
     more = replace(rules, most_readings=3 * rules.most_readings + 200_000, _bounds={})
     specs = {**small_fleet.rules.specs, stream: more}
     topic = small_fleet.topic(stream=stream)
-    assert isinstance(judge(topic, payload, replace(small_fleet.rules, specs=specs)), Accepted)
+    assert isinstance(
+        validate_one(topic, payload, replace(small_fleet.rules, specs=specs)), Accepted
+    )
 
 
 def test_one_forged_release_does_not_take_others_of_its_batch_with_it(small_fleet, arrive_all):
@@ -119,8 +121,8 @@ def test_one_forged_release_does_not_take_others_of_its_batch_with_it(small_flee
         counters += 1 << 33
 
     honest = [small_fleet.release(sequence=n) for n in range(2, 12)]
-    verdicts = arrive_all(*honest[:5], forged(small_fleet, "air", change), *honest[5:])
-    assert [isinstance(v, Accepted) for v in verdicts] == [True] * 5 + [False] + [True] * 5
+    outcomes = arrive_all(*honest[:5], forged(small_fleet, "air", change), *honest[5:])
+    assert [isinstance(v, Accepted) for v in outcomes] == [True] * 5 + [False] + [True] * 5
 
 
 def test_a_sequence_does_not_run_ahead_of_its_windows(small_fleet, arrive_all):
@@ -128,8 +130,8 @@ def test_a_sequence_does_not_run_ahead_of_its_windows(small_fleet, arrive_all):
     first = small_fleet.release(window=window(3, 5 * DAY + OFFSET))
     assert isinstance(arrive_all(first)[0], Accepted)
     for number in (2**63 - 1, 40):
-        (verdict,) = arrive_all(small_fleet.release(window=window(number, 6 * DAY + OFFSET)))
-        assert (verdict.reason, verdict.final) == ("bounds", True)
+        (outcome,) = arrive_all(small_fleet.release(window=window(number, 6 * DAY + OFFSET)))
+        assert (outcome.reason, outcome.final) == ("bounds", True)
     again = small_fleet.release(window=window(3, 60 * DAY + OFFSET))
     late = small_fleet.release(window=window(57, 59 * DAY + OFFSET))
     assert all(isinstance(v, Accepted) for v in arrive_all(again, late))
@@ -143,18 +145,18 @@ def test_a_sequence_does_not_run_ahead_of_its_windows(small_fleet, arrive_all):
 def test_a_device_cannot_fill_the_disk(small_fleet, arrive_all, monkeypatch):
     monkeypatch.setattr(decision, "MAX_RELEASES", 4)
     payloads = [small_fleet.release(sequence=n) for n in range(1, 8)]
-    verdicts = arrive_all(*payloads)
-    assert [isinstance(v, Accepted) for v in verdicts] == [True] * 4 + [False] * 3
-    assert {(v.reason, v.final) for v in verdicts[4:]} == {("full", False)}
-    # What is stored is acknowledged again, full or not.
+    outcomes = arrive_all(*payloads)
+    assert [isinstance(v, Accepted) for v in outcomes] == [True] * 4 + [False] * 3
+    assert {(v.reason, v.final) for v in outcomes[4:]} == {("full", False)}
+    # A stored release is acknowledged again, even at the limit.
     assert type(arrive_all(payloads[0])[0]).__name__ == "Duplicate"
     with reading(small_fleet.database) as reader:
         assert len(list(reader.releases(Selection("air")))) == 4
 
 
 def test_the_stored_total_is_that_of_the_readings(small_fleet, arrive_all):
-    (verdict,) = arrive_all(
+    (outcome,) = arrive_all(
         small_fleet.release(stream="fine", readings=[(1.0, 1.0)] * 900), stream="fine"
     )
-    total = verdict.total
+    total = outcome.total
     assert abs(total.value - 900) < 12 * total.variance**0.5 + 1

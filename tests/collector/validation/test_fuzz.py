@@ -1,4 +1,4 @@
-"""Hostile bytes: nothing raises but what is promised, and everything is answered for."""
+"""Hostile bytes: only documented errors are raised, and every message has an outcome."""
 
 import json
 import random
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pansketch_collector.validation.validation import Rules, validate
-from pansketch_collector.validation.verdicts import Accepted, Presence, Refused
+from pansketch_collector.validation.verdicts import Accepted, DeviceStatus, Rejected
 from pansketch_fleet.config.loader import ConfigError, load_collector
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Status, StreamBirth
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-def test_made_up_messages_are_all_answered_for_and_kept_or_counted(garbage, tmp_path):
+def test_generated_messages_are_all_acknowledged_and_stored_or_counted(garbage, tmp_path):
     many = 3_000
     assert garbage.taken(tmp_path, many, 7, lambda: None) == {"answered": many, "kept": many}
 
@@ -49,7 +49,7 @@ def test_a_message_is_judged_alike_alone_and_among_others(garbage):
     messages = list(garbage.made(600, random.Random(3)))
     together = validate(messages, rules)
     assert together == [validate([message], rules)[0] for message in messages]
-    assert {type(verdict) for verdict in together} == {Accepted, Presence, Refused}
+    assert {type(outcome) for outcome in together} == {Accepted, DeviceStatus, Rejected}
 
 
 @pytest.mark.parametrize(("kind", "whole"), [(Ack, ACK), (Status, BIRTH)])
@@ -120,7 +120,7 @@ def test_any_configuration_loads_or_is_one_line_of_what_is_wrong(folder, data):
     assert "\n" not in said
 
 
-def test_the_stream_of_made_up_messages_has_every_kind(garbage):
+def test_the_stream_of_generated_messages_has_every_kind(garbage):
     some = list(islice(garbage.made(300, random.Random(1)), 300))
     assert {bool(topics.parse(m.topic)) for m in some} == {True, False}
     assert max(m.size for m in some) > 60_000

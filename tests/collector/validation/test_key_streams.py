@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from pansketch import Release, WindowId, encode
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.accepted_specs import MAX_WINDOWS, StreamSpecs, _derived
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Refused
+from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.key_site import DAY, ENTROPY, keys, verdict
+from tests.collector.key_site import DAY, ENTROPY, keys, outcome
 
 OFFSET = schedule_offset("one", DAY)
 
 
 def test_a_release_of_its_own_window_is_taken(site):
-    taken = verdict(site, site.release("one", 7, keys((5,))))
+    taken = outcome(site, site.release("one", 7, keys((5,))))
     assert isinstance(taken, Accepted)
     assert taken.fingerprint == site.spec("doors").for_window(7).fingerprint
 
@@ -32,10 +32,10 @@ def with_window(site, spec, day):
 def test_a_release_made_for_another_window_is_refused(site, made_for):
     """`None`: under the base of all windows, which no window has."""
     spec = site.spec("doors")
-    refused = verdict(
+    refused = outcome(
         site, with_window(site, spec if made_for is None else spec.for_window(made_for), 7)
     )
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert (refused.reason, refused.sequence) == ("fingerprint", 7)
 
 
@@ -44,10 +44,10 @@ def test_a_bitmap_with_other_numbers_than_bits_is_refused(site):
     window = WindowId("one", "doors", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
     spec = site.spec("doors").for_window(7)
     for number in (2, -1, 2**40):
-        refused = verdict(site, bitmap(spec, window, number))
-        assert isinstance(refused, Refused)
+        refused = outcome(site, bitmap(spec, window, number))
+        assert isinstance(refused, Rejected)
         assert refused.reason == "bounds"
-    assert isinstance(verdict(site, bitmap(spec, window, 1)), Accepted)
+    assert isinstance(outcome(site, bitmap(spec, window, 1)), Accepted)
 
 
 def bitmap(spec, window, number):
@@ -80,6 +80,6 @@ def test_a_release_that_comes_again_is_a_duplicate(site, arrive):
         kinds = [
             type(v).__name__
             for _ in range(2)
-            for v in settle(opened, [message], rules, 1_000_000_001)
+            for v in commit_batch(opened, [message], rules, 1_000_000_001)
         ]
     assert kinds == ["Accepted", "Duplicate"]

@@ -11,10 +11,10 @@ from pansketch_collector.reports.broker_acl import as_text
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.validation.validation import Rules
-from pansketch_collector.validation.verdicts import Accepted, Presence, Refused
+from pansketch_collector.validation.verdicts import Accepted, DeviceStatus, Rejected
 from pansketch_fleet.config.loader import load_reader
 from pansketch_fleet.protocol.messages import Status, StreamBirth
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 from tests.collector.small_fleet import incoming
 
 NOW = 40 * 86_400
@@ -37,11 +37,11 @@ def given_to(small_fleet):
 def test_it_is_refused_for_now_with_the_reason(given_to):
     fleet = given_to('["on*", third]')
     for name, accepted in (("one", True), ("third", True), ("two", False), ("third-2", False)):
-        verdict = judge(fleet.topic(name), fleet.release(name), fleet.rules)
-        assert isinstance(verdict, Accepted) == accepted, name
-    assert isinstance(verdict, Refused)
-    assert (verdict.reason, verdict.final, verdict.plausible) == ("device", False, True)
-    assert verdict.text == "the configuration gives air to other devices; see its devices"
+        outcome = validate_one(fleet.topic(name), fleet.release(name), fleet.rules)
+        assert isinstance(outcome, Accepted) == accepted, name
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.final, outcome.plausible) == ("device", False, True)
+    assert outcome.text == "the configuration gives air to other devices; see its devices"
 
 
 def test_devices_shows_it_and_a_new_configuration_takes_it(given_to):
@@ -52,8 +52,8 @@ def test_devices_shows_it_and_a_new_configuration_takes_it(given_to):
     with store.opened(fleet.database) as opened:
         opened.serve_settings(fleet.config, NOW)
         batch = incoming(topic, message), incoming(fleet.topic("two"), fleet.release("two"))
-        verdicts = ingest_loop.settle(opened, batch, fleet.rules, NOW)
-        assert [type(each) for each in verdicts] == [Presence, Refused]
+        outcomes = ingest_loop.commit_batch(opened, batch, fleet.rules, NOW)
+        assert [type(each) for each in outcomes] == [DeviceStatus, Rejected]
         with reading(fleet.database) as reader:
             found = devices.overview(reader, fleet.config)
         table, (two,) = devices.as_table(found), json.loads(devices.as_json(found))["devices"]

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch_collector.commands import quarantine
-from pansketch_collector.ingest.ingest_loop import settle
+from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.tables import enrolments
 from pansketch_collector.storage.tables.connection import transaction
 from pansketch_collector.validation.signatures import Signers, SigningKey, authenticate
 from pansketch_collector.validation.validation import validate
-from pansketch_collector.validation.verdicts import Accepted, Duplicate, Refused
+from pansketch_collector.validation.verdicts import Accepted, Duplicate, Rejected
 from pansketch_fleet.protocol.messages import digest
 from pansketch_fleet.protocol.signed_release import (
     ENVELOPE_BYTES,
@@ -40,11 +40,11 @@ class Place:
         with transaction(self.opened.connection):
             return change(self.opened.connection, *words, at)
 
-    def verdict(self, payload, device="one", stream="air", signed=True):
+    def outcome(self, payload, device="one", stream="air", signed=True):
         rules = replace(self.fleet.rules, signed=signed)
         message = incoming(self.fleet.topic(device, stream), payload)
-        (found,) = settle(self.opened, [message], rules, AT)
-        if isinstance(found, Refused):
+        (found,) = commit_batch(self.opened, [message], rules, AT)
+        if isinstance(found, Rejected):
             assert (found.reason, found.final, found.plausible) == ("signature", False, True)
             return found.text
         return type(found)
@@ -58,8 +58,8 @@ def place(small_fleet, kept):
 def test_a_signed_release_is_stored_as_if_it_were_not_signed(place):
     release = place.fleet.release("one", 1)
     sealed = place.devices["one"].seal("air", release)
-    assert place.verdict(sealed) is Accepted
-    assert place.verdict(sealed) is Duplicate
+    assert place.outcome(sealed) is Accepted
+    assert place.outcome(sealed) is Duplicate
     assert place.fleet.stored() == [release]
     stored = rows(place.fleet.database, "SELECT digest FROM releases")
     assert stored == [(digest(release),)], "what the device compares the acknowledgement with"
@@ -67,8 +67,8 @@ def test_a_signed_release_is_stored_as_if_it_were_not_signed(place):
 
 def test_without_a_signature_it_depends_on_the_collector(place):
     release = place.fleet.release("one", 1)
-    assert "is not signed; enroll one and set agent.credentials" in place.verdict(release)
-    assert place.verdict(release, signed=False) is Accepted
+    assert "is not signed; enroll one and set agent.credentials" in place.outcome(release)
+    assert place.outcome(release, signed=False) is Accepted
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -81,12 +81,12 @@ def test_a_signature_that_does_not_hold_is_refused_by_every_collector(place, sig
     of_fine = own.seal("fine", first)
     foreign = replace_key(new_credentials("elsewhere", "one"), own).seal("air", first)
     for payload in (moved, of_fine, foreign):
-        assert "the signature is not that of one" in place.verdict(payload, signed=signed)
+        assert "the signature is not that of one" in place.outcome(payload, signed=signed)
     for payload in (stolen, unknown):
-        assert "which is no key of one here" in place.verdict(payload, signed=signed)
+        assert "which is no key of one here" in place.outcome(payload, signed=signed)
     assert place.fleet.stored() == []
     # None of them is held against the release itself.
-    assert place.verdict(own.seal("air", first), signed=signed) is Accepted
+    assert place.outcome(own.seal("air", first), signed=signed) is Accepted
 
 
 def replace_key(credentials, other):
@@ -97,8 +97,8 @@ def replace_key(credentials, other):
 def test_a_bad_copy_of_a_stored_release_disputes_nothing(place):
     first = place.fleet.release("one", 1)
     again = place.fleet.release("one", 1)
-    assert place.verdict(place.devices["one"].seal("air", first)) is Accepted
-    assert "not signed" in place.verdict(again)
+    assert place.outcome(place.devices["one"].seal("air", first)) is Accepted
+    assert "not signed" in place.outcome(again)
     (disputed,) = place.opened.connection.execute("SELECT count(*) FROM disputed").fetchone()
     assert disputed == 0
 
@@ -108,25 +108,25 @@ def test_a_revoked_device_is_refused_signed_or_not_until_it_is_enrolled_again(pl
     release, own = place.fleet.release("one", 1), place.devices["one"]
     assert place.note(enrolments.revoke, "one")
     for payload in (release, own.seal("air", release)):
-        assert "one is revoked" in place.verdict(payload, signed=signed)
+        assert "one is revoked" in place.outcome(payload, signed=signed)
     other = place.devices["two"].seal("air", place.fleet.release("two", 1))
-    assert place.verdict(other, "two", signed=signed) is Accepted, "the control: another device"
+    assert place.outcome(other, "two", signed=signed) is Accepted, "the control: another device"
     new = new_credentials(place.fleet.fleet, "one")
     place.note(enrolments.enroll, "one", new.public)
-    assert "no key of one here" in place.verdict(own.seal("air", release), signed=signed)
-    assert place.verdict(new.seal("air", release), signed=signed) is Accepted
+    assert "no key of one here" in place.outcome(own.seal("air", release), signed=signed)
+    assert place.outcome(new.seal("air", release), signed=signed) is Accepted
 
 
 def test_a_retired_key_signs_what_had_ended_when_it_was_retired(place):
     ended, later = (place.fleet.release("one", n) for n in (1, 2))
     old, new = place.devices["one"], new_credentials(place.fleet.fleet, "one")
     place.note(enrolments.rotate, "one", new.public, at=5 * DAY // 2)
-    assert place.verdict(old.seal("air", ended)) is Accepted
-    assert "was replaced; install its newer credentials" in place.verdict(old.seal("air", later))
-    assert place.verdict(new.seal("air", later)) is Accepted
+    assert place.outcome(old.seal("air", ended)) is Accepted
+    assert "was replaced; install its newer credentials" in place.outcome(old.seal("air", later))
+    assert place.outcome(new.seal("air", later)) is Accepted
     earlier = place.fleet.release("one", 3)
     place.note(enrolments.revoke, "one")
-    assert "one is revoked" in place.verdict(old.seal("air", earlier))
+    assert "one is revoked" in place.outcome(old.seal("air", earlier))
 
 
 @given(st.binary(max_size=200), st.booleans())
@@ -135,22 +135,22 @@ def test_hostile_envelopes_raise_nothing_and_are_never_accepted(shared_rules, re
     public = new_credentials("testing", "one").public
     head = MAGIC + b"\x01" + (key_id(public) if known else b"")
     message = incoming("pansketch/v1/testing/one/release/air", head + rest)
-    judged = validate([message], shared_rules)
+    validated = validate([message], shared_rules)
     signers = Signers("testing", {"one": [SigningKey(public)]}, False)
-    assert isinstance(authenticate([message], judged, signers)[0], Refused)
+    assert isinstance(authenticate([message], validated, signers)[0], Rejected)
 
 
 def test_no_public_key_makes_a_signature_hold(place):
-    """Points of low order, under which other libraries accept made-up signatures."""
+    """Points of low order, under which other libraries accept generated signatures."""
     release = place.fleet.release("one", 1)
     for public in (bytes(32), b"\x01" + bytes(31), b"\xff" * 32, b"short"):
         signers = Signers(place.fleet.fleet, {"one": [SigningKey(public)]}, False)
         for signature in (bytes(64), b"\x01" + bytes(63), public[:32].ljust(64, b"\0")):
             payload = MAGIC + b"\x01" + key_id(public) + signature + release
             message = incoming(place.fleet.topic("one"), payload)
-            judged = validate([message], place.fleet.rules)
-            assert isinstance(judged[0], Accepted), "the control: only its signature is wrong"
-            (found,) = authenticate([message], judged, signers)
+            validated = validate([message], place.fleet.rules)
+            assert isinstance(validated[0], Accepted), "the control: only its signature is wrong"
+            (found,) = authenticate([message], validated, signers)
             assert "the signature is not that of one" in found.text
 
 
@@ -158,7 +158,7 @@ def test_an_envelope_of_a_later_version_waits_for_a_later_collector(place):
     sealed = bytearray(place.devices["one"].seal("air", place.fleet.release("one", 1)))
     sealed[4] = 2
     message = incoming(place.fleet.topic("one"), bytes(sealed))
-    (found,) = settle(place.opened, [message], place.fleet.rules, AT)
+    (found,) = commit_batch(place.opened, [message], place.fleet.rules, AT)
     assert (found.reason, found.final) == ("version", False)
 
 
@@ -168,9 +168,9 @@ def test_what_lies_in_quarantine_needs_its_signature_too(small_fleet):
         first, second = (small_fleet.release("one", n) for n in (1, 2))
         late = new_credentials(small_fleet.fleet, "three")
         third = late.seal("air", small_fleet.release("three", 1))
-        place.verdict(first)
-        place.verdict(place.devices["one"].seal("air", first)[:ENVELOPE_BYTES] + second)
-        place.verdict(third, "three")
+        place.outcome(first)
+        place.outcome(place.devices["one"].seal("air", first)[:ENVELOPE_BYTES] + second)
+        place.outcome(third, "three")
         rules = replace(small_fleet.rules, signed=True)
         assert quarantine.retry(opened, rules, AT) == 0
         place.note(enrolments.enroll, "three", late.public)

@@ -14,36 +14,36 @@ from pansketch_collector.validation.decision import compare, supersedes
 from pansketch_collector.validation.verdicts import (
     LATEST_SECOND,
     Accepted,
+    DeviceStatus,
     Duplicate,
-    Presence,
-    Refused,
+    Rejected,
     StoredWindow,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, StreamBirth, digest
 from pansketch_fleet.settings.device_spec import schedule_offset
-from tests.collector.messages import judge
+from tests.collector.messages import validate_one
 
 DAY = 86_400
 OFFSET = schedule_offset("one", DAY)
 
 
 def refusal(topic, payload, rules):
-    verdict = judge(topic, payload, rules)
-    assert isinstance(verdict, Refused), verdict
-    assert verdict.text
-    assert "\n" not in verdict.text
-    return verdict
+    outcome = validate_one(topic, payload, rules)
+    assert isinstance(outcome, Rejected), outcome
+    assert outcome.text
+    assert "\n" not in outcome.text
+    return outcome
 
 
 def test_a_release_on_its_own_topic_is_accepted_with_its_exact_bytes(small_fleet):
     payload = small_fleet.release("one", 7)
-    verdict = judge(small_fleet.topic("one"), payload, small_fleet.rules)
-    assert isinstance(verdict, Accepted)
-    assert verdict.window == WindowId("one", "air", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
-    assert verdict.payload == payload
-    assert verdict.digest == digest(payload)
-    assert verdict.fingerprint == small_fleet.specs("air")[0].fingerprint
+    outcome = validate_one(small_fleet.topic("one"), payload, small_fleet.rules)
+    assert isinstance(outcome, Accepted)
+    assert outcome.window == WindowId("one", "air", 7, 7 * DAY + OFFSET, 8 * DAY + OFFSET)
+    assert outcome.payload == payload
+    assert outcome.digest == digest(payload)
+    assert outcome.fingerprint == small_fleet.specs("air")[0].fingerprint
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
@@ -73,9 +73,9 @@ WATER = WindowId("one", "water", 9, 0, 86_400)
 def test_another_version_is_named(small_fleet, version):
     payload = bytearray(small_fleet.release())
     payload[4] = version
-    verdict = refusal(small_fleet.topic(), bytes(payload), small_fleet.rules)
-    assert verdict.reason == "version"
-    assert not verdict.final, "a collector of that version takes it"
+    outcome = refusal(small_fleet.topic(), bytes(payload), small_fleet.rules)
+    assert outcome.reason == "version"
+    assert not outcome.final, "a collector of that version takes it"
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,18 @@ def test_a_release_on_another_topic_is_refused(small_fleet, topic, reason):
 
 def test_what_is_longer_than_anything_configured_is_not_read(small_fleet):
     most = small_fleet.rules.largest
-    verdict = refusal(small_fleet.topic(), b"\0" * (most + 1), small_fleet.rules)
-    assert verdict.reason == "length"
-    assert str(most) in verdict.text
-    assert not verdict.final, "another configuration may have larger sketches"
+    outcome = refusal(small_fleet.topic(), b"\0" * (most + 1), small_fleet.rules)
+    assert outcome.reason == "length"
+    assert str(most) in outcome.text
+    assert not outcome.final, "another configuration may have larger sketches"
     assert refusal(small_fleet.topic(), b"\0" * most, small_fleet.rules).reason == "magic"
 
 
 def test_what_is_longer_than_its_own_settings_allow_is_refused_for_good(small_fleet, monkeypatch):
     payload, rules = small_fleet.release(), small_fleet.rules
     monkeypatch.setattr(HierarchySpec, "max_release_nbytes", len(payload) - 1)
-    verdict = refusal(small_fleet.topic(), payload, rules)
-    assert (verdict.reason, verdict.sequence, verdict.final) == ("size", 1, True)
+    outcome = refusal(small_fleet.topic(), payload, rules)
+    assert (outcome.reason, outcome.sequence, outcome.final) == ("size", 1, True)
 
 
 def test_what_another_configuration_would_take_is_not_refused_for_good(small_fleet):
@@ -117,22 +117,22 @@ def test_what_another_configuration_would_take_is_not_refused_for_good(small_fle
     large = replace(small_fleet.specs("air")[0], depth=8, width=512, rows=3)
     payload = small_fleet.release(spec=large)
     assert len(payload) > small_fleet.rules.specs["air"].max_bytes
-    verdicts = [
+    outcomes = [
         refusal(small_fleet.topic(), payload, small_fleet.rules),
         refusal(
             small_fleet.topic(stream="water"), small_fleet.release(window=WATER), small_fleet.rules
         ),
     ]
-    assert [verdict.reason for verdict in verdicts] == ["fingerprint", "stream"]
-    assert [verdict.sequence for verdict in verdicts] == [1, 9]
-    assert not any(verdict.final for verdict in verdicts)
+    assert [outcome.reason for outcome in outcomes] == ["fingerprint", "stream"]
+    assert [outcome.sequence for outcome in outcomes] == [1, 9]
+    assert not any(outcome.final for outcome in outcomes)
 
 
 def test_a_release_made_with_other_settings_is_refused_by_its_fingerprint(small_fleet):
     other = replace(small_fleet.specs("air")[0], hash_key=99)
-    verdict = refusal(small_fleet.topic(), small_fleet.release(spec=other), small_fleet.rules)
-    assert verdict.reason == "fingerprint"
-    assert verdict.sequence == 1
+    outcome = refusal(small_fleet.topic(), small_fleet.release(spec=other), small_fleet.rules)
+    assert outcome.reason == "fingerprint"
+    assert outcome.sequence == 1
 
 
 def test_a_merged_release_is_refused_because_it_holds_two_windows(small_fleet):
@@ -147,28 +147,28 @@ def test_a_merged_release_is_refused_because_it_holds_two_windows(small_fleet):
 )
 def test_an_impossible_window_is_refused(small_fleet, sequence, start, end):
     window = WindowId("one", "air", sequence, start, end)
-    verdict = refusal(small_fleet.topic(), small_fleet.release(window=window), small_fleet.rules)
-    assert verdict.reason == "identity"
+    outcome = refusal(small_fleet.topic(), small_fleet.release(window=window), small_fleet.rules)
+    assert outcome.reason == "identity"
 
 
 @pytest.mark.parametrize("reason", ["stream", "fingerprint", "version", "length", "window", "new"])
 def test_a_reason_that_is_not_listed_as_final_is_temporary(reason):
-    assert not Refused(reason, "text").final
+    assert not Rejected(reason, "text").final
 
 
 def test_every_device_class_of_the_fleet_is_accepted(small_fleet):
     for spec in small_fleet.specs("fine"):
         payload = small_fleet.release(stream="fine", spec=spec, readings=((20.0, 1.0),))
-        verdict = judge(small_fleet.topic(stream="fine"), payload, small_fleet.rules)
-        assert isinstance(verdict, Accepted)
-        assert verdict.fingerprint == spec.fingerprint
+        outcome = validate_one(small_fleet.topic(stream="fine"), payload, small_fleet.rules)
+        assert isinstance(outcome, Accepted)
+        assert outcome.fingerprint == spec.fingerprint
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=60), st.binary(max_size=200))
 def test_arbitrary_messages_are_refused_and_never_raise(shared_rules, topic, payload):
     for place in (topic, "pansketch/v1/testing/one/release/air", "pansketch/v1/testing/one/status"):
-        assert isinstance(judge(place, payload, shared_rules), Refused)
+        assert isinstance(validate_one(place, payload, shared_rules), Rejected)
 
 
 JUNK = st.recursive(
@@ -196,33 +196,33 @@ def test_hostile_bodies_with_a_right_checksum_are_refused_and_never_raise(
     bodies = (*map(msgpack.packb, (body, junk, *newer)), noise)
     for version, packed in product((1, 2, 3), bodies):
         payload = b"PANS" + bytes([version]) + checksum(packed, 8) + packed
-        verdict = judge("pansketch/v1/testing/one/release/air", payload, shared_rules)
-        assert isinstance(verdict, Refused)
+        outcome = validate_one("pansketch/v1/testing/one/release/air", payload, shared_rules)
+        assert isinstance(outcome, Rejected)
 
 
 def test_the_same_bytes_again_are_a_duplicate(small_fleet):
-    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
+    accepted = validate_one(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
     assert isinstance(compare(accepted, StoredWindow(accepted.digest, 1, b"")), Duplicate)
 
 
 @pytest.mark.parametrize("incarnation", [b"", b"another!"])
 def test_a_second_release_of_a_stored_window_is_an_equivocation(small_fleet, incarnation):
-    accepted = judge(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
-    verdict = compare(accepted, StoredWindow("0" * 32, 9, incarnation))
-    assert (verdict.reason, verdict.sequence, verdict.final) == ("equivocation", 1, True)
-    assert "sequence 9" in verdict.text
-    assert ("another ledger" in verdict.text) == bool(incarnation)
+    accepted = validate_one(small_fleet.topic(), small_fleet.release(), small_fleet.rules)
+    outcome = compare(accepted, StoredWindow("0" * 32, 9, incarnation))
+    assert (outcome.reason, outcome.sequence, outcome.final) == ("equivocation", 1, True)
+    assert "sequence 9" in outcome.text
+    assert ("another ledger" in outcome.text) == bool(incarnation)
 
 
-def test_presence_is_taken_and_garbage_on_its_topic_is_refused(small_fleet):
+def test_a_status_is_accepted_and_a_malformed_one_rejected(small_fleet):
     birth = Status("online", "s1", {"air": StreamBirth("0" * 16, "epsilon 1", DAY)})
     topic = topics.status(small_fleet.fleet, "one")
-    assert judge(topic, birth.encode(), small_fleet.rules) == Presence("one", birth)
+    assert validate_one(topic, birth.encode(), small_fleet.rules) == DeviceStatus("one", birth)
     for garbage in (b"", b"{}", b"\xff", b"[" * 5000, birth.encode()[:-1]):
         assert refusal(topic, garbage, small_fleet.rules).reason == "status"
 
 
-def test_the_will_of_an_older_session_is_no_news():
+def test_the_last_will_of_an_older_session_is_outdated():
     will = Status("offline", "s1", {})
     assert supersedes(will, None)
     assert supersedes(will, "s1")

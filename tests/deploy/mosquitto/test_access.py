@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.host.clock import system_clock
 from pansketch_fleet.config.loader import load_agent
 from pansketch_fleet.protocol import topics
@@ -19,7 +19,7 @@ USER = "the broker's access rules must allow its topics to this device's user, w
 
 def found(path):
     config = load_agent(path, {})
-    return reach(config.mqtt, config.fleet, config.agent.device, system_clock())
+    return check_broker(config.mqtt, config.fleet, config.agent.device, system_clock())
 
 
 def rules_of_another_fleet(site):

@@ -127,3 +127,29 @@ def test_the_command_writes_the_rules_of_a_configuration(site, capsys):
     assert "user b\ntopic write pansketch/v1/greenhouse/b/status\n" in named
     assert main(["acl", "--config", str(path), "--devices", "a,../b"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_device_that_joins_the_workers_group_reads_nothing_and_delays(site, joins):
+    """mosquitto checks rules at delivery, not at a shared subscription: a message whose turn is the
+    device's reaches nobody. The next transmission has another turn, so each one gets through."""
+    site.install_broker()
+    site.start_broker()
+    wanted = topics.shared_filter(site.fleet, topics.fleet_filter(site.fleet)[1])
+    health = topics.health(site.fleet, "dev-1")
+    collector = Listener(site, site.client("collector"), wanted, health)
+    thief = Listener(site, site.client("dev-2"), wanted if joins else topics.ack("x", "y"))
+    device, release = site.client("dev-1"), topics.release(site.fleet, "dev-1", "air")
+    sent = 0
+    for number in range(10):
+        payload = b"%d" % number
+        while (release, payload) not in collector.heard:
+            sent += 1
+            say(site, device, release, payload)
+            # It follows on the same connection: when it is there, the release was there or is not.
+            mark = (health, b"%d" % sent)
+            say(site, device, *mark)
+            site.until(lambda mark=mark: mark in collector.heard, lambda: "what follows a release")
+            assert sent < 100
+    assert thief.heard == []
+    assert (sent > 10) is joins

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pansketch import WindowId, encode, os_entropy
-from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.host.clock import system_clock
 from pansketch_collector.__main__ import main
 from pansketch_collector.storage.reader import reading
@@ -55,7 +55,7 @@ class Fleet:
         self.monkeypatch.setitem(places.PASSWORDS, device, made.password)
         address = places.HOST, self.site.ports["8884"]
         broker = Mqtt(*address, True, self.site.ca / "ca.crt", device, made.password)
-        found = (reach(broker, self.site.fleet, device, system_clock()) for _ in count())
+        found = (check_broker(broker, self.site.fleet, device, system_clock()) for _ in count())
         until(lambda: next(found).state == "ok", "a broker that has read its passwords again")
         return made
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from pansketch_agent.diagnostics.broker_reachability import reach
+from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.host.clock import system_clock
 from pansketch_fleet.config.loader import load_agent
 
@@ -179,7 +179,7 @@ def test_a_version_that_is_set_is_not_changed(site, front, refuses):
     }[refuses]
     agent.says(text)
     collector.says("set mqtt.protocol to auto" if refuses == "says so" else text)
-    found = reach(load_agent(path, {}).mqtt, site.fleet, "dev-1", system_clock())
+    found = check_broker(load_agent(path, {}).mqtt, site.fleet, "dev-1", system_clock())
     assert found.state == "wrong"
     assert found.text.startswith("MQTT: ")
     assert text in found.text
@@ -190,7 +190,7 @@ def test_a_version_that_is_set_is_not_changed(site, front, refuses):
 def test_check_finds_the_version_too(site, front, refuses):
     site.start_plain_broker()
     config = load_agent(site.configure(site.plain(front(refuses).port)), {})
-    broker = reach(config.mqtt, site.fleet, "dev-1", system_clock())
+    broker = check_broker(config.mqtt, site.fleet, "dev-1", system_clock())
     version = "3.1.1" if refuses else "5"
     assert broker.state == "ok"
     assert f"accepts the device with MQTT {version}, and its" in broker.text

@@ -133,7 +133,7 @@ def test_it_says_when_it_has_its_subscriptions_and_when_the_connection_ends(site
     ("program", "module", "owner", "name", "turns", "words"),
     [
         ("agent", "pansketch_agent.runtime.stream_worker", "StreamWorker", "tick", 4, ("run",)),
-        ("collector", "pansketch_collector.ingest", "ingest_loop", "settle", 1, ("serve",)),
+        ("collector", "pansketch_collector.ingest", "ingest_loop", "commit_batch", 1, ("serve",)),
     ],
     ids=["agent", "collector"],
 )

@@ -71,7 +71,7 @@ def test_a_pipe_is_refused_without_waiting_for_a_writer(assert_unusable, tmp_pat
     assert_unusable("holds no credentials")
 
 
-def test_without_pynacl_it_says_what_to_install(assert_unusable, enrolled, monkeypatch):
+def test_without_pynacl_it_states_what_to_install(assert_unusable, enrolled, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "nacl"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nacl", None)

@@ -127,7 +127,7 @@ def test_memory_and_stdin_are_those_of_one_device(load_text):
         load(load_text, "pump-1", text.replace("[upstairs]", '["*"]'))
 
 
-def test_a_device_without_a_stream_is_told(load_text):
+def test_a_device_without_a_stream_is_an_error(load_text):
     text = TEXT.replace(
         "    source: {type: system", "    devices: [attic]\n    source: {type: system"
     )

@@ -1,4 +1,4 @@
-"""What print-config shows: every setting in force, where it came from, and no secret."""
+"""The output of print-config: every effective setting, its origin, and no secret."""
 
 from pansketch_fleet.config.loader import Config, describe
 
@@ -33,7 +33,7 @@ def test_describe_names_values_and_origins(load_text, tmp_path, valid):
     assert found["streams.air.views"] == ("[[pm25, temp]]", f"{file}:25")
 
 
-def test_describe_hides_whatever_came_from_a_file(load_text, tmp_path, valid):
+def test_describe_hides_all_that_came_from_a_file(load_text, tmp_path, valid):
     (tmp_path / "word").write_text("hunter2")
     config = load_text(valid.replace("1884", "1884\n  username: '${file:word}'"))
     assert config.mqtt.username == "hunter2"

@@ -1,4 +1,4 @@
-"""Whatever stands in the file, `load` gives a Config or a ConfigError of one line."""
+"""For any file, `load` returns a Config or raises a ConfigError of one line."""
 
 import contextlib
 
@@ -60,7 +60,7 @@ def test_a_good_file_with_a_wound(tmp_path, data, valid):
 @CAREFUL
 @given(value=st.text(max_size=80))
 def test_any_environment(tmp_path, value, valid):
-    """A variable's text is a value and never syntax, whatever it holds."""
+    """A variable's text is a value and never syntax."""
     (tmp_path / "air.csv").touch()
     path = tmp_path / "config.yaml"
     path.write_text(valid.replace("unit: degC", "unit: '${UNIT}'"))

@@ -1,4 +1,4 @@
-"""What a good configuration becomes, for the agent and for the collector."""
+"""The values of a valid configuration, for the agent and for the collector."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""What a unit pays in a day: counted in one place, and said the same on device and page."""
+"""The daily privacy loss of a unit: computed in one place, the same on device and page."""
 
 from fractions import Fraction
 
@@ -11,7 +11,13 @@ from pansketch_agent.diagnostics.validate_report import validation
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_collector.http.endpoints.listing import guarantee_object
 from pansketch_fleet.config.loader import load_agent, load_collector
-from pansketch_fleet.config.privacy_cost import DAY_SECONDS, costs, day_micro, times_a_day, weakness
+from pansketch_fleet.config.privacy_cost import (
+    DAY_SECONDS,
+    costs,
+    day_micro,
+    times_a_day,
+    weak_epsilon_warning,
+)
 
 HOUR = 3600
 DAILY = "72 at most, for a source in every span (24 spans of 1h)"
@@ -39,7 +45,7 @@ def keyed(epsilon=2.0):
     return Guarantee.of_keys(Privacy(epsilon, "key"), Fraction(1, 2))
 
 
-def test_a_span_pays_in_each_span_of_a_day_whatever_its_windows():
+def test_a_span_spends_in_each_span_of_a_day_for_any_windows():
     hourly = linear(Span(HOUR, 60))
     for window in (60, HOUR, DAY_SECONDS, 30 * DAY_SECONDS):
         assert times_a_day(hourly, window) == 24
@@ -52,18 +58,18 @@ def test_a_span_pays_in_each_span_of_a_day_whatever_its_windows():
     assert dict(costs(hourly, HOUR))["a span"].startswith("spends 3 as a whole")
 
 
-def test_a_span_longer_than_a_day_pays_once():
+def test_a_span_longer_than_a_day_spends_once():
     assert day_micro(linear(Span(7 * DAY_SECONDS, 3)), HOUR) == 3_000_000
 
 
-def test_a_key_pays_in_each_window_that_ends_on_a_day():
+def test_a_key_spends_in_each_window_that_ends_on_a_day():
     assert day_micro(keyed(), 6 * HOUR) == 8_000_000
     assert day_micro(keyed(), 7 * HOUR) == 8_000_000  # three of them, or four
     assert day_micro(keyed(), 30 * DAY_SECONDS) == 2_000_000
     assert dict(costs(keyed(), 6 * HOUR))["a day"] == KEYED
 
 
-def test_readings_pay_one_by_one():
+def test_readings_spend_one_by_one():
     assert times_a_day(linear("reading"), HOUR) is None
     assert day_micro(linear("reading"), HOUR) is None
     assert dict(costs(linear("reading"), HOUR))["a day"].startswith("3 for each reading in it")
@@ -93,7 +99,7 @@ def test_no_more_windows_end_within_24_hours(seconds, offset):
         ("key", KEYS, "6h"),
     ],
 )
-def test_the_device_and_the_page_say_the_same(tmp_path, unit, holds, window):
+def test_the_device_and_the_page_state_the_same(tmp_path, unit, holds, window):
     file = tmp_path / "config.yaml"
     file.write_text(CONFIG.format(window=window, unit=unit, holds=holds))
     table = validation(load_agent(file, {}), MemoryProtection("", tmp_path))
@@ -115,7 +121,7 @@ def test_an_epsilon_that_hides_nothing_is_warned_about(load_text, valid, epsilon
     text = valid.replace("epsilon: 0.5", f"epsilon: {epsilon}")
     (stream,) = load_text(text).streams
     says = f"epsilon {epsilon} hides next to nothing; write 10 or less"
-    assert weakness(stream, (stream,)) == (says if warned else None)
+    assert weak_epsilon_warning(stream, (stream,)) == (says if warned else None)
 
 
 def test_the_sketches_of_a_stream_are_warned_about_together(load_text, valid):
@@ -123,6 +129,6 @@ def test_the_sketches_of_a_stream_are_warned_about_together(load_text, valid):
     text = valid.replace("views: [[pm25, temp]]", both).replace("epsilon: 0.5", "epsilon: 12")
     streams = load_text(text).streams
     assert len(streams) == 2
-    assert {weakness(each, streams) for each in streams} == {
+    assert {weak_epsilon_warning(each, streams) for each in streams} == {
         "epsilon 12 hides next to nothing; write 10 or less"
     }

@@ -140,7 +140,7 @@ def test_a_part_as_wide_as_one_step_is_allowed():
 
 
 def test_every_value_of_a_step_keeps_its_part(stream):
-    """A sensor's values lie inside the parts, whatever the last digit of a knot is."""
+    """A sensor's values lie inside the parts, for any last digit of a knot."""
     found = with_knots(stream.domain.attributes[0], KNOTS)
     points = np.arange(-8000, 12001) * 0.5
     places = found.scaling.places(points) * (len(KNOTS) - 1)

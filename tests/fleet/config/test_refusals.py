@@ -1,4 +1,4 @@
-"""Every bad configuration is refused in one line, at the line and key at fault, with a fix."""
+"""Every bad configuration is refused by a single-line error, at its line and key, with a fix."""
 
 import re
 
@@ -13,7 +13,7 @@ WINDOW = "window: 10m"
 URL = " mqtt://broker.example:1884"
 KNOWN_PROFILES = "gateway-x86, generic-linux, pi-3b, pi-4b, pi-5, pi-zero-2w, pi-zero-w"
 
-# (what is replaced, by what, line, key, what the text must say)
+# (replaced text, its replacement, line, key, words of the error)
 UNIT, PRIVACY = "unit: reading", "streams.air.privacy."
 MOST = PRIVACY + "unit.max_readings"
 

@@ -6,7 +6,7 @@ from pansketch_fleet.config.loader import ConfigError, describe, load_reader
 from tests.configurations import LOADERS
 from tests.fleet.conftest import VALID, assert_refused
 
-# Every reference of these is one that nobody has set.
+# No reference of these is set.
 BROKER = (
     ' mqtt://broker.example:1884\n  username: "${WHO}"',
     ' "mqtts://${BROKER}"\n  username: "${WHO}"\n  password: "${file:none/password}"\n'
@@ -54,7 +54,7 @@ def test_who_connects_needs_the_broker_s_references(load_text, program):
     assert_refused(refused.value, 3, "mqtt.url", says)
 
 
-def test_all_missing_references_are_in_one_line(load_text):
+def test_all_missing_references_are_one_error(load_text):
     with pytest.raises(ConfigError) as refused:
         load_text(text(BROKER, AGENT), "agent")
     rest = "mqtt.username (line 4), mqtt.password (line 5), mqtt.protocol (line 7), agent.device"
@@ -98,7 +98,7 @@ def test_the_agent_still_refuses_a_mistake_of_the_collector_s_section(load_text)
 
 
 def test_a_secret_is_read_only_by_the_program_that_uses_it(load_text, tmp_path):
-    """The files are there: a program that read one of them would have its text."""
+    """The files exist: a program that read one of them would have its text."""
     (tmp_path / "none").mkdir()
     secrets = {name: f"the-secret-of-{name}" for name in ("password", "local", "token")}
     for name, secret in secrets.items():

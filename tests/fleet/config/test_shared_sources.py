@@ -1,5 +1,7 @@
-"""Streams that take the same records are found in the configuration, and what a unit pays in all of
-them is added up; so is what a key pays at several devices."""
+"""Streams of the same records are found in the configuration, and their losses add up.
+
+So do the losses of a key at several devices.
+"""
 
 import json
 
@@ -10,7 +12,7 @@ from pansketch_agent.diagnostics.validate_report import validation
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_collector.http.endpoints.listing import guarantee_object
-from pansketch_fleet.config.privacy_cost import all_costs, shared, sharing
+from pansketch_fleet.config.privacy_cost import all_costs, shared, streams_sharing_source
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.sections.sources.mqtt_topic import overlap
 from tests.configurations import LOADERS
@@ -89,8 +91,8 @@ SOURCES = [
 def test_streams_of_one_source_are_found(read, one, other, holds, holds_too, same):
     config = read(stream("one", one, holds=holds), stream("other", other, holds=holds_too))
     first, second = config.streams
-    assert sharing(first, config.streams) == ((second,) if same else ())
-    assert sharing(second, config.streams) == ((first,) if same else ())
+    assert streams_sharing_source(first, config.streams) == ((second,) if same else ())
+    assert streams_sharing_source(second, config.streams) == ((first,) if same else ())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ ROWS = "{type: replay, path: rows.csv}"
 SPAN = "{span: 1h, max_readings: 60}"
 
 
-def test_one_reading_in_three_streams_pays_in_all_three(read):
+def test_one_reading_in_three_streams_spends_in_all_three(read):
     config = read(
         *(stream(name, ROWS, epsilon) for name, epsilon in (("a", 1), ("b", 2), ("c", 4)))
     )
@@ -137,7 +139,7 @@ def test_a_stream_that_shares_nothing_has_no_total(read):
     assert not any(of.startswith("with") for of, _ in all_costs(config.streams[0], config.streams))
 
 
-def test_a_span_pays_for_every_span_beside_it(read):
+def test_a_span_spends_for_every_span_beside_it(read):
     config = read(stream("a", ROWS, 3, SPAN), stream("b", ROWS, 5, "{span: 25m, max_readings: 5}"))
     found = shared(config.streams[0], config.streams)
     assert found.record_micro == 3_000_000 // 60 + 1_000_000
@@ -168,12 +170,12 @@ def test_one_key_in_two_streams_and_another_key_beside_it(read):
     assert (found.unit_micro, found.day_micro) == (None, None), "a card may come with many badges"
 
 
-def test_the_same_key_in_windows_of_one_length_pays_once_in_each(read):
+def test_the_same_key_in_windows_of_one_length_spends_once_in_each(read):
     config = read(keys("a", ROWS, 2), keys("b", ROWS, 6))
     assert shared(config.streams[0], config.streams).unit_micro == 8_000_000
 
 
-def test_a_key_at_twelve_doors_pays_twelve_times(read):
+def test_a_key_at_twelve_doors_spends_twelve_times(read):
     config = read(keys("doors", ROWS, 6, expect="{devices_per_key: 12}"))
     said = dict(all_costs(config.streams[0], config.streams))
     assert said["at 12 devices"].startswith("a key spends 72 in a window (12 x 6); the collector")
@@ -185,7 +187,7 @@ def test_a_key_at_twelve_doors_pays_twelve_times(read):
     assert (shown["epsilon"], shown["shared"]) == (6.0, None)
 
 
-def test_without_a_number_it_is_said_of_each_device(read):
+def test_without_a_number_it_is_stated_of_each_device(read):
     config = read(keys("doors", ROWS, 6))
     said = dict(all_costs(config.streams[0], config.streams))
     assert said["a key"].endswith("w windows on d devices cost w x d x 6")

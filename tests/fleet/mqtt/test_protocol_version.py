@@ -3,7 +3,7 @@
 import pytest
 
 from pansketch_fleet.config.loader import describe
-from pansketch_fleet.mqtt.reconnect import SILENT_ENDS, VersionNegotiation
+from pansketch_fleet.mqtt.reconnect import MAX_SILENT_FAILURES, VersionNegotiation
 
 
 @pytest.mark.parametrize("written", ["auto", "5", '"5"', "3.1.1", '"3.1.1"', "${VERSION:-5}"])
@@ -40,57 +40,57 @@ def test_a_local_topic_s_broker_has_no_such_setting(refusal):
     assert "unknown key" in error
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_a_broker_that_never_spoke_5_is_asked_once(said):
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_broker_that_never_spoke_5_is_asked_once(reported):
     negotiation = VersionNegotiation("auto")
-    assert (negotiation.version, negotiation.open_question) == ("5", True)
-    assert negotiation.not_understood(said)
-    assert (negotiation.version, negotiation.open_question) == ("3.1.1", False)
-    assert negotiation.understood(), "it is news"
+    assert (negotiation.version, negotiation.may_be_unsupported) == ("5", True)
+    assert negotiation.rejected(reported)
+    assert (negotiation.version, negotiation.may_be_unsupported) == ("3.1.1", False)
+    assert negotiation.accepted(), "it is news"
     for _ in range(10):
-        assert not negotiation.not_understood(said=False)
-        assert not negotiation.understood()
+        assert not negotiation.rejected(reported=False)
+        assert not negotiation.accepted()
     assert negotiation.version == "3.1.1"
 
 
 def test_a_server_that_takes_neither_is_asked_for_both_in_turns():
     """A pause comes after each second one."""
     negotiation = VersionNegotiation("auto")
-    seen = [(negotiation.version, negotiation.not_understood(said=False)) for _ in range(6)]
+    seen = [(negotiation.version, negotiation.rejected(reported=False)) for _ in range(6)]
     assert seen == [("5", True), ("3.1.1", False)] * 3
 
 
 def test_a_broker_that_spoke_5_may_hang_up_a_few_times():
     negotiation = VersionNegotiation("auto")
-    assert not negotiation.understood()
-    for _ in range(SILENT_ENDS - 1):
-        assert not negotiation.not_understood(said=False)
+    assert not negotiation.accepted()
+    for _ in range(MAX_SILENT_FAILURES - 1):
+        assert not negotiation.rejected(reported=False)
         assert negotiation.version == "5"
-    assert negotiation.not_understood(said=False)
+    assert negotiation.rejected(reported=False)
     assert negotiation.version == "3.1.1"
 
 
-def test_an_answer_starts_the_count_anew():
+def test_an_answer_starts_the_count_again():
     negotiation = VersionNegotiation("auto")
-    negotiation.understood()
+    negotiation.accepted()
     for _ in range(10):
-        negotiation.not_understood(said=False)
-        negotiation.understood()
+        negotiation.rejected(reported=False)
+        negotiation.accepted()
     assert negotiation.version == "5"
 
 
-def test_a_broker_that_spoke_5_and_says_that_it_does_not_is_believed():
+def test_a_broker_that_spoke_5_and_states_that_it_does_not_is_believed():
     negotiation = VersionNegotiation("auto")
-    negotiation.understood()
-    assert negotiation.not_understood(said=True)
+    negotiation.accepted()
+    assert negotiation.rejected(reported=True)
     assert negotiation.version == "3.1.1"
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_a_version_that_is_set_stays(version):
     negotiation = VersionNegotiation(version)
-    for said in (True, False, True):
-        assert not negotiation.not_understood(said)
+    for reported in (True, False, True):
+        assert not negotiation.rejected(reported)
         assert negotiation.version == version
-    assert not negotiation.understood()
-    assert not negotiation.open_question
+    assert not negotiation.accepted()
+    assert not negotiation.may_be_unsupported

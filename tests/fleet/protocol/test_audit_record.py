@@ -1,4 +1,4 @@
-"""The record of an audit: its bytes are a promise, and what contradicts itself is refused."""
+"""The record of an audit: its bytes are fixed, and contradictions are refused."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -72,13 +72,13 @@ def test_what_is_written_is_read(fields):
         {"more": 1},
     ],
 )
-def test_what_is_none_is_refused_in_one_line(changed):
+def test_what_is_none_is_refused_by_a_single_line(changed):
     with pytest.raises(ValueError, match="no auditrecord") as refused:
         AuditRecord.decode(encoded(**changed))
     assert "\n" not in str(refused.value)
 
 
-def test_a_key_that_comes_twice_or_too_many_bytes_are_refused():
+def test_a_key_that_is_repeated_or_too_many_bytes_are_refused():
     with pytest.raises(ValueError, match="a key is repeated"):
         AuditRecord.decode(encoded()[:-1] + b', "holds": true}')
     with pytest.raises(ValueError, match="larger than"):
@@ -103,7 +103,7 @@ def test_times_are_utc():
 
 
 def test_what_would_be_too_large_to_read_is_not_written():
-    """With a line for every field it is larger than without."""
+    """A record with each field on its line is larger."""
     named = {f"{number:0>56}": True for number in range(1000)}
     record = AuditRecord(**HELD | {"planted": named})
     assert len(json.dumps(record.as_object(), indent=2)) > LIMIT_BYTES

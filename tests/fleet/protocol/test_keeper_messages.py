@@ -1,4 +1,4 @@
-"""Questions to keepers and their replies: strict, bounded, the same again."""
+"""Questions to keepers and their replies: strict, bounded, reproducible."""
 
 import json
 from dataclasses import replace
@@ -20,6 +20,7 @@ from pansketch_fleet.protocol.keeper_messages import (
     MAX_REPLY_BYTES,
     Ask,
     Reply,
+    ask_load,
 )
 
 DOMAIN = Domain([Attribute("temp", -10, 40), Attribute("humidity", 0, 100)])
@@ -59,7 +60,7 @@ def test_a_reply_comes_back_as_it_was(name):
     assert Reply.decode(REPLIES[name].encode()) == REPLIES[name]
 
 
-def test_the_bytes_are_a_promise():
+def test_the_bytes_are_fixed():
     reply = Reply("refused", bytes(32), KEY, (("post-7", "air", bytes(8), 1),), "spent")
     head = (
         b'{"version":1,"kind":"refused","question":"' + b"0" * 64 + b'","key":"6b65657065722d38",'
@@ -102,7 +103,7 @@ def spec_with(**fields):
         spec_with(domain={"attributes": 7}),
     ],
 )
-def test_another_head_is_refused_in_one_line(change):
+def test_another_head_is_refused_by_a_single_line(change):
     data = reframed(ASK.encode(), change)
     with pytest.raises(ValueError, match=r"\w") as refusal:
         Ask.decode(data)
@@ -123,7 +124,7 @@ def test_another_head_is_refused_in_one_line(change):
         lambda head: {**head, "refused": [["post-7", "air", "", 1]] * (MAX_REFUSED + 1)},
     ],
 )
-def test_another_reply_is_refused_in_one_line(change):
+def test_another_reply_is_refused_by_a_single_line(change):
     with pytest.raises(ValueError, match=r"\w") as refusal:
         Reply.decode(reframed(REPLIES["refused"].encode(), change))
     assert len(str(refusal.value).splitlines()) == 1
@@ -164,8 +165,20 @@ def test_what_is_too_large_is_refused():
     assert Reply.decode(most.encode()) == most, "the largest reply fits"
 
 
+def test_more_masks_than_a_keeper_sums_in_time_are_refused():
+    """Its watchdog would end it, and the broker would send the same question again, for ever."""
+    wide = replace(SPEC, views=(View(("temp", "humidity"), (10, 10), 1_000_000),))
+    epochs = 4096
+    assert ask_load(wide, 20, epochs) == 1 / 2
+    listed = tuple(MaskedWindow(window(n).window, (bytes(32),) * epochs) for n in (1, 2, 3))
+    question = replace(QUESTION, spec=wide.digest, windows=listed)
+    with pytest.raises(ValueError, match="bytes of masks"):
+        Ask("prepare", question, wide, KEY)
+    assert Ask("prepare", replace(question, windows=listed[:2]), wide, KEY).encode()
+
+
 @pytest.mark.parametrize("head", [b"[" * 200_000, b'{"spec":' * 100_000, b"{}", b""])
-def test_deep_nesting_is_refused_in_one_line(head):
+def test_deep_nesting_is_refused_by_a_single_line(head):
     wrapped = b'{"version":1,"kind":"answer","key":"","spec":{"a":' + head + b"}}"
     for data in (wrapped, head):
         with pytest.raises(ValueError, match=r"\w") as refusal:
@@ -174,7 +187,7 @@ def test_deep_nesting_is_refused_in_one_line(head):
 
 
 @given(st.data())
-def test_damaged_messages_are_refused_in_one_line(data):
+def test_damaged_messages_are_refused_by_a_single_line(data):
     for whole, kind in ((ASK.encode(), Ask), (REPLIES["not all"].encode(), Reply)):
         place = data.draw(st.integers(0, len(whole) - 1))
         piece = data.draw(st.binary(max_size=4))

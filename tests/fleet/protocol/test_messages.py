@@ -1,4 +1,4 @@
-"""The small messages: their bytes are a promise, and hostile ones raise ValueError and no more."""
+"""The small messages: their bytes are fixed, and hostile ones only raise ValueError."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_the_reason_may_be_left_out():
     assert Ack.decode(data.encode()) == Ack("a", 0, DIGEST, "stored")
 
 
-def test_a_problem_is_said_only_where_there_is_one():
+def test_a_problem_is_reported_only_where_there_is_one():
     assert b"problem" not in STATUS_BYTES
     stopped = StreamBirth("00ff" * 4, "epsilon 1 per reading", 600, "stopped at its daily cap")
     data = Status("online", "session-1", {"air": stopped}).encode()
@@ -205,7 +205,7 @@ def test_what_is_no_health_is_refused(data):
         Health.decode(data)
 
 
-def test_a_health_of_an_earlier_agent_says_nothing_of_its_memory():
+def test_a_health_of_an_earlier_agent_states_nothing_of_its_memory():
     assert Health.decode(HEALTH_BYTES).memory_protected is None
     for protected in (True, False):
         said = HEALTH_BYTES[:-1] + b',"memory_protected":%s}' % str(protected).lower().encode()
@@ -224,7 +224,7 @@ def test_the_longest_health_is_within_its_limit():
 
 
 @given(data=st.binary() | st.text().map(str.encode))
-def test_garbage_raises_nothing_else(data):
+def test_malformed_input_raises_nothing_else(data):
     for kind in (Ack, Status, Health):
         with pytest.raises(ValueError, match=r"^no (ack|status|health): ") as caught:
             kind.decode(data)

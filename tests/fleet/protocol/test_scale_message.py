@@ -1,4 +1,4 @@
-"""The message of published scales and a device's file of them: strict, bounded, the same again."""
+"""The message of published scales and a device's file of them: strict, bounded, reproducible."""
 
 import json
 
@@ -21,7 +21,7 @@ BYTES = (
 )
 
 
-def test_the_bytes_are_a_promise():
+def test_the_bytes_are_fixed():
     assert SCALES.encode() == BYTES
     assert Scales.decode(BYTES) == SCALES
     assert Scales.decode(BYTES.replace(b"-40.0", b"-40")) == SCALES
@@ -58,7 +58,7 @@ def test_the_largest_message_fits():
         (b"}}", b"}}" + b" " * SCALES_LIMIT_BYTES),
     ],
 )
-def test_what_is_no_such_message_is_refused_in_one_line(old, new):
+def test_what_is_no_such_message_is_refused_by_a_single_line(old, new):
     data = BYTES.replace(old, new)
     assert data != BYTES
     with pytest.raises(ValueError, match=r"\w") as refusal:

@@ -1,4 +1,4 @@
-"""Envelopes and credentials: their bytes are a promise, and nothing but the key makes them."""
+"""Envelopes and credentials: their bytes are fixed, and only the key makes them."""
 
 import os
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def test_the_same_release_has_the_same_envelope():
 def test_every_flipped_bit_is_noticed(place, bit):
     sealed = bytearray(DEVICE.seal("air", RELEASE))
     sealed[place] ^= 1 << bit
-    named = 5 <= place < 13  # The id only says which key to try.
+    named = 5 <= place < 13  # The id only names the key to try.
     assert sound(bytes(sealed)) == named
     if named:
         assert envelope_of(bytes(sealed)).key != key_id(DEVICE.public)
@@ -129,7 +129,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_in_one_line_without_a_secret(tmp_path, name):
+def test_a_bad_file_is_refused_by_a_single_line_without_a_secret(tmp_path, name):
     file, text = BAD[name]
     with pytest.raises(ValueError, match=text) as found:
         read_credentials(file.write(tmp_path / "device.json"))

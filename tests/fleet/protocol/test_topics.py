@@ -10,7 +10,7 @@ from pansketch_fleet.protocol.topics import Topic
 IDS = st.from_regex(r"[a-z0-9-]{1,64}", fullmatch=True)
 
 
-def test_the_names_are_a_promise():
+def test_the_names_are_fixed():
     assert topics.status("meadow", "post-7") == "pansketch/v1/meadow/post-7/status"
     assert topics.release("meadow", "post-7", "air") == "pansketch/v1/meadow/post-7/release/air"
     assert topics.health("meadow", "post-7") == "pansketch/v1/meadow/post-7/health"

@@ -25,7 +25,7 @@ def with_all(valid):
     return text.replace(PM25, PM25 + "\n      model:\n        categories: [A]")
 
 
-def test_attributes_are_what_the_file_says(load_text, with_all):
+def test_attributes_are_what_the_file_states(load_text, with_all):
     assert load_text(with_all).streams[0].spec.domain.attributes == (
         Attribute("temp", -40, 60, "degC", step=0.1),
         Attribute("pm25", 0, 1000, scale="log"),

@@ -97,6 +97,7 @@ CASES = [
     ("answers: [{every: 0s, share: 1}]", "answers[0].every", "is no multiple of the window"),
     ("answers: [{every: 1d, share: 1/0}]", "answers[0].share", "'1/0' is no share"),
     ("answers: [{every: 1d, share: -1}]", "answers[0].share", "'-1' is no share"),
+    ("answers: [{every: 1d, share: 0.3333333}]", "answers[0].share", "'0.3333333' is no share"),
     ("answers: [{every: 1d, share: 3/2}]", "answers[0].share", "'3/2' is no share"),
     ("answers: [{every: 1d, shar: 1}]", "answers[0].shar", "did you mean share?"),
     (

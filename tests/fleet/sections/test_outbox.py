@@ -1,4 +1,4 @@
-"""How an outbox is configured: the profile's policy, unless the device says otherwise."""
+"""The configuration of an outbox: the profile's policy, and the device's own."""
 
 import pytest
 
@@ -56,9 +56,7 @@ def test_a_wrong_outbox_is_refused(load_text, valid, text, says):
 
 
 @pytest.mark.parametrize(("text", "required"), [("true", True), ("false", False), (None, False)])
-def test_locked_memory_is_required_where_the_configuration_says_so(
-    load_text, valid, text, required
-):
+def test_locked_memory_is_required_by_the_configuration(load_text, valid, text, required):
     more = "" if text is None else f"\n  require_locked_memory: {text}"
     config = load_text(valid.replace(DEVICE, f"{DEVICE}{more}"))
     assert config.agent.require_locked_memory is required

@@ -1,4 +1,4 @@
-"""The most readings that a window can have, from what the configuration says."""
+"""The maximum readings of a window, from the configuration."""
 
 from pathlib import Path
 

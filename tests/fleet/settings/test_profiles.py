@@ -16,7 +16,7 @@ MIB = 2**20
 PAIR = Domain([Attribute("a", low=0, high=1), Attribute("b", low=0, high=1)])
 
 
-def test_all_seven_are_there():
+def test_all_seven_exist():
     assert known() == SEVEN
 
 

@@ -52,7 +52,7 @@ def test_the_file_is_named_as_it_was_given(tmp_path, monkeypatch):
         load_agent("config.yaml", {})
 
 
-def test_a_missing_file_says_so(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(ConfigError, match=r"config\.yaml: does not exist; write it, or name"):
         load_agent(tmp_path / "config.yaml", {})
 
@@ -70,6 +70,6 @@ def test_an_endless_file_is_not_read_to_its_end():
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
-def test_an_empty_file_says_so(load_text, text):
+def test_an_empty_file_is_reported(load_text, text):
     with pytest.raises(ConfigError, match=r"is empty; |is nothing; "):
         load_text(text)

@@ -67,6 +67,11 @@ def _quarter(state, a, b, c, d):
         state[into] = (turned << turn | turned >> 32 - turn) & 0xFFFFFFFF
 
 
-def seed(shared, context):
+def seed(shared, context, person=b"pansketch mask 1"):
     """The key of a mask: the standard library's BLAKE2b."""
-    return hashlib.blake2b(context, digest_size=32, key=shared, person=b"pansketch mask 1").digest()
+    return hashlib.blake2b(context, digest_size=32, key=shared, person=person).digest()
+
+
+def noise_seed(private, question):
+    """The key of an answer's noise."""
+    return seed(private, question, b"pansketch noise1")

@@ -17,6 +17,7 @@ from pansketch.blinding import (
     answer_once,
     question_about,
 )
+from tests.pansketch.blinding import oracle
 from tests.pansketch.blinding.fleet import (
     BLINDED,
     FLEET,
@@ -230,3 +231,14 @@ def test_another_keepers_answer_differs(found, releases):
 def test_many_windows_of_a_device(found):
     releases = [masked(SMALL, found, uniform(5, n), label(sequence=n)) for n in range(1, 8)]
     assert len(opened(SMALL, found, releases).windows) == 7
+
+
+def test_the_words_of_an_answers_noise_are_those_of_the_oracle():
+    secret, question = bytes(range(32)), bytes(32)
+    private, words = PrivateKey(np.frombuffer(secret, np.uint8).copy()), np.zeros(37, np.uint64)
+    seed = oracle.noise_seed(secret, question)
+    with private.noise(question) as rng:
+        for call in range(2):
+            rng.fill_words(words)
+            stream = oracle.chacha20(seed, call.to_bytes(12, "little"), words.nbytes)
+            assert words.tobytes() == stream

@@ -56,10 +56,10 @@ def test_damage_costs_an_outbox_exactly_what_it_says(
         for sequence in range(1, 7):
             box.put(Key(sequence, "air"), os.urandom(80))
         box.forget(Key(2, "air"))
-        before = {key: box.read(key) for key in box.waiting()}
+        before = {key: box.read(key) for key in box.queued()}
         done = how(folder, number / 24)
         after = outbox_of(folder)
-        assert {*after.waiting()} - {Key(2, "air")} == before.keys() - done.cost, done.what
+        assert {*after.queued()} - {Key(2, "air")} == before.keys() - done.cost, done.what
         assert all(after.read(key) == before[key] for key in before.keys() - done.cost)
         lost += len(done.cost)
     assert lost >= 8

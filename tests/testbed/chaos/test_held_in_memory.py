@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pansketch_agent.commands.list_outbox import releases_in
-from pansketch_agent.outbox.write_behind import HOLD_SECONDS
+from pansketch_agent.outbox.write_behind import BUFFER_SECONDS
 from pansketch_fleet.protocol.messages import digest
 from testbed.chaos.accounting.accounting import MERGED, NOWHERE, RISKED, UNKEPT, WAITING, account
 from testbed.chaos.accounting.evidence import Evidence, Row, Run
@@ -39,7 +39,7 @@ NEVER_WRITES = """
 import sys
 from pansketch_agent.__main__ import main
 from pansketch_agent.outbox import write_behind
-write_behind.HOLD_SECONDS = 1e9
+write_behind.BUFFER_SECONDS = 1e9
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -57,8 +57,8 @@ def left(held=(), debits=DEBITED, waiting=None, stored=(), made=None):
     ("held", "where"),
     [
         ([Held(LOST, 0.0, KILLED)], RISKED),
-        ([Held(LOST, HOLD_SECONDS + LATE_SECONDS, KILLED)], RISKED),
-        ([Held(LOST, HOLD_SECONDS + LATE_SECONDS + 0.1, KILLED)], NOWHERE),
+        ([Held(LOST, BUFFER_SECONDS + LATE_SECONDS, KILLED)], RISKED),
+        ([Held(LOST, BUFFER_SECONDS + LATE_SECONDS + 0.1, KILLED)], NOWHERE),
         ([Held(LOST, 1.0, 0)], NOWHERE),
         ([Held(LOST, 1.0, 1)], NOWHERE),
         ([Held(LOST, 1.0, ENDED)], NOWHERE),
@@ -161,7 +161,7 @@ def until_old(states):
             found = {debit.name.stream for debit in debits_in(state, name)}
             if name not in since and found - {MASKED}:
                 since[name] = now
-        held = HOLD_SECONDS + LATE_SECONDS + 0.5
+        held = BUFFER_SECONDS + LATE_SECONDS + 0.5
         return len(since) == len(states) and now - max(since.values()) > held
 
     until(are_old, lambda: str(since))

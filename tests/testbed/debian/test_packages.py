@@ -9,7 +9,8 @@ from packaging.version import Version
 
 from pansketch_fleet.config.loader import load_agent
 from testbed.debian.__main__ import EXTRAS, REPOSITORY
-from testbed.debian.environment import PYTHONS, lay_over, remove_unused
+from testbed.debian.compiled import ARCHITECTURES, COMPILED, FROM_DEBIAN, requirements
+from testbed.debian.environment import PYTHONS, depends, lay_over, pythons, remove_unused
 from testbed.debian.programs import FILES, LOCKS, PROGRAMS, SCRIPTS
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -47,6 +48,47 @@ def test_a_lock_names_a_hash_for_each_file_and_no_address(name):
     text = (REPOSITORY / LOCKS / name).read_text()
     assert "://" not in text
     assert text.count("--hash=sha256:") > 20 * len(locked(name)) / 2
+
+
+def test_what_has_no_wheel_is_compiled_or_comes_from_debian():
+    """Debian's packages are at least as new as pyproject.toml asks; nothing is in both tables."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *(line for e in EXTRAS["agent.txt"] for line in extras[e])]
+    wanted = {(each := Requirement(line)).name.lower(): each.specifier for line in lines}
+    assert {*COMPILED, *FROM_DEBIAN} == set(wanted)
+    assert len(COMPILED) + len(FROM_DEBIAN) == len(wanted)
+    for name, package in FROM_DEBIAN.items():
+        assert f">={package.removesuffix(')').split()[-1].split(':')[-1]}" in str(wanted[name])
+
+
+def test_only_what_is_compiled_is_taken_from_the_lock():
+    lock = (REPOSITORY / LOCKS / "agent.txt").read_text()
+    taken = requirements(lock)
+    assert [line.split("==")[0] for line in taken.splitlines() if line[0] != " "] == [*COMPILED]
+    assert taken.count("--hash=sha256:") > 10
+    for block in taken.replace("\\\n", "").splitlines():
+        assert block in lock.replace("\\\n", "").splitlines()
+
+
+def test_a_package_names_the_python_of_its_modules():
+    assert "python3 (>= 3.11), python3 (<< 3.14~)" in depends("amd64")
+    assert "numpy" not in depends("arm64")
+    for arch in ARCHITECTURES:
+        assert pythons(arch) == ("3.13",)
+        assert "python3 (>= 3.13), python3 (<< 3.14~)" in depends(arch)
+        assert "python3-numpy (>= 1:1.26)" in depends(arch)
+
+
+@pytest.mark.parametrize(
+    ("machine", "code"), [("armv6l", 1), ("armv7l", 0), ("aarch64", 0), ("x86_64", 0)]
+)
+def test_a_board_that_cannot_run_the_package_refuses_it(tmp_path, machine, code):
+    (tmp_path / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (tmp_path / "uname").chmod(0o755)
+    text = PROGRAMS["agent"].fill((REPOSITORY / FILES / "preinst").read_text())
+    found = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh"], input=text, text=True, capture_output=True, env=found)
+    assert (done.returncode, done.stderr.count("\n")) == (code, code), done.stderr
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)

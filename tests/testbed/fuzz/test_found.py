@@ -14,7 +14,7 @@ from pansketch_agent.commands import list_outbox, list_sensors
 from pansketch_agent.outbox.dead_letters import dropped_in
 from pansketch_agent.outbox.records import RELEASE, SIGNATURE, Key, encode
 from pansketch_agent.sources import replay
-from pansketch_agent.sources.decoders import KeyForm
+from pansketch_agent.sources.decoders import KeyDecoder
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_collector.__main__ import main as collector_main
 from pansketch_fleet.protocol.messages import Ack
@@ -72,7 +72,7 @@ def test_a_small_file_that_unfolds_to_an_endless_row_takes_no_memory(endless, tm
     counts = []
 
     def replayed():
-        found = replay.blocks(path, KeyForm("key", None))
+        found = replay.blocks(path, KeyDecoder("key", None))
         counts.extend(len(block.at) for block in found)
 
     assert peak(replayed) < 4 << 20
@@ -82,7 +82,7 @@ def test_a_small_file_that_unfolds_to_an_endless_row_takes_no_memory(endless, tm
 def test_the_row_after_one_that_is_too_long_is_read(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("time,key\n1,a\n2," + "x" * replay.MAX_ROW + "\n3,b\n")
-    found = [*replay.blocks(path, KeyForm("key", None))]
+    found = [*replay.blocks(path, KeyDecoder("key", None))]
     assert [block.at.tolist() for block in found] == [[1.0, 3.0]]
 
 

@@ -1,7 +1,7 @@
 """The host's own sensors, read from /proc and /sys on a public tick.
 
-A sensor that is missing or unreadable is no data: its reading is dropped. `root` is the folder
-that holds proc/ and sys/.
+A missing or unreadable sensor has no data: its reading is dropped. `root` is the folder with proc/
+and sys/.
 """
 
 import threading
@@ -20,7 +20,7 @@ CPU_CHIPS = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal")
 
 
 def check(names: Sequence[str]) -> None:
-    """Raises NotOfferedError for an attribute that no host has."""
+    """Raise NotOfferedError for an attribute that no host has."""
     check_offered(names, SENSORS, "the system source")
 
 
@@ -32,14 +32,16 @@ def readings(
     root: Path,
     slots: TimeSlots | None = None,
 ) -> Iterator[Readings]:
-    """One reading at every multiple of the interval on the wall clock, until `stop` is set; of a
-    span, one a slot."""
+    """Yield one reading at every multiple of the interval on the wall clock, until `stop` is set.
+
+    For a span: one reading a slot.
+    """
     measures = [partial(measure, name, root) for name in names]
     return polled(each_of(measures), len(names), interval_seconds, clock, stop, slots)
 
 
 def measure(name: str, root: Path) -> float:
-    """The sensor's value now; NaN when this host has none."""
+    """Return the sensor's current value; NaN if this host has none."""
     try:
         return SENSORS[name](root)
     except (OSError, ValueError, LookupError, ZeroDivisionError):
@@ -72,7 +74,7 @@ def _frequency_mhz(root: Path) -> float:
 
 
 def _temperature(root: Path) -> float:
-    """Degrees Celsius: a processor's chip first, then any chip, then a thermal zone."""
+    """Return degrees Celsius: of a processor's chip first, then any chip, then a thermal zone."""
     chips = sorted((root / "sys/class/hwmon").glob("hwmon*"), key=_chip_order)
     inputs = [path for chip in chips for path in sorted(chip.glob("temp*_input"))]
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*/temp"))

@@ -1,8 +1,8 @@
 """Hardware monitoring: chips first, and for a temperature the thermal zone of that name.
 
-A place is CHIP or CHIP/INPUT: what the chip's file `name` says, or its folder (`hwmon0`), and an
-input (without one, temp1). A zone is called by its `type`. Values are in whole units: degC, V, A,
-W, J, %, and revolutions a minute.
+A sensor is CHIP or CHIP/INPUT. CHIP is the content of the chip's file `name`, or its folder
+(`hwmon0`); INPUT defaults to temp1. The name of a zone is its `type`. Values are in whole units:
+degC, V, A, W, J, %, and revolutions a minute.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,15 @@ KINDS = {
 
 
 def measure(place: str, root: Path) -> float:
-    """The input's value now; NaN when this host has none."""
+    """Return the input's current value; NaN if this host has none."""
     name, _, named = place.partition("/")
     sensor = named or FIRST
     steps, _ = KINDS[_kind(sensor)]
     found = [
-        folder / f"{sensor}_input" for folder in sysfs.called(root / CHIPS, CHIP, name, "name")
+        folder / f"{sensor}_input" for folder in sysfs.matching(root / CHIPS, CHIP, name, "name")
     ]
     if sensor == FIRST:
-        found += [folder / "temp" for folder in sysfs.called(root / ZONES, ZONE, name, "type")]
+        found += [folder / "temp" for folder in sysfs.matching(root / ZONES, ZONE, name, "type")]
     for path in found:
         try:
             return sysfs.number(path) / steps
@@ -46,7 +46,7 @@ def measure(place: str, root: Path) -> float:
 
 
 def inputs(root: Path) -> Iterator[tuple[str, str, str]]:
-    """(chip, input, unit) of every input that this host has; a zone is its own temp1."""
+    """Yield (chip, input, unit) of every input of this host; a zone is its own temp1."""
     seen = set()
     for folder in sysfs.folders(root / CHIPS, CHIP):
         chip = sysfs.label(folder / "name") or folder.name

@@ -1,9 +1,9 @@
 """Industrial I/O: (raw + offset) x scale of a channel, in the units of the kernel's ABI.
 
-A place is DEVICE/CHANNEL: what the device's file `name` says, or its folder (`iio:device0`), and
-what stands between `in_` and `_raw` in the name of the channel's file. Scale and offset may be of
-the channel, of all channels of its type, or of the whole device; they are 1 and 0 where there is
-none. A channel that has only a file `_input` is converted by its driver already.
+A sensor is DEVICE/CHANNEL. DEVICE is the content of the device's file `name`, or its folder
+(`iio:device0`). CHANNEL is the part between `in_` and `_raw` in the name of the channel's file.
+Scale and offset may belong to the channel, to all channels of its type, or to the whole device.
+They default to 1 and 0. The driver has already converted a channel that has only a file `_input`.
 """
 
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ UNITS = {
 
 
 def measure(place: str, root: Path) -> float:
-    """The channel's value now; NaN when this host has none."""
+    """Return the channel's current value; NaN if this host has none."""
     name, _, channel = place.partition("/")
-    for folder in sysfs.called(root / DEVICES, PREFIX, name, "name"):
+    for folder in sysfs.matching(root / DEVICES, PREFIX, name, "name"):
         try:
             return _value(folder, channel)
         except (OSError, ValueError):
@@ -45,7 +45,7 @@ def measure(place: str, root: Path) -> float:
 
 
 def channels(root: Path) -> Iterator[tuple[str, str, str]]:
-    """(device, channel, unit) of every channel that this host has."""
+    """Yield (device, channel, unit) of every channel of this host."""
     for folder in sysfs.folders(root / DEVICES, PREFIX):
         files = [path.name for path in folder.glob("in_*")]
         named = {
@@ -78,9 +78,9 @@ def _factor(folder: Path, channel: str, what: str, default: float) -> float:
 
 
 def _kinds(channel: str) -> tuple[str, ...]:
-    """The channel and what it may share: accel_x -> accel_x, accel; voltage0 -> voltage0, voltage.
+    """Return the channel and its type: accel_x -> accel_x, accel; voltage0 -> voltage0, voltage.
 
-    A differential channel shares by both of its ends: voltage0-voltage1 -> voltage-voltage.
+    The type of a differential channel has both ends: voltage0-voltage1 -> voltage-voltage.
     """
     plain = "-".join(end.rstrip("0123456789") for end in channel.partition("_")[0].split("-"))
     return (channel, plain)

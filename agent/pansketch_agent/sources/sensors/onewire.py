@@ -1,8 +1,8 @@
-"""1-wire thermometers (DS18B20 and its family): degrees Celsius, only when the checksum is right.
+"""1-wire thermometers (DS18B20 and its family): degrees Celsius, only with a valid checksum.
 
-A place is the device's id. The kernel's own verdict (YES) is checked again over the nine bytes, and
-two answers that carry a right checksum are refused all the same: 85 degC, which the sensor says
-after a loss of power, and nothing but zeros, which a short circuit says.
+A sensor is the device's id. The kernel's own result (YES) is checked again over the nine bytes. Two
+answers with a valid checksum are refused: 85 degC and zeros only. A sensor sends the former after a
+loss of power, and a short circuit causes the latter.
 """
 
 import re
@@ -22,7 +22,7 @@ _ANSWER = re.compile(
 
 
 def measure(place: str, root: Path) -> float:
-    """The device's temperature now; NaN when it gives none."""
+    """Return the device's current temperature; NaN if there is none."""
     try:
         return temperature(sysfs.text(root / DEVICES / place / FILE))
     except (OSError, ValueError):
@@ -30,14 +30,14 @@ def measure(place: str, root: Path) -> float:
 
 
 def devices(root: Path) -> Iterator[str]:
-    """The ids of the thermometers that are on the bus."""
+    """Yield the ids of the thermometers on the bus."""
     for path in sorted((root / DEVICES).glob("*-*")):
         if path.name.partition("-")[0] in FAMILIES:
             yield path.name
 
 
 def temperature(answer: str) -> float:
-    """Degrees Celsius of a file w1_slave. Raises ValueError for an answer that is none."""
+    """Parse a file w1_slave to degrees Celsius. Raises ValueError for an invalid answer."""
     match = _ANSWER.fullmatch(answer)
     if match is None:
         raise ValueError
@@ -49,7 +49,7 @@ def temperature(answer: str) -> float:
 
 
 def crc8(content: bytes) -> int:
-    """The checksum of 1-wire: x^8 + x^5 + x^4 + 1, lowest bit first (Maxim, AN 27)."""
+    """Return the checksum of 1-wire: x^8 + x^5 + x^4 + 1, lowest bit first (Maxim, AN 27)."""
     remainder = 0
     for byte in content:
         remainder ^= byte

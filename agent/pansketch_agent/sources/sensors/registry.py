@@ -31,14 +31,14 @@ def readings(
     root: Path,
     slots: TimeSlots | None = None,
 ) -> Iterator[Readings]:
-    """The sensors of `names`, in their order, on the source's tick; of a span, one a slot."""
+    """Yield the sensors of `names`, in order, on the source's tick; for a span, one a slot."""
     measure = MEASURES[source.kind]
     measures = [partial(measure, source.sensors[name], root) for name in names]
     return polled(each_of(measures), len(names), source.interval_seconds, clock, stop, slots)
 
 
 def each_of(measures: Sequence[Callable[[], float]]) -> Callable[[FloatArray], None]:
-    """Asks one sensor after the other; NaN where there is no value."""
+    """Return a function that reads one sensor after the other; NaN for a missing value."""
 
     def measure(values: FloatArray) -> None:
         for place, value in enumerate(measures):
@@ -47,7 +47,7 @@ def each_of(measures: Sequence[Callable[[], float]]) -> Callable[[FloatArray], N
     return measure
 
 
-def silent(source: SensorSource, names: tuple[str, ...], root: Path) -> list[str]:
-    """Those of `names` whose sensor gives no data now."""
+def unreadable(source: SensorSource, names: tuple[str, ...], root: Path) -> list[str]:
+    """Return those of `names` whose sensor gives no data now."""
     measure = MEASURES[source.kind]
     return [name for name in names if isnan(measure(source.sensors[name], root))]

@@ -1,6 +1,6 @@
-"""Small files of /sys: one number or a line each, in texts so short that they can be overwritten.
+"""Small files of /sys: one number or line each, in texts so short that they can be overwritten.
 
-See agent/pansketch_agent/sources/memory_scrub.py for what becomes of their places.
+See agent/pansketch_agent/sources/memory_scrub.py for their memory.
 """
 
 import os
@@ -11,7 +11,9 @@ MAX_BYTES = 400
 
 
 def text(path: Path) -> str:
-    """What the file says, up to MAX_BYTES. Raises OSError; ValueError when it is no ASCII."""
+    """Return the content of the file, up to MAX_BYTES. Raises OSError; ValueError if it is no
+    ASCII.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         return os.read(handle, MAX_BYTES).decode("ascii")
@@ -20,15 +22,15 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> float:
-    """The number that the file holds. Raises OSError or ValueError."""
-    said = text(path)
-    if "_" in said:
+    """Return the number in the file. Raises OSError or ValueError."""
+    content = text(path)
+    if "_" in content:
         raise ValueError  # Python would take it for a separator of digits.
-    return float(said)
+    return float(content)
 
 
 def label(path: Path) -> str:
-    """A name that a file gives, or nothing. It is shown on terminals, and a part of a place."""
+    """Return the name in a file, or "". It is shown on terminals, and part of a sensor's name."""
     try:
         name = text(path).strip()
     except (OSError, ValueError):
@@ -37,12 +39,12 @@ def label(path: Path) -> str:
 
 
 def folders(parent: Path, prefix: str) -> list[Path]:
-    """The folders prefix0, prefix1, ... in the order of their numbers."""
+    """Return the folders prefix0, prefix1, ... in the order of their numbers."""
     return sorted(parent.glob(f"{prefix}[0-9]*"), key=lambda path: (len(path.name), path.name))
 
 
-def called(parent: Path, prefix: str, name: str, labelled: str) -> Iterator[Path]:
-    """The folders that are `name`, or whose file `labelled` says so; _ and - are alike."""
+def matching(parent: Path, prefix: str, name: str, labelled: str) -> Iterator[Path]:
+    """Yield the folders with this name, or whose file `labelled` has it; _ and - are alike."""
     wanted = name.replace("-", "_")
     for folder in folders(parent, prefix):
         if name == folder.name or wanted == label(folder / labelled).replace("-", "_"):

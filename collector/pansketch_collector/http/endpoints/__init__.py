@@ -1,1 +1,1 @@
-"""What each endpoint answers."""
+"""The endpoints, their parameters and their answers."""

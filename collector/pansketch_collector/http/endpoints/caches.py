@@ -22,51 +22,62 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 
 MAX_MODELS = 8
-MAX_ANSWERS = 64  # of each
-SHARE = 5.0  # times as long as its fit and its slowest answer took, a model answers
+MAX_ANSWERS = 64  # of each model
+LIFETIME_FACTOR = 5.0  # lifetime of a model, relative to its fit and its slowest answer
 
-Answered = Mapping[str, Any]
-Asked = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
+AnswerObject = Mapping[str, Any]
+CacheKey = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
 Mark = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(eq=False)
 class CachedModel:
-    """A model, or the work on it; or an answer that is made of several models.
+    """A model, or the work on it; or an answer that is derived from several models.
 
-    Questions to one model wait for each other: it computes what they share once. `mark` says which
-    releases it is made of; `answers`: those given last, by question. `fitted_at`: on the clock that
-    never jumps, inf until then; times are seconds.
+    Questions to one model run one after another, since they share computed results. `mark`: names
+    its releases. `answers`: the last ones, by question. `fitted_at`: monotonic seconds, inf until
+    then.
     """
 
     mark: Mark
     fit: SharedTask[Any]
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    answers: OrderedDict[str, SharedTask[Answered]] = field(default_factory=OrderedDict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    answers: OrderedDict[str, SharedTask[AnswerObject]] = field(default_factory=OrderedDict)
     fitted_at: float = inf
-    fitting: float = 0.0
+    fit_seconds: float = 0.0
     slowest_answer: float = 0.0
 
-    def good_until(self, share: float) -> float:
-        """Until when it answers also for releases that came later."""
-        return self.fitted_at + share * (self.fitting + self.slowest_answer)
+    def expires_at(self, lifetime_factor: float) -> float:
+        """Until then the model answers, even if newer releases are stored."""
+        return self.fitted_at + lifetime_factor * (self.fit_seconds + self.slowest_answer)
 
 
 class Models:
-    """The newest models by what was asked: one for a selection and a generator, and one fit at a
-    time for each. For one event loop."""
+    """The last used models, one for each selection and generator, with one fit at a time for each.
+
+    For one event loop.
+    """
 
     def __init__(
-        self, desk: Executors, config: Config, most: int = MAX_MODELS, share: float = SHARE
+        self,
+        executors: Executors,
+        config: Config,
+        max_models: int = MAX_MODELS,
+        lifetime_factor: float = LIFETIME_FACTOR,
     ) -> None:
-        self._desk, self._config, self._most, self._share = desk, config, most, share
-        self._kept: OrderedDict[Asked, CachedModel] = OrderedDict()
+        self._executors, self._config, self._max_models, self._lifetime_factor = (
+            executors,
+            config,
+            max_models,
+            lifetime_factor,
+        )
+        self._entries: OrderedDict[CacheKey, CachedModel] = OrderedDict()
 
     async def model(self, selection: Selection, choice: GeneratorChoice) -> Model:
-        """The model of all selected releases that are stored, or were when a model was made that is
-        not old yet. Raises CommandError."""
-        kept = await self._find(selection, choice)
-        model = await kept.fit.wait()
+        """The model of all selected releases, or a cached one that has not expired. Raises
+        CommandError."""
+        entry = await self._find(selection, choice)
+        model = await entry.fit.wait()
         assert isinstance(model, Model), "check_answers refuses a robust sample"
         return model
 
@@ -75,121 +86,126 @@ class Models:
         selection: Selection,
         choice: GeneratorChoice,
         name: str,
-        question: Callable[[Model | Groups], Answered],
-    ) -> tuple[Answered, Model | Groups]:
-        """What a question makes of the model, and the model; asked once for all of one `name`."""
-        kept = await self._find(selection, choice)
-        model = await kept.fit.wait()
-        found = kept.answers.get(name)
+        question: Callable[[Model | Groups], AnswerObject],
+    ) -> tuple[AnswerObject, Model | Groups]:
+        """The answer of a model to a question, and the model; concurrent callers of one `name`
+        share it."""
+        entry = await self._find(selection, choice)
+        model = await entry.fit.wait()
+        found = entry.answers.get(name)
         if found is None:
-            found = self._begin_answer(kept, name, lambda: question(model))
+            found = self._begin_answer(entry, name, lambda: question(model))
         return await found.wait(), model
 
     def _begin_answer(
-        self, kept: CachedModel, name: str, work: Callable[[], Answered]
-    ) -> SharedTask[Answered]:
+        self, entry: CachedModel, name: str, work: Callable[[], AnswerObject]
+    ) -> SharedTask[AnswerObject]:
         def forget() -> None:
-            if kept.answers.get(name) is found:
-                del kept.answers[name]
+            if entry.answers.get(name) is found:
+                del entry.answers[name]
 
-        def timed() -> Answered:
+        def timed() -> AnswerObject:
             began = clock.uptime()
-            answered = work()
-            kept.slowest_answer = max(kept.slowest_answer, clock.uptime() - began)
-            return answered
+            result = work()
+            entry.slowest_answer = max(entry.slowest_answer, clock.uptime() - began)
+            return result
 
-        found = self._desk.share(self._desk.fits, timed, forget, kept.turn)
-        kept.answers[name] = found
-        if len(kept.answers) > MAX_ANSWERS:
-            kept.answers.popitem(last=False)
+        found = self._executors.share(self._executors.fits, timed, forget, entry.lock)
+        entry.answers[name] = found
+        if len(entry.answers) > MAX_ANSWERS:
+            entry.answers.popitem(last=False)
         return found
 
-    async def made(
-        self, name: str, selections: tuple[Selection, ...], make: Callable[[Reader], Answered]
-    ) -> Answered:
-        """An answer that is made of releases, and not of one model: a series, or two periods. It is
-        made once for all of one `name`. Raises CommandError."""
-        kept = await self._kept_of((name, selections), selections, make)
-        answered: Answered = await kept.fit.wait()
-        return answered
+    async def derived(
+        self, name: str, selections: tuple[Selection, ...], make: Callable[[Reader], AnswerObject]
+    ) -> AnswerObject:
+        """An answer from releases rather than from one model: a series, or two periods.
+
+        Concurrent callers of one `name` share it. Raises CommandError.
+        """
+        entry = await self._entry((name, selections), selections, make)
+        result: AnswerObject = await entry.fit.wait()
+        return result
 
     def forget(self) -> None:
-        """Whoever asks next is answered from the releases as they are then."""
-        self._kept.clear()
+        """Clears the cache: later answers use the current releases."""
+        self._entries.clear()
 
     async def _find(self, selection: Selection, choice: GeneratorChoice) -> CachedModel:
         stream = next(s for s in self._config.streams if s.name == selection.stream)
         choice = replace(choice, name=choose(stream.name, stream.spec.family, choice))
         fit = build_groups if choice.robust else build
-        return await self._kept_of(
+        return await self._entry(
             (selection, choice),
             (selection,),
             lambda reader: fit(reader, self._config, selection, choice),
         )
 
-    async def _kept_of(
-        self, asked: Asked, selections: tuple[Selection, ...], make: Callable[[Reader], Any]
+    async def _entry(
+        self, asked: CacheKey, selections: tuple[Selection, ...], make: Callable[[Reader], Any]
     ) -> CachedModel:
-        mark = await self._desk.read(lambda reader: tuple(map(reader.mark, selections)))
-        kept = self._kept.get(asked)
-        if kept is None or (kept.mark != mark and clock.uptime() >= kept.good_until(self._share)):
-            kept = self._begin(asked, mark, make)
-        self._kept.move_to_end(asked)
-        return kept
+        mark = await self._executors.read(lambda reader: tuple(map(reader.mark, selections)))
+        entry = self._entries.get(asked)
+        if entry is None or (
+            entry.mark != mark and clock.uptime() >= entry.expires_at(self._lifetime_factor)
+        ):
+            entry = self._begin(asked, mark, make)
+        self._entries.move_to_end(asked)
+        return entry
 
-    def _begin(self, asked: Asked, mark: Mark, make: Callable[[Reader], Any]) -> CachedModel:
+    def _begin(self, asked: CacheKey, mark: Mark, make: Callable[[Reader], Any]) -> CachedModel:
         def fit() -> Any:
             began = clock.uptime()
-            model = self._desk.ask(make)
-            kept.fitted_at = clock.uptime()
-            kept.fitting = kept.fitted_at - began
+            model = self._executors.read_blocking(make)
+            entry.fitted_at = clock.uptime()
+            entry.fit_seconds = entry.fitted_at - began
             return model
 
         def forget() -> None:
-            if self._kept.get(asked) is kept:
-                del self._kept[asked]
+            if self._entries.get(asked) is entry:
+                del self._entries[asked]
 
-        kept = CachedModel(mark, self._desk.share(self._desk.fits, fit, forget))
-        self._kept[asked] = kept
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return kept
+        entry = CachedModel(mark, self._executors.share(self._executors.fits, fit, forget))
+        self._entries[asked] = entry
+        while len(self._entries) > self._max_models:
+            self._entries.popitem(last=False)
+        return entry
 
 
 MIN_AGE_SECONDS = 1.0
-COUNT_SHARE = 20  # of the time at most, a large database is being counted
+COUNT_LIFETIME_FACTOR = 20  # lifetime of a count, relative to its time
 
 
 @dataclass(frozen=True)
 class Count:
-    """`found` as it was at `at`, in unix seconds."""
+    """The overview `found`, read at `at` (unix seconds)."""
 
     found: Overview
     at: int
 
 
 class CachedCount:
-    """The last count, renewed when somebody asks and it is old: the older, the longer it took."""
+    """The last overview, renewed on request after it expires; its lifetime grows with its cost."""
 
-    def __init__(self, desk: Executors, config: Config) -> None:
-        self._desk, self._config = desk, config
+    def __init__(self, executors: Executors, config: Config) -> None:
+        self._executors, self._config = executors, config
         self._last: SharedTask[Count] | None = None
-        self._good_until = 0.0
+        self._expires_at = 0.0
 
     async def count(self) -> Count:
         """Raises CommandError when the database cannot be read."""
-        if self._last is None or clock.uptime() >= self._good_until:
-            self._good_until = inf  # Until it is made.
-            self._last = self._desk.share(self._desk.reads, self._make, self.forget)
+        if self._last is None or clock.uptime() >= self._expires_at:
+            self._expires_at = inf  # until the count is finished
+            self._last = self._executors.share(self._executors.reads, self._make, self.forget)
         return await self._last.wait()
 
     def _make(self) -> Count:
         began, at = clock.uptime(), clock.now()
-        found = self._desk.ask(lambda reader: overview(reader, self._config))
+        found = self._executors.read_blocking(lambda reader: overview(reader, self._config))
         took = clock.uptime() - began
-        self._good_until = clock.uptime() + max(MIN_AGE_SECONDS, COUNT_SHARE * took)
+        self._expires_at = clock.uptime() + max(MIN_AGE_SECONDS, COUNT_LIFETIME_FACTOR * took)
         return Count(found, at)
 
     def forget(self) -> None:
-        """The next one who asks has it counted anew."""
+        """Clears the cache."""
         self._last = None

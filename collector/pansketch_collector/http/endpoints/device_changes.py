@@ -1,8 +1,8 @@
-"""Requests that change something: to exclude a device, to take that back, and to forget it.
+"""Requests that change something: exclude a device, undo that, and delete a device.
 
-They exist only where `collector.token` is set, and each must bear the token, also where reading
-needs none. A page of another site cannot send that header: this server allows no other origin.
-Each does what the command of the same name does, in one short transaction beside the ingest loop.
+They exist only if `collector.token` is set, and each must have the token, even if reading needs
+none. A page of another site cannot send that header: this server allows no other origin. Each does
+the same as the command of its name, in one short transaction beside the ingest loop.
 """
 
 import logging
@@ -28,13 +28,13 @@ log = logging.getLogger("collector")
 
 
 class RangeParameters(StrictParameters):
-    """Which windows of a device; all of them unless told, also those that are still to come."""
+    """Selects windows of a device: all of them by default, including future ones."""
 
     since: Moment | None = Field(None, alias="from", description="windows that start then or later")
     to: Moment | None = Field(None, description="windows that start before this")
 
     def span(self) -> tuple[int | None, int | None]:
-        """Unix seconds. Raises CommandError."""
+        """Start and end in unix seconds. Raises CommandError."""
         since = None if self.since is None else when(self.since)
         until = None if self.to is None else when(self.to)
         if since is not None and until is not None and since >= until:
@@ -43,7 +43,7 @@ class RangeParameters(StrictParameters):
 
 
 class ForgetParameters(StrictParameters):
-    """What is deleted of a device."""
+    """Selects the data of a device to delete."""
 
     releases: bool = Field(False, description="its stored releases as well, for good")
     confirm: Annotated[str, Field(max_length=64)] | None = Field(
@@ -51,15 +51,17 @@ class ForgetParameters(StrictParameters):
     )
 
 
-def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], object]]) -> None:
-    """Adds the endpoints. Each of `changed` is called after each change."""
+def add_changes(
+    app: FastAPI, executors: Executors, changed: Iterable[Callable[[], object]]
+) -> None:
+    """Adds the endpoints. Each function in `changed` is called after each change."""
 
     async def change(work: Callable[[Store], Result]) -> Result:
         def write() -> Result:
-            with changing(desk.database) as store:
+            with changing(executors.database) as store:
                 return work(store)
 
-        done = await desk.run(desk.reads, write)
+        done = await executors.run(executors.reads, write)
         for forget_answers in changed:
             forget_answers()
         return done
@@ -91,6 +93,6 @@ def add_changes(app: FastAPI, desk: Executors, changed: Iterable[Callable[[], ob
     async def forget(device: Device, asked: Annotated[ForgetParameters, Query()]) -> dict[str, Any]:
         if asked.releases and asked.confirm != device:
             raise wrong("releases are deleted for good: add confirm with the name of the device")
-        gone = await change(lambda store: store.forget(device, asked.releases))
-        log.warning("over HTTP: %s is forgotten, %d releases deleted", device, gone.releases)
-        return {"device": device, **asdict(gone)}
+        deleted = await change(lambda store: store.forget(device, asked.releases))
+        log.warning("over HTTP: %s is forgotten, %d releases deleted", device, deleted.releases)
+        return {"device": device, **asdict(deleted)}

@@ -13,14 +13,14 @@ from pansketch_collector.queries.answers import known
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.questions import attribute_of
 
-IN_CONDITIONS = "&<>="  # have a meaning there, so a category that holds one cannot be asked for
+IN_CONDITIONS = "&<>="  # operators of conditions: a category must not contain one
 
 
 def histogram(model: Model, names: list[str], bins: int) -> dict[str, object]:
-    """Shares of the bins of one attribute, or of the bins of two: [bins of the first][of the
-    second]. Bins are equally wide in the attribute's scale, or its categories.
+    """Shares of the bins of one attribute, or of two: [bins of the first][of the second].
 
-    Raises CommandError for an attribute that there is not, or that has no bins.
+    Bins have equal widths in the attribute's scale, or are its categories. Raises CommandError for
+    an unknown attribute, or one without bins.
     """
     axes = [_attribute(model.fitted, name) for name in names]
     if len(axes) == 2 and axes[0] == axes[1]:
@@ -55,7 +55,7 @@ def _edges(attribute: Attribute, bins: int) -> list[float]:
 
 
 def _conditions(attribute: Attribute, bins: int) -> list[str]:
-    """One for each bin. The highest value belongs to the last one."""
+    """A condition for each bin. The last bin includes the highest value."""
     name = attribute.name
     if attribute.categories is not None:
         return [f"{name} = {category}" for category in _names(attribute)]
@@ -65,20 +65,26 @@ def _conditions(attribute: Attribute, bins: int) -> list[str]:
 
 
 def _names(attribute: Attribute) -> list[str]:
-    """Categories, and `missing` where it is an atom."""
+    """The categories, and `missing` if it is an atom."""
     return [*(attribute.categories or ()), *([MISSING] if attribute.can_miss else [])]
 
 
 def _axis(fitted: FittedModel, attribute: Attribute, bins: int) -> dict[str, object]:
-    """Where an attribute's bins are, and what is at each of its atoms. A bin holds the readings of
-    an atom inside it, too."""
+    """The bins of an attribute, and the share at each of its atoms.
+
+    A bin includes the readings of an atom inside it.
+    """
     found: dict[str, object] = {"attribute": attribute.name, "unit": attribute.unit}
     if attribute.categories is not None:
         return found | {"categories": _names(attribute)}
     atoms = [
-        {"value": atom, "share": known(held.value), "standard_error": known(held.standard_error)}
+        {
+            "value": atom,
+            "share": known(estimate.value),
+            "standard_error": known(estimate.standard_error),
+        }
         for atom in attribute.atoms
-        for held in [fitted.share(f"{attribute.name} = {atom}")]
+        for estimate in [fitted.share(f"{attribute.name} = {atom}")]
     ]
     edges = {"edges": _edges(attribute, bins)}
     return found | edges | ({"atoms": atoms} if atoms else {})

@@ -13,7 +13,7 @@ from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.reports import devices
 from pansketch_collector.storage.reader import Reader
 from pansketch_collector.storage.tables.holdings import Holding
-from pansketch_collector.storage.tables.records import Place, ReleaseSummary, Selection
+from pansketch_collector.storage.tables.records import Cursor, ReleaseSummary, Selection
 from pansketch_fleet.config.privacy_cost import all_costs, day_micro, shared, times_a_day
 from pansketch_fleet.config.programs import Config
 from pansketch_fleet.protocol.audit_record import LIMIT_BYTES, AuditRecord
@@ -22,8 +22,10 @@ from pansketch_fleet.units import utc_text
 
 
 def stream_object(stream: Stream, count: Count) -> dict[str, Any]:
-    """What the configuration says of a stream, and what is stored of it."""
-    held = [h for found in count.found.held.values() for h in found if h.stream == stream.name]
+    """The configuration of a stream, and counts of its stored releases."""
+    holdings = [
+        h for found in count.found.holdings.values() for h in found if h.stream == stream.name
+    ]
     generators = [n for n, each in GENERATORS.items() if each.family == stream.spec.family]
     questions = {q for name in generators for q in GENERATORS[name].questions}
     if "count" in questions:
@@ -39,20 +41,20 @@ def stream_object(stream: Stream, count: Count) -> dict[str, Any]:
         "generators": generators,
         "questions": [DISTINCT] if isinstance(stream, KeyStream) else sorted(questions),
         "guarantee": str(stream.spec.guarantee),
-        "stored": _stored(held),
+        "stored": _stored(holdings),
     }
 
 
-def _stored(held: Sequence[Holding]) -> dict[str, Any]:
+def _stored(holdings: Sequence[Holding]) -> dict[str, Any]:
     return {
-        "releases": sum(h.windows for h in held),
-        "devices": len(held),
-        "gaps": sum(h.gaps for h in held),
-        "late": sum(h.late for h in held),
-        "disputed": sum(h.disputed for h in held),
-        "rolled_back": sum(h.rolled_back for h in held),
-        "first_window": utc_text(min(h.first_start for h in held)) if held else None,
-        "last_window": utc_text(max(h.last_end for h in held)) if held else None,
+        "releases": sum(h.windows for h in holdings),
+        "devices": len(holdings),
+        "gaps": sum(h.gaps for h in holdings),
+        "late": sum(h.late for h in holdings),
+        "disputed": sum(h.disputed for h in holdings),
+        "rolled_back": sum(h.rolled_back for h in holdings),
+        "first_window": utc_text(min(h.first_start for h in holdings)) if holdings else None,
+        "last_window": utc_text(max(h.last_end for h in holdings)) if holdings else None,
     }
 
 
@@ -77,55 +79,59 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
 
 
 def guarantee_object(config: Config, stream: Stream, devices: int) -> dict[str, Any]:
-    """What every release of the stream promises: epsilon as numbers, the rest in sentences; and
-    what is paid beside it, at several devices and in other streams. `devices`: so many released."""
-    promise: Guarantee = stream.spec.guarantee
+    """The privacy guarantee of every release of the stream: epsilon as numbers, the rest in
+    sentences.
+
+    Also the epsilon spent at several devices and in other streams. `devices`: the number of devices
+    with stored releases.
+    """
+    guarantee: Guarantee = stream.spec.guarantee
     others = shared(stream, config.streams)
-    prices = all_costs(stream, config.streams)
+    costs = all_costs(stream, config.streams)
     return {
         "stream": stream.name,
-        "unit": _unit(promise),
+        "unit": _unit(guarantee),
         "neighbours": "add or remove one unit",
-        "intrusion": promise.intrusion,
-        "epsilon": promise.epsilon,
-        "epsilon_state": promise.state_micro / MICRO,
-        "epsilon_release": promise.release_micro / MICRO,
+        "intrusion": guarantee.intrusion,
+        "epsilon": guarantee.epsilon,
+        "epsilon_state": guarantee.state_micro / MICRO,
+        "epsilon_release": guarantee.release_micro / MICRO,
         "day": _day(stream),
         "devices_per_key": stream.devices_per_key,
-        "fleet": _fleet(promise, devices),
+        "fleet": _fleet(guarantee, devices),
         "shared": None if others is None else others.as_object(),
-        "costs": [{"of": of, "says": says} for of, says in prices],
-        "delta": promise.delta,
+        "costs": [{"of": of, "says": sentence} for of, sentence in costs],
+        "delta": guarantee.delta,
         "window_seconds": stream.window_seconds,
-        "sentence": str(promise),
+        "sentence": str(guarantee),
     }
 
 
 def _day(stream: Stream) -> dict[str, Any] | None:
-    promise, devices = stream.spec.guarantee, stream.devices_per_key or 1
-    micro = day_micro(promise, stream.window_seconds, devices)
+    guarantee, devices = stream.spec.guarantee, stream.devices_per_key or 1
+    micro = day_micro(guarantee, stream.window_seconds, devices)
     if micro is None:
         return None
-    times = times_a_day(promise, stream.window_seconds)
+    times = times_a_day(guarantee, stream.window_seconds)
     return {"times": times, "devices": devices, "epsilon": micro / MICRO}
 
 
-def _fleet(promise: Guarantee, devices: int) -> dict[str, Any] | None:
-    """What a key pays in a window that every device with a stored release has seen."""
-    if promise.unit != "key" or not devices:
+def _fleet(guarantee: Guarantee, devices: int) -> dict[str, Any] | None:
+    """The epsilon that a key spends in a window that all devices with a stored release observe."""
+    if guarantee.unit != "key" or not devices:
         return None
-    return {"devices": devices, "epsilon": devices * promise.epsilon_micro / MICRO}
+    return {"devices": devices, "epsilon": devices * guarantee.epsilon_micro / MICRO}
 
 
-def _unit(promise: Guarantee) -> object:
-    unit = promise.unit
+def _unit(guarantee: Guarantee) -> object:
+    unit = guarantee.unit
     if isinstance(unit, Span):
         return {"span": {"seconds": unit.seconds, "max_readings": unit.max_readings}}
     return unit
 
 
 def device_part(count: Count, after: str | None, limit: int) -> dict[str, Any]:
-    """The devices whose names come after one, and what was refused of all."""
+    """A page of the devices after the name `after`, and the rejected messages of all devices."""
     names = [name for name in count.found.devices if after is None or name > after]
     part = names[:limit]
     return {
@@ -139,15 +145,16 @@ def device_part(count: Count, after: str | None, limit: int) -> dict[str, Any]:
 def release_part(
     reader: Reader, selection: Selection, after: str | None, limit: int
 ) -> dict[str, Any]:
-    """Stored releases without their payloads. Raises CommandError for an `after` that is none."""
+    """A page of stored releases without their payloads. Raises CommandError for an invalid
+    `after`."""
     check_devices(reader, selection)
-    found = reader.listed(selection, None if after is None else _place(after), limit + 1)
+    found = reader.listed(selection, None if after is None else _cursor(after), limit + 1)
     part = found[:limit]
-    last = ",".join(map(str, part[-1].place)) if len(found) > limit else None
+    last = ",".join(map(str, part[-1].cursor)) if len(found) > limit else None
     return {"releases": list(map(_release, part)), "next": last}
 
 
-def _place(text: str) -> Place:
+def _cursor(text: str) -> Cursor:
     start, _, rest = text.partition(",")
     device, _, sequence = rest.rpartition(",")
     for number in (start, sequence):
@@ -171,21 +178,25 @@ def _release(listed: ReleaseSummary) -> dict[str, Any]:
     }
 
 
-AGAIN = "make it again with pansketch audit --record"
+RECORD_AGAIN = "make it again with pansketch audit --record"
 
 
 def audit_object(path: Path | None, sources: str) -> dict[str, Any]:
-    """`audit`: the record, None where there is none, or none that can be used; `problem` then says
-    why. `sources`: the digest of this collector's own."""
+    """`audit`: the record, None if absent or unusable; `problem` then has the reason.
+
+    `sources`: the digest of this collector's sources.
+    """
     found: AuditRecord | None = None
     problem: str | None = None
     if path is not None:
         try:
             found = _read(path)
         except OSError as error:
-            problem = f"the file of collector.audit cannot be read ({error.strerror}): {AGAIN}"
+            problem = (
+                f"the file of collector.audit cannot be read ({error.strerror}): {RECORD_AGAIN}"
+            )
         except ValueError as error:
-            problem = f"the file of collector.audit is damaged ({error}): {AGAIN}"
+            problem = f"the file of collector.audit is damaged ({error}): {RECORD_AGAIN}"
     return {
         "audit": None if found is None else found.as_object(),
         "problem": problem,
@@ -196,7 +207,7 @@ def audit_object(path: Path | None, sources: str) -> dict[str, Any]:
 
 def _read(path: Path) -> AuditRecord | None:
     if path.exists() and not path.is_file():
-        raise ValueError("it is no file")  # To open a pipe would be to wait for its writer.
+        raise ValueError("it is no file")  # Opening a pipe would wait for its writer.
     try:
         with path.open("rb") as file:
             return AuditRecord.decode(file.read(LIMIT_BYTES + 1))

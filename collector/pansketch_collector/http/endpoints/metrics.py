@@ -1,7 +1,7 @@
-"""`/metrics`: how the taking in goes, in the text format of Prometheus.
+"""`/metrics`: the state of ingestion, in the text format of Prometheus.
 
-Figures of the schedule, the network and the disk only. Nothing here is made of a release's
-counters, so nothing here says anything of a reading.
+It contains figures of the schedule, the network and the disk only. No figure depends on a release's
+counters, so none discloses a reading.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from pansketch_collector.reports.devices import Overview
 from pansketch_collector.storage.tables.holdings import Holding
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# What a message may be refused for (docs/reference/mqtt.md); a counter that begins above 0 has not
-# grown in the eyes of Prometheus, so each is there from the first.
+# The reasons of a rejection (docs/reference/mqtt.md). Prometheus sees no increase in a counter that
+# begins above 0, so each is exported from the start.
 REASONS = (
     *("topic", "fleet", "device", "stream", "devices", "status", "health"),
     *("size", "length", "magic", "version", "checksum", "malformed", "bounds"),
@@ -31,16 +31,16 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Family:
-    """One metric: `values` by the value of its `label`; without a label there is one, under ""."""
+    """One metric: `values` by the value of its `label`; without a label one value, under ""."""
 
     name: str
     kind: str
-    says: str
+    help_text: str
     values: Values
     label: str = ""
 
     def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self.says}"
+        yield f"# HELP {self.name} {self.help_text}"
         yield f"# TYPE {self.name} {self.kind}"
         for value, number in sorted(self.values.items()):
             label = f'{{{self.label}="{_escaped(value)}"}}' if self.label else ""
@@ -54,15 +54,15 @@ def as_text(
     windows: Mapping[str, int],
     broker_connected: bool,
 ) -> str:
-    """All of them; `now` in unix seconds, `answered`: responses by status, `windows`: seconds of a
-    window by stream."""
-    held = [h for found in count.found.held.values() for h in found]
+    """All metrics. `now`: unix seconds; `answered`: responses by status; `windows`: seconds by
+    stream."""
+    holdings = [h for found in count.found.holdings.values() for h in found]
     families = [
-        *_stored(held, now),
+        *_stored(holdings, now),
         Family(
             "pansketch_window_seconds", "gauge", "Configured length of a window.", windows, "stream"
         ),
-        *_taken_in(count.found),
+        *_ingested(count.found),
         *_devices(count.found),
         *_keepers(count.found),
         Family(
@@ -83,21 +83,21 @@ def as_text(
     return "".join(f"{line}\n" for family in families for line in family.lines())
 
 
-def _stored(held: list[Holding], now: int) -> Iterator[Family]:
+def _stored(holdings: list[Holding], now: int) -> Iterator[Family]:
     def total(of: str) -> Values:
         found: Counter[str] = Counter()
-        for each in held:
+        for each in holdings:
             found[each.stream] += getattr(each, of)
         return found
 
     def newest(of: str) -> dict[str, float]:
         found: dict[str, float] = {}
-        for each in held:
+        for each in holdings:
             found[each.stream] = max(found.get(each.stream, 0), getattr(each, of))
         return found
 
-    def family(name: str, kind: str, says: str, values: Values) -> Family:
-        return Family(f"pansketch_{name}", kind, says, values, "stream")
+    def family(name: str, kind: str, help_text: str, values: Values) -> Family:
+        return Family(f"pansketch_{name}", kind, help_text, values, "stream")
 
     ends = newest("last_end")
     lags = {stream: now - end for stream, end in ends.items()}
@@ -112,7 +112,7 @@ def _stored(held: list[Holding], now: int) -> Iterator[Family]:
     )
     yield family("newest_window_end_timestamp_seconds", "gauge", "Newest window's end.", ends)
     yield family("lag_seconds", "gauge", "Since the newest window's end.", lags)
-    each = {stream: [now - h.last_end for h in held if h.stream == stream] for stream in ends}
+    each = {stream: [now - h.last_end for h in holdings if h.stream == stream] for stream in ends}
     medians = {stream: median(found) for stream, found in each.items()}
     worst = {stream: max(found) for stream, found in each.items()}
     yield family("device_lag_median_seconds", "gauge", "Half the devices lag more.", medians)
@@ -125,7 +125,7 @@ def _stored(held: list[Holding], now: int) -> Iterator[Family]:
     )
 
 
-def _taken_in(found: Overview) -> Iterator[Family]:
+def _ingested(found: Overview) -> Iterator[Family]:
     yield Family(
         "pansketch_refused_total",
         "counter",
@@ -141,14 +141,14 @@ def _devices(found: Overview) -> Iterator[Family]:
     states = Counter({"online": 0, "offline": 0, "stopped": 0, "unknown": 0})
     states.update("unknown" if d is None else d.state for d in found.devices.values())
     yield Family("pansketch_devices", "gauge", "Devices by state.", states, "state")
-    said = [heard.health for heard in found.healths.values()]
-    waiting = {"": sum(health.waiting for health in said)}
-    oldest = {"": max((health.oldest_waiting_seconds or 0 for health in said), default=0)}
-    dropped = {"": sum(health.dropped for health in said)}
-    aside = {"": sum(health.set_aside for health in said)}
-    conflicts = {"": sum(health.name_conflicts for health in said)}
+    healths = [received.health for received in found.healths.values()]
+    waiting = {"": sum(health.waiting for health in healths)}
+    oldest = {"": max((health.oldest_waiting_seconds or 0 for health in healths), default=0)}
+    dropped = {"": sum(health.dropped for health in healths)}
+    dead_lettered = {"": sum(health.set_aside for health in healths)}
+    conflicts = {"": sum(health.name_conflicts for health in healths)}
     memory = Counter({"yes": 0, "no": 0, "unknown": 0})
-    memory.update(_PROTECTED[health.memory_protected] for health in said)
+    memory.update(_PROTECTED[health.memory_protected] for health in healths)
     yield Family(
         "pansketch_memory_protected",
         "gauge",
@@ -168,7 +168,7 @@ def _devices(found: Overview) -> Iterator[Family]:
     )
     yield Family(f"{name}_oldest_seconds", "gauge", "The one that waits longest.", oldest)
     yield Family(f"{name}_dropped", "gauge", "Outboxes had no room for them.", dropped)
-    yield Family(f"{name}_set_aside", "gauge", "Dead-lettered on devices.", aside)
+    yield Family(f"{name}_set_aside", "gauge", "Dead-lettered on devices.", dead_lettered)
 
 
 def _keepers(found: Overview) -> Iterator[Family]:
@@ -184,11 +184,11 @@ def _keepers(found: Overview) -> Iterator[Family]:
             counts[each.stream] += getattr(each, of)
         return counts
 
-    def of_keepers(name: str, says: str, values: Values) -> Family:
-        return Family(f"pansketch_keeper_{name}", "gauge", says, values, "keeper")
+    def of_keepers(name: str, help_text: str, values: Values) -> Family:
+        return Family(f"pansketch_keeper_{name}", "gauge", help_text, values, "keeper")
 
-    def of_streams(name: str, says: str, values: Values) -> Family:
-        return Family(f"pansketch_{name}", "gauge", says, values, "stream")
+    def of_streams(name: str, help_text: str, values: Values) -> Family:
+        return Family(f"pansketch_{name}", "gauge", help_text, values, "stream")
 
     yield of_keepers("online", "1: it reports that it is.", online)
     yield of_keepers("questions_open", "Not answered by it.", asked)

@@ -1,6 +1,6 @@
-"""Query parameters: names, types and ranges, and the selection and question that they state.
+"""Query parameters: names, types and ranges, and the selection and question that they define.
 
-An unknown parameter is refused. Questions are those of the command line.
+An unknown parameter is rejected. Questions are those of the command line.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
 
 MAX_ROWS = 100_000_000
-MAX_SEED = 2**53 - 1  # what every reader of JSON holds exactly
+MAX_SEED = 2**53 - 1  # exact in every JSON parser
 MAX_BINS = 64
 MAX_CELLS = 1 << 20
 
@@ -55,13 +55,13 @@ DeviceNames = Annotated[str, Field(max_length=20_000, pattern="^[a-z0-9,@-]*$")]
 
 
 class StrictParameters(BaseModel):
-    """What all requests share: a parameter that does not exist is a mistake."""
+    """The base of all parameters: an unknown parameter is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SelectionParameters(StrictParameters):
-    """Which releases; all of them unless told."""
+    """Selects releases; all of them by default."""
 
     since: Moment | None = Field(
         None,
@@ -76,7 +76,7 @@ class SelectionParameters(StrictParameters):
 
 
 class ModelParameters(SelectionParameters):
-    """And what reads them."""
+    """Also selects the generator and its sizes."""
 
     generator: GeneratorName = Field("auto", description="what reads the releases")
     sketch: Literal["views", "hierarchy", "cells", "moments"] | None = Field(
@@ -104,7 +104,7 @@ class SampleParameters(ModelParameters):
 
 
 class QuestionParameters(ModelParameters):
-    """One question. `attribute`, `low`, `high` and `category` may be given several times."""
+    """One question. `attribute`, `low`, `high` and `category` are repeatable."""
 
     question: Question = Field(description="what to ask")
     robust: bool = Field(
@@ -146,7 +146,7 @@ class QuestionParameters(ModelParameters):
 
 
 class Paging(StrictParameters):
-    """A part of a list."""
+    """A page of a list."""
 
     limit: int = Field(100, ge=1, le=1000, description="at most so many")
     after: Annotated[str, Field(max_length=200)] | None = Field(
@@ -161,7 +161,7 @@ class ListParameters(SelectionParameters, Paging):
 
 
 ROWS = ("by", "smooth")
-# What each question may be given, and, of these, what it must be.
+# For each question: the allowed parameters, and the required ones.
 GIVEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "quantile": (("attribute", "q", *ROWS), ("attribute", "q")),
     "mean": (("attribute", *ROWS), ("attribute",)),
@@ -175,14 +175,14 @@ GIVEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "density": (("attribute", "bins"), ("attribute",)),
     "distinct": (("by", "keys"), ()),
 }
-BINS = {"histogram": (1, 32), "density": (2, 12)}  # attributes, and bins of each unless told
+BINS = {"histogram": (1, 32), "density": (2, 12)}  # attributes, and default number of bins of each
 MAX_DENSITY_BINS = 16
 COMPARISONS = (CHANGE, DRIFT)
 PARTICULAR = sorted({name for may, _ in GIVEN.values() for name in may})
 
 
 def selection_of(config: Config, stream: str, asked: SelectionParameters) -> Selection:
-    """Raises CommandError for times that are none, and an empty list of devices. Reads a file."""
+    """The selected releases; reads the database for a group. Raises CommandError."""
     return select(config, stream, asked.since, asked.to, asked.devices)
 
 
@@ -201,7 +201,7 @@ def choice_of(asked: ModelParameters) -> GeneratorChoice:
 
 
 def check_given(asked: QuestionParameters) -> None:
-    """Raises CommandError for a parameter that is missing, or means nothing to this question."""
+    """Raises CommandError for a missing parameter, or one that does not apply to the question."""
     may, must = GIVEN[asked.question]
     given = {name for name in PARTICULAR if getattr(asked, name) not in (None, [], False)}
     for name in must:
@@ -242,12 +242,12 @@ def series_of(stream: ReadingStream, asked: QuestionParameters) -> SeriesQuestio
 def question_of(
     stream: ReadingStream, asked: QuestionParameters
 ) -> Callable[[Model | Groups], dict[str, Any]]:
-    """What answers it from a model, or from groups. Raises CommandError, as the answer does."""
+    """A function that answers the question from a model or from groups. Raises CommandError."""
     if asked.question in BINS:
         bins = asked.bins or BINS[asked.question][1]
         if asked.question == "density" and bins > MAX_DENSITY_BINS:
             raise wrong(f"a density has at most {MAX_DENSITY_BINS} bins of each attribute")
-        return lambda model: histogram(_whole(model), asked.attribute, bins) | basis(model)
+        return lambda model: histogram(_model_of(model), asked.attribute, bins) | basis(model)
     words = list(_words(stream.domain, asked))
 
     def ask(model: Model | Groups) -> dict[str, Any]:
@@ -258,14 +258,14 @@ def question_of(
     return ask
 
 
-def _whole(model: Model | Groups) -> Model:
-    """For a question that is refused of groups."""
+def _model_of(model: Model | Groups) -> Model:
+    """The model, for a question that does not apply to groups."""
     assert isinstance(model, Model)
     return model
 
 
 def _words(domain: Domain, asked: QuestionParameters) -> Iterator[str]:
-    """The question as the command line has it."""
+    """The question as words of the command line."""
     if asked.question == "range":
         yield from _limits(domain, asked)
         return

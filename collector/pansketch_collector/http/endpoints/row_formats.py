@@ -1,6 +1,6 @@
-"""Synthetic readings as CSV, JSON or Parquet, piece by piece: memory does not grow with the rows.
+"""Synthetic readings as CSV, JSON or Parquet, streamed: memory does not grow with the rows.
 
-All three hold the same texts of the same draws, so one seed gives the same rows in each.
+All three contain the same texts of the same draws, so one seed gives the same rows in each.
 """
 
 import json
@@ -30,15 +30,17 @@ Draw = Callable[[Named], Iterator[Sequence[Sequence[str]]]]
 
 @dataclass(frozen=True)
 class RowFormat:
-    """`write`: the pieces of a file, from the model and what draws columns of texts. `needs`: a
-    library that only some installations have."""
+    """`write`: yields the pieces of a file, from the model and a source of text columns.
+
+    `needs`: an optional library.
+    """
 
     media_type: str
     write: Callable[[Model, Draw], Iterator[bytes]]
     needs: str | None = None
 
     def check(self) -> None:
-        """Raises CommandError where its library is not installed."""
+        """Raises CommandError if its library is not installed."""
         if self.needs is not None:
             try:
                 import_module(self.needs)
@@ -51,8 +53,11 @@ class RowFormat:
 
 
 def pieces(model: Model, shape: RowFormat, rows: int, seed: int) -> Iterator[bytes]:
-    """The file, drawn while it is read. Raises before the first piece: NotYet where the noise
-    outweighs the readings, CommandError where a library is not installed."""
+    """The file, drawn while it is read.
+
+    Before the first piece it raises NotYet if noise outweighs the readings, CommandError if a
+    library is not installed.
+    """
     shape.check()
     model.check_sample()
     domain, sampler = model.fitted.domain, model.fitted.sampler()
@@ -64,7 +69,7 @@ def _csv(model: Model, draw: Draw) -> Iterator[bytes]:
     yield csv_header(model.fitted.domain).encode()
     for texts in draw(quoted):
         lines = "".join(csv_lines(texts)).encode()
-        del texts  # One chunk at a time: the next one is drawn without it.
+        del texts  # Free the chunk before the next one is drawn.
         yield lines
 
 
@@ -74,24 +79,24 @@ def _json(model: Model, draw: Draw) -> Iterator[bytes]:
     before = "[\n"
     for texts in draw(json.dumps):
         lines = (before + ",\n".join(pattern % line for line in zip(*texts, strict=True))).encode()
-        del texts  # As above.
+        del texts  # Free the chunk before the next one is drawn.
         yield lines
         before = ",\n"
     yield b"\n]\n"
 
 
 def _parquet(model: Model, draw: Draw) -> Iterator[bytes]:
-    """A row group for each chunk. What figures rest on stands in the file's metadata."""
+    """A row group for each chunk. The file's metadata has the basis of the model."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    domain, out = model.fitted.domain, Taken()
+    domain, out = model.fitted.domain, ChunkBuffer()
     fields = [pa.field(a.name, _arrow_type(a), nullable=a.can_miss) for a in domain.attributes]
     schema = pa.schema(fields, {"pansketch": json.dumps(basis(model))})
     with parquet.ParquetWriter(pa.PythonFile(out, "w"), schema) as writer:
         for texts in draw(lambda name: name or ""):
             writer.write_table(pa.Table.from_arrays(_arrays(domain, texts), schema=schema))
-            del texts  # One chunk at a time: the next one is drawn without it.
+            del texts  # Free the chunk before the next one is drawn.
             yield out.take()
     yield out.take()
 
@@ -117,8 +122,8 @@ def _array(attribute: Attribute, column: Sequence[str]) -> object:
     return pa.array(np.array(column, dtype=np.float64))
 
 
-class Taken:
-    """A file that holds what was written since somebody last took it."""
+class ChunkBuffer:
+    """A file that buffers written bytes until `take`."""
 
     closed = False
 
@@ -134,7 +139,7 @@ class Taken:
         return self._position
 
     def flush(self) -> None:
-        """All is there already."""
+        """Nothing to do: `write` is unbuffered."""
 
     def close(self) -> None:
         self.closed = True

@@ -1,7 +1,7 @@
-"""What stands before every answer: whom a request is for, who asks, and whether there is room.
+"""Checks before every answer: Host header, token, and limits of concurrent answers.
 
-A request for a name that is not this server's is refused, so that no page of another site can make
-a browser read from it (DNS rebinding); there are no CORS headers at all.
+A request for another host name is rejected, so that no page of another site can make a browser read
+from this server (DNS rebinding). There are no CORS headers.
 """
 
 import asyncio
@@ -21,12 +21,11 @@ from pansketch_collector.http.server.problem_details import problem
 from pansketch_fleet.settings.settings import Http
 
 STALL_SECONDS = 60.0  # for a reader to take one piece of an answer
-# A download gives its place to another one when its reader has let it wait for so long, and takes
-# so little.
+# A download with a slower reader than this yields its slot to another one.
 SLOW_SECONDS, SLOW_BYTES_PER_SECOND = 60.0, 32 * 1024
 OPEN = frozenset({"/healthz", "/readyz"})
-READING = frozenset({"GET", "HEAD"})  # What changes something needs the token everywhere.
-KINDS = {"/metrics": "metrics"}  # Its places are no other question's.
+READING = frozenset({"GET", "HEAD"})  # Other methods always need the token.
+KINDS = {"/metrics": "metrics"}  # A kind of its own, with reserved slots.
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -42,109 +41,112 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 
 @dataclass(eq=False)
 class ResponseSlot:
-    """What one answer holds. `waited`: seconds for its reader; `lost`: another one has it now."""
+    """The slot of one answer. `waited_seconds`: for its reader; `revoked`: another answer has the
+    slot."""
 
     sent_bytes: int = 0
-    waited: float = 0.0
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    waited_seconds: float = 0.0
+    revoked: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def slow(self) -> bool:
-        return self.waited >= SLOW_SECONDS and (
-            self.sent_bytes < SLOW_BYTES_PER_SECOND * self.waited
+        return self.waited_seconds >= SLOW_SECONDS and (
+            self.sent_bytes < SLOW_BYTES_PER_SECOND * self.waited_seconds
         )
 
 
 @dataclass
 class ResponseLimits:
-    """The answers of each kind that are under way. A download holds its place until its end, or
-    until another one wants it and its reader is slow."""
+    """The unfinished answers of each kind.
 
-    most: dict[str, int] = field(
+    A download keeps its slot until its end, or until another one needs it and its reader is slow.
+    """
+
+    maxima: dict[str, int] = field(
         default_factory=lambda: {"download": 6, "answer": 64, "metrics": 4}
     )
-    taken: dict[str, set[ResponseSlot]] = field(default_factory=dict)
-    answered: Counter[int] = field(default_factory=Counter)  # by status, since the start
+    slots: dict[str, set[ResponseSlot]] = field(default_factory=dict)
+    answered: Counter[int] = field(default_factory=Counter)  # by status code, since the start
 
     def enter(self, kind: str) -> ResponseSlot | None:
-        """A place, None where all are taken."""
-        taken = self.taken.setdefault(kind, set())
-        if len(taken) >= self.most[kind]:
-            slowest = max(taken, key=lambda place: place.waited)
+        """A slot; None if all are occupied."""
+        slots = self.slots.setdefault(kind, set())
+        if len(slots) >= self.maxima[kind]:
+            slowest = max(slots, key=lambda slot: slot.waited_seconds)
             if not slowest.slow:
                 return None
-            taken.discard(slowest)
-            slowest.lost.set()
-        place = ResponseSlot()
-        taken.add(place)
-        return place
+            slots.discard(slowest)
+            slowest.revoked.set()
+        slot = ResponseSlot()
+        slots.add(slot)
+        return slot
 
-    def leave(self, kind: str, place: ResponseSlot) -> None:
-        self.taken[kind].discard(place)
+    def leave(self, kind: str, slot: ResponseSlot) -> None:
+        self.slots[kind].discard(slot)
 
 
 @dataclass(frozen=True)
 class AccessControl:
-    """An ASGI application before another one."""
+    """An ASGI middleware."""
 
-    inside: ASGIApp
+    app: ASGIApp
     http: Http
-    room: ResponseLimits
+    limits: ResponseLimits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
 
-        async def out(message: Message) -> None:
+        async def send_response(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY)
                 headers.setdefault("Cache-Control", "no-store")
-                self.room.answered[message["status"]] += 1
+                self.limits.answered[message["status"]] += 1
             async with asyncio.timeout(STALL_SECONDS):
                 await send(message)
 
         refusal = self._refusal(scope)
         if refusal is not None:
-            await refusal(scope, receive, out)
+            await refusal(scope, receive, send_response)
             return
-        await self._within(scope, receive, out)
+        await self._serve_within_limits(scope, receive, send_response)
 
-    async def _within(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         if path in OPEN:
-            await self.inside(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         kind = "download" if path.endswith("/sample") else KINDS.get(path, "answer")
-        place = self.room.enter(kind)
-        if place is None:
+        slot = self.limits.enter(kind)
+        if slot is None:
             busy = problem(503, f"too many {kind}s are under way: try again in a moment")
             await busy(scope, receive, send)
             return
 
-        async def counted(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             began = clock.uptime()
             try:
                 await send(message)
             finally:
-                place.waited += clock.uptime() - began
-            place.sent_bytes += len(message.get("body", b""))
+                slot.waited_seconds += clock.uptime() - began
+            slot.sent_bytes += len(message.get("body", b""))
 
         try:
-            await while_read(self.inside, scope, receive, counted, place.lost)
+            await run_while_connected(self.app, scope, receive, send_counted, slot.revoked)
         finally:
-            self.room.leave(kind, place)
+            self.limits.leave(kind, slot)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy before this server may take the other one for the request's length.
+            # A proxy before this server may use the other header for the request's length.
             return problem(
                 400,
                 "Content-Length and Transfer-Encoding exclude each other: send one of them",
                 {"Connection": "close"},
             )
-        if not is_ours(headers.getlist("host"), self.http):
+        if not is_own_host(headers.getlist("host"), self.http):
             return problem(
                 421, "this server does not answer for that host: add its name to collector.hosts"
             )
@@ -152,7 +154,7 @@ class AccessControl:
         known = path in OPEN or is_open(path)
         reads = scope["method"] in READING
         wanted = (self.http.closed and not known) or (self.http.token is not None and not reads)
-        if wanted and not self._bears_token(headers):
+        if wanted and not self._has_token(headers):
             return problem(
                 401,
                 "a token is needed: send the header `Authorization: Bearer TOKEN`",
@@ -160,33 +162,35 @@ class AccessControl:
             )
         return None
 
-    def _bears_token(self, headers: Headers) -> bool:
+    def _has_token(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         wanted = (self.http.token or "").encode()
-        # Of equal length or not, the comparison takes the time of the given one.
+        # The time of the comparison depends on the given token only.
         same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), wanted)
         return same and scheme.lower() == "bearer"
 
 
-async def while_read(
-    inside: ASGIApp, scope: Scope, receive: Receive, send: Send, lost: asyncio.Event
+async def run_while_connected(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, revoked: asyncio.Event
 ) -> None:
-    """The answer, which is given up when its reader goes away or its place is lost: work for it
-    that has not begun is then never done."""
+    """Runs the application until its reader disconnects or its slot is revoked.
 
-    async def left() -> None:
-        # Requests that are for reading have no body; what comes as one is thrown away.
+    Work that has not begun by then is cancelled.
+    """
+
+    async def disconnected() -> None:
+        # Reading requests have no body; a received one is discarded.
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    async def ask() -> Message:
+    async def receive_disconnect() -> Message:
         await asyncio.wait({watch})
         return {"type": "http.disconnect"}
 
-    watch = asyncio.create_task(left())
-    answer = asyncio.create_task(_called(inside, scope, ask, send))
-    losing = asyncio.create_task(lost.wait())
-    tasks = {answer, watch, losing}
+    watch = asyncio.create_task(disconnected())
+    answer = asyncio.create_task(_run(app, scope, receive_disconnect, send))
+    revocation = asyncio.create_task(revoked.wait())
+    tasks = {answer, watch, revocation}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -197,13 +201,16 @@ async def while_read(
         answer.result()
 
 
-async def _called(inside: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    await inside(scope, receive, send)
+async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
 
 
-def is_ours(given: list[str], http: Http) -> bool:
-    """Whether a request's Host is a name of this server, whatever its port: a configured one, its
-    loopback, and, where others reach it, any address, which no foreign name can stand for."""
+def is_own_host(given: list[str], http: Http) -> bool:
+    """True if a request's Host is a name of this server, with any port.
+
+    These are the configured names and the loopback. A server that others can reach also accepts any
+    IP address, which no foreign name can imitate.
+    """
     found = _HOST.fullmatch(given[0]) if len(given) == 1 else None
     if found is None:
         return False

@@ -1,8 +1,8 @@
-"""Connections before there is a request: how long one may take, and who goes when there are many.
+"""Limits of connections without a request: their duration and their number.
 
-Access control (access_control.py) bounds connections with a whole request head. A connection
-without one is closed after HEAD_SECONDS, and cut for a new one once there are MOST, or half
-as many of its address. So half-open connections never keep a look at `/healthz` or `/metrics` out.
+access_control.py limits connections with a complete request head. A connection without one is
+closed after HEAD_SECONDS. A new connection evicts one beyond MAX_CONNECTIONS, or beyond half as
+many of its address. So half-open connections never block requests for `/healthz` or `/metrics`.
 """
 
 import asyncio
@@ -13,29 +13,30 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-FLUSH_SECONDS = 60.0  # for a reader to take the end of an answer
-MOST = 2048
-RARE_SECONDS = 60.0
+FLUSH_SECONDS = 60.0  # for a reader to receive the end of an answer
+MAX_CONNECTIONS = 2048
+LOG_SECONDS = 60.0
 
 log = logging.getLogger("pansketch_collector.http")
 
 
 class ConnectionLimits:
-    """Everybody who is connected, by address; of those who wait the longest waiting first."""
+    """All connections by address, and the idle ones in the order of their idle time."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self.most = most
+    def __init__(self, maximum: int = MAX_CONNECTIONS) -> None:
+        self.maximum = maximum
         self._open: Counter[str] = Counter()
         self._waiting: dict[str, dict[HttpConnection, None]] = {}
 
     def enter(self, connection: "HttpConnection") -> None:
-        """One more; another one may have to go for it, or itself where nobody waits."""
+        """Adds a connection, and evicts an idle one beyond the limits: itself if no other one is
+        idle."""
         self._open[connection.address] += 1
         self.wait(connection)
-        if self._open[connection.address] > self.most // 2:
-            self._send_away(connection.address)
-        elif self._open.total() > self.most:
-            self._send_away(max(self._waiting, key=lambda address: len(self._waiting[address])))
+        if self._open[connection.address] > self.maximum // 2:
+            self._evict(connection.address)
+        elif self._open.total() > self.maximum:
+            self._evict(max(self._waiting, key=lambda address: len(self._waiting[address])))
 
     def leave(self, connection: "HttpConnection") -> None:
         self.serve(connection)
@@ -47,13 +48,13 @@ class ConnectionLimits:
         self._waiting.setdefault(connection.address, {})[connection] = None
 
     def serve(self, connection: "HttpConnection") -> None:
-        """It waits no longer."""
+        """Marks a connection as busy."""
         waiting = self._waiting.get(connection.address, {})
         waiting.pop(connection, None)
         if not waiting:
             self._waiting.pop(connection.address, None)
 
-    def _send_away(self, address: str) -> None:
+    def _evict(self, address: str) -> None:
         first = next(iter(self._waiting[address]))
         self.serve(first)
         first.transport.abort()
@@ -61,9 +62,9 @@ class ConnectionLimits:
 
 
 class HttpConnection(H11Protocol):
-    """uvicorn's, with a time limit on each request's head."""
+    """uvicorn's connection, with a time limit for each request head."""
 
-    crowd = ConnectionLimits()
+    limits = ConnectionLimits()
     address = ""
     _deadline: asyncio.TimerHandle | None = None
 
@@ -71,22 +72,22 @@ class HttpConnection(H11Protocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self._await_head()
-        self.crowd.enter(self)
+        self.limits.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_deadline()
-        self.crowd.leave(self)
+        self.limits.leave(self)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         super().handle_events()
         if self.cycle is not None and not self.cycle.response_complete:
             self._end_deadline()
-            self.crowd.serve(self)
+            self.limits.serve(self)
 
     def on_response_complete(self) -> None:
         self._await_head()
-        self.crowd.wait(self)
+        self.limits.wait(self)
         super().on_response_complete()
 
     def _await_head(self) -> None:
@@ -104,16 +105,16 @@ class HttpConnection(H11Protocol):
 
 
 class LogRateLimit(logging.Filter):
-    """Lets each kind of line pass once in RARE_SECONDS: what strangers do must not fill the log."""
+    """Passes each kind of message once in LOG_SECONDS: clients must not be able to fill the log."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kinds: dict[Any, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said, more = self._kinds.get(record.msg, (record.created - RARE_SECONDS, 0))
-        if record.created - said < RARE_SECONDS:
-            self._kinds[record.msg] = said, more + 1
+        logged_at, more = self._kinds.get(record.msg, (record.created - LOG_SECONDS, 0))
+        if record.created - logged_at < LOG_SECONDS:
+            self._kinds[record.msg] = logged_at, more + 1
             return False
         self._kinds[record.msg] = record.created, 0
         if more:

@@ -1,7 +1,7 @@
-"""Answers that a reader has already are not sent again: ETag, If-None-Match, 304 (RFC 9110).
+"""Conditional requests: ETag, If-None-Match, 304 (RFC 9110).
 
-Whoever keeps an answer asks each time whether it still holds, and one that a token opened is kept
-for that token alone.
+A reader revalidates a cached answer with every request. A cache may reuse an answer for the same
+token only.
 """
 
 import hashlib
@@ -21,8 +21,7 @@ DIGEST_BYTES = 16
 
 @dataclass(frozen=True)
 class Revalidation:
-    """An ASGI application before another one. What is sent piece by piece, such as a file that is
-    drawn meanwhile, and every refusal go through as they are."""
+    """An ASGI middleware. Streamed answers and rejections pass unchanged."""
 
     app: ASGIApp
 
@@ -31,14 +30,14 @@ class Revalidation:
         if rules is None:
             await self.app(scope, receive, send)
             return
-        held: list[Message] = []  # the head of an answer, until its first piece is there
+        buffered: list[Message] = []  # the start message, until the first piece of the body
 
         async def out(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 200:
-                held.append(message)
+                buffered.append(message)
                 return
-            if held:
-                head = held.pop()
+            if buffered:
+                head = buffered.pop()
                 if not message.get("more_body", False):
                     headers = MutableHeaders(scope=head)
                     headers.update({**rules, "ETag": tag_of(message["body"])})
@@ -52,18 +51,18 @@ class Revalidation:
 
 
 def rules_for(path: str) -> Mapping[str, str] | None:
-    """The headers that say who may keep an answer of this path, None: nobody."""
+    """The cache headers for a path; None: uncacheable."""
     if is_open(path):
         return PAGE
     return FIGURES if path.startswith("/v1/") else None
 
 
 def tag_of(body: bytes) -> str:
-    """A strong ETag: the same bytes and no others have it."""
+    """A strong ETag: a digest of the body."""
     return f'"{hashlib.blake2b(body, digest_size=DIGEST_BYTES).hexdigest()}"'
 
 
 def is_known(tag: str, headers: Headers) -> bool:
-    """Whether the reader has this answer, as its If-None-Match says."""
+    """True if the If-None-Match header contains this ETag."""
     given = ",".join(headers.getlist("if-none-match"))
     return tag in [each.strip().removeprefix("W/") for each in given.split(",")]

@@ -16,10 +16,10 @@ Result = TypeVar("Result")
 
 
 class SharedTask(Generic[Result]):
-    """One piece of work, for one event loop.
+    """One piece of work for several waiting callers, in one event loop.
 
-    What has begun is finished, whoever goes away, for the next one who asks; what has not begun is
-    dropped with the last one who waits. `forget` is called when it was dropped or has failed.
+    Work that has begun is finished even if all callers leave, for the next caller. Work that has
+    not begun is cancelled with the last caller. `forget` is called after a cancellation or failure.
     """
 
     def __init__(
@@ -33,21 +33,21 @@ class SharedTask(Generic[Result]):
         task.add_done_callback(self._ended)
 
     async def wait(self) -> Result:
-        """What came of it. Raises what the work raised."""
+        """The result. Raises the exception of the work."""
         self._waiting += 1
         try:
             return await asyncio.shield(self._task)
         finally:
             self._waiting -= 1
             if not (self._waiting or self._begun.is_set() or self._task.done()):
-                # Forgotten at once: nobody may come to wait for what is being dropped.
+                # Forgotten at once: no caller may wait for cancelled work.
                 self._forget()
                 self._task.cancel()
 
     def _ended(self, task: "asyncio.Task[Result]") -> None:
         if task.cancelled() or task.exception() is not None:
             self._forget()
-        # It holds whoever keeps this, and with it all that is kept, as long as both are there.
+        # A reference cycle with the cache would keep its entries in memory.
         del self._forget
 
 
@@ -57,25 +57,24 @@ def _pool(name: str, threads: int) -> ThreadPoolExecutor:
 
 @dataclass(frozen=True)
 class Executors:
-    """A database to be read, and threads of three kinds, so that none waits for another kind."""
+    """A database, and three thread pools, so that no kind of work waits for another."""
 
     database: Path | DatabaseServer
     reads: ThreadPoolExecutor = field(default_factory=lambda: _pool("read", 4))
     fits: ThreadPoolExecutor = field(default_factory=lambda: _pool("fit", 2))
     draws: ThreadPoolExecutor = field(default_factory=lambda: _pool("draw", 2))
 
-    async def read(self, ask: Callable[[Reader], Result]) -> Result:
-        """What `ask` makes of the database at one moment. Raises CommandError."""
-        return await self.run(self.reads, lambda: self.ask(ask))
+    async def read(self, query: Callable[[Reader], Result]) -> Result:
+        """The result of a query on one snapshot of the database. Raises CommandError."""
+        return await self.run(self.reads, lambda: self.read_blocking(query))
 
-    def ask(self, ask: Callable[[Reader], Result]) -> Result:
-        """`read`, in the thread that calls it."""
+    def read_blocking(self, read: Callable[[Reader], Result]) -> Result:
+        """Like `read`, in the calling thread."""
         with reading(self.database) as reader:
-            return ask(reader)
+            return read(reader)
 
     async def run(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-        """Cancelled before a thread was free for it, the work is never done; once it has begun it
-        cannot be interrupted."""
+        """Runs work in a pool. A cancellation has no effect once a thread has begun it."""
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def share(
@@ -83,9 +82,9 @@ class Executors:
         pool: ThreadPoolExecutor,
         work: Callable[[], Result],
         forget: Callable[[], object],
-        turn: asyncio.Lock | None = None,
+        lock: asyncio.Lock | None = None,
     ) -> SharedTask[Result]:
-        """`run` for several at once, when it is its `turn`."""
+        """Like `run`, for several callers; `lock` is held during the work."""
         begun = threading.Event()
 
         def begin() -> Result:
@@ -93,12 +92,12 @@ class Executors:
             return work()
 
         async def go() -> Result:
-            async with turn or nullcontext():
+            async with lock or nullcontext():
                 return await self.run(pool, begin)
 
         return SharedTask(asyncio.create_task(go()), begun, forget)
 
     def close(self) -> None:
-        """Work that has not begun is left undone; what is under way ends with the process."""
+        """Cancels work that has not begun; running work ends with the process."""
         for pool in (self.reads, self.fits, self.draws):
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""The page's files, read once, and `/docs`, the interface as a page without scripts.
+"""The files of the web page, read once, and `/docs`, the interface as a page without scripts.
 
-A request names one of the files or nothing; no path is made of it.
+A request selects one of the files by name; no path is built from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 FOLDER = Path(__file__).parents[1] / "static"
-FIRST = "index.html"
+INDEX = "index.html"
 PREFIX = "/page/"  # of its other files
-VENDOR = "vendor"  # a folder of files that others wrote
+VENDOR = "vendor"  # a folder of third-party files
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -26,7 +26,7 @@ MEDIA_TYPES = {
 
 
 def read_files(folder: Path = FOLDER) -> dict[str, Response]:
-    """An answer for each file that the page is made of, by name."""
+    """A response for each file of a folder, by name."""
     return {
         file.name: Response(file.read_bytes(), media_type=MEDIA_TYPES[file.suffix])
         for file in sorted(folder.iterdir())
@@ -35,12 +35,12 @@ def read_files(folder: Path = FOLDER) -> dict[str, Response]:
 
 
 def add_page(app: FastAPI) -> None:
-    """The page at `/`, its files below. It holds no figure of the fleet, so it needs no token.
+    """Adds the page at `/` and its files. It contains no figure of the fleet, so it needs no token.
 
     Its links are relative, so that it also works behind a proxy that adds a prefix.
     """
     files = read_files()
-    first = files.pop(FIRST)
+    first = files.pop(INDEX)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -53,14 +53,14 @@ def add_page(app: FastAPI) -> None:
 def _add_files(app: FastAPI, prefix: str, files: Mapping[str, Response]) -> None:
     @app.get(prefix + "{name}", include_in_schema=False)
     async def file(name: str) -> Response:
-        # A name holds no slash, decoded or not, and is looked up, never opened.
+        # A name has no slash, decoded or not, and is a key, never a path.
         if name not in files:
             raise HTTPException(404)
         return files[name]
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is the page's own: the same for everybody, with a token or without."""
+    """True if a path belongs to the page, which needs no token."""
     return path == "/" or path.startswith(PREFIX)
 
 
@@ -88,8 +88,8 @@ def _operation(name: str, operation: Mapping[str, Any]) -> str:
         if rows
         else ""
     )
-    says = escape(operation.get("description") or operation.get("summary", ""))
-    return f"<h2>{escape(name)}</h2><p>{says}</p>{table}"
+    text = escape(operation.get("description") or operation.get("summary", ""))
+    return f"<h2>{escape(name)}</h2><p>{text}</p>{table}"
 
 
 def _row(parameter: Mapping[str, Any]) -> str:

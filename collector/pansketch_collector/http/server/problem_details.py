@@ -1,4 +1,4 @@
-"""Refusals and failures as problem details (RFC 9457): one sentence that says what to do."""
+"""Rejections and failures as problem details (RFC 9457): the problem and its fix."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from pansketch_fleet.errors import one_line
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
-NOT_HERE = "this address does not take that method: use GET, or see /docs"
+WRONG_METHOD = "this address does not take that method: use GET, or see /docs"
 # The command line's options have the parameters' names, behind two dashes.
 _OPTION = re.compile(r"--(?=[a-z])")
 
@@ -31,7 +31,7 @@ SCHEMA: Mapping[str, Any] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        # Where the noise outweighs the readings: how many more windows an answer needs.
+        # If noise outweighs the readings: how many more windows an answer needs.
         "more_windows": {"type": ["integer", "null"]},
     },
 }
@@ -44,8 +44,8 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Unknown(Exception):
-    """A stream that the configuration does not have."""
+class UnknownStream(Exception):
+    """A stream that the configuration lacks."""
 
 
 def problem(
@@ -54,7 +54,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> JSONResponse:
-    """A response that says in `detail` what is wrong and what to do, and `more` of it."""
+    """A response with the problem and its fix in `detail`, and further members from `more`."""
     added = dict(headers or {})
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         added.setdefault("Retry-After", str(RETRY_SECONDS))
@@ -73,8 +73,10 @@ def problem(
 
 
 def of_command(error: CommandError) -> JSONResponse:
-    """A failure of what the command line does as well: wrong input 422; a database that cannot be
-    read now 503; damage 500; what the stored releases do not bear 409."""
+    """The response for a CommandError.
+
+    Wrong input: 422. An unreadable database: 503. Damage: 500. Releases that cannot answer: 409.
+    """
     sentence = _OPTION.sub("", str(error))
     if error.code == 2:
         return problem(422, sentence)
@@ -89,19 +91,19 @@ def of_command(error: CommandError) -> JSONResponse:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Has all that goes wrong in an application said in this way."""
+    """Reports all errors of an application as problem details."""
 
     async def command(request: Request, error: Exception) -> Response:
         return of_command(cast(CommandError, error))
 
     async def invalid(request: Request, error: Exception) -> Response:
         first = cast(RequestValidationError, error).errors()[0]
-        place = ".".join(str(step) for step in first["loc"][1:])
-        return problem(422, one_line(f"{place}: {first['msg']}")[:400])
+        location = ".".join(str(step) for step in first["loc"][1:])
+        return problem(422, one_line(f"{location}: {first['msg']}")[:400])
 
     async def refused(request: Request, error: Exception) -> Response:
         found = cast(HTTPException, error)
-        sentence = {404: "there is nothing here: see /docs", 405: NOT_HERE}
+        sentence = {404: "there is nothing here: see /docs", 405: WRONG_METHOD}
         return problem(
             found.status_code, sentence.get(found.status_code, str(found.detail)), found.headers
         )
@@ -115,5 +117,5 @@ def add_problems(app: FastAPI) -> None:
     app.add_exception_handler(CommandError, command)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(Unknown, unknown)
+    app.add_exception_handler(UnknownStream, unknown)
     app.add_exception_handler(Exception, failed)

@@ -1,6 +1,6 @@
-"""A connection to a database, whichever program keeps it: SQLite, or a server.
+"""The interface of a database connection: SQLite or a server.
 
-The statements of this package are written once, in the SQL that all of them read.
+The statements of this package use SQL that both execute.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 
 class ServerError(Exception):
-    """A database server refused a statement, or cannot be reached. `passing`: it may do it later.
+    """A database server rejected a statement or is unreachable. `passing`: a retry may succeed.
 
     `str()` is one line.
     """
@@ -22,19 +22,19 @@ class ServerError(Exception):
         self.passing = passing
 
 
-# What any statement may raise.
+# The exceptions of any statement.
 ERRORS: Final = (sqlite3.Error, ServerError)
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same statement may succeed later: a disk was full, or a server was away."""
+    """True if a retry of the statement may succeed: a full disk, or an unavailable server."""
     if isinstance(error, ServerError):
         return error.passing
     return isinstance(error, sqlite3.OperationalError)
 
 
 class Rows(Protocol):
-    """What a statement found."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -44,8 +44,11 @@ class Rows(Protocol):
 
 
 class Database(Protocol):
-    """One connection, for one thread. Statements name their values `?`, `?1` or `:name`, and raise
-    one of ERRORS. `BEGIN IMMEDIATE` begins a transaction in which nobody else writes."""
+    """One connection, for one thread.
+
+    Statements name their values `?`, `?1` or `:name`, and raise one of ERRORS. `BEGIN IMMEDIATE`
+    begins a transaction that excludes other writers.
+    """
 
     @property
     def in_transaction(self) -> bool: ...
@@ -55,7 +58,7 @@ class Database(Protocol):
 
 
 def streamed(db: Database, sql: str, values: Values) -> Iterator[Any]:
-    """The rows of a long answer, a few of them in memory. From a server, within a transaction."""
+    """The rows of a long answer; from a server, within a transaction, a few of them in memory."""
     streams = getattr(db, "stream", None)
     if streams is not None and db.in_transaction:
         yield from streams(sql, values)
@@ -65,7 +68,8 @@ def streamed(db: Database, sql: str, values: Values) -> Iterator[Any]:
 
 @contextmanager
 def transaction(connection: Database) -> Iterator[None]:
-    """All of what is inside is on the disk after it, or none of it. Raises one of ERRORS."""
+    """One transaction: its whole effect is on the disk after the block, or none. Raises one of
+    ERRORS."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

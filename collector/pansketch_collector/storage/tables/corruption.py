@@ -1,7 +1,7 @@
-"""Stored releases whose bytes or labels have changed on the disk: found, named and left out.
+"""Detection of stored releases whose bytes or labels have changed on the disk.
 
-A release carries a checksum of its body, and in it its own label. So a flipped byte shows: in the
-payload by the checksum, in the columns beside it by a label that is another one.
+A release carries a checksum of its body and its own label. So a flipped byte shows: in the payload
+by the checksum, in the columns beside it by a different label.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from pansketch_collector.validation.verdicts import LATEST_SECOND, MAX_TEXT
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.units import utc_text
 
-UNREADABLE = (ValueError, TypeError, ArithmeticError)  # what decoding any bytes may raise
+UNREADABLE = (ValueError, TypeError, ArithmeticError)  # from decoding any bytes
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One stored release that cannot be used, as its columns name it, and why; unix seconds."""
+    """One unusable stored release, as its columns name it, and the problem; unix seconds."""
 
     device: str
     stream: str
@@ -31,14 +31,14 @@ class Damage:
     end: int
     sequence: int
     problem: str
-    mislabelled: bool = False  # the payload is whole, and another one's than its columns say
-    inside: WindowId | None = None  # then its own label, if it has one
+    mislabelled: bool = False  # the payload is intact, but belongs to another label
+    inside: WindowId | None = None  # then the label in the payload, if it has one
 
     @classmethod
     def of(
         cls, stored: Stored, problem: str, windows: Sequence[WindowId] | None = None
     ) -> "Damage":
-        """`windows`: the labels inside, where they are not those beside it."""
+        """`windows`: the labels inside, if they differ from the columns."""
         label = stored.device, stored.stream, stored.start, stored.end, stored.sequence
         inside = windows[0] if windows else None
         return cls(*label, problem, windows is not None, inside)
@@ -50,19 +50,21 @@ class Damage:
         return f"{name}, window {window}, sequence {self.sequence}: {self.problem}"
 
 
-def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[Release]:
-    """The releases of these rows under their spec. A row that is damaged is appended to `damaged`
-    instead; one among them costs a second look at each."""
+def decode_intact(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[Release]:
+    """Decodes the releases of these rows under their spec; appends damaged rows to `damaged`.
+
+    If one is damaged, it decodes each row alone.
+    """
     try:
         releases = decode_all([stored.payload for stored in portion], spec)
     except UNREADABLE as error:
         if len(portion) > 1:
-            return [release for each in portion for release in sound([each], spec, damaged)]
+            return [release for each in portion for release in decode_intact([each], spec, damaged)]
         damaged.append(Damage.of(portion[0], _line(error)))
         return []
     found = []
     for stored, release in zip(portion, releases, strict=True):
-        if problem := another_label(stored, release.spec.fingerprint, release.windows):
+        if problem := label_problem(stored, release.spec.fingerprint, release.windows):
             damaged.append(Damage.of(stored, problem, release.windows))
         else:
             found.append(release)
@@ -71,7 +73,7 @@ def sound(portion: Sequence[Stored], spec: Spec, damaged: list[Damage]) -> list[
 
 @dataclass(frozen=True)
 class StoredLayout:
-    """How the counters of a spec lie in its releases, which add up: what decoding needs of it."""
+    """The layout of the counters of an additive spec, as decoding needs it."""
 
     fingerprint: bytes
     family: str
@@ -79,17 +81,19 @@ class StoredLayout:
     additive: bool = True
 
 
-def sound_counters(
+def intact_counters(
     portion: Sequence[Stored], layout: StoredLayout
 ) -> list[tuple[Stored, int, npt.NDArray[np.int64]]]:
-    """The rows with the draws and the counters of their releases. Raises UNREADABLE where one of
-    them is damaged."""
+    """The rows with the draws and the counters of their releases.
+
+    Raises UNREADABLE if one of them is damaged.
+    """
     if not portion:
         return []
     opened = [open_release(stored.payload) for stored in portion]
     for stored, one in zip(portion, opened, strict=True):
         header = one.header
-        if problem := another_label(stored, header.fingerprint, header.windows):
+        if problem := label_problem(stored, header.fingerprint, header.windows):
             raise ValueError(problem)
     draws = [one.header.draws for one in opened]
     counters = counters_of_all(opened, layout)  # type: ignore[arg-type]
@@ -97,22 +101,23 @@ def sound_counters(
 
 
 def masked_damage(stored: Stored, spec: LinearSpec) -> Damage | None:
-    """The damage of a row with masked counters, whose masks nobody can look behind."""
+    """The damage of a row with masked counters; its masks hide the values, so only the form is
+    checked."""
     try:
         release = decode_blinded(stored.payload, spec)
     except UNREADABLE as error:
         return Damage.of(stored, _line(error))
-    problem = another_label(stored, spec.fingerprint, (release.window,))
+    problem = label_problem(stored, spec.fingerprint, (release.window,))
     return Damage.of(stored, problem, (release.window,)) if problem else None
 
 
-def changed(stored: Stored) -> Damage | None:
-    """The damage of a row whose settings nobody knows: they may be what has changed."""
+def label_damage(stored: Stored) -> Damage | None:
+    """The damage of a row with unknown settings, which may themselves have changed."""
     try:
         fingerprint, windows = _named(stored.payload)
     except UNREADABLE as error:
         return Damage.of(stored, _line(error))
-    problem = another_label(stored, fingerprint, windows)
+    problem = label_problem(stored, fingerprint, windows)
     return Damage.of(stored, problem, windows) if problem else None
 
 
@@ -124,8 +129,8 @@ def _named(payload: bytes) -> tuple[bytes, Sequence[WindowId]]:
     return header.fingerprint, header.windows
 
 
-def another_label(stored: Stored, fingerprint: bytes, windows: Sequence[WindowId]) -> str:
-    """What of the label inside a release is not what stands beside it; "" where all is."""
+def label_problem(stored: Stored, fingerprint: bytes, windows: Sequence[WindowId]) -> str:
+    """The difference between the label in a release and its columns; "" if there is none."""
     inside = [(each.device, each.stream, each.sequence, each.start, each.end) for each in windows]
     beside = stored.device, stored.stream, stored.sequence, stored.start, stored.end
     if inside != [beside]:

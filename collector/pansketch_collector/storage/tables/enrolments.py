@@ -1,9 +1,9 @@
 """Enrolled devices: the public keys that sign their releases.
 
-A key is current, retired by a newer one, or revoked. A retired key is accepted for windows that had
-ended when it was retired. A device whose keys are all revoked is revoked: none of its releases is
-accepted, signed or not. Rows are never deleted, so a revoked key stays so when the device is
-enrolled again.
+A key is current, retired by a newer one, or revoked. A retired key is valid for windows that had
+ended when it was retired. A device whose keys are all revoked is revoked: the collector accepts
+none of its releases, signed or not. Rows are never deleted, so a revoked key stays revoked when the
+device is enrolled again.
 """
 
 import json
@@ -52,7 +52,7 @@ Enrolments = Mapping[str, Sequence[EnrolledKey]]
 
 
 def keys_of(db: Database, devices: Iterable[str]) -> dict[str, list[EnrolledKey]]:
-    """The keys of these devices, oldest first; a device without any is left out."""
+    """The keys of these devices, oldest first; without devices that have none."""
     found: dict[str, list[EnrolledKey]] = {}
     query = (
         "SELECT key, enrolled_at, retired_at, revoked_at FROM enrolled WHERE device = ?"
@@ -67,7 +67,7 @@ def keys_of(db: Database, devices: Iterable[str]) -> dict[str, list[EnrolledKey]
 
 
 def signing_keys(db: Database, devices: Iterable[str]) -> dict[str, list[SigningKey]]:
-    """Who may sign, of these devices; an enrolled one without a key is revoked."""
+    """The valid keys of these devices; an enrolled device without one is revoked."""
     return {
         device: [SigningKey(k.public, k.retired_at) for k in keys if k.revoked_at is None]
         for device, keys in keys_of(db, devices).items()
@@ -80,31 +80,34 @@ def current(keys: Sequence[EnrolledKey]) -> EnrolledKey | None:
 
 
 def enroll(db: Database, device: str, public: bytes, at: int) -> bool:
-    """Makes a key the first of a device, within a transaction; False where it is that already.
+    """Enrolls a device with its first key, within a transaction; False if this key is current
+    already.
 
-    Raises CommandError where the device has another one, or this key was retired or revoked.
+    Raises CommandError if the device has another one, or this key was retired or revoked.
     """
     keys = keys_of(db, [device]).get(device, [])
-    held = current(keys)
-    if held is not None and held.public == public:
+    current_key = current(keys)
+    if current_key is not None and current_key.public == public:
         return False
-    if held is not None:
+    if current_key is not None:
         raise wrong(
-            f"{device} is enrolled already, with key {key_id(held.public).hex()}: for another key "
-            "use `pansketch-collector rotate`, or `revoke` first if the key is lost"
+            f"{device} is enrolled already, with key {key_id(current_key.public).hex()}: "
+            "for another key use `pansketch-collector rotate`, or `revoke` first if the key is lost"
         )
-    _refuse_known(device, keys, public)
+    _reject_known(device, keys, public)
     db.execute("INSERT INTO enrolled VALUES (?, ?, ?, NULL, NULL)", (device, public, at))
     return True
 
 
 def rotate(db: Database, device: str, public: bytes, at: int) -> bool:
-    """Makes a new key the current one of an enrolled device, within a transaction, and retires the
-    one before; True. Raises CommandError without a current key, and for a known one."""
+    """Replaces the current key of an enrolled device, within a transaction; returns True.
+
+    Retires the former key. Raises CommandError without a current key, and for a known one.
+    """
     keys = keys_of(db, [device]).get(device, [])
     if current(keys) is None:
         raise wrong(f"{device} has no current key: use `pansketch-collector enroll {device}`")
-    _refuse_known(device, keys, public)
+    _reject_known(device, keys, public)
     db.execute(
         "UPDATE enrolled SET retired_at = ?"
         " WHERE device = ? AND retired_at IS NULL AND revoked_at IS NULL",
@@ -115,15 +118,17 @@ def rotate(db: Database, device: str, public: bytes, at: int) -> bool:
 
 
 def revoke(db: Database, device: str, at: int) -> bool:
-    """Revokes all keys of a device, within a transaction; False where they are already. Raises
-    CommandError for a device that was never enrolled."""
+    """Revokes all keys of a device, within a transaction; False if all are revoked already.
+
+    Raises CommandError for a device that was never enrolled.
+    """
     if device not in keys_of(db, [device]):
         raise wrong(f"{device} was never enrolled; see `pansketch-collector enroll --list`")
     done = "UPDATE enrolled SET revoked_at = ? WHERE device = ? AND revoked_at IS NULL"
     return db.execute(done, (at, device)).rowcount > 0
 
 
-def _refuse_known(device: str, keys: Sequence[EnrolledKey], public: bytes) -> None:
+def _reject_known(device: str, keys: Sequence[EnrolledKey], public: bytes) -> None:
     for key in keys:
         if key.public == public:
             raise wrong(
@@ -138,7 +143,7 @@ def listed(db: Database) -> Enrolments:
 
 
 def as_table(found: Enrolments) -> str:
-    """An aligned table; `-` for a key that no later one has replaced."""
+    """An aligned table; `-` for a key without an end."""
     if not found:
         return "no device is enrolled"
     rows = [(each["device"] or "", *map(_cell, list(each.values())[1:])) for each in _rows(found)]
@@ -146,7 +151,7 @@ def as_table(found: Enrolments) -> str:
 
 
 def as_json(found: Enrolments) -> str:
-    """One object: `enrolled`, a list; null for a key that no later one has replaced."""
+    """One object: `enrolled`, a list; null for a key without an end."""
     return json.dumps({"enrolled": _rows(found)})
 
 

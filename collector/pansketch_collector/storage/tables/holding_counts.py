@@ -1,7 +1,7 @@
-"""The tables `holdings` and `tallies`: counts of stored releases that triggers keep true.
+"""The tables `holdings` and `tallies`: counts of stored releases, maintained by triggers.
 
-A census reads a row for each stream and ledger of a device, and looks at no release. The triggers
-run in the transaction of the change, whichever statement makes it.
+The overview reads one row for each stream and ledger of a device, and no release. The triggers run
+in the transaction of every change.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from pansketch_fleet.errors import one_line
 _LEDGER = "device = {row}.device AND stream = {row}.stream AND incarnation = {row}.incarnation"
 
 
-def _seen(table: str, row: str, times: int, other: str = "") -> str:
-    """Whether a row's number is in so many rows of its ledger or more."""
+def _is_used(table: str, row: str, times: int, other: str = "") -> str:
+    """True if at least `times` rows of its ledger have a row's sequence number."""
     return (
         f"(SELECT count(*) >= {times} FROM {table} WHERE {_LEDGER.format(row=row)}"
         f" AND sequence = {row}.sequence{other})"
     )
 
 
-# A row that is deleted may be there still when its trigger runs: PostgreSQL runs it before.
+# PostgreSQL runs the trigger before the deletion, so it must skip the deleted row.
 _OTHER = " AND id != OLD.id"
 
 
-def _left(deleted: str, of: str, column: str) -> str:
-    """The least or largest value in what is left of a ledger."""
+def _remaining(deleted: str, of: str, column: str) -> str:
+    """The minimum or maximum in the remaining rows of a ledger."""
     parts = (
         f"SELECT {of}({column}) AS x FROM {table} WHERE {_LEDGER.format(row='OLD')}"
         f"{_OTHER if table == deleted else ''}"
@@ -35,13 +35,13 @@ def _left(deleted: str, of: str, column: str) -> str:
     return f"(SELECT {of}(x) FROM ({' UNION ALL '.join(parts)}) AS kept)"
 
 
-def _one(condition: str) -> str:
-    """1 where a condition holds, else 0."""
+def _as_int(condition: str) -> str:
+    """1 if a condition holds, else 0."""
     return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
 
-# The first window is at the front of the index by windows, and the last arrival often shares its
-# second with others: neither takes a look at the whole ledger.
+# The index by windows begins with the first window, and the last arrival often shares its second
+# with others: neither lookup scans the whole ledger.
 def _first_start(deleted: str) -> str:
     of_releases, of_disputed = (
         _OTHER if table == deleted else "" for table in ("releases", "disputed")
@@ -59,7 +59,7 @@ def _last_arrival(deleted: str) -> str:
     other = _OTHER if deleted == "releases" else ""
     return (
         f"coalesce((SELECT received_at FROM releases WHERE {_LEDGER.format(row='OLD')}{other}"
-        f" AND received_at = OLD.received_at LIMIT 1), {_left(deleted, 'max', 'received_at')})"
+        f" AND received_at = OLD.received_at LIMIT 1), {_remaining(deleted, 'max', 'received_at')})"
     )
 
 
@@ -86,50 +86,52 @@ _ADDED = ", ".join(
 )
 
 
-def _grows(table: str) -> str:
-    """Keeps `holdings` true when a row is added."""
+def _insert_trigger(table: str) -> str:
+    """The trigger that updates `holdings` after an insert."""
     release = table == "releases"
-    seen = _seen("releases", "NEW", 2 if release else 1)
-    other = _seen("disputed", "NEW", 1 if release else 2)
+    seen = _is_used("releases", "NEW", 2 if release else 1)
+    other = _is_used("disputed", "NEW", 1 if release else 2)
     mark = f"UPDATE releases SET late = 1 WHERE id = NEW.id AND {_LATE};" if release else ""
     return f"""
 CREATE TRIGGER {table}_held AFTER INSERT ON {table} BEGIN
     {mark}
     INSERT INTO holdings VALUES (
-        NEW.device, NEW.stream, NEW.incarnation, {int(release)}, {_one(f"NOT ({seen} OR {other})")},
-        {_one(f"NOT {seen}") if release else 0}, NEW.sequence, NEW.sequence, NEW.window_start,
-        NEW.window_end, NEW.received_at, {_one(_LATE) if release else 0}, {int(not release)},
-        {_one("NEW.clock_synchronised = 0") if release else 0}
+        NEW.device, NEW.stream, NEW.incarnation, {int(release)},
+        {_as_int(f"NOT ({seen} OR {other})")},
+        {_as_int(f"NOT {seen}") if release else 0}, NEW.sequence, NEW.sequence, NEW.window_start,
+        NEW.window_end, NEW.received_at, {_as_int(_LATE) if release else 0}, {int(not release)},
+        {_as_int("NEW.clock_synchronised = 0") if release else 0}
     ) ON CONFLICT (device, stream, incarnation) DO UPDATE SET
         {_ADDED};
 END;"""
 
 
-def _shrinks(table: str) -> str:
-    """Keeps `holdings` true when a row is deleted."""
+def _delete_trigger(table: str) -> str:
+    """The trigger that updates `holdings` after a deletion."""
     release = table == "releases"
     seen, other = (
-        _seen(each, "OLD", 1, _OTHER if each == table else "") for each in ("releases", "disputed")
+        _is_used(each, "OLD", 1, _OTHER if each == table else "")
+        for each in ("releases", "disputed")
     )
     ledger, count = _LEDGER.format(row="OLD"), "windows" if release else "disputed"
     of_release = (
-        f"used = used - {_one(f'NOT {seen}')}, late = late - OLD.late,"
-        f" unsynchronised = unsynchronised - {_one('OLD.clock_synchronised = 0')},"
+        f"used = used - {_as_int(f'NOT {seen}')}, late = late - OLD.late,"
+        f" unsynchronised = unsynchronised - {_as_int('OLD.clock_synchronised = 0')},"
     )
     return f"""
 CREATE TRIGGER {table}_gone AFTER DELETE ON {table} BEGIN
     DELETE FROM holdings WHERE {ledger} AND windows + disputed = 1;
     UPDATE holdings SET
         {count} = {count} - 1, {of_release if release else ""}
-        numbers = numbers - {_one(f"NOT ({seen} OR {other})")},
+        numbers = numbers - {_as_int(f"NOT ({seen} OR {other})")},
         first = CASE WHEN OLD.sequence > first THEN first
-            ELSE {_left(table, "min", "sequence")} END,
+            ELSE {_remaining(table, "min", "sequence")} END,
         last = CASE WHEN OLD.sequence < last THEN last
-            ELSE {_left(table, "max", "sequence")} END,
+            ELSE {_remaining(table, "max", "sequence")} END,
         first_start = CASE WHEN OLD.window_start > first_start THEN first_start
             ELSE {_first_start(table)} END,
         last_end = CASE WHEN OLD.window_end < last_end THEN last_end
-            ELSE {_left(table, "max", "window_end")} END,
+            ELSE {_remaining(table, "max", "window_end")} END,
         received_at = CASE WHEN OLD.received_at < received_at THEN received_at
             ELSE {_last_arrival(table)} END
     WHERE {ledger};
@@ -146,8 +148,8 @@ _ADDED_TOTALS = (
 )
 
 
-def _retallies(event: str, row: str) -> str:
-    """Adds the totals of a device anew when its exclusions change."""
+def _retally_trigger(event: str, row: str) -> str:
+    """The trigger that recomputes a device's totals when its exclusions change."""
     return f"""
 CREATE TRIGGER excluded_{event.lower()} AFTER {event} ON excluded BEGIN
     DELETE FROM tallies WHERE device = {row}.device;
@@ -175,9 +177,9 @@ CREATE TRIGGER totals_gone AFTER DELETE ON totals WHEN {_INCLUDED.format(row="OL
     DELETE FROM tallies WHERE device = OLD.device AND stream = OLD.stream AND releases = 1;
     UPDATE tallies SET releases = releases - 1, value = value - OLD.value,
         variance = variance - OLD.variance WHERE device = OLD.device AND stream = OLD.stream;
-END;{_retallies("INSERT", "NEW")}{_retallies("DELETE", "OLD")}
+END;{_retally_trigger("INSERT", "NEW")}{_retally_trigger("DELETE", "OLD")}
 """
-# `numbers`: different ones of stored and disputed releases, `used`: of stored ones.
+# `numbers`: distinct ones of stored and disputed releases, `used`: of stored ones.
 TABLES = f"""
 CREATE TABLE holdings (
     device TEXT NOT NULL,
@@ -196,7 +198,7 @@ CREATE TABLE holdings (
     unsynchronised INTEGER NOT NULL,
     PRIMARY KEY (device, stream, incarnation)
 ) STRICT, WITHOUT ROWID;
-{_grows("releases")}{_shrinks("releases")}{_grows("disputed")}{_shrinks("disputed")}{_TALLIES}"""
+{_insert_trigger("releases")}{_delete_trigger("releases")}{_insert_trigger("disputed")}{_delete_trigger("disputed")}{_TALLIES}"""
 _COLUMNS = (
     "device, stream, incarnation, sequence, window_start, window_end, received_at,"
     " CASE WHEN clock_synchronised = 0 THEN 1 ELSE 0 END AS unsynchronised"
@@ -204,7 +206,7 @@ _COLUMNS = (
 
 
 def _counted(condition: str) -> str:
-    """`holdings` as releases and disputed ones have it."""
+    """The query that computes `holdings` from releases and disputed ones."""
     return (
         "SELECT device, stream, incarnation, sum(1 - disputed), count(DISTINCT sequence),"
         " count(DISTINCT CASE WHEN disputed = 0 THEN sequence END), min(sequence), max(sequence),"
@@ -216,7 +218,7 @@ def _counted(condition: str) -> str:
     )
 
 
-# Of the earlier schemas, which did not note that a release came late.
+# For earlier schemas, which did not record late releases.
 MARK_LATE = (
     "UPDATE releases SET late = 1 WHERE id IN (SELECT id FROM (SELECT id, received_at > min("
     "received_at) OVER (PARTITION BY device, stream, incarnation ORDER BY sequence"
@@ -225,7 +227,7 @@ MARK_LATE = (
 
 
 def rebuild(db: Database, device: str | None = None, stream: str | None = None) -> None:
-    """Counts anew what is stored: of one stream of a device, or of all."""
+    """Recounts the stored releases of one stream of a device, or of all."""
     values = () if device is None else (device, stream)
     condition = "device = ? AND stream = ?" if values else "TRUE"
     db.execute(f"DELETE FROM holdings WHERE {condition}", values)
@@ -236,7 +238,7 @@ def rebuild(db: Database, device: str | None = None, stream: str | None = None) 
 
 
 def wrong(db: Database) -> list[str]:
-    """`device/stream` of all whose row is not what is stored of them."""
+    """`device/stream` of all rows that differ from the stored releases."""
     truth = _counted("TRUE")
     rows = db.execute(
         f"SELECT * FROM (SELECT * FROM holdings EXCEPT {truth}) AS more"
@@ -245,9 +247,9 @@ def wrong(db: Database) -> list[str]:
     return sorted({one_line(f"{row[0]}/{row[1]}") for row in rows})
 
 
-def lacking_totals(db: Database, after: int, last: int) -> set[int]:
-    """Numbers of the stored releases in (after, last] that have no estimate: they were disputed
-    when they came."""
+def without_total(db: Database, after: int, last: int) -> set[int]:
+    """Numbers of the stored releases in (after, last] without an estimate: they were disputed
+    before."""
     rows = db.execute(
         "SELECT id FROM releases AS r WHERE id > ? AND id <= ? AND NOT EXISTS (SELECT 1 FROM"
         " totals WHERE (device, stream, window_start) = (r.device, r.stream, r.window_start))",
@@ -261,7 +263,7 @@ def note_totals(
     windows: Sequence[tuple[str, str, int]],
     totals: Sequence[EstimatedTotal | None],
 ) -> None:
-    """Stores the total of each window that has one: device, stream and start."""
+    """Stores the total of each window that has one. `windows`: device, stream and start."""
     db.executemany(
         "INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [

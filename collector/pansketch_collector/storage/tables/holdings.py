@@ -1,6 +1,6 @@
-"""Counts of what is stored of each stream of each device: windows, gaps, late ones.
+"""Counts of stored releases, by device and stream: windows, gaps, late ones.
 
-Also the last release of each ledger, whether it is stored still or not.
+Also the last release of each ledger, including deleted ones.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,14 @@ from pansketch_collector.storage.tables.connection import Database
 
 @dataclass(frozen=True)
 class Holding:
-    """What is stored of one stream of one device.
+    """Counts of the stored releases of one stream of one device.
 
-    A device's ledger numbers its releases without a gap, from 1 or, where it continues a copy of
-    an earlier ledger, from the number after the copy's last. `gaps`: numbers of each ledger, up to
-    its last one stored, that are missing. `late`: came after one that its ledger numbered higher.
-    `disputed`: other releases of windows that are stored. `unsynchronised`: windows whose device's
-    clock followed no better one when they closed. `ledgers`: how many different ones the releases
-    come from. `rolled_back`: windows that came under a number that their ledger had given before,
-    as a copy of it does that is restored.
+    A device's ledger numbers its releases without a gap, from 1. A ledger that continues a copy of
+    an earlier one starts after the copy's last number. `gaps`: missing numbers of each ledger, up
+    to its last stored one. `late`: releases stored after one with a higher number. `disputed`:
+    second releases of stored windows. `unsynchronised`: windows that closed while the device's
+    clock was unsynchronised. `ledgers`: distinct ledgers of the releases. `rolled_back`: windows
+    under a number that their ledger had used before, as after the restore of a copy.
     """
 
     device: str
@@ -39,7 +38,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """What is stored of one stream of one device under one ledger."""
+    """Counts of the stored releases of one stream of one device under one ledger."""
 
     device: str
     stream: str
@@ -61,7 +60,7 @@ class _Numbered:
         return self.device, self.stream, self.incarnation
 
     def with_absent(self, numbers: int, first: int, last: int) -> "_Numbered":
-        """And so many numbers that were stored once, and were removed or set aside."""
+        """Adds numbers that were stored once, and were removed or damaged since."""
         return replace(
             self,
             numbers=self.numbers + numbers,
@@ -70,7 +69,8 @@ class _Numbered:
         )
 
     def gaps(self, others: Sequence["_Numbered"]) -> int:
-        """Numbers that are missing, given the other ledgers of the same stream and device."""
+        """The number of missing sequence numbers, given the other ledgers of this stream and
+        device."""
         earlier = [other.last for other in others if other.first < self.first]
         if not earlier:
             first = min(self.first, 1)
@@ -86,7 +86,7 @@ _NUMBERED = (
     " late, disputed, unsynchronised, windows - used, incarnation FROM holdings"
     " ORDER BY device, stream"
 )
-# Numbers of releases that were stored, and are not: removed by retention, or damaged.
+# Numbers of former releases: removed by retention, or damaged.
 _ABSENT = (
     "SELECT device, stream, incarnation, sum(windows), min(first), max(last) FROM ("
     "SELECT device, stream, incarnation, windows, first_sequence AS first, last_sequence AS last"
@@ -97,7 +97,7 @@ _ABSENT = (
 
 
 def count(db: Database) -> list[Holding]:
-    """What is stored, by device and stream."""
+    """Counts of stored releases, by device and stream."""
     absent = {row[:3]: row[3:] for row in db.execute(_ABSENT)}
     rows = (_Numbered(*row) for row in db.execute(_NUMBERED))
     counted = (
@@ -107,7 +107,7 @@ def count(db: Database) -> list[Holding]:
 
 
 def _holding(found: list[_Numbered]) -> Holding:
-    """What is stored under all ledgers of one stream of one device."""
+    """The counts of all ledgers of one stream of one device."""
     return Holding(
         found[0].device,
         found[0].stream,
@@ -126,7 +126,7 @@ def _holding(found: list[_Numbered]) -> Holding:
 
 @dataclass(frozen=True)
 class HighWaterMark:
-    """The last release of one ledger, and how many are stored of it."""
+    """The last release of one ledger, and the number of its stored ones."""
 
     stream: str
     incarnation: bytes
@@ -136,7 +136,7 @@ class HighWaterMark:
 
 
 def high_water(db: Database, device: str) -> list[HighWaterMark]:
-    """How far a device's releases ever went, by stream and incarnation; deleted ones too."""
+    """The last release of each of a device's ledgers, including deleted ones."""
     rows = db.execute(
         "SELECT stream, incarnation, max(sequence), max(window_end), sum(windows) FROM ("
         " SELECT stream, incarnation, max(sequence) AS sequence,"

@@ -1,4 +1,4 @@
-"""Stored releases as rows: which are selected, and what one of them holds."""
+"""Stored releases as rows, and conditions that select them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from typing import Any
 
 from pansketch_collector.validation.verdicts import Accepted
 
-PORTION_BYTES = 32_768  # of releases that are decoded together, so that they stay in the cache
+PORTION_BYTES = 32_768  # of releases that are decoded together, within the CPU cache
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which releases: of one stream, whose windows start in [since, until), of these devices.
+    """Selects releases of one stream and these devices, with windows that start in [since, until).
 
-    None stands for no limit. Neighbouring ranges never share a window.
+    None means no limit. Neighbouring ranges never share a window.
     """
 
     stream: str
@@ -39,12 +39,12 @@ class Stored:
     incarnation: bytes = b""
 
 
-Place = tuple[int, str, int]  # of a release among those of its stream: start, device, sequence
+Cursor = tuple[int, str, int]  # order of a stream's releases: start, device, sequence
 
 
 @dataclass(frozen=True)
 class ReleaseSummary:
-    """One release without its payload, which has so many bytes; times are unix seconds."""
+    """One release without its payload of `payload_bytes`; times are unix seconds."""
 
     device: str
     stream: str
@@ -59,25 +59,25 @@ class ReleaseSummary:
     payload_bytes: int
 
     @property
-    def place(self) -> Place:
+    def cursor(self) -> Cursor:
         return self.start, self.device, self.sequence
 
 
 def stored(row: Sequence[Any]) -> Stored:
-    """From the columns `schema.RELEASE`."""
+    """A release from the columns `schema.RELEASE`."""
     clock = None if row[9] is None else bool(row[9])
     return Stored(*[*row[:9], clock, row[10]])
 
 
 def columns(release: Accepted, received_at: int) -> tuple[Any, ...]:
-    """The columns `schema.RELEASE`."""
+    """The values of the columns `schema.RELEASE`."""
     w = release.window
     label = w.device, w.stream, w.sequence, w.start, w.end, release.fingerprint, release.digest
     return *label, received_at, release.payload, w.clock_synchronised, w.incarnation
 
 
 def portions(found: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """Releases in the same order, few enough to be decoded together."""
+    """Groups releases in the same order, few enough to be decoded together."""
     portion: list[Stored] = []
     size = 0
     for each in found:
@@ -90,7 +90,7 @@ def portions(found: Iterable[Stored]) -> Iterator[list[Stored]]:
         yield portion
 
 
-# The names of the row's own table, whichever it is, must not be those of this one.
+# Renamed, so that the columns of the outer table stay visible.
 EXCLUDED = (
     "EXISTS (SELECT 1 FROM (SELECT device AS whose, since, until FROM excluded) AS gone"
     " WHERE whose = device AND since <= window_start AND window_start < until)"
@@ -100,16 +100,18 @@ EXCLUDED = (
 def where(
     selection: Selection, excluded: bool | None = False
 ) -> tuple[str, list[str | int | bytes]]:
-    """The condition of a selection with its values: without what is excluded, of that alone, or
-    (None) with it."""
+    """The SQL condition of a selection, and its values.
+
+    `excluded`: False leaves out excluded releases, True selects only them, None selects both.
+    """
     parts: list[tuple[str, list[str | int | bytes]]] = [("stream = ?", [selection.stream])]
     if selection.since is not None:
         parts.append(("window_start >= ?", [selection.since]))
     if selection.until is not None:
         parts.append(("window_start < ?", [selection.until]))
     if selection.devices is not None:
-        places = ", ".join("?" * len(selection.devices))
-        parts.append((f"device IN ({places})", [*sorted(selection.devices)]))
+        placeholders = ", ".join("?" * len(selection.devices))
+        parts.append((f"device IN ({placeholders})", [*sorted(selection.devices)]))
     if excluded is not None:
         parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
     return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]

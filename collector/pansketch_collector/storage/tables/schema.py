@@ -5,7 +5,7 @@ from typing import Final
 
 from pansketch_collector.storage.tables import enrolments, holding_counts, sums
 
-# The columns that a release has wherever it is stored, in the order of `Store.apply`.
+# The columns of a release in every table.
 RELEASE: Final = (
     "device, stream, sequence, window_start, window_end,"
     " fingerprint, digest, received_at, payload, clock_synchronised, incarnation"
@@ -23,12 +23,11 @@ _COLUMNS: Final = """
     payload BLOB NOT NULL,
     clock_synchronised INTEGER,
     incarnation BLOB NOT NULL"""
-# A release is identified by device, stream and window_start: another one of the same window stays
-# out of `releases` and lies whole in `disputed`. Those whose bytes have changed on the disk
-# (corruption.py) lie in `damaged`, with whatever their columns hold now. Of each release
-# `clock_synchronised` says whether the device's clock was when the window closed: 1, 0, or NULL
-# where nobody knows, and `late` whether it came after one that its ledger numbered higher.
-# `totals` is the estimated total of each release.
+# Device, stream and window_start identify a release: `disputed` has second releases of a window.
+# `damaged` has releases whose bytes have changed on the disk (corruption.py), with their present
+# columns. `clock_synchronised`: the device's clock was synchronised when the window closed: 1, 0,
+# or NULL if unknown. `late`: stored after a release with a higher number of its ledger. `totals`:
+# the estimated total of each release.
 _RELEASES: Final = f"""
 CREATE TABLE releases (
     id INTEGER PRIMARY KEY,{_COLUMNS}, late INTEGER NOT NULL DEFAULT 0,
@@ -60,10 +59,9 @@ CREATE TRIGGER totals_follow AFTER DELETE ON releases BEGIN
     WHERE (device, stream, window_start) = (OLD.device, OLD.stream, OLD.window_start);
 END;
 """
-# `releases.id` only grows while no row is deleted, `generation.deleted_id` remembers the largest
-# that was, and `high_water` how far a device's deleted releases went: a device is told
-# (fleet/pansketch_fleet/protocol/messages.py, Mark) of windows that were stored once, whether they
-# are stored still or not.
+# `generation.deleted_id` is the largest deleted `releases.id`, which SQLite may otherwise reuse.
+# `high_water` has the last deleted release of each ledger: a device's mark
+# (fleet/pansketch_fleet/protocol/messages.py, Mark) covers deleted releases too.
 _GENERATION: Final = """
 CREATE TABLE generation (id TEXT NOT NULL, deleted_id INTEGER NOT NULL) STRICT;
 INSERT INTO generation VALUES (lower(hex(randomblob(8))), 0);
@@ -83,7 +81,7 @@ CREATE TRIGGER high_water_remains AFTER DELETE ON releases BEGIN
     UPDATE generation SET deleted_id = max(deleted_id, OLD.id);
 END;
 """
-# What each device says of itself: its newest status, and its newest health as JSON.
+# The newest status of each device, and its newest health as JSON.
 _DEVICES: Final = """
 CREATE TABLE devices (
     device TEXT PRIMARY KEY,
@@ -99,7 +97,7 @@ CREATE TABLE healths (
 ) STRICT;
 CREATE TABLE duplicates (device TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
 """
-# What was refused, whose it is, and whether it is there as a whole.
+# Rejected messages with their source; `whole`: the payload is complete.
 _QUARANTINE: Final = """
 CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY,
@@ -129,9 +127,9 @@ CREATE TRIGGER quarantine_shrinks AFTER DELETE ON quarantine BEGIN
 END;
 CREATE TABLE refusals (reason TEXT PRIMARY KEY, total INTEGER NOT NULL) STRICT;
 """
-# All settings that were ever served (config_epochs.py); what retention has removed
-# (deletions.py): how many windows of a device and stream, and from where to where; what the
-# operator excludes from every answer.
+# All settings that were ever served (config_epochs.py). `removed`: count and range of the windows
+# of a device and stream that retention removed (deletions.py). `excluded`: the operator's
+# exclusions.
 _HISTORY: Final = """
 CREATE TABLE epochs (
     id INTEGER PRIMARY KEY,
@@ -179,11 +177,11 @@ CREATE TABLE scales (
     PRIMARY KEY (stream, begins)
 ) STRICT, WITHOUT ROWID;
 """
-# Of blinded streams: pansketch_collector/asking/question_store.py. `window_levels`: for
-# each release and level the question that lists it; without one it waits, or is lost at that level
-# for a `problem`. A question's list does not change once its state is `answer`. `counters`: the
-# unblinded sum, when all keepers have answered, and `seal` is its digest. `keepers`: how each says
-# that it is.
+# Of blinded streams: pansketch_collector/asking/question_store.py. `window_levels`: for each
+# release and level the question that lists it. Without a question it waits, or is lost at that
+# level for a `problem`. A question's list does not change once its state is `answer`. `counters`:
+# the unblinded sum, when all keepers have answered; `seal`: its digest. `keepers`: the reported
+# state of each.
 _BLINDED: Final = """
 CREATE TABLE questions (
     id INTEGER PRIMARY KEY,
@@ -265,8 +263,8 @@ TABLES: Final = (
 TRIGGERS: Final = tuple(re.findall(r"CREATE TRIGGER .*?\nEND;", TABLES, re.DOTALL))
 VERSION: Final = 8
 FIGURES_SINCE: Final = 7
-# What makes a database of an earlier schema one of the next: new tables, and a column. Figures of
-# the releases that it holds are made then, where it has none: database.py.
+# Upgrades of an earlier schema to the next: new tables, and a column. database.py computes
+# missing figures of the stored releases.
 UPGRADES: Final = {
     4: _SCALES,
     5: _BLINDED,

@@ -1,5 +1,7 @@
-"""Changes to the table `sums`, in the transaction that stores, removes or excludes releases; sums
-that are made anew from the releases, and compared with them."""
+"""Changes to the table `sums`, in the transaction that stores, removes or excludes releases.
+
+Also recomputes the sums from the releases, and compares both.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ import numpy as np
 
 from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.connection import Database, streamed
-from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, sound_counters
+from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, intact_counters
 from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
 from pansketch_collector.storage.tables.sums import (
     DAY,
@@ -30,7 +32,7 @@ from pansketch_fleet.units import utc_text
 
 @dataclass(frozen=True)
 class Addend:
-    """One release to add or to take out. `counters`: if they are decoded already."""
+    """One release to add or to subtract. `counters`: if decoded already."""
 
     stored: Stored
     draws: int = 0
@@ -39,7 +41,8 @@ class Addend:
 
 @dataclass
 class _Change:
-    """What is added to an hour. `first`, `last`: of what is added, or taken out where `shrinks`."""
+    """The change of one hour. `first`, `last`: of added releases, or of subtracted ones if
+    `shrinks`."""
 
     releases: int = 0
     draws: int = 0
@@ -63,14 +66,14 @@ class SumChanges:
     def select(
         self, condition: str, values: Sequence[object] | Mapping[str, object], sign: int
     ) -> None:
-        """Adds stored releases that are not excluded now, or takes them out with sign -1."""
+        """Adds the stored releases that are not excluded now, or subtracts them with sign -1."""
         query = f"SELECT {schema.RELEASE} FROM releases WHERE {condition} AND NOT {EXCLUDED}"
         found = streamed(self.db, query, values)
         for portion in portions(map(stored, found)):
             self.change([Addend(each) for each in portion], sign)
 
     def change(self, addends: Iterable[Addend], sign: int) -> None:
-        """Adds releases, or takes them out with sign -1."""
+        """Adds releases, or subtracts them with sign -1."""
         by_spec = attrgetter("stored.fingerprint")
         for fingerprint, found in groupby(sorted(addends, key=by_spec), by_spec):
             known = layout(self.db, fingerprint)
@@ -78,21 +81,23 @@ class SumChanges:
                 self._add(each, sign)
 
     def stale(self, stream: str, start: int) -> None:
-        """Has the hour of a window added up anew from its releases."""
+        """Marks the hour of a window, to be recomputed from its releases."""
         self._stale.add((stream, start - start % HOUR))
 
     def _decoded(self, found: list[Addend], known: StoredLayout) -> Iterator[Addend]:
-        """With their counters. One that has changed on the disk was added when it was whole, so
-        that its hour is added up anew without it."""
+        """Yields the addends with their counters.
+
+        A release that has changed on the disk was added while intact, so its hour is recomputed.
+        """
         yield from (each for each in found if each.counters is not None)
         lacking = [each.stored for each in found if each.counters is None]
         try:
-            opened = sound_counters(lacking, known)
+            opened = intact_counters(lacking, known)
         except UNREADABLE:
             opened = []
             for one in lacking:
                 try:
-                    opened += sound_counters([one], known)
+                    opened += intact_counters([one], known)
                 except UNREADABLE:
                     self.stale(one.stream, one.start)
                     self._hours.setdefault(_hour(one), _Change())
@@ -123,7 +128,7 @@ class SumChanges:
         self._stale.clear()
 
     def _apply(self, bucket: Bucket, change: _Change) -> bool:
-        """Whether the row could be changed: it was what it says."""
+        """Changes the row of a bucket; False if its content cannot be trusted."""
         found = list(rows(self.db, *_range(bucket), bucket.fingerprint))
         before = found[0][1] if found else Sum(0, 0, 2**62, -(2**62), change.counters)
         if before is None or before.releases + change.releases < 0:
@@ -144,8 +149,10 @@ class SumChanges:
 
 
 def add_up(db: Database, added: Sequence[tuple[Accepted, int]], layouts: set[bytes]) -> None:
-    """Adds releases that were stored now, with the seconds when they came, but for windows that are
-    excluded. `layouts`: of the specs that are known to be noted."""
+    """Adds releases that were just stored, with their time of receipt, except excluded windows.
+
+    `layouts`: fingerprints of the specs with a stored layout.
+    """
     excluded = db.execute("SELECT device, since, until FROM excluded").fetchall()
     addends = []
     for release, at in added:
@@ -180,7 +187,7 @@ def _ends(db: Database, bucket: Bucket) -> tuple[int, int]:
 
 
 def _renew_hour(db: Database, stream: str, start: int) -> Iterator[Bucket]:
-    """Adds up an hour anew; the days of all specs that were or are in it."""
+    """Recomputes an hour; yields the days of all specs that were or are in it."""
     for bucket, _ in list(rows(db, stream, HOUR, start, start + HOUR, None)):
         write(db, bucket, None)
         yield Bucket(stream, DAY, start - start % DAY, bucket.fingerprint)
@@ -194,7 +201,7 @@ def _renew_day(db: Database, day: Bucket) -> None:
 
 
 def of_hours(db: Database, day: Bucket) -> Sum | None:
-    """What the hours of a day add up to; None without any."""
+    """The sum of the hours of a day; None without any."""
     total: Sum | None = None
     for hour, found in list(
         rows(db, day.stream, HOUR, day.start, day.start + DAY, day.fingerprint)
@@ -209,7 +216,7 @@ def of_hours(db: Database, day: Bucket) -> Sum | None:
 
 @dataclass
 class AddedUp:
-    """An hour as its releases have it: by spec, and how many of them are damaged."""
+    """The sums of an hour's releases by spec, and the number of damaged ones."""
 
     sums: dict[bytes, Sum] = field(default_factory=dict)
     damaged: int = 0
@@ -247,7 +254,7 @@ def hours(db: Database) -> Iterator[tuple[str, int]]:
 
 
 def rebuild(db: Database) -> Iterator[tuple[str, int]]:
-    """Adds up everything anew; the streams and hours that are done."""
+    """Recomputes all sums; yields the finished streams and hours."""
     db.execute("DELETE FROM sums")
     days: set[Bucket] = set()
     for stream, start in hours(db):
@@ -258,19 +265,21 @@ def rebuild(db: Database) -> Iterator[tuple[str, int]]:
 
 
 def wrong(db: Database) -> Iterator[str]:
-    """Names the rows that are not what the releases add up to: `air, hour of 2016-01-31T12:00Z`. An
-    hour with a damaged release is not compared: its sum was made when the release was whole."""
-    kept = dict.fromkeys(
+    """Names the rows that differ from the sums of the releases: `air, hour of 2016-01-31T12:00Z`.
+
+    It skips hours with a damaged release: their sums were made while it was intact.
+    """
+    stored_hours = dict.fromkeys(
         db.execute("SELECT DISTINCT stream, bucket FROM sums WHERE seconds = ?", (HOUR,)).fetchall()
     )
-    for stream, start in dict.fromkeys([*kept, *hours(db)]):
+    for stream, start in dict.fromkeys([*stored_hours, *hours(db)]):
         truth = added_up(db, stream, start)
         found = {
             b.fingerprint: each for b, each in rows(db, stream, HOUR, start, start + HOUR, None)
         }
         if not (truth.damaged or _same(found, truth.sums)) or None in found.values():
             yield f"{one_line(stream)}, hour of {utc_text(start)}"
-    days = dict.fromkeys((stream, start - start % DAY) for stream, start in kept)
+    days = dict.fromkeys((stream, start - start % DAY) for stream, start in stored_hours)
     for row in db.execute("SELECT DISTINCT stream, bucket FROM sums WHERE seconds = ?", (DAY,)):
         days[row] = None
     for stream, start in days:

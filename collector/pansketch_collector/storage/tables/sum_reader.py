@@ -1,5 +1,8 @@
-"""What a selection rests on, read from the table `sums`: whole days, then whole hours, and the
-releases of what is left at its edges. A selection of devices is read from their releases."""
+"""Reads a selection from the table `sums`: whole days, then whole hours, then releases at its
+edges.
+
+A selection of devices is read from their releases.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,15 +13,15 @@ from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.storage.tables.records import Selection, where
 from pansketch_collector.storage.tables.sums import DAY, HOUR, Sum, rows
 
-ALWAYS = DAY << 40  # seconds before and after 1970 in which all windows lie
-MOST_PERIODS = 32  # in one look for a device
-SEEK = 4  # times as dear is the look for one device as the look at one release
+ALWAYS = DAY << 40  # seconds before and after 1970 that contain all windows
+MAX_PERIODS = 32  # in one lookup of a device
+SEEK_COST = 4  # cost of an index lookup, relative to reading one release
 
 Range = tuple[int, int, int]  # seconds of a bucket, 0 for single releases; from, until
 
 
 def ranges(selection: Selection) -> Iterator[Range]:
-    """The ranges of a selection, each by the longest buckets that fill it. They do not overlap."""
+    """Splits a selection into disjoint ranges of the longest buckets that fill them."""
     since = -ALWAYS if selection.since is None else selection.since
     until = ALWAYS if selection.until is None else selection.until
     if selection.devices is not None:
@@ -42,8 +45,10 @@ def ranges(selection: Selection) -> Iterator[Range]:
 
 
 def parts(db: Database, selection: Selection, spec: bytes) -> Iterator[Sum | Selection]:
-    """The sums of one spec, and the selections whose releases are to be read instead: at the edges,
-    and where a sum has no counters or has changed on the disk."""
+    """The sums of one spec, and selections whose releases have to be read instead.
+
+    Selections cover the edges, and sums without counters or changed on the disk.
+    """
     for seconds, since, until in ranges(selection):
         if not seconds:
             yield replace(selection, since=since, until=until)
@@ -57,7 +62,7 @@ def parts(db: Database, selection: Selection, spec: bytes) -> Iterator[Sum | Sel
 
 
 def counts(db: Database, selection: Selection) -> dict[bytes, int]:
-    """How many releases are selected, by fingerprint."""
+    """The number of selected releases, by fingerprint."""
     found: Counter[bytes] = Counter()
     for seconds, since, until in ranges(selection):
         if seconds:
@@ -75,7 +80,7 @@ def counts(db: Database, selection: Selection) -> dict[bytes, int]:
 
 
 def spans(db: Database, selection: Selection, seconds: int) -> list[int]:
-    """In which spans of so many seconds, counted from 1970, selected releases start."""
+    """The spans of `seconds`, counted from 1970, in which selected releases start."""
     found: set[int] = set()
     for length, since, until in [(0, None, None)] if seconds % HOUR else ranges(selection):
         if length:
@@ -94,8 +99,8 @@ def spans(db: Database, selection: Selection, seconds: int) -> list[int]:
 
 
 def mark(db: Database, selection: Selection) -> tuple[int, int]:
-    """What differs as soon as other releases are selected: the newest row of the days around, and
-    how many rows there are."""
+    """A value that changes with the selected releases: newest row and number of rows of their
+    days."""
     since = -ALWAYS if selection.since is None else selection.since
     until = ALWAYS if selection.until is None else selection.until
     newest, count = db.execute(
@@ -109,8 +114,10 @@ def mark(db: Database, selection: Selection) -> tuple[int, int]:
 def device_count(
     db: Database, periods: Sequence[Selection], releases: int, specs: Sequence[bytes] = ()
 ) -> int:
-    """How many devices have some of the releases of a stream that are selected in periods, in order
-    of time; of some specs alone, if they are named. There are so many releases."""
+    """The number of devices with some of the `releases` selected releases of a stream.
+
+    `periods`: in order of time. `specs`: counts these only.
+    """
     joined: list[Selection] = []
     for each in periods:
         if joined and joined[-1].until == each.since is not None:
@@ -122,27 +129,27 @@ def device_count(
     (known,) = db.execute(
         "SELECT count(DISTINCT device) FROM holdings WHERE stream = ?", (stream,)
     ).fetchone()
-    if releases <= SEEK * known or len(joined) > MOST_PERIODS:
+    if releases <= SEEK_COST * known or len(joined) > MAX_PERIODS:
         found: set[str] = set()
         for text, values in conditions:
             query = f"SELECT DISTINCT device FROM releases WHERE {text}"
             found.update(row[0] for row in db.execute(query, values))
         return len(found)
-    # One look at the index for each device, however many releases it has.
-    looks = " OR ".join(
+    # One index lookup for each device, for any number of releases.
+    seeks = " OR ".join(
         f"EXISTS (SELECT 1 FROM releases WHERE device = held.name AND {text})"
         for text, _ in conditions
     )
     query = (
         "SELECT count(*) FROM (SELECT DISTINCT device AS name FROM holdings WHERE stream = ?)"
-        f" AS held WHERE {looks}"
+        f" AS held WHERE {seeks}"
     )
     values = [stream, *(value for _, values in conditions for value in values)]
     return int(db.execute(query, values).fetchone()[0])
 
 
 def excluded(db: Database, selection: Selection) -> int:
-    """How many releases would be selected if the operator had not excluded them."""
+    """The number of releases that are unselected only because the operator excluded them."""
     total = 0
     rows_ = db.execute(
         "SELECT device, since, until FROM excluded ORDER BY device, since"

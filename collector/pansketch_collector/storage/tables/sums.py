@@ -1,10 +1,10 @@
-"""The table `sums`: what the releases of one spec add up to, by hour and by day.
+"""The table `sums`: sums of the releases of one spec, by hour and by day.
 
 A row adds the counters of all releases whose windows start in its hour and that are not excluded.
 The transaction that stores, removes or excludes a release changes the rows. Sums are of integers,
-so a release that is taken out leaves no trace. Sums are made of published releases: they cost no
-epsilon. A row without counters stands for releases that are only counted: masked ones, those of
-keys, and those whose layout is not known.
+so removing a release leaves no trace. Sums consist of published releases: they spend no epsilon. A
+row without counters stands for releases that are only counted: masked ones, those of keys, and
+those with an unknown layout.
 """
 
 import json
@@ -25,8 +25,8 @@ from pansketch_collector.storage.tables.corruption import StoredLayout
 HOUR: Final = 3_600
 DAY: Final = 86_400
 Counters = npt.NDArray[np.int64]
-# `layouts`: of the specs whose releases add up, how long the blocks of their counters are. A row of
-# `sums` is replaced and never changed, so that its number tells whether it is another one.
+# `layouts`: block lengths of the counters of additive specs. Rows of `sums` are replaced, never
+# updated, so an unchanged id means an unchanged row.
 TABLES: Final = """
 CREATE TABLE layouts (
     fingerprint BLOB PRIMARY KEY,
@@ -52,8 +52,11 @@ CREATE TABLE sums (
 
 @dataclass(frozen=True)
 class Sum:
-    """So many releases of one spec: their draws, the first start and the last end of their windows
-    in unix seconds, and their counters; None where these are not added up."""
+    """The sum of `releases` releases of one spec.
+
+    `draws`: of noise. `first`, `last`: first start and last end of their windows in unix seconds.
+    `counters`: None if these are not added up.
+    """
 
     releases: int
     draws: int
@@ -62,7 +65,7 @@ class Sum:
     counters: Counters | None
 
     def agrees(self, other: "Sum") -> bool:
-        """Whether it is the same; one that adds up no counters agrees with one that does."""
+        """True if both are equal; one without counters agrees with one that has them."""
         figures = (self.releases, self.first, self.last) == (
             other.releases,
             other.first,
@@ -75,19 +78,19 @@ class Sum:
         )
 
     def __add__(self, other: "Sum") -> "Sum":
-        whole = self.counters is not None and other.counters is not None
+        counted = self.counters is not None and other.counters is not None
         return Sum(
             self.releases + other.releases,
             self.draws + other.draws,
             min(self.first, other.first),
             max(self.last, other.last),
-            self.counters + other.counters if whole else None,  # type: ignore[operator]
+            self.counters + other.counters if counted else None,  # type: ignore[operator]
         )
 
 
 @dataclass(frozen=True, order=True)
 class Bucket:
-    """So many seconds from `start`, of one stream and one spec."""
+    """A span of `seconds` from `start`, of one stream and one spec."""
 
     stream: str
     seconds: int
@@ -96,15 +99,14 @@ class Bucket:
 
 
 def note_layout(db: Database, spec: Spec) -> None:
-    """Stores how the counters of a spec lie in its releases, if their sum means anything and nobody
-    masks them."""
+    """Stores the counter layout of a spec, if its releases are additive and unmasked."""
     if isinstance(spec, LinearSpec) and not spec.guarantee.answer_micro:
         values = spec.fingerprint, spec.family, json.dumps(spec.blocks)
         db.execute("INSERT INTO layouts VALUES (?, ?, ?) ON CONFLICT DO NOTHING", values)
 
 
 def layout(db: Database, fingerprint: bytes) -> StoredLayout | None:
-    """How the counters of releases of a spec lie; None where they are not added up."""
+    """The counter layout of a spec's releases; None if they are not added up."""
     row = db.execute(
         "SELECT family, blocks FROM layouts WHERE fingerprint = ?", (fingerprint,)
     ).fetchone()
@@ -119,8 +121,10 @@ def _layout(fingerprint: bytes, family: str, blocks: str) -> StoredLayout:
 def rows(
     db: Database, stream: str, seconds: int, since: int, until: int, spec: bytes | None
 ) -> Iterator[tuple[Bucket, Sum | None]]:
-    """The rows of buckets of one length that start in [since, until), of one spec or of all. None
-    for a row that has changed on the disk."""
+    """The buckets of one length that start in [since, until), of one spec or of all.
+
+    Yields None for a row that has changed on the disk.
+    """
     values = stream, seconds, since, until, spec
     for start, fingerprint, *row in streamed(
         db,
@@ -130,10 +134,10 @@ def rows(
         values,
     ):
         bucket = Bucket(stream, seconds, start, bytes(fingerprint))
-        yield bucket, _opened(bucket, row)
+        yield bucket, _parse(bucket, row)
 
 
-def _opened(bucket: Bucket, row: Sequence[Any]) -> Sum | None:
+def _parse(bucket: Bucket, row: Sequence[Any]) -> Sum | None:
     releases, draws, first, last, seal, content = row
     if seal != _seal(bucket, (releases, draws, first, last), content):
         return None
@@ -142,13 +146,13 @@ def _opened(bucket: Bucket, row: Sequence[Any]) -> Sum | None:
 
 
 def _seal(bucket: Bucket, figures: Sequence[object], content: bytes | None) -> int:
-    """The checksum of a row with its name."""
+    """The checksum of a row and its key."""
     name = (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint, *figures)
     return crc32(content or b"", crc32(repr((name, content is None)).encode()))
 
 
 def write(db: Database, bucket: Bucket, total: Sum | None) -> None:
-    """Replaces the row of a bucket; the new one has a number that none ever had."""
+    """Replaces the row of a bucket; the new row has an unused id."""
     db.execute(
         "DELETE FROM sums WHERE stream = ? AND seconds = ? AND bucket = ? AND fingerprint = ?",
         (bucket.stream, bucket.seconds, bucket.start, bucket.fingerprint),

@@ -1,7 +1,7 @@
 """Sketches of type `cells`: a count-sketch of a fine histogram, for densities and heavy cells.
 
-No size comes from a profile: what is left out fits the smallest of them, so that all devices of a
-fleet release tables that add up counter by counter.
+No size comes from a profile. Omitted sizes fit the smallest profile, so that all devices of a fleet
+release tables that can be summed.
 """
 
 from collections.abc import Iterator
@@ -57,9 +57,9 @@ class CellsSettings:
 def read_cells(
     document: Document, where: str, raw: Any, domain: Domain, privacy: Privacy, hash_key: int
 ) -> CellsSettings:
-    """Raises ConfigError at the key at fault; whether the sizes can be shows with the spec.
+    """Read the section. Raises ConfigError at the key at fault; `spec` checks the sizes.
 
-    A depth that is left out shrinks to what the attributes can be halved.
+    An omitted depth shrinks to the possible halvings of the attributes.
     """
     given = section(document, where, raw, CellsSection)
     halvings = sum(attribute.max_bits for attribute in domain.attributes)

@@ -1,7 +1,6 @@
-"""Sketches of type `distinct`: how many distinct keys a window has.
+"""Sketches of type `distinct`: the number of distinct keys of a window.
 
-No size comes from a profile: bitmaps of devices of different classes must be of one size, or their
-union could not be taken.
+No size comes from a profile: a union needs bitmaps of one size on devices of all classes.
 """
 
 from collections.abc import Iterator
@@ -22,8 +21,10 @@ BOTH = "does not go with expected_keys; keep universe for keys numbered from 0, 
 
 @dataclass(frozen=True)
 class DistinctSettings:
-    """See `pansketch_fleet.settings.device_spec.SketchSettings`. At most one of `universe` and
-    `expected_keys` is set."""
+    """See `pansketch_fleet.settings.device_spec.SketchSettings`.
+
+    At most one of `universe` and `expected_keys` is set.
+    """
 
     privacy: Privacy
     hash_key: int
@@ -80,7 +81,7 @@ class DistinctSettings:
 def read_distinct(
     document: Document, where: str, raw: Any, privacy: Privacy, hash_key: int
 ) -> DistinctSettings:
-    """Raises ConfigError at the key at fault; whether the sizes can be shows with the spec."""
+    """Read the section. Raises ConfigError at the key at fault; `spec` checks the sizes."""
     given = section(document, where, raw, DistinctSection)
     if given.universe is not None and given.expected_keys is not None:
         raise document.error(join(where, "universe"), BOTH)

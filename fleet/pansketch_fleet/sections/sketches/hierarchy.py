@@ -11,7 +11,7 @@ from pansketch.planning import HierarchyPlan as Choice
 from pansketch_fleet.sections.memory_budget import (
     ALONE_PART,
     HIERARCHY_PART,
-    LEAST_ALONE_BYTES,
+    MIN_ALONE_BYTES,
     PlannedSketch,
     read_memory,
 )
@@ -45,14 +45,14 @@ class HierarchySettings(PlannedSketch):
         return "correct it or leave it out"
 
     def choices(self, profile: Profile) -> list[Choice]:
-        """The plans of every depth that fit, the chosen one first. Raises ValueError."""
+        """Return the plans of every depth that fit, the chosen one first. Raises ValueError."""
         sizes = _under(profile.sketch, self.sizes, self.domain)
         found = _choices(replace(self, hash_key=0), sizes, self.memory(profile))
         return [replace(plan, spec=replace(plan.spec, hash_key=self.hash_key)) for plan in found]
 
     def share(self, sketch_memory_bytes: int) -> int:
         if self.domain.dimension == 1:
-            return max(LEAST_ALONE_BYTES, sketch_memory_bytes // ALONE_PART)
+            return max(MIN_ALONE_BYTES, sketch_memory_bytes // ALONE_PART)
         return super().share(sketch_memory_bytes)
 
     def spec(self, profile: Profile) -> HierarchySpec:
@@ -69,8 +69,8 @@ class HierarchySettings(PlannedSketch):
                 yield name, str(getattr(spec, name)), f"{origin} {profile.name}"
 
 
-# Every device plans its streams once, and the collector for every profile: many have the same, but
-# for the hash key, which follows from their names.
+# Every device plans its streams once, and the collector for every profile. Many have the same plan,
+# except for the hash key, which follows from their names.
 @lru_cache(maxsize=64)
 def _choices(plan: HierarchySettings, sizes: StatedSizes, memory_bytes: int) -> list[Choice]:
     return hierarchy_plans(
@@ -87,7 +87,7 @@ def read_hierarchy(
     hash_key: int,
     expected: Expected,
 ) -> HierarchySettings:
-    """Raises ConfigError at the key at fault; whether the sizes can be shows with a profile."""
+    """Read the section. Raises ConfigError at the key at fault; `spec` checks the sizes."""
     given = section(document, where, raw, SketchSection)
     memory = read_memory(document, join(where, "memory"), given.memory)
     sizes = StatedSizes(given.depth, given.k, given.width, given.rows, given.fanout)
@@ -95,10 +95,10 @@ def read_hierarchy(
 
 
 def _under(profile: StatedSizes, stream: StatedSizes, domain: Domain) -> StatedSizes:
-    """A profile's sizes under a stream's own.
+    """Merge a profile's sizes with a stream's own, which override them.
 
-    A depth from the profile shrinks to what the attributes can be halved; a stated one is left
-    alone, and refused by the spec when it is too deep.
+    A profile's depth shrinks to the possible halvings of the attributes. A stated depth stays, and
+    the spec refuses it if it is too deep.
     """
     depth = profile.depth
     if depth is not None:

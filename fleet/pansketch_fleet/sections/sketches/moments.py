@@ -1,7 +1,7 @@
 """Sketches of type `moments`: sums of features, for means, covariances and counts.
 
-No size comes from a profile: what is left out fits the smallest of them, so that all devices of a
-fleet release sums that add up.
+No size comes from a profile. Omitted sizes fit the smallest profile, so that all devices of a fleet
+release sums that can be added.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from pansketch_fleet.yaml.document import Document
 Size = int | float
 
 COUNT_SHARE = 0.02
-# What each kind of features has, and its sizes when nothing is said of them.
+# The sizes of each kind of features, with their defaults.
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "rff": {"m": 200, "sigma": 1.0, "count_share": COUNT_SHARE},
     "race": {"rows": 80, "width": 80, "sigma": 1.0, "count_share": COUNT_SHARE},
@@ -32,7 +32,7 @@ SMALLER = {"rff": "m", "race": "rows or width", "hist": "bins"}
 class MomentsSettings:
     """See `pansketch_fleet.settings.device_spec.SketchSettings`.
 
-    `sizes`: those that the features have.
+    `sizes`: those of the kind of features.
     """
 
     domain: Domain
@@ -68,7 +68,7 @@ class MomentsSettings:
 def read_moments(
     document: Document, where: str, raw: Any, domain: Domain, privacy: Privacy, hash_key: int
 ) -> MomentsSettings:
-    """Raises ConfigError at the key at fault; whether the sizes can be shows with the spec."""
+    """Read the section. Raises ConfigError at the key at fault; `spec` checks the sizes."""
     given = section(document, where, raw, MomentsSection)
     features = _features(document, join(where, "features"), given.features)
     known = SIZES[features]

@@ -1,7 +1,7 @@
-"""A stream's `sketches:` (or, for a hierarchy, `sketch:`): which sketches it has, of which sizes,
-and how they share epsilon.
+"""A stream's `sketches:` (or, for a hierarchy, `sketch:`): their types, sizes and shares of
+epsilon.
 
-A kind of sketch is one entry here: what it is made of, and who reads its section.
+KINDS has one entry for each type of sketch, with the reader of its section.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,24 +28,24 @@ from pansketch_fleet.yaml.document import Document
 
 @dataclass(frozen=True)
 class OfReadings:
-    """A kind of sketch for streams with `attributes:`. `read` raises ConfigError at the key."""
+    """A type of sketch for streams with `attributes:`. `read` raises ConfigError at the key."""
 
     read: Callable[[Document, str, Any, Domain, Privacy, int], SketchSettings]
 
 
 @dataclass(frozen=True)
 class OfOneView:
-    """The kind of sketch for readings of which one view is kept; its sizes are planned."""
+    """The type of sketch for readings with one view; its sizes are planned."""
 
 
 @dataclass(frozen=True)
 class OfViews:
-    """The kind of sketch for readings of which several views are kept."""
+    """The type of sketch for readings with several views."""
 
 
 @dataclass(frozen=True)
 class OfKeys:
-    """The kind of sketch for streams with a `key:`."""
+    """The type of sketch for streams with a `key:`."""
 
 
 KINDS: Mapping[str, OfReadings | OfOneView | OfViews | OfKeys] = {
@@ -57,14 +57,17 @@ KINDS: Mapping[str, OfReadings | OfOneView | OfViews | OfKeys] = {
 }
 FOR_READINGS = tuple(name for name, kind in KINDS.items() if not isinstance(kind, OfKeys))
 FOR_KEYS = tuple(name for name, kind in KINDS.items() if isinstance(kind, OfKeys))
-MAX_JOINT = 2  # attributes of a stream that one hierarchy holds unless somebody asks for it
+MAX_JOINT = 2  # attributes of one hierarchy, unless its sizes are stated
 EXAMPLE = "sketches: [{type: distinct}]"
 
 
 @dataclass(frozen=True)
 class SketchEntry:
-    """One entry of `sketches:`, or `sketch:`. `place`: where it stands; `kind`: None for the usual
-    one; `sizes`: as written; `share`: of epsilon, None where it is not stated."""
+    """One entry of `sketches:`, or `sketch:`.
+
+    `place`: its path. `kind`: None for the default one. `sizes`: as written. `share`: of epsilon,
+    None if not stated.
+    """
 
     place: str
     kind: str | None
@@ -73,7 +76,7 @@ class SketchEntry:
 
 
 def read_entries(document: Document, where: str, stream: StreamSection) -> tuple[SketchEntry, ...]:
-    """The sketches of a stream as written, at least one. Raises ConfigError."""
+    """Return the sketches of a stream as written, at least one. Raises ConfigError."""
     one, listed = join(where, "sketch"), join(where, "sketches")
     if stream.sketches is None:
         if stream.key is not None:
@@ -113,9 +116,9 @@ def _entry(document: Document, place: str, raw: dict[str, Any]) -> SketchEntry:
 def shared_privacy(
     document: Document, entries: Sequence[SketchEntry], privacy: Privacy
 ) -> list[tuple[SketchEntry, Privacy]]:
-    """Each sketch with its part of epsilon: whole micro-epsilon, which sum to that of the stream.
+    """Return each sketch with its whole micro-epsilon; their sum is that of the stream.
 
-    A reading is in every sketch, and each one has noise of its own: what it pays adds up. Raises
+    A reading is in every sketch, and each has noise of its own, so its losses add up. Raises
     ConfigError.
     """
     stated = [None if each.share is None else Fraction(str(each.share)) for each in entries]
@@ -151,8 +154,8 @@ def read_plan(
     hash_key: int,
     expected: Expected,
 ) -> SketchSettings:
-    """What is said of one sketch of a stream of readings. Raises ConfigError."""
-    name = entry.kind or _usual(document, where, stream, domain, expected)
+    """Read one sketch of a stream of readings. Raises ConfigError."""
+    name = entry.kind or _default_type(document, where, stream, domain, expected)
     place, sizes = entry.place, entry.sizes
     kind, sets = KINDS[name], _sets(document, where, stream)
     if isinstance(kind, OfViews):
@@ -181,7 +184,7 @@ def read_plan(
 def read_key_plan(
     document: Document, entry: SketchEntry, privacy: Privacy, hash_key: int
 ) -> DistinctSettings:
-    """What is said of the sketch of a stream of keys. Raises ConfigError."""
+    """Read the sketch of a stream of keys. Raises ConfigError."""
     if entry.kind not in FOR_KEYS:
         problem = f"{entry.kind} is made of readings, and this stream has a key; {_use(FOR_KEYS)}"
         raise document.error(join(entry.place, "type"), problem)
@@ -211,11 +214,14 @@ def _sets(document: Document, where: str, stream: StreamSection) -> tuple[tuple[
     return read_sets(document, join(where, "views"), stream.views, known)
 
 
-def _usual(
+def _default_type(
     document: Document, where: str, stream: StreamSection, domain: Domain, expected: Expected
 ) -> str:
-    """The kind of sketch that suits: a joint hierarchy of many attributes would be too coarse, and
-    has no cells for atoms and none for means. Whoever states a hierarchy's sizes wants one."""
+    """Return the default type of sketch.
+
+    A joint hierarchy of many attributes would be too coarse, and has no cells for atoms and none
+    for means. A stream with stated sizes of a hierarchy has one.
+    """
     open_ended = stream.views is None or stream.views == "auto"
     many = sum(attribute.max_bits > 0 for attribute in domain.attributes) > MAX_JOINT
     several = len(_sets(document, where, stream)) > 1

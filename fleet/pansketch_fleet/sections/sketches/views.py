@@ -1,7 +1,7 @@
-"""Sketches of type `views`: which views a stream has, and how fine each.
+"""Sketches of type `views`: the views of a stream, and their resolutions.
 
-The planner fills in what is left out (pansketch/planning/view_planner.py), from public numbers
-alone, so that every device and the collector come to the same views.
+The planner chooses omitted sizes (pansketch/planning/view_planner.py), from public numbers alone.
+So every device and the collector find the same views.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class ViewsSettings(PlannedSketch):
         return "name fewer or smaller views, or take a profile with more sketch_memory"
 
     def choices(self, profile: Profile) -> list[ViewPlan]:
-        """The best plan of each resolution that fits, the chosen one first. Raises NoPlan."""
+        """Return the best plan of each resolution, the chosen one first. Raises NoPlan."""
         return _choices(self, self.memory(profile))
 
     def spec(self, profile: Profile) -> ViewsSpec:
@@ -79,7 +79,7 @@ def read_view_plan(
     wanted: tuple[ViewNames, ...] | None,
     expected: Expected,
 ) -> ViewsSettings:
-    """Raises ConfigError at the key at fault; whether the views can be shows with a profile."""
+    """Read the section. Raises ConfigError at the key at fault; `spec` checks the views."""
     given = section(document, where, raw, ViewsSection)
     memory = read_memory(document, join(where, "memory"), given.memory)
     try:

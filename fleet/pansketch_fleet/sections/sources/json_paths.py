@@ -1,4 +1,4 @@
-"""`source:` sections of what sends JSON: which program, and where in its JSON the values are."""
+"""`source:` sections of JSON senders: the program, and the paths of the values in its JSON."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,19 +19,19 @@ MIN_PORT, MAX_PORT = 1024, 65535
 
 
 def read_exec(document: Document, where: str, raw: dict[str, Any], folder: Path) -> ExecSource:
-    """Raises ConfigError for a command that is none and for an impossible path."""
+    """Read the section. Raises ConfigError for an invalid command or path."""
     given = section(document, where, raw, ExecSection)
     if not given.command or not all(given.command):
         problem = "is no command; write a list, such as [/usr/bin/rtl_433, -F, json]"
         raise document.error(join(where, "command"), problem)
     program, *rest = given.command
-    # A name is looked for on PATH; a path starts, like all others, at the configuration's folder.
+    # A name is searched on PATH; a path starts, like all others, at the configuration's folder.
     named = str(folder.absolute() / program) if "/" in program else program
     return ExecSource((named, *rest), read_paths(document, where, given.paths))
 
 
 def read_http(document: Document, where: str, raw: dict[str, Any]) -> HttpSource:
-    """Raises ConfigError for a port that no agent may listen to, and for an impossible path."""
+    """Read the section. Raises ConfigError for an invalid port or path."""
     given = section(document, where, raw, HttpSection)
     if not MIN_PORT <= given.port <= MAX_PORT:
         problem = f"{given.port} is impossible; write {MIN_PORT} to {MAX_PORT}, such as 8787"
@@ -42,7 +42,7 @@ def read_http(document: Document, where: str, raw: dict[str, Any]) -> HttpSource
 def read_paths(
     document: Document, where: str, raw: dict[str, str] | None
 ) -> Mapping[str, JsonPath]:
-    """`sensor.temperature` as its steps; `.` is the whole message. Raises ConfigError."""
+    """Split `sensor.temperature` into its steps; `.` is the whole message. Raises ConfigError."""
     found = {}
     for name, text in (raw or {}).items():
         steps = () if text == WHOLE else tuple(text.split("."))
@@ -56,7 +56,7 @@ def read_paths(
 def check_paths(
     document: Document, where: str, paths: Mapping[str, JsonPath], names: tuple[str, ...]
 ) -> None:
-    """Raises ConfigError for a path of something that is none of the names."""
+    """Raise ConfigError for a path of something that is not in the names."""
     for name in paths:
         if name not in names:
             problem = f"is not what this stream is about; {nearest(name, names)}"
@@ -64,5 +64,5 @@ def check_paths(
 
 
 def path_text(steps: JsonPath) -> str:
-    """A path as it is written."""
+    """Return a path as it is written."""
     return ".".join(steps) or WHOLE

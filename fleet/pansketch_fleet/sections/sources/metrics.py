@@ -28,7 +28,7 @@ _EXAMPLE = "write http://127.0.0.1:9100/metrics, or https:// for another host"
 def read_metrics(
     document: Document, where: str, raw: dict[str, Any], folder: Path, local: bool
 ) -> MetricsSource:
-    """Raises ConfigError; that a file is missing matters only where `local` is true."""
+    """Read the section. Raises ConfigError; files must exist only if `local` is true."""
     given = section(document, where, raw, MetricsSection)
     try:
         address = page_address(given.url)
@@ -51,7 +51,7 @@ def read_metrics(
 
 
 def page_address(text: str) -> PageAddress:
-    """Raises ValueError, one line `problem; fix`, without credentials that it may hold."""
+    """Parse an address. Raises ValueError, one line `problem; fix`, without its credentials."""
     try:
         url = urlsplit(text)
         port = url.port if url.port is not None else PORTS.get(url.scheme, 0)
@@ -79,7 +79,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def series(text: str) -> MetricSeries:
-    """`name{label="value"}` as its parts. Raises ValueError, one line `problem; fix`."""
+    """Parse `name{label="value"}`. Raises ValueError, one line `problem; fix`."""
     problem = f'{text[:60]!r} is no series; write a name, or name{{label="value"}}'
     found = _METRIC.fullmatch(text.strip())
     if found is None:
@@ -95,14 +95,14 @@ def series(text: str) -> MetricSeries:
 
 
 def unescaped(text: str) -> str:
-    """A label's value without its backslashes."""
+    """Return a label's value without its backslashes."""
     return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def check_metrics(
     document: Document, where: str, source: MetricsSource, names: tuple[str, ...]
 ) -> None:
-    """Raises ConfigError unless `metrics` has a series for each of the names, and no other."""
+    """Raise ConfigError unless `metrics` has a series for each of the names, and no other."""
     place = join(where, "metrics")
     for name in source.metrics:
         if name not in names:

@@ -1,4 +1,4 @@
-"""A `source:` section of Modbus registers: where the devices are, and each attribute's register."""
+"""A `source:` section of Modbus registers: the address of the devices, and each register."""
 
 import re
 from math import isfinite
@@ -27,7 +27,7 @@ _EXAMPLE = "write tcp://192.0.2.9:502, or rtu:/dev/ttyUSB0"
 
 
 def read_modbus(document: Document, where: str, raw: dict[str, Any]) -> ModbusSource:
-    """Raises ConfigError."""
+    """Read the section. Raises ConfigError."""
     given = section(document, where, raw, ModbusSection)
     place, port = _place(document, where, given.url)
     if given.baud not in BAUDS:
@@ -84,7 +84,7 @@ def _one_of(document: Document, where: str, text: str, known: tuple[str, ...]) -
 def check_registers(
     document: Document, where: str, source: ModbusSource, names: tuple[str, ...]
 ) -> None:
-    """Raises ConfigError unless `registers` has one for each of the names, and no other."""
+    """Raise ConfigError unless `registers` has one for each of the names, and no other."""
     place = join(where, "registers")
     for name in source.registers:
         if name not in names:

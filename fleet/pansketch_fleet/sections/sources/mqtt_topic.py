@@ -1,4 +1,4 @@
-"""A `source:` section of a local topic: its broker, and where in its messages the values are."""
+"""A `source:` section of a local topic: its broker, and the paths of the values in its messages."""
 
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ MAX_TOPIC_BYTES = 1024
 def read_topic(
     document: Document, where: str, raw: dict[str, Any], folder: Path, local: bool
 ) -> MqttSource:
-    """Raises ConfigError. Without a url the broker is this host's own, never the fleet's.
+    """Read the section. Raises ConfigError. The default broker is this host's, never the fleet's.
 
-    References and files for TLS matter only where `local` is true.
+    References must be set and TLS files must exist only if `local` is true.
     """
     given = section(document, where, raw, MqttSourceSection)
     if not is_topic_filter(given.topic):
@@ -43,7 +43,7 @@ def read_topic(
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether a message may match both topic filters."""
+    """Return whether a message may match both topic filters."""
     return _overlap(_levels(one), _levels(other))
 
 
@@ -62,7 +62,7 @@ def _overlap(one: list[str], other: list[str]) -> bool:
 
 
 def is_topic_filter(text: str) -> bool:
-    """Whether a broker takes it: `+` stands for a whole level, `#` for all that follow."""
+    """Return whether a broker accepts it: `+` matches a whole level, `#` all that follow."""
     levels = text.split("/")
     return (
         0 < len(text.encode(errors="replace")) <= MAX_TOPIC_BYTES

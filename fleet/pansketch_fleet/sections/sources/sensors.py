@@ -1,4 +1,4 @@
-"""A `source:` section of sensors: for each attribute the place on the host where its value is."""
+"""A `source:` section of sensors: for each attribute its sensor on this host."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ from pansketch_fleet.yaml.interpolation import has_reference
 
 MIN_INTERVAL_SECONDS = 0.1
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:@,+-]{0,79}"
-# How a place is written, and an example.
+# The pattern of a sensor's name, and an example.
 PLACES: dict[SensorKind, tuple[str, str]] = {
     "iio": (rf"{_NAME}/{_NAME}", "DEVICE/CHANNEL, such as bme280/temp"),
     "hwmon": (
@@ -29,11 +29,11 @@ PLACES: dict[SensorKind, tuple[str, str]] = {
 def read_sensors(
     document: Document, where: str, raw: dict[str, Any], kind: SensorKind
 ) -> SensorSource:
-    """Raises ConfigError for a place that is none of its kind, and for an impossible interval."""
+    """Read the section. Raises ConfigError for an invalid sensor or interval."""
     given = section(document, where, raw, SensorsSection)
     pattern, example = PLACES[kind]
     for name, place in given.sensors.items():
-        # A reference that is left here is one that only the device fills in.
+        # Only the device resolves a reference that is left here.
         if not has_reference(place) and not re.fullmatch(pattern, place):
             problem = f"{place[:40]!r} is no sensor of {kind}; write {example}"
             raise document.error(join(join(where, "sensors"), name), problem)
@@ -41,7 +41,7 @@ def read_sensors(
 
 
 def read_interval(document: Document, where: str, text: str) -> float:
-    """The seconds between two public ticks. Raises ConfigError."""
+    """Return the seconds between two public ticks. Raises ConfigError."""
     try:
         interval_seconds = seconds(text)
     except ValueError as error:
@@ -55,7 +55,7 @@ def read_interval(document: Document, where: str, text: str) -> float:
 def check_places(
     document: Document, where: str, source: SensorSource, names: tuple[str, ...]
 ) -> None:
-    """Raises ConfigError unless `sensors` has a place for each of the names, and no other."""
+    """Raise ConfigError unless `sensors` has a sensor for each of the names, and no other."""
     place = join(where, "sensors")
     for name in source.sensors:
         if name not in names:

@@ -1,4 +1,4 @@
-"""A stream's `source:` section: which readings it is made of."""
+"""A stream's `source:` section: the origin of its readings."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ TYPES = tuple(name for kind in SOURCES for name in described(kind)[0].key.values
 def read_source(
     document: Document, where: str, raw: dict[str, Any], folder: Path, local: bool
 ) -> Source:
-    """Raises ConfigError; that a replayed file is missing matters only where `local` is true."""
+    """Read the section. Raises ConfigError; a replayed file must exist only if `local` is true."""
     match raw.get("type"):
         case "replay":
             return _replay(
@@ -67,7 +67,7 @@ def read_source(
 
 
 def check_names(document: Document, where: str, source: Source, names: tuple[str, ...]) -> None:
-    """Raises ConfigError for names in a source's section that are not what its stream is about.
+    """Raise ConfigError for names in a source's section that its stream does not have.
 
     `names`: the stream's attributes, or its key.
     """

@@ -23,7 +23,7 @@ TEMP = {"attribute": "temp"}
 
 @pytest.fixture
 def command(shared, capsys):
-    """What the command line says of the same database."""
+    """The command line's output for the same database."""
 
     def run(*words):
         assert main([*words, "--config", str(shared.site.path)]) == 0
@@ -32,7 +32,7 @@ def command(shared, capsys):
     return run
 
 
-def test_streams_say_what_they_are_and_hold(get):
+def test_streams_are_listed_with_settings_and_counts(get):
     streams = {each["stream"]: each for each in get("/v1/streams").json()["streams"]}
     assert list(streams) == ["air", "pairs", "sums", "doors", "silent"]
     air, doors = streams["air"], streams["doors"]
@@ -124,8 +124,10 @@ def test_the_guarantee_is_the_configurations(get):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_answer_is_the_command_lines(get, command, stream, words, parameters):
-    """Errors of two fits of one model are the spreads of two sets of draws of the noise; all else
-    is the same in every digit."""
+    """Errors of two fits of one model are the spreads of two sets of noise draws.
+
+    All other digits are equal.
+    """
     answer = get(f"/v1/streams/{stream}/query", question=words[0], **parameters).json()
     known = json.loads(command("query", "--stream", stream, "--json", *words))
     assert answer.pop("question") == words[0]
@@ -137,8 +139,10 @@ def test_an_answer_is_the_command_lines(get, command, stream, words, parameters)
 
 
 def test_a_histogram_is_what_ranges_count(get):
-    """A share of 3,600 readings is off by a fourteenth of itself with a probability far below
-    1e-15: at epsilon 100 the noise of 6 releases moves it by some readings."""
+    """The share of a bin deviates by a fourteenth with a probability far below 1e-15.
+
+    It has 3,600 readings, and at epsilon 100 the noise of 6 releases moves it by some readings.
+    """
     found = get("/v1/streams/air/query", question="histogram", attribute="temp", bins=10).json()
     (axis,) = found["axes"]
     assert (axis["attribute"], axis["unit"], len(axis["edges"])) == ("temp", "degC", 11)
@@ -211,7 +215,7 @@ def test_one_seed_gives_the_same_rows_in_every_format(get, tmp_path, command):
     assert get(path, rows=70_000, seed=8).text != text
 
 
-def test_a_file_names_its_seed_and_what_it_rests_on(get):
+def test_a_file_names_its_seed_and_basis(get):
     first = get("/v1/streams/air/sample", rows=5)
     assert first.headers["content-disposition"] == 'attachment; filename="air.csv"'
     assert first.headers["pansketch-source"].startswith("6 releases of 2 devices, epsilon 100")
@@ -219,7 +223,7 @@ def test_a_file_names_its_seed_and_what_it_rests_on(get):
     assert again.text == first.text
 
 
-def test_metrics_say_how_the_taking_in_goes(get):
+def test_metrics_report_the_state_of_ingestion(get):
     response = get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     line = re.compile(

@@ -35,12 +35,12 @@ def shown(file):
     return found["audit"], found["problem"]
 
 
-def test_none_is_named_and_none_is_there(get, file):
+def test_without_a_record_the_audit_is_null(get, file):
     assert get("/v1/audit").json() == {"audit": None, "problem": None} | OURS
     assert shown(None) == shown(file) == (None, None)
 
 
-def test_a_record_is_shown_as_it_is_and_read_anew(make_site, serve):
+def test_a_record_is_shown_unchanged_and_reread(make_site, serve):
     site = make_site(collector="audit: audit.json")
     site.fill()
     file = site.folder / "audit.json"
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_a_sentence(file, data):
     assert "\n" not in problem
 
 
-def test_what_is_no_file_is_a_sentence_and_nobody_waits_for_it(file):
+def test_a_path_that_is_no_file_is_a_problem_without_waiting(file):
     os.mkfifo(file)
     assert "it is no file" in shown(file)[1]
     file.unlink()

@@ -1,4 +1,4 @@
-"""The models that are kept: fitted once for all who ask, and anew as soon as releases differ."""
+"""Cached models: fitted once for all callers, and again as soon as releases differ."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def test_who_asks_at_once_gets_one_model(site, executors):
 
 def test_a_new_release_makes_a_new_model_and_a_dispute_none(site, executors, arrive):
     async def go():
-        models, config = Models(executors, site.config, share=0), []
+        models, config = Models(executors, site.config, lifetime_factor=0), []
         for message in (
             None,
             site.release("one", "air", 5),
@@ -55,7 +55,7 @@ def test_a_new_release_makes_a_new_model_and_a_dispute_none(site, executors, arr
         ):
             if message is not None:
                 device = "one" if len(config) < 3 else "two"
-                site.settle([arrive(topics.release("testing", device, "air"), message)])
+                site.commit([arrive(topics.release("testing", device, "air"), message)])
             config.append(await models.model(AIR, AUTO))
             assert await models.model(AIR, AUTO) is config[-1]
         return config
@@ -69,11 +69,11 @@ def test_a_model_that_was_replaced_is_gone_at_once(site, executors, arrive):
     """It has some tens of megabytes with its answers; nothing waits for the collector of cycles."""
 
     async def go():
-        models = Models(executors, site.config, share=0)
+        models = Models(executors, site.config, lifetime_factor=0)
         _, model = await models.ask(AIR, AUTO, "count", lambda model: {"n": model.windows})
         old = weakref.ref(model)
         del model
-        site.settle(
+        site.commit(
             [arrive(topics.release("testing", "one", "air"), site.release("one", "air", 5))]
         )
         await models.model(AIR, AUTO)
@@ -88,7 +88,7 @@ def test_a_model_that_was_replaced_is_gone_at_once(site, executors, arrive):
 
 def test_only_the_models_asked_for_last_are_kept(site, executors):
     async def go():
-        models = Models(executors, site.config, most=2)
+        models = Models(executors, site.config, max_models=2)
         first = await models.model(AIR, AUTO)
         for device in ("one", "two"):
             await models.model(Selection("air", devices=frozenset([device])), AUTO)
@@ -99,7 +99,7 @@ def test_only_the_models_asked_for_last_are_kept(site, executors):
     assert first.windows == again.windows
 
 
-def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, executors):
+def test_a_failure_reaches_all_waiting_callers_and_is_not_cached(site, executors):
     async def go():
         models = Models(executors, site.config)
         for _ in range(2):
@@ -108,7 +108,7 @@ def test_a_failure_is_told_to_all_who_wait_and_not_kept(site, executors):
             assert all(isinstance(each, CommandError) for each in found)
         return models
 
-    assert not asyncio.run(go())._kept
+    assert not asyncio.run(go())._entries
 
 
 def test_who_goes_away_leaves_the_fit_to_the_others(site, executors):
@@ -116,7 +116,7 @@ def test_who_goes_away_leaves_the_fit_to_the_others(site, executors):
         models = Models(executors, site.config)
         first = asyncio.create_task(models.model(AIR, AUTO))
         second = asyncio.create_task(models.model(AIR, AUTO))
-        while not models._kept:
+        while not models._entries:
             await asyncio.sleep(0)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -139,7 +139,7 @@ def fits(monkeypatch):
     return found
 
 
-def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, executors, fits):
+def test_a_fit_without_callers_is_cancelled_before_it_begins(site, executors, fits):
     """A page that asks again and again and never waits leaves one fit behind, not one a time."""
 
     async def go():
@@ -148,12 +148,12 @@ def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, execu
             executors.fits.submit(free.wait, 20)
         for _ in range(30):
             asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
-            while not models._kept:
+            while not models._entries:
                 await asyncio.sleep(0)
             for each in asked:
                 each.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
-            assert not models._kept
+            assert not models._entries
         free.set()
         return await models.model(AIR, AUTO)
 
@@ -162,17 +162,19 @@ def test_a_fit_that_everybody_has_left_before_it_began_is_never_made(site, execu
 
 
 def test_releases_that_keep_coming_do_not_keep_fits_going(site, executors, fits, arrive):
-    """A model answers for some times as long as it took to make, whatever comes; and while it is
-    being made, everybody waits for that one."""
+    """A model answers for a multiple of its fit time, with any new releases.
+
+    During the fit all callers wait for the same model.
+    """
 
     async def go(share, days):
-        models, found = Models(executors, site.config, share=share), []
+        models, found = Models(executors, site.config, lifetime_factor=share), []
         for day in days:
             asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
             await asyncio.sleep(0)
             for device in ("one", "two"):
                 topic = topics.release("testing", device, "air")
-                site.settle([arrive(topic, site.release(device, "air", day))])
+                site.commit([arrive(topic, site.release(device, "air", day))])
             found += await asyncio.gather(*asked, models.model(AIR, AUTO))
         return found
 

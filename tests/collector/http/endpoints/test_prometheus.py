@@ -1,5 +1,7 @@
-"""A real Prometheus reads a real collector with the files of deploy/: each expression of the
-dashboard and of the alerts is asked, and finds what it names."""
+"""A real Prometheus reads a real collector with the files of deploy/.
+
+Each expression of the dashboard and of the alerts finds the metrics that it names.
+"""
 
 import json
 import re
@@ -22,7 +24,7 @@ DEPLOY = Path(__file__).parents[4] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
 METRIC = re.compile(r"\b(?:pansketch_\w+|up)\b")
 FILLED = {"$instance": ".*", "$__rate_interval": "1m"}
-# What this fleet gives a reason for; none fires before its time. Its windows are of 1970.
+# Alerts that this fleet causes; none fires before its time. Its windows are of 1970.
 PENDING = {"PansketchDevicesLag", "PansketchLag", "PansketchRefused", "PansketchSetAside"}
 
 
@@ -88,7 +90,7 @@ def prometheus(folder: Path, collector: int) -> Iterator[Prometheus]:
 
 
 def expressions() -> dict[str, str]:
-    """What the dashboard asks, by place, with its variables filled in."""
+    """The expressions of the dashboard, by panel, with their variables filled in."""
     asked = {
         f"{panel['title']} {target['refId']}": target["expr"]
         for panel in DASHBOARD["panels"]
@@ -177,8 +179,8 @@ def test_every_reason_for_a_refusal_is_counted_from_0_on(get):
         )
     )
     raised = (
-        r'(?:Refused|_?MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
-        r'|refuse\(\w[\w.]*, "(\w+)"'
+        r'(?:Rejected|_?MismatchError|ImplausibleError|WireError)\(\s*"(\w+)"'
+        r'|reject\(\w[\w.]*, "(\w+)"'
     )
     reasons = {first or second for first, second in re.findall(raised, source)}
     assert {"topic", "checksum", "equivocation", "identity", "devices"} <= reasons
@@ -190,7 +192,7 @@ def test_every_reason_for_a_refusal_is_counted_from_0_on(get):
 
 
 @pytest.mark.needs("prometheus")
-def test_prometheus_finds_nothing_to_say_of_the_metrics(get):
+def test_promtool_finds_no_fault_in_the_metrics(get):
     done = subprocess.run(
         ["promtool", "check", "metrics"],
         input=get("/metrics").text,

@@ -1,4 +1,4 @@
-"""What the HTTP API refuses: each a problem of RFC 9457 with a sentence, and never a traceback."""
+"""Rejections by the HTTP API: each is a problem of RFC 9457 with a text, and never a traceback."""
 
 import socket
 from contextlib import suppress
@@ -88,7 +88,7 @@ def test_wrong_parameters_are_named(get, path, parameters, says):
     check(get(path, **parameters), 422, *says)
 
 
-def test_what_the_releases_do_not_bear_is_said(get):
+def test_a_question_that_the_releases_cannot_answer_is_a_problem(get):
     check(get("/v1/streams/silent/sample", rows=1), 409, "nothing stored yet of stream silent")
     check(get("/v1/streams/silent/query", question="mean", attribute="temp"), 409)
 
@@ -129,7 +129,7 @@ def test_nothing_can_be_changed(shared, method):
 
 
 @pytest.mark.parametrize("raw", [b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"G" * 100_000])
-def test_garbage_is_no_reason_to_end(shared, get, raw):
+def test_malformed_requests_do_not_end_the_process(shared, get, raw):
     with socket.create_connection(("127.0.0.1", shared.site.port), 10) as peer:
         peer.sendall(raw)
         peer.shutdown(socket.SHUT_WR)

@@ -11,7 +11,7 @@ from pansketch_fleet.protocol import topics
 def test_the_median_is_the_command_lines(make_site, serve, arrive, capsys):
     site = make_site()
     names = [f"device-{n}" for n in range(5)]
-    site.settle(
+    site.commit(
         [arrive(topics.release("testing", d, "air"), site.release(d, "air", 1)) for d in names]
     )
     with serve(site) as server, server.client() as client:

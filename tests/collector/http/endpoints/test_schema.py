@@ -1,4 +1,4 @@
-"""The server against its own description, by requests that nobody thought of."""
+"""The server against its own description, with generated requests."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ LEFT_OUT = "positive_data_acceptance"
 
 
 def run(url, *options):
-    """The exit code and what was said."""
+    """The exit code and the output."""
     done = subprocess.run(
         [
             *(str(SCHEMATHESIS), "run", f"{url}/openapi.json", "--no-color", "--seed", "1"),
@@ -27,7 +27,7 @@ def run(url, *options):
     return done.returncode, done.stdout[-4000:]
 
 
-def test_whatever_is_asked_is_answered_as_described(shared):
+def test_any_request_is_answered_as_described(shared):
     """Without a broker this server is not ready, which is another test's to see."""
     paths = ["--exclude-path-regex", "(sample|readyz)$"]
     code, said = run(shared.url, "--exclude-checks", LEFT_OUT, *paths)
@@ -35,7 +35,7 @@ def test_whatever_is_asked_is_answered_as_described(shared):
     assert "8 passed" in said
 
 
-def test_whatever_is_wrong_about_a_file_is_refused(shared):
+def test_any_fault_of_a_file_is_rejected(shared):
     """Of right requests some would be for 10**8 rows, so these are other tests' work."""
     options = ["--include-path-regex", "sample$", "--mode", "negative"]
     code, said = run(shared.url, "--exclude-checks", LEFT_OUT, *options)

@@ -25,7 +25,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 @pytest.fixture
 def tab(chromium: Tab) -> Iterator[Tab]:
-    """As new: nothing noted, a wide light window; afterwards it asks nobody for anything."""
+    """As new: nothing recorded, a wide light window; afterwards it opens no connection."""
     chromium.looks(1100, 900, "light")
     for noted in (chromium.errors, chromium.requests, chromium.failures):
         noted.clear()

@@ -1,4 +1,4 @@
-"""What the page says of the last audit, and that a failed one cannot be overlooked."""
+"""The page shows the last audit, and makes a failed one conspicuous."""
 
 import json
 from pathlib import Path

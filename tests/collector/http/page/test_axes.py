@@ -1,4 +1,4 @@
-"""The texts along the axes: round values at their places, and none over another."""
+"""The labels of the axes: round values at their positions, without overlap."""
 
 import json
 from datetime import datetime, timedelta
@@ -99,7 +99,7 @@ def test_times_are_round_and_where_they_belong(shared, tab, width):
     ("first", "seconds", "windows", "width", "texts"),
     [
         ("2017-02-20T00:00:00Z", DAY, 7, 1000, [f"2017-02-{n}" for n in range(20, 27)]),
-        # A Sunday is the only round one that has room, and says too little.
+        # A Sunday is the only round value with room, and one label is too little.
         ("2017-02-20T00:00:17Z", DAY, 7, 280, ["2017-02-20", "2017-02-26"]),
         ("2017-02-20T00:00:17Z", DAY, 1, 280, ["2017-02-20"]),
         ("2017-02-20T00:00:17Z", DAY / 4, 4, 280, ["02-20 00:00", "02-20 18:00"]),

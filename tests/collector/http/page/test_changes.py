@@ -52,7 +52,7 @@ def server(tmp_path_factory, request):
                 messages.append(incoming(topic, site.release(device, "pairs", day)))
     finally:
         READINGS["pairs"] = before
-    site.settle(messages)
+    site.commit(messages)
     with serving(site) as started:
         yield started
         assert started.program.stop() == 0, started.program.said
@@ -72,9 +72,12 @@ def shown(tab):
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_two_periods_are_compared_at_every_look(server, tab, shoot, look):
-    """All of axe's rules hold. The probability that `humid` is said to have changed is 0.01 at most
-    by the level; its p-value is asked to be above 1e-6 instead."""
+def test_two_periods_are_compared_at_every_refresh(server, tab, shoot, look):
+    """All of axe's rules hold. By the level, `humid` counts as changed with a probability of at
+    most 0.01.
+
+    So the test requires a p-value above 1e-6 for it instead.
+    """
     width, scheme = LOOKS[look]
     tab.looks(width, 900, scheme)
     tab.open(f"{server.url}/#changes/pairs")

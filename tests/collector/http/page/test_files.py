@@ -21,7 +21,7 @@ TYPES = {
     "txt": "text/plain",
 }
 BANNER = re.compile(r"\A// https://d3js\.org/\S+ v[0-9.]+ Copyright [0-9-]+ Mike Bostock\n")
-# What the policy forbids, what reads a text as markup, and every other host.
+# Violations of the policy, functions that read a text as markup, and other hosts.
 FORBIDDEN = (
     r"<script(?![^>]*\bsrc=)[^>]*>",
     r"<style|\bstyle=",
@@ -50,7 +50,7 @@ def test_every_file_is_served_with_its_type_and_the_policy(get, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_file_that_somebody_has_is_not_sent_again(shared, path):
+def test_a_cached_file_is_not_sent(shared, path):
     with shared.client() as client:
         whole = client.get(path)
         assert whole.headers["cache-control"] == "no-cache"
@@ -130,7 +130,7 @@ def test_a_token_closes_the_figures_and_not_the_page(make_site, serve, token):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_inline_script_and_no_other_host(name):
-    """In what others wrote too, but for the line that says whose it is."""
+    """Third-party files too, except for the line that names their author."""
     text = (FOLDER / name).read_text(encoding="utf-8")
     if name.startswith("vendor/"):
         text = BANNER.sub("", text)

@@ -1,5 +1,7 @@
-"""What the fleet view says of each device, and what `devices --json` says, is the same; buttons
-exclude and forget a device, behind the token and after a question."""
+"""The fleet view and `devices --json` agree on each device.
+
+Buttons exclude and forget a device, behind the token and after a question.
+"""
 
 import json
 
@@ -39,8 +41,10 @@ def birth(site, stream, **other):
 
 @pytest.fixture
 def site(make_site, arrive):
-    """Eight devices: d7 counts eight times as much, d0 shares its name, d1 runs other settings, of
-    d2 a release was refused, d3 is excluded for a day."""
+    """Eight devices: d7 counts eight times as much, d0 shares its name, d1 runs other settings.
+
+    Of d2 a release was rejected; d3 is excluded for a day.
+    """
     found = make_site()
     held = [
         arrive(topics.release("testing", d, "air"), found.release(d, "air", n, 1 + 7 * (d == "d7")))
@@ -54,7 +58,7 @@ def site(make_site, arrive):
     ]
     health = arrive(topics.health("testing", "d0"), HEALTH.encode())
     refused = arrive(topics.release("testing", "d2", "air"), b"no release")
-    found.settle([*held, *said, health, refused])
+    found.commit([*held, *said, health, refused])
     with changing(found.config.collector.database) as database:
         database.exclude("d3", 3 * 86_400, 4 * 86_400, 0)
     return found
@@ -97,7 +101,7 @@ def test_what_is_wrong_with_a_device_is_shown(site, serve, tab, shoot, capsys):
     assert [name for name, out in flagged.items() if out] == ["d7"]
 
 
-def test_the_text_says_it_too(site, capsys):
+def test_the_text_names_them_too(site, capsys):
     assert main(["devices", "--config", str(site.path)]) == 0
     text = capsys.readouterr().out
     (flagged,) = [line for line in text.splitlines() if "OUT OF LINE" in line]
@@ -164,7 +168,7 @@ def test_a_device_is_excluded_counted_again_and_forgotten(server, tab, token, sh
         tab.until("document.querySelector('.figures dd').textContent === '1'")
         assert [e["device"] for e in client.get("/v1/devices").json()["devices"]] == ["two"]
     assert tab.run(f"{DIALOG} === null")
-    # Before the token was there.
+    # Before the token was entered.
     assert all("401" in error for error in tab.errors)
     assert all(token not in url for url in tab.requests)
     tab.run("sessionStorage.clear()")

@@ -1,4 +1,4 @@
-"""What the fleet view, the interface and the figures for Prometheus say of keepers."""
+"""Keepers in the fleet view, the interface and the metrics."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def site(tmp_path):
     return fleet
 
 
-def test_who_is_asked_and_what_is_set_aside_is_shown(site, serve, tab, shoot):
+def test_open_and_rejected_questions_are_shown(site, serve, tab, shoot):
     with serve(site) as server:
         for width in (1280, 400):
             tab.looks(width, 900, "light")

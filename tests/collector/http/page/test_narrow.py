@@ -9,7 +9,7 @@ COLUMNS = 12
 
 
 def roles(tab):
-    """How often each role is in the tree that a screen reader is given, below the devices."""
+    """The number of nodes of each role in the accessibility tree below the devices."""
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     by_id = {node["nodeId"]: node for node in nodes}
     table = next(n for n in nodes if said(n, "role") == "table" and "devices" in said(n, "name"))

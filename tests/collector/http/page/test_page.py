@@ -29,7 +29,7 @@ LOOKS = {
 
 
 def found_by_axe(tab):
-    """What axe-core calls serious or critical, with where it is."""
+    """The violations that axe-core reports as serious or critical, with their elements."""
     tab.run(AXE)
     found = tab.run("axe.run(document).then(r => r.violations)")
     return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in SERIOUS]
@@ -73,7 +73,7 @@ def test_axe_and_the_console_would_notice(shared, tab):
     assert "http://elsewhere.example/chart.js" in foreign(tab, shared)
 
 
-def test_pictures_say_what_they_show(shared, tab, get):
+def test_pictures_have_a_text_alternative(shared, tab, get):
     tab.open(f"{shared.url}/#stream/air")
     labels = tab.run("[...document.querySelectorAll('svg')].map(e => e.getAttribute('aria-label'))")
     assert labels[0].startswith("Histogram of temp (degC), 32 bins, estimated.")
@@ -107,7 +107,7 @@ def filled(site):
 
 
 def fill_in(tab, name, value):
-    """As somebody would: the value, then its events."""
+    """Enters a value as a person would: the value, then its events."""
     tab.run(
         f"(field => {{ field.value = {json.dumps(value)};"
         "field.dispatchEvent(new Event('input', {bubbles: true}));"
@@ -149,7 +149,7 @@ def test_another_generator_and_another_stream(shared, tab):
     assert tab.run("document.querySelectorAll('path.line').length") == 2
 
 
-def test_what_cannot_be_answered_is_said(shared, tab):
+def test_an_unanswerable_question_shows_a_reason(shared, tab):
     tab.open(f"{shared.url}/#stream/air?devices=nine")
     assert "no release of air from device 'nine'" in tab.text()
     tab.open(f"{shared.url}/#stream/%3Cimg%20src=x%20onerror=x()%3E")
@@ -203,7 +203,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(
         assert server.program.stop() == 0
 
 
-def test_it_renews_itself_pauses_when_hidden_and_says_when_nobody_answers(
+def test_the_page_refreshes_pauses_when_hidden_and_reports_an_unreachable_server(
     make_site, serve, connect, tab
 ):
     with (

@@ -1,4 +1,4 @@
-"""What the page says of guarantees: its sentences, from the very module that a browser loads."""
+"""The page's sentences on guarantees, from the module that a browser loads."""
 
 import json
 
@@ -11,7 +11,7 @@ KEY = {**READING, "unit": "key", "epsilon": 2, "window_seconds": 21_600}
 
 @pytest.fixture
 def say(shared, tab):
-    """Calls a function of promises.js in the page."""
+    """Calls a function of `promises.js` in the page."""
     tab.open(f"{shared.url}/#privacy")
 
     def call(name, promise):
@@ -40,13 +40,13 @@ def test_what_is_protected(say):
     assert say("unit", KEY) == "all that bears one key in one window, on one device"
 
 
-def test_the_factor_is_said_and_so_is_one_that_protects_nobody(say):
+def test_the_factor_is_stated_and_so_is_one_without_protection(say):
     assert "e^1 = 2.718" in say("meaning", READING)
     assert "protects nobody" not in say("meaning", READING)
     assert "protects nobody" in say("meaning", {**READING, "epsilon": 100})
 
 
-def test_each_intrusion_model_says_what_it_does_not_cover(say):
+def test_each_intrusion_model_states_its_limits(say):
     silent, announced = (
         say("intrusion", {**READING, "intrusion": model}) for model in ("silent", "announced")
     )

@@ -63,7 +63,7 @@ def test_a_renewal_that_finds_nothing_new_is_sent_nothing(make_site, serve, tab,
         tab.open(f"{server.url}/#stream/air")
 
         def unchanged():
-            """How many answers were: the reader has it already."""
+            """The number of answers with status 304."""
             line = 'pansketch_http_responses_total{status="304"} '
             found = [t for t in client.get("/metrics").text.splitlines() if t.startswith(line)]
             return int(found[0].removeprefix(line)) if found else 0

@@ -1,4 +1,4 @@
-"""What others wrote and the page brings along: unchanged, licensed, and only where it draws."""
+"""Third-party files of the page: unchanged, licensed, and used only for drawing."""
 
 import re
 from hashlib import sha256
@@ -17,7 +17,7 @@ STATED = {
 
 
 def differs(name, data):
-    """Whether a file is not the one that is stated."""
+    """True if a file differs from the stated one."""
     version, digest = STATED[name]
     banner = f"// https://d3js.org/{name}/ v{version} ".encode()
     return sha256(data).hexdigest() != digest or not data.startswith(banner)

@@ -70,7 +70,7 @@ def test_without_an_address_there_is_no_server(read):
         (["http: 127.0.0.1:80", "tokn: x"], "did you mean token"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(read, lines, says):
+def test_contradictory_settings_are_rejected_with_a_single_line(read, lines, says):
     with pytest.raises(ConfigError, match=r"config\.yaml:\d+: collector") as refusal:
         read(*lines)
     assert says in str(refusal.value)

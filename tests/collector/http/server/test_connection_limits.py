@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from pansketch_collector.http.server import access_control
-from pansketch_collector.http.server.access_control import ResponseLimits, while_read
+from pansketch_collector.http.server.access_control import ResponseLimits, run_while_connected
 from pansketch_collector.http.server.connection_limits import LogRateLimit
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "
@@ -32,8 +32,10 @@ def half_open(stack, port, head=HALF):
     return client
 
 
-def test_half_open_connections_keep_nobody_out_and_fill_no_log(make_site, serve, until, many_files):
-    """Newcomers of the same address take the place of the first ones, and say so in one line."""
+def test_half_open_connections_block_no_request_and_fill_no_log(
+    make_site, serve, until, many_files
+):
+    """New connections of the same address evict the first ones, with a single log line."""
     site = make_site()
     site.fill()
     with serve(site) as server, ExitStack() as stack, server.client() as client:
@@ -48,7 +50,7 @@ def test_half_open_connections_keep_nobody_out_and_fill_no_log(make_site, serve,
         assert server.program.stop() == 0
 
 
-def test_a_request_head_has_its_time_whatever_dribbles_in(shared):
+def test_a_slow_request_head_ends_at_its_time_limit(shared):
     """Also the head of a second request on one connection."""
     whole = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with ExitStack() as stack:
@@ -87,16 +89,16 @@ def test_two_lengths_of_one_request_are_refused(shared, order):
     assert b"exclude each other" in answer
 
 
-def test_slow_readers_give_their_places_to_others(monkeypatch):
-    """One that takes enough, or has not let wait long, keeps its own."""
-    room = ResponseLimits(most={"download": 2})
+def test_slow_readers_yield_their_slots(monkeypatch):
+    """A fast reader, or one that has not waited long, keeps its slot."""
+    room = ResponseLimits(maxima={"download": 2})
     slow, quick = room.enter("download"), room.enter("download")
-    quick.waited, quick.sent_bytes = 2 * access_control.SLOW_SECONDS, 1 << 30
-    slow.waited = access_control.SLOW_SECONDS / 2
+    quick.waited_seconds, quick.sent_bytes = 2 * access_control.SLOW_SECONDS, 1 << 30
+    slow.waited_seconds = access_control.SLOW_SECONDS / 2
     assert room.enter("download") is None
-    slow.waited = 3 * access_control.SLOW_SECONDS
+    slow.waited_seconds = 3 * access_control.SLOW_SECONDS
     assert room.enter("download") is not None
-    assert (slow.lost.is_set(), quick.lost.is_set()) == (True, False)
+    assert (slow.revoked.is_set(), quick.revoked.is_set()) == (True, False)
     assert room.enter("download") is None
     room.leave("download", slow)
     assert room.enter("download") is None, "a place is given back once"
@@ -106,7 +108,7 @@ def test_slow_readers_give_their_places_to_others(monkeypatch):
 
 def test_an_answer_whose_place_is_lost_is_given_up():
     async def go():
-        lost, began = asyncio.Event(), asyncio.Event()
+        revoked, began = asyncio.Event(), asyncio.Event()
         given_up = []
 
         async def endless(scope, receive, send):
@@ -119,16 +121,16 @@ def test_an_answer_whose_place_is_lost_is_given_up():
         async def receive():
             await asyncio.Event().wait()
 
-        answer = asyncio.create_task(while_read(endless, {}, receive, None, lost))
+        answer = asyncio.create_task(run_while_connected(endless, {}, receive, None, revoked))
         await began.wait()
-        lost.set()
+        revoked.set()
         await answer
         return given_up
 
     assert asyncio.run(asyncio.wait_for(go(), 60)) == [True]
 
 
-def test_what_is_said_often_passes_once_a_minute():
+def test_a_frequent_log_line_passes_once_a_minute():
     rare, passed = LogRateLimit(), []
     for seconds in (0, 1, 2, 61, 62):
         record = logging.LogRecord("x", logging.WARNING, "", 0, "refused", None, None)

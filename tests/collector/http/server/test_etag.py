@@ -1,5 +1,4 @@
-"""Answers that a reader has already: 304 while they hold, anew when they do not, and for one token
-alone."""
+"""Cached answers: 304 while unchanged, a new answer otherwise, and for one token only."""
 
 import httpx
 import pytest
@@ -37,7 +36,7 @@ def filled(site):
 
 
 @pytest.mark.parametrize("path", ANSWERS)
-def test_an_answer_that_holds_is_not_sent_again(shared, path):
+def test_an_unchanged_answer_is_not_sent(shared, path):
     with shared.client() as client:
         whole = client.get(path)
         assert whole.headers["cache-control"] == "private, no-cache"
@@ -86,7 +85,7 @@ def test_an_answer_changes_with_what_is_stored(make_site, serve, connect, until)
 
 
 def test_a_tag_opens_nothing(make_site, serve, token):
-    """Neither without the token nor with another one is it said that an answer still holds."""
+    """Without the token, or with another one, no response confirms an ETag."""
     site = make_site(collector=f"token: {token}")
     site.fill()
     with serve(site) as server, server.client() as client:

@@ -67,8 +67,8 @@ def test_a_reader_that_goes_away_leaves_no_work_behind(shared, until):
         assert client.get("/v1/streams/air/sample?rows=1").status_code == 200
 
 
-def test_questions_of_readers_who_have_gone_take_no_place_and_no_time(make_site, serve, until):
-    """Each asks for a model of its own, and there are more of them than places."""
+def test_questions_of_disconnected_readers_use_no_slot_and_no_time(make_site, serve, until):
+    """Each asks for a model of its own, and there are more of them than slots."""
     site = make_site()
     site.fill()
     asked = "/v1/streams/air/query?question=mean&attribute=temp&from="
@@ -114,7 +114,7 @@ def broker():
         yield running
 
 
-def test_a_fleet_is_taken_in_while_many_read(broker, make_site, serve, connect, until):
+def test_releases_are_ingested_while_many_clients_read(broker, make_site, serve, connect, until):
     """Nothing is lost or locked, and each reader is served or told to come again."""
     site = make_site(url=broker.url)
     site.fill()

@@ -1,4 +1,4 @@
-"""Work that several wait for: done once, finished once begun, and dropped when nobody waits."""
+"""Shared work: done once, finished once begun, and cancelled without callers."""
 
 import asyncio
 import threading
@@ -91,8 +91,8 @@ def test_work_that_has_begun_is_finished_for_the_next_who_asks(executors):
     assert not forgotten
 
 
-def test_a_turn_is_kept_until_the_work_is_done_also_for_whoever_has_left(executors):
-    """What would compute the same beside it waits, and is dropped while it does."""
+def test_the_lock_is_held_until_the_work_is_done_without_callers_too(executors):
+    """Work that computes the same results waits, and is cancelled meanwhile."""
     first, second = Work(), Work()
     second.may_end.set()
 
@@ -114,7 +114,7 @@ def test_a_turn_is_kept_until_the_work_is_done_also_for_whoever_has_left(executo
     assert (first.times, second.times) == (1, 0)
 
 
-def test_a_failure_is_told_to_all_and_forgotten(executors):
+def test_a_failure_reaches_all_callers_and_is_forgotten(executors):
     forgotten = []
 
     def fail():
@@ -129,10 +129,10 @@ def test_a_failure_is_told_to_all_and_forgotten(executors):
 
 
 def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(executors, monkeypatch):
-    """Nobody piles up counts of a large database by asking and leaving."""
+    """A client cannot start several counts of a large database by asking and disconnecting."""
     work = Work()
     monkeypatch.setattr(caches, "overview", lambda reader, config: work())
-    monkeypatch.setattr(Executors, "ask", lambda self, ask: ask(None))
+    monkeypatch.setattr(Executors, "read_blocking", lambda self, read: read(None))
 
     async def go():
         counts = caches.CachedCount(executors, None)
@@ -150,7 +150,7 @@ def test_a_count_that_never_began_is_made_for_the_next_who_asks(executors, monke
     work = Work()
     work.may_end.set()
     monkeypatch.setattr(caches, "overview", lambda reader, config: work())
-    monkeypatch.setattr(Executors, "ask", lambda self, ask: ask(None))
+    monkeypatch.setattr(Executors, "read_blocking", lambda self, read: read(None))
 
     async def go():
         counts = caches.CachedCount(executors, None)

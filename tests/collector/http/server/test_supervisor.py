@@ -1,4 +1,4 @@
-"""The process that answers: how it begins, how it ends, and that the taking in goes on."""
+"""The HTTP process: its start and its end, and ingestion beside it."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_it_ends_with_a_collector_that_was_killed_and_another_one_takes_the_addr
             assert second.program.stop() == 0
 
 
-def test_it_is_started_anew_when_it_ends_by_itself(make_site, serve, until):
+def test_it_is_restarted_after_an_unexpected_end(make_site, serve, until):
     site = make_site()
     site.fill()
     with serve(site) as server, server.client() as client:
@@ -88,7 +88,7 @@ def test_it_is_started_anew_when_it_ends_by_itself(make_site, serve, until):
         assert server.program.stop() == 0
 
 
-def test_it_ends_while_a_file_is_on_its_way(make_site, serve, until):
+def test_it_ends_during_a_download(make_site, serve, until):
     site = make_site()
     site.fill()
     with serve(site) as server, server.client() as client:
@@ -101,7 +101,7 @@ def test_it_ends_while_a_file_is_on_its_way(make_site, serve, until):
 
 @pytest.mark.needs("mosquitto")
 def test_it_is_ready_while_the_collector_has_its_broker(make_site, serve, until, tmp_path):
-    """Also one that was started anew, after the state was set."""
+    """A process that was restarted after the state was set is ready too."""
     port = free_port()
     site = make_site(url=f"mqtt://127.0.0.1:{port}")
     site.fill()
@@ -133,9 +133,7 @@ def test_it_is_ready_while_the_collector_has_its_broker(make_site, serve, until,
 
 
 @pytest.mark.needs("mosquitto")
-def test_it_is_not_ready_where_the_broker_denies_the_subscription(
-    make_site, serve, until, tmp_path
-):
+def test_it_is_not_ready_without_an_authorized_subscription(make_site, serve, until, tmp_path):
     port, access = free_port(), tmp_path / "access.json"
     plugin = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"))
     access.write_text(json.dumps({"defaultACLAccess": {"subscribe": False}}))

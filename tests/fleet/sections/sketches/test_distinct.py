@@ -249,7 +249,7 @@ def test_every_kind_of_sketch_is_for_readings_or_for_keys():
     assert sorted(KINDS) == sorted([*FOR_READINGS, *FOR_KEYS])
 
 
-def test_plans_are_equal_when_they_say_the_same_and_can_be_looked_up(load_text, keyed, valid):
+def test_plans_are_equal_when_they_state_the_same_and_can_be_looked_up(load_text, keyed, valid):
     for text in (keyed, valid):
         one, other = (load_text(text).streams[0].plan for _ in range(2))
         assert one == other

@@ -79,7 +79,7 @@ def test_what_is_not_stated_is_divided_equally(load_text):
     assert [s.name for s in config.streams] == ["air", "air-cells", "air-moments"]
 
 
-def test_a_span_pays_for_all_sketches_no_more_than_epsilon(load_text):
+def test_a_span_spends_for_all_sketches_no_more_than_epsilon(load_text):
     unit = ", unit: {span: 10m, max_readings: 7, open: 30s}"
     config = load_text(text(unit=unit))
     total = sum(each.spec.guarantee.epsilon_micro for each in config.streams)

@@ -101,7 +101,7 @@ def test_agent_and_collector_come_to_the_same_plan_for_every_profile(load_text):
             assert known[here.spec.fingerprint] == here.spec
 
 
-# What devices of each class run; a change here means that old and new releases do not add up.
+# The specs of each class of device; after a change, old and new releases do not add up.
 GOLDEN = {
     "gateway-x86": ("f2bb895ca3294a4b", "f275e4b111eb9f0c"),
     "generic-linux": ("f2bb895ca3294a4b", "777f82fa16029a04"),
@@ -212,7 +212,7 @@ def test_expectations_do_not_go_with_a_key(load_text):
 
 
 def test_two_streams_of_views_fit_every_profile(load_text):
-    """A stream may take half of the memory, whatever the others have: see memory_budget.py."""
+    """A stream may take half of the memory, independently of others: see memory_budget.py."""
     many = TEXT.replace("  air:\n", "  air:\n    expect: {readings: 100000000}\n")
     second = many[many.index("  air:") :].replace("air", "soil").replace("stdin", "system")
     for profile in every():

@@ -271,7 +271,9 @@ def test_an_empty_window_is_not_made_up():
         ):
             with pytest.raises(EmptyModel, match="outweighs"):
                 ask(model)
-    silent = density(Release(spec, (WindowId("d", "s", 1),), 2, np.array([900, *[0] * 8])))
+    silent = density(
+        Release(spec, (WindowId("d", "s", 1),), 2, np.array([900, *[0] * 8], np.int64))
+    )
     with pytest.raises(EmptyModel, match="no cell is heavy"):
         silent.sample(1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="must not be negative"):

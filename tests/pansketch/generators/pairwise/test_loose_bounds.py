@@ -37,7 +37,7 @@ def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape):
 def test_a_tail_falls_with_the_distance_and_keeps_its_readings():
     counts, seen = np.full(100, 1.0), np.zeros(100)
     seen[80:] = 50.0
-    found = _falling(counts, seen, np.full(100, 900.0))
+    found = _falling(counts, seen, np.full(100, 900.0), np.arange(100.0))
     assert found.sum() == pytest.approx(100.0)
     assert np.all(found >= -1e-12)
     below = np.cumsum(found)
@@ -48,5 +48,20 @@ def test_a_tail_falls_with_the_distance_and_keeps_its_readings():
 
 def test_a_tail_that_is_seen_stays():
     counts = np.linspace(1.0, 3.0, 100)
-    np.testing.assert_allclose(_falling(counts, counts, np.full(100, 1e-6)), counts)
-    np.testing.assert_allclose(_falling(counts, counts, np.full(100, 1e6)), counts)
+    np.testing.assert_allclose(
+        _falling(counts, counts, np.full(100, 1e-6), np.arange(100.0)), counts
+    )
+    np.testing.assert_allclose(
+        _falling(counts, counts, np.full(100, 1e6), np.arange(100.0)), counts
+    )
+
+
+def test_a_tail_falls_with_the_distance_in_the_attributes_unit():
+    """Cells of a learned scale are wide in the tails: by their numbers a tail would fall faster."""
+    counts, seen = np.full(100, 1.0), np.zeros(100)
+    seen[80:] = 50.0
+    places = np.arange(100.0)
+    places[:40] -= 1000.0
+    below = np.cumsum(_falling(counts, seen, np.full(100, 900.0), places))
+    assert below[10] == pytest.approx(below[80] * 9 / 1079)
+    assert below[60] == pytest.approx(below[80] * 9 / 29)

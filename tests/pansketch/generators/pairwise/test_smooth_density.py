@@ -112,9 +112,24 @@ def test_a_curve_keeps_the_readings_and_stays_near(seed, noise, bits):
     assert again.min() >= 0
 
 
-def test_a_learned_scale_has_no_curve():
-    """Its cells hold alike many readings, whatever their density is."""
-    learned = Attribute("x", low=0, high=1, scale="learned", knots=(0, 0.1, 0.2, 0.4, 1))
-    released = resolutions(counts(BELL), 100.0, np.random.default_rng(4))
-    assert margin_of(learned, released).price is None
-    assert margin_of(NUMBER, released).price is not None
+LEARNED = Attribute("x", low=0, high=1, scale="learned", knots=(0, 0.2, 0.3, 0.5, 1))
+
+
+def test_the_curve_of_a_learned_scale_is_of_counts_over_widths():
+    """A bell that narrow cells cut into steps: 40 releases, noise of 100 on each cell.
+
+    Total variations had mean 0.075. Of the same counts in cells of equal width, whose density is
+    not smooth, they had 0.116, and without a curve 0.207: both are controls. Each mean of 40
+    deviates by 0.004.
+    """
+    generator = np.random.default_rng(4)
+    ends = LEARNED.scaling.values(np.arange(CELLS + 1) / CELLS)
+    truth = counts(np.diff(ends) * np.exp(-0.5 * ((ends[1:] - 0.4) / 0.15) ** 2))
+    found = {"learned": [], "even": [], "rough": []}
+    for _ in range(40):
+        released = resolutions(truth, 100.0, generator)
+        found["learned"].append(apart(margin_of(LEARNED, released), truth))
+        found["even"].append(apart(margin_of(NUMBER, released), truth))
+        found["rough"].append(apart(margin_of(LEARNED, released, rough=True), truth))
+    means = {kind: float(np.mean(errors)) for kind, errors in found.items()}
+    assert means["learned"] < 0.095 < means["even"] < 0.15 < means["rough"]

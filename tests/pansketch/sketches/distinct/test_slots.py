@@ -100,7 +100,7 @@ def test_a_level_is_the_number_of_zeros_in_front(hash_key, sizes, keys):
 @pytest.mark.parametrize("stride", [1, 1 << 20])
 def test_half_of_the_keys_fall_into_the_first_level_and_so_on(stride):
     """Chi-square over all slots of all levels, at ALPHA; slots that halve too slowly fail it."""
-    sizes, keys = (12, 8, 8, 8), np.arange(200_000) * stride
+    sizes, keys = (12, 8, 8, 8), np.arange(200_000, dtype=np.int64) * stride
     slots_of_keys = placed(LevelSlots(5, sizes), keys)
     seen = np.bincount(slots_of_keys, minlength=sum(sizes))
     for shares, holds in (((1 / 2, 1 / 4, 1 / 8, 1 / 8), True), ((0.5, 0.26, 0.12, 0.12), False)):
