@@ -1,5 +1,6 @@
-"""Whether errors of answers can be believed: the share of truths within two standard errors, and
-how large a standard error is beside the real error, by kind of answer, over independent fleets.
+"""Coverage of answers: the share of truths within two standard errors, over independent fleets.
+
+Each kind of answer has its own share. The note compares the standard error with the real error.
 
 The readings of a stream are counted once for each age of it. A fleet is these counts with noise of
 its own, so hundreds of fleets cost little more than their models. Each fleet is asked other
@@ -155,7 +156,7 @@ def _counted(stream: Stream, rows: FloatArray) -> np.ndarray[tuple[int], np.dtyp
 
 
 def alone(stream: Stream, rows: FloatArray, rng: np.random.Generator) -> Iterator[Question]:
-    """Of one attribute, drawn at random, at random places."""
+    """Of one attribute, drawn at random, at random values."""
     place = int(rng.integers(stream.domain.dimension))
     attribute, column = stream.domain.attributes[place], rows[:, place]
     name, there = attribute.name, column[np.isfinite(column)]
@@ -216,7 +217,7 @@ def together(
 
 
 def _covariance_of(rows: FloatArray) -> tuple[float, float]:
-    """The covariance of two attributes, where both are there, and the product of deviations."""
+    """The covariance of two attributes, where neither is missing, and the product of deviations."""
     both = np.cov(rows[np.isfinite(rows).all(axis=1)].T, bias=True)
     return float(both[0, 1]), float(np.sqrt(both[0, 0] * both[1, 1]))
 

@@ -1,9 +1,9 @@
-"""How good the default plan is on streams that nobody tuned for, beside a trusted curator.
+"""How good the default plan is on streams that no setting was tuned on, beside a trusted curator.
 
 Ten devices (the bundled streams have theirs), one window, silent. For each stream: how far 100,000
-synthetic records are from the readings, the same of the best trusted-curator peer at equal epsilon,
-and the predicted total variation over the measured one. `fidelity` predicts for views; for a
-hierarchy nothing does but the planner. Errors of answers: coverage.py.
+synthetic records are from the readings, and the same of the best trusted-curator peer at equal
+epsilon. Also the predicted total variation over the measured one. `fidelity` predicts for views;
+for a hierarchy nothing does but the planner. Errors of answers: coverage.py.
 
 Streams with a spike or with missing values are measured once more with their atoms declared. Then
 each stream learns its scales from that window, once, and the next window is measured on them,

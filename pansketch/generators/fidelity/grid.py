@@ -95,9 +95,11 @@ class Grid:
         return np.asarray(np.sum(products / held, axis=1))
 
     def piled(self, shares: FloatArray) -> float:
-        """Share of readings, float64[cells] of the finest cells, that records have on the other
-        side of a value with mass of its own: none of such a value in the first cell, for it is the
-        lowest one, all of it in the last, and half of it in others. Cells of one value have none.
+        """Share of readings that records have on the other side of a value with mass of its own.
+
+        `shares`: of the finest cells, float64[cells]. In the first cell such a value is the lowest
+        one, so there is none. In the last cell it is all, and in others half. Cells of one value
+        have none.
         """
         if self.attribute.categories is not None or self.attribute.cyclic:
             return 0.0

@@ -115,7 +115,7 @@ def noise_of(tables: Sequence[Table], releases: int) -> Noise:
 
 
 def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
-    """What the views say about one attribute, by bits; views without it tell the total."""
+    """What the views tell about one attribute, by bits; views without it tell the total."""
     sums: dict[int, FloatArray] = {0: np.zeros(1)}
     precisions: dict[int, FloatArray] = {0: np.zeros(1)}
     for table in tables:
@@ -174,7 +174,7 @@ def _of_number(
     held: npt.NDArray[np.intp] | slice = slice(None),
 ) -> FloatArray:
     """Counts whose running sum rises from 0 to the total and is nearest to the best one, in the
-    cells of values; `held` says which.
+    cells of values; `held` lists these.
 
     That sum errs by the noise of few cells, where counts made non-negative one by one would gain
     readings in every empty one. Tails in which nothing stands out from the noise are empty.
@@ -194,10 +194,10 @@ def _of_number(
 def _falling(
     counts: FloatArray, seen: FloatArray, variances: FloatArray, places: FloatArray
 ) -> FloatArray:
-    """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows,
-    as Markov's inequality has it, or as the readings do that are `seen`.
+    """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows
+    (Markov's inequality), or as the `seen` readings do.
 
-    A tail is where the seen readings cannot be told from none. `variances`: of the noise on the
+    A tail is where noise explains the seen readings. `variances`: of the noise on the
     running sum. `places`: of the cells, in one unit; they rise. Noise hides how many readings a
     tail has, and would put them anywhere inside the bounds. Most of loose bounds is far from all
     readings.

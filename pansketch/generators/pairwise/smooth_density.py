@@ -1,10 +1,10 @@
 """One attribute's margin as the smoothest density that its noisy counts bear.
 
-The logarithm of the density is a curve whose squared second differences have a price: noise bends a
-curve more than readings do (Good and Gaskins, "Nonparametric roughness penalties for probability
-densities", 1971). The price is the one under which the released counts are most likely, with the
-curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where counts
-outweigh their noise the curve follows all of them.
+The logarithm of the density is a curve whose squared second differences have a price. Noise bends a
+curve more than readings do. Source: Good and Gaskins, "Nonparametric roughness penalties for
+probability densities", 1971. The price is the one under which the released counts are most likely,
+with the curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where
+counts outweigh their noise the curve follows all of them.
 
 Cells of a learned scale have different widths. The curve is then that of counts over widths.
 
@@ -79,7 +79,7 @@ def smooth(
         *equations, start[within], folded(best, finer)[within], wide, prices
     )
     total = float(counts.sum())
-    if not curve.sum() > NOTHING * total:  # Newton's method has lost all readings on its way.
+    if not curve.sum() > NOTHING * total:  # Newton's method has lost all readings.
         if near is None:
             return counts, None
         return smooth(resolutions, counts, best, deviations, widths=widths)
@@ -223,7 +223,7 @@ def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> Flo
 
 def _roughness(widths: FloatArray) -> FloatArray:
     """Of a vector the sum of its squared second differences, as a matrix. They count less where a
-    scale has narrow cells beside wide ones: it says that readings crowd on one side."""
+    scale has narrow cells beside wide ones: readings crowd on one side."""
     bends = np.diff(np.eye(len(widths)), 2, axis=0)
     beside = np.stack([widths[:-2], widths[1:-1], widths[2:]])
     bends *= (beside.min(axis=0) / beside.max(axis=0))[:, None]
