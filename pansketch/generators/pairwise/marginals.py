@@ -88,9 +88,9 @@ def margin_of(
         ends = attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1))
     if rough and like and not attribute.cyclic:
         places = np.arange(float(len(counts))) if ends is None else (ends[1:] + ends[:-1]) / 2
-        counts = _falling(counts, like.counts, best.variances, places)
+        counts = _falling(counts, like.counts, best, places)
         turned_counts = counts[::-1], like.counts[::-1]
-        counts = _falling(*turned_counts, turned.variances, -places[::-1])[::-1]
+        counts = _falling(*turned_counts, turned, -places[::-1])[::-1]
     if rough:
         return Margin(bits, counts)
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
@@ -191,26 +191,27 @@ def _of_number(
     return found
 
 
-def _falling(
-    counts: FloatArray, seen: FloatArray, variances: FloatArray, places: FloatArray
-) -> FloatArray:
+def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:
     """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows
     (Markov's inequality), or as the `seen` readings do.
 
-    A tail is where noise explains the seen readings. `variances`: of the noise on the
-    running sum. `places`: of the cells, in one unit; they rise. Noise hides how many readings a
-    tail has, and would put them anywhere inside the bounds. Most of loose bounds is far from all
-    readings.
+    A tail is where noise explains the seen readings. It may have as many as noise moves its sum,
+    in either direction, and puts them anywhere inside the bounds. Most of loose bounds is far from
+    all readings. `best`: the fit with its noise. `places`: of the cells, in one unit; they rise.
     """
     below, held = np.cumsum(counts), np.cumsum(seen)
     middle = int(np.searchsorted(held, held[-1] / 2))
-    tail = int(np.searchsorted(held > SEEN * np.sqrt(variances), True))
+    tail = int(np.searchsorted(held > SEEN * np.sqrt(best.variances), True))
     if not 0 < tail < middle:
         return counts
     away = places[middle] - places[:tail]
-    most = below[tail - 1] * away[-1] / away
+    # A tail that noise has made smaller than none hides as many as one that it has made larger.
+    moved = min(abs(float(best.counts[:tail].sum()) - held[tail - 1]), below[-1])
+    most = max(below[tail - 1], moved) * away[-1] / away
+    if moved > below[tail - 1]:
+        below[:tail] = most
     below[:tail] = np.minimum(below[:tail], np.maximum(most, held[:tail]))
-    return np.diff(below, prepend=0.0)
+    return np.diff(np.maximum.accumulate(below), prepend=0.0)
 
 
 def _tail(fitted: Fitted, tail: float) -> int:
