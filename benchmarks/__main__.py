@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measures, prints a table, and writes report.md, report.json, pictures.
 
-One that fails has a row that says so, and the others go on.
+A failed benchmark gets a row with its error, and the others continue.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def _measured(names: list[str], quick: bool) -> report.Results:
 
 
 def _rows(name: str, quick: bool) -> list[Row]:
-    """Those of one benchmark, or the one that says why there are none."""
+    """The rows of one benchmark, or the row with its error."""
     try:
         run: Callable[[bool], list[Row]] = resolve_name(f"benchmarks.{BENCHMARKS[name]}")
         return run(quick)

@@ -169,7 +169,7 @@ def _write_report(folder: Path, found: Mapping[str, Distances]) -> None:
 
 
 def _keys(config: Config, raw: list[Raw], console: Console) -> list[KeyComparison]:
-    """The streams of keys beside the truth, each with its guarantee said."""
+    """The streams of keys beside the truth, each with its guarantee."""
     found = []
     for stream in config.streams:
         if isinstance(stream, KeyStream):

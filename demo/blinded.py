@@ -33,7 +33,7 @@ PUBLIC_KEY = re.compile(r"key: ([0-9a-f]{64})")
 def measure(
     broker: str, folder: Path, devices: list[str], rows: int, deadline: float, console: Console
 ) -> dict[str, Distances]:
-    """Runs the blinded fleet to its last answer.
+    """Run the blinded fleet to its last answer.
 
     Args:
         broker: its address.
@@ -41,7 +41,7 @@ def measure(
         devices: names of the stations.
         rows: number of records that are compared.
         deadline: of the monotonic clock, in seconds.
-        console: for the progress bar and what is promised.
+        console: for the progress bar and the privacy guarantee.
 
     Returns:
         By the name in the report, the distances of records from readings.

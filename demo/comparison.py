@@ -1,5 +1,7 @@
-"""How near the fleet's answers are to the raw readings: of the generator and of numbers of distinct
-keys. Only the demo can ask: it owns the readings."""
+"""Distances of the fleet's answers from the raw readings: of the generator and of distinct counts.
+
+Only the demo can compute them: it owns the readings.
+"""
 
 import csv
 import gzip
@@ -88,7 +90,8 @@ class Raw:
     events: list[Event]
 
     def windows(self, stream: Stream) -> int:
-        """How many windows a replay releases: all from the first row's to the last one's."""
+        """The number of windows that a replay releases, from that of the first row to that of the
+        last one."""
         first, last = self.first, self.last
         if isinstance(stream, KeyStream):
             first, last = (unix_seconds(event.time) for event in (self.events[0], self.events[-1]))
@@ -142,7 +145,7 @@ def compare_keys(stream: KeyStream, counted: DistinctAnswer, raw: Sequence[Raw])
 
 
 def _truth(stream: KeyStream, keys: Keys, raw: Sequence[Raw]) -> dict[int, int]:
-    """Different keys by the start of their window: of all devices together, or each one's, summed.
+    """Distinct keys by the start of their window: of all devices together, or the sum over devices.
 
     No event of the demo lies in the minutes by which a device's windows begin late.
     """

@@ -1,10 +1,10 @@
-"""Who came through which door, and who opened a locker: made-up events with public parameters.
+"""Generated events of doors and lockers, with public parameters.
 
     python -m demo.make_door_events    # writes data/doors again
 
-A week at twelve doors of one site. Everybody has one badge for all doors, so devices share badges;
-each device also has lockers of its own, whose cards no other device sees. How often a badge or a
-card is used follows Zipf's law. All of it is a function of SEED.
+A week at twelve doors of one site. Each person has one badge for all doors, so devices share
+badges. Each device also has its own lockers, whose cards no other device sees. The uses of a badge
+or a card follow Zipf's law. SEED determines all of it.
 """
 
 import csv

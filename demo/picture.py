@@ -98,7 +98,7 @@ def _scale(axis: Axes, across: Attribute, up: Attribute) -> None:
 
 
 def _price(comparison: KeyComparison) -> str:
-    """What a key pays in a window, also one that all devices see."""
+    """The privacy loss of a key in a window, also of one that all devices see."""
     price = f"epsilon {comparison.epsilon:g} per key and device"
     if comparison.keys == "disjoint" or comparison.devices == 1:
         return price
@@ -128,8 +128,11 @@ def _key_counts(axis: Axes, comparison: KeyComparison) -> None:
 
 
 def _edges(attribute: Attribute, truth: FloatArray, count: int) -> FloatArray:
-    """Bin edges over the bulk of the truth, even on the attribute's own scale, and between the
-    values that a sensor gives: bins of different numbers of values would look like a comb."""
+    """Bin edges over the bulk of the truth, even on the attribute's own scale.
+
+    They lie between the values of a sensor. Otherwise bins would hold unequal numbers of values,
+    and the picture would look like a comb.
+    """
     low, high = np.quantile(truth, [0.0005, 0.9995])
     units = np.linspace(attribute.to_unit(low), attribute.to_unit(high), count + 1)
     edges = attribute.from_unit(units)

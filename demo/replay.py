@@ -45,13 +45,13 @@ def replay(
 
 
 def _expected(config: Config, files: list[Future[Raw]]) -> int | None:
-    """How many releases there will be, once all files are read."""
+    """The total number of releases, once all files are read."""
     if not all(file.done() for file in files):
         return None
     return sum(file.result().windows(stream) for file in files for stream in config.streams)
 
 
 def stored(config: Config) -> int:
-    """How many releases the collector has."""
+    """The number of releases that the collector stores."""
     with reading(config.collector.database) as store:
         return sum(holding.windows for holding in store.holdings())

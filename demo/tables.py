@@ -1,4 +1,4 @@
-"""What the demo prints: the fleet's devices are the collector's own table, fidelity is ours."""
+"""The tables of the demo: the fleet's devices by the collector's own table, fidelity by ours."""
 
 from collections.abc import Sequence
 

@@ -26,7 +26,7 @@ def split_budget(epsilon_micro: int, squared_weights: list[Fraction]) -> list[Fr
     roots = [isqrt(int(weight * (1 << 80))) for weight in squared_weights]
     pico = epsilon_micro * PICO_PER_MICRO
     shares = [pico * root // sum(roots) for root in roots]
-    # What the rounding left over goes where the budget is largest, and harms the proportions least.
+    # The remainder of the rounding goes to the largest share, where it distorts proportions least.
     shares[shares.index(max(shares))] += pico - sum(shares)
     if min(shares) <= 0:
         raise ValueError("epsilon is too small to be shared among so many levels")

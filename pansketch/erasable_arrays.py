@@ -40,8 +40,9 @@ def spare_words(count: int) -> Words:
 
 
 def as_indices(words: Words, spare: Words) -> Indices:
-    """Words below 2**31 as indices: uint64[n] -> intp[n], in the memory of the words themselves or,
-    where a pointer has 32 bits, in that of `spare`, at least as long. The caller erases both."""
+    """Words below 2**31 as indices: uint64[n] -> intp[n], in the memory of the words themselves.
+    With pointers of 32 bits, they are in the memory of `spare`, at least as long. The caller erases
+    both."""
     if WIDE:
         return words.view(np.intp)
     indices: Indices = spare.view(np.intp)[: len(words)]

@@ -1,4 +1,4 @@
-"""What is promised about one protected unit, in exact integers.
+"""The privacy guarantee for one protected unit, in exact integers.
 
 Neighbouring streams differ by adding or removing one unit (unbounded differential privacy). Budgets
 are integers of micro-epsilon, so that a ledger adds them without rounding.
@@ -66,15 +66,15 @@ class Privacy:
     """The privacy guarantee that a configuration asks for.
 
     Args:
-        epsilon: the joint loss of one unit, whatever is seized or published: 0.000001 to 100.
+        epsilon: the joint loss of one unit, over a seized state and all releases: 0.000001 to 100.
         unit: what neighbouring streams differ in: one "reading", a `Span` of readings, or all that
             bear one "key" in one window on one device.
         intrusion: "silent" covers one snapshot that the device never notices while it goes on
-            publishing; "announced" covers a seized device that publishes no more, and snapshots
+            publishing. "announced" covers a seized device that publishes no more, and snapshots
             that it knows of.
         aggregation: "local": each device adds all noise itself; "blinded": masks hide the counters
             of readings, and keepers add the noise to answers (docs/decisions/0022).
-        local_epsilon: with "blinded", what all keepers and the collector together learn at most:
+        local_epsilon: with "blinded", the maximum loss to all keepers and the collector together:
             the devices draw noise for this larger epsilon too. None: they draw none.
 
     Raises:
@@ -138,11 +138,11 @@ def _check_epsilon(name: str, value: object) -> None:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for one unit of one stream of one device.
+    """The privacy guarantee for one unit of one stream of one device.
 
-    In other streams, and on other devices, a unit pays again: their releases have noise of their
-    own, and the losses add up. A span pays for each of its readings, whichever windows they fall
-    into, a key once in each of its windows on each device.
+    In other streams, and on other devices, a unit spends more epsilon: their releases have noise of
+    their own, and the losses add up. A span spends epsilon for each of its readings, in any window.
+    A key spends it once in each of its windows on each device.
 
     `epsilon_micro` bounds snapshot and releases jointly. For linear counters it is their maximum,
     because a reading arrives either before or after the snapshot. For keys it is their sum, because
@@ -158,7 +158,7 @@ class Guarantee:
         delta: probability that the bound fails: 0 for every family.
         answer_micro: of masked counters, what all answers of one keeper cost together; 0: the
             counters have noise of their own and no masks.
-        local_micro: of masked counters, what all keepers and the collector together learn at most;
+        local_micro: of masked counters, the maximum loss to all keepers and the collector together;
             0: there is no such bound.
 
     Reference:
@@ -206,7 +206,7 @@ class Guarantee:
         Args:
             privacy: epsilon, unit and intrusion.
             output_share: the share of epsilon for the fresh noise of the release; the state gets
-                the rest. With announced intrusions the state gets all of it, whatever the share.
+                the rest. With announced intrusions the state gets all of it, for any share.
 
         Returns:
             The guarantee, in whole micro-epsilon.
@@ -248,8 +248,8 @@ class Guarantee:
 
     @property
     def reading_micro(self) -> int:
-        """What one reading costs, or one appearance of a key: it arrives either before or after
-        the snapshot. The noise of linear counters is calibrated to it."""
+        """Cost of one reading, or of one appearance of a key: it arrives either before or after the
+        snapshot. The noise of linear counters is calibrated to it."""
         if self.unit == "key":
             return max(self.state_micro, self.release_micro)
         return self.epsilon_micro // readings_of(self.unit)
@@ -284,7 +284,7 @@ class Guarantee:
 
 
 def readings_of(unit: Unit) -> int:
-    """How many readings a unit may hold.
+    """Return the maximum number of readings in a unit.
 
     Args:
         unit: "reading", "key" or a span.

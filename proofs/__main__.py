@@ -25,7 +25,7 @@ def main() -> int:
             print(f"FAIL     {wrong}")
             continue
         seconds += proved.seconds
-        print(f"proved   {lemma.name}: {lemma.says}")
+        print(f"proved   {lemma.name}: {lemma.statement}")
         print(f"refuted  {lemma.control}: {proved.counterexample}")
     count = len(lemmas())
     print(f"{count - failed} of {count} lemmas are proved, and as many controls refuted")

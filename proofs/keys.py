@@ -21,8 +21,8 @@ def key_lemmas() -> list[Lemma]:
     lower = z3.And(state > 1, odds)
     snapshot_wrong = z3.Implies(lower, with_key * with_key <= state * without * without)
 
-    # An output law r1, r0 of whatever is released, given the final bit; F bounds its ratio. It is
-    # a count plus a Laplace draw, or the bit after a flip.
+    # An output law r1, r0 of a released value, given the final bit; F bounds its ratio. The value
+    # is a count plus a Laplace draw, or the bit after a flip.
     r1, r0 = z3.Reals("r1 r0")
     law = z3.And(r1 > 0, r0 > 0, r1 <= output * r0, r0 <= output * r1)
     given = z3.If(bit, r1, r0)
@@ -31,8 +31,10 @@ def key_lemmas() -> list[Lemma]:
     joint = z3.If(before, with_key, without) * z3.If(after, redrawn, given)
     never = without * given
     ratio = z3.And(joint <= state * output * never, never <= state * output * joint)
-    pays_both = z3.Implies(z3.And(odds, law), ratio)
-    pays_larger = z3.Implies(z3.And(odds, law, state == output, state > 1), joint <= state * never)
+    spends_both = z3.Implies(z3.And(odds, law), ratio)
+    spends_larger = z3.Implies(
+        z3.And(odds, law, state == output, state > 1), joint <= state * never
+    )
 
     # A redrawn bit has one law, however it was before: p is any chance of 1 of the old bit.
     old = z3.Real("p")
@@ -41,7 +43,7 @@ def key_lemmas() -> list[Lemma]:
     kept = old + (1 - old) * present
     accumulates = z3.Implies(z3.And(odds, old >= 0, old <= 1), kept == present)
 
-    # Windows and devices, in logarithms: each pays epsilon, and conditional losses add up.
+    # Windows and devices, in logarithms: each spends epsilon, and conditional losses add up.
     loss, term, epsilon = z3.Reals("loss term epsilon")
     windows, devices, visits = z3.Ints("windows devices visits")
     so_far = z3.And(loss <= visits * epsilon, term <= epsilon, epsilon >= 0, visits >= 0)
@@ -74,8 +76,8 @@ def key_lemmas() -> list[Lemma]:
         Lemma(
             "key-joint",
             "snapshot and release of a key lose the sum of both, before, after or both",
-            pays_both,
-            pays_larger,
+            spends_both,
+            spends_larger,
             "the larger of both",
         ),
         Lemma(

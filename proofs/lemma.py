@@ -1,9 +1,9 @@
-"""What a lemma is, how z3 proves it for all its variables, and how it refutes a weaker one.
+"""Lemmas: how z3 proves one for all its variables, and how it refutes a weaker one.
 
 A lemma is a formula whose free variables are quantified universally. It is proved when z3 finds
 that its negation has no model. Sums over any number of counters, windows or appearances are proved
-by induction: a lemma `...-step` is the step. The sum of nothing is the base, and the rule of
-induction is what z3 does not check.
+by induction: a lemma `...-step` is the step. The base is the empty sum. z3 does not check the rule
+of induction.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class Lemma:
     """One statement and the weaker one that must be wrong.
 
     Args:
-        name: what pages and tests call it.
-        says: the statement, in a sentence.
+        name: its name in pages and tests.
+        statement: the claim in words.
         claim: the formula, true for all its variables.
         weakened: the formula with a constant changed; it must have a counterexample.
         control: which constant.
     """
 
     name: str
-    says: str
+    statement: str
     claim: z3.BoolRef
     weakened: z3.BoolRef
     control: str

@@ -12,7 +12,7 @@ from typing import Any
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -79,7 +79,7 @@ class Tab:
             self.failures.append((about["response"]["status"], about["response"]["url"]))
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is awaited."""
+        """The value of an expression in the page; a JavaScript `Promise` is awaited."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -96,7 +96,7 @@ class Tab:
             time.sleep(0.05)
 
     def open(self, url: str) -> None:
-        """Loads it anew, also where only what follows the # differs."""
+        """Reload the page, also if only the fragment after the # differs."""
         self.call("Page.navigate", url="about:blank")
         failed = self.call("Page.navigate", url=url).get("errorText")
         if failed:
@@ -106,7 +106,7 @@ class Tab:
     def text(self) -> str:
         return str(self.run("document.body.innerText"))
 
-    def looks(self, width: int, height: int, scheme: str) -> None:
+    def emulate(self, width: int, height: int, scheme: str) -> None:
         """The size of the window, and whether its owner likes it dark."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -143,14 +143,14 @@ def browsing(profile: Path) -> Iterator[Tab]:
     """A tab; the browser and all its processes are gone afterwards. `profile`: an empty folder."""
     command = [browser(), *OPTIONS, f"--user-data-dir={profile}"]
     with Program(command, profile / "chromium.log") as program:
-        # No pings: their answers queue behind events, which nobody reads between two tests.
+        # No pings: their answers queue behind events, which no test reads while it is idle.
         address = _address(profile, program)
         with connect(address, max_size=None, ping_interval=None) as connection:
             yield Tab(connection)
 
 
 def _address(profile: Path, program: Program) -> str:
-    """Where the browser listens, which it writes into its profile."""
+    """The address of the DevTools interface, which the browser writes into its profile."""
     file = profile / "DevToolsActivePort"
     try:
         program.until(
@@ -158,7 +158,7 @@ def _address(profile: Path, program: Program) -> str:
             "its address",
             DEADLINE_SECONDS,
         )
-    except (NotSaid, ProgramEnded) as error:
+    except (ProgramTimeout, ProgramEnded) as error:
         raise BrowserError(str(error)) from error
     port, path = file.read_text().splitlines()
     return f"ws://127.0.0.1:{port}{path}"

@@ -1,6 +1,8 @@
-"""An MQTT broker on a free loopback port (amqtt, MQTT 3.1.1), inside this process or in one of its
-own: `python -m testbed.embedded_broker PORT` prints `ready` and serves until its standard input
-ends."""
+"""An MQTT broker on a free loopback port (amqtt, MQTT 3.1.1), in this process or in its own.
+
+`python -m testbed.embedded_broker PORT` prints `ready` and serves until the end of its standard
+input.
+"""
 
 import asyncio
 import logging
@@ -18,14 +20,14 @@ from typing import Any
 
 from amqtt.broker import Broker
 
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 START_SECONDS = 15.0
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on right now."""
+    """A free TCP port of the loopback interface; another process may take it later."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -73,7 +75,7 @@ class EmbeddedBroker:
             }
         )
         self._broker._subscriptions = _Steady(self._broker._subscriptions)
-        # amqtt drops a connection whose client has not said all yet; here each is closed.
+        # amqtt abandons a connection whose CONNECT is incomplete; here each of them is closed.
         serve = self._broker.stream_connected
 
         async def kept(
@@ -115,9 +117,9 @@ class EmbeddedBroker:
 
 @contextmanager
 def broker_process(port: int | None = None) -> Iterator[tuple[int, Program]]:
-    """Runs a broker in a process of its own, which no work of this one holds up.
+    """Run a broker in its own process, which no work of the calling process can delay.
 
-    Yields its port, a free one unless told, and its process. Raises OSError when it does not start.
+    Yields its port, by default a free one, and its process. Raises OSError if it does not start.
     """
     port = port or free_port()
     command = [sys.executable, "-m", "testbed.embedded_broker", str(port)]
@@ -125,15 +127,15 @@ def broker_process(port: int | None = None) -> Iterator[tuple[int, Program]]:
         broker = Program(command, Path(folder) / "log", stdin=subprocess.PIPE)
         try:
             try:
-                broker.says("ready\n")
+                broker.wait_for_output("ready\n")
             except ProgramEnded as error:
                 raise OSError(f"the broker on port {port} ended at its start") from error
             yield port, broker
         finally:
             assert broker.process.stdin is not None
             broker.process.stdin.close()
-            with suppress(NotSaid):
-                broker.ends(START_SECONDS)
+            with suppress(ProgramTimeout):
+                broker.wait(START_SECONDS)
             broker.close()
 
 

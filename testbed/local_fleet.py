@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pansketch_fleet.child_process import run_child
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 CONFIG = ROOT / "config.yaml"
@@ -20,7 +20,7 @@ STOP_SECONDS = 10.0
 
 
 class DemoFailed(Exception):
-    """A process of the demo failed or took too long; the text says which and where its log is."""
+    """A process of the demo failed or exceeded its time; the message names it and its log."""
 
 
 def stations() -> list[str]:
@@ -59,8 +59,8 @@ class LocalFleet:
         for program in self._running.values():
             program.process.terminate()
         for program in self._running.values():
-            with suppress(NotSaid):
-                program.ends(STOP_SECONDS)
+            with suppress(ProgramTimeout):
+                program.wait(STOP_SECONDS)
             program.close()
 
     def environment(self, device: str) -> dict[str, str]:
@@ -72,10 +72,10 @@ class LocalFleet:
         serve = ["-m", "pansketch_collector", "serve"]
         self._start("collector", [*serve, "--config", str(self._collector_config)], {})
         try:
-            self._running["collector"].connects(seconds=deadline - time.monotonic())
+            self._running["collector"].wait_until_connected(seconds=deadline - time.monotonic())
         except ProgramEnded as error:
             raise DemoFailed(self._end("collector")) from error
-        except NotSaid as error:
+        except ProgramTimeout as error:
             log = self._running["collector"].log
             raise DemoFailed(f"the collector found no broker in time; see {log}") from error
 
@@ -88,7 +88,7 @@ class LocalFleet:
         self._start(name, ["-m", "pansketch_keeper", "run", "--config", str(config)], {})
 
     def finished(self, devices: Sequence[str]) -> bool:
-        """Whether all these agents have ended well. Raises DemoFailed when one has not."""
+        """True if all these agents ended with exit code 0. Raises DemoFailed if one failed."""
         self._check("collector")
         ended = [self._check(device) for device in devices]
         return all(ended)
@@ -108,17 +108,21 @@ class LocalFleet:
         self._running[name] = Program([sys.executable, *arguments], log, environment=known)
 
     def _check(self, name: str) -> bool:
-        """Whether a process has ended; one that should serve, or that failed, raises DemoFailed."""
+        """True if a process has ended. Raises DemoFailed for a server that ended and for a
+        failure."""
         ended = self._running[name].ended()
         if ended and (self._running[name].process.returncode or name == "collector"):
             raise DemoFailed(self._end(name))
         return ended
 
     def _end(self, name: str) -> str:
-        """How a process that has ended did."""
+        """Describe the end of a process: its exit code and its last line."""
         program = self._running[name]
-        said, code = (program.said.splitlines() or ["nothing"])[-1], program.process.returncode
-        return f"{name} ended with {code}: {said}; see {program.log}"
+        last_line, code = (
+            (program.output.splitlines() or ["nothing"])[-1],
+            program.process.returncode,
+        )
+        return f"{name} ended with {code}: {last_line}; see {program.log}"
 
 
 def _with_http(config: Path, folder: Path, http: str) -> Path:

@@ -1,4 +1,7 @@
-"""How far records are from the readings that they stand for: only the owner of both can say."""
+"""Distances between records and the readings that they represent.
+
+Only the owner of both can compute them.
+"""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,10 +18,13 @@ BINS = 16  # of a number: quantiles of the readings
 
 @dataclass(frozen=True)
 class Distances:
-    """Of records from readings. `marginals`: W1 in standard deviations of each attribute (around
-    the circle, in those of an even spread, for a cyclic one; total variation for one with
-    categories). `pairs`: total variation of each pair on 16 x 16 bins of the readings' quantiles.
-    `correlation`: the largest error of a correlation of two numbers."""
+    """Distances of records from readings.
+
+    `marginals`: W1 of each attribute in standard deviations. A cyclic attribute is measured around
+    the circle, in standard deviations of the uniform distribution; a categorical one by total
+    variation. `pairs`: total variation of each pair on 16 x 16 bins of the readings' quantiles.
+    `correlation`: the largest error of a correlation of two numeric attributes.
+    """
 
     marginals: FloatArray
     pairs: FloatArray

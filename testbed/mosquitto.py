@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.embedded_broker import free_port
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 # As another user, which root's broker becomes otherwise, it would outlive a program that is killed.
@@ -15,12 +15,12 @@ PLAIN = "user root\nlistener {port} 127.0.0.1\nallow_anonymous {anonymous}\n"
 
 
 def executable() -> str | None:
-    """Where it is on this host."""
+    """The path of the executable on this host."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections on this port of the loopback interface."""
+    """True if a server accepts connections on this port of the loopback interface."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -52,6 +52,6 @@ def mosquitto(
     with Program([program, "-c", str(config)], config.with_suffix(".log")) as broker:
         try:
             broker.until(lambda: listens(port), f"a listener on port {port}")
-        except (NotSaid, ProgramEnded) as error:
+        except (ProgramTimeout, ProgramEnded) as error:
             raise OSError(str(error)) from error
         yield port

@@ -1,4 +1,4 @@
-"""As much of MQTT's bytes as a bystander needs: to read what is published, and to say anything.
+"""The part of the MQTT packet format that an observer needs: decode PUBLISH, encode any packet.
 
 Protocol levels 4 (3.1.1) and 5.
 """
@@ -35,9 +35,9 @@ class PacketReader:
 
 
 class PublishReader:
-    """Reads one direction of one connection: which messages a client publishes.
+    """Decodes the PUBLISH packets in one direction of one connection.
 
-    What it cannot follow, it leaves alone from there on.
+    After a packet that it cannot parse, it ignores the rest of the connection.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def subscribe(topic: str, number: int) -> bytes:
 
 
 def ping() -> bytes:
-    """What keeps a connection alive."""
+    """PINGREQ, the packet that keeps a connection alive."""
     return _packet(PINGREQ << 4, b"")
 
 

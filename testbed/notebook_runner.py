@@ -1,7 +1,7 @@
-"""`python -m testbed.notebook_runner`: runs the quickstart, and stores what its cells show.
+"""`python -m testbed.notebook_runner`: run the quickstart and store the output of its cells.
 
-It starts a fleet for it, the demo's, unless PANSKETCH_ADDRESS says where there is a collector. What
-is stored holds no path, name or time of the machine that it ran on.
+It starts the demo's fleet, unless PANSKETCH_ADDRESS names a running collector. The stored output
+holds no path, name or time of the machine.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def _answers(address: str) -> bool:
 def execute(notebook: nbformat.NotebookNode, folder: Path, variables: dict[str, str]) -> None:
     """Runs all cells in order, in the quickstart's folder, with all that the kernel itself writes
     below `folder`. Raises what nbclient does at an error."""
-    # Sockets in the file system: nobody else on this machine can reach the kernel.
+    # Sockets in the file system: no other user of this machine can reach the kernel.
     kernel = {"transport": "ipc", "connection_file": str(folder / "kernel.json")}
     client = NotebookClient(
         notebook,
@@ -117,7 +117,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, variables: dict[str, 
         resources={"metadata": {"path": str(QUICKSTART.parent)}},
     )
     client.execute(env={**os.environ, **variables, "IPYTHONDIR": str(folder / "ipython")})
-    # The version of whoever ran it last is of no interest to a reader.
+    # A reader does not need the Python version of the last run.
     notebook.metadata["language_info"] = {"name": "python"}
 
 

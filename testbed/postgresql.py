@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_fleet.child_process import run_child
-from testbed.notify_socket import NotSaid
-from testbed.program import LOOK_SECONDS, MAX_SECONDS, Program
+from testbed.notify_socket import ProgramTimeout
+from testbed.program import MAX_SECONDS, POLL_SECONDS, Program
 
 USERS = "postgres", "nobody"  # of root's server: the first that there is
 SUPERUSER = "pansketch"
@@ -46,7 +46,7 @@ class Postgresql:
         self._run("initdb", "-D", str(folder / "data"), "-U", SUPERUSER, *words)
 
     def start(self) -> None:
-        """Starts it, and returns when it accepts connections. Raises NotSaid, ProgramEnded."""
+        """Start it and wait until it accepts connections. Raises ProgramTimeout, ProgramEnded."""
         program = self._tools / "postgres"
         options = [f"unix_socket_directories={self._folder}", "listen_addresses=", *self._settings]
         words = [str(program), "-D", str(self._folder / "data")]
@@ -60,12 +60,12 @@ class Postgresql:
                 if self._is_ready():
                     return
                 if time.monotonic() > deadline:
-                    raise NotSaid(f"PostgreSQL does not start: {self.process.said}")
-                time.sleep(LOOK_SECONDS)
+                    raise ProgramTimeout(f"PostgreSQL does not start: {self.process.output}")
+                time.sleep(POLL_SECONDS)
             # The processes of a server that was killed take a moment to notice it.
             self.process.close()
             if time.monotonic() > deadline:
-                raise NotSaid(f"PostgreSQL does not start: {self.process.said}")
+                raise ProgramTimeout(f"PostgreSQL does not start: {self.process.output}")
 
     def kill(self) -> None:
         """Ends it as a power cut of this process would: by SIGKILL."""
@@ -96,7 +96,7 @@ def postgresql(*settings: str) -> Iterator[Postgresql]:
 
     Raises:
         OSError: there is no PostgreSQL on this machine.
-        NotSaid: it did not start.
+        ProgramTimeout: it did not start.
     """
     # Not in a folder of the caller's, which the server's user may not enter.
     with tempfile.TemporaryDirectory(prefix="pansketch-pg-") as name:

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
             TemporaryDirectory(ignore_cleanup_errors=True) as profile,
             browsing(Path(profile)) as tab,
         ):
-            tab.looks(options.width, WINDOW_HEIGHT, "dark" if options.dark else "light")
+            tab.emulate(options.width, WINDOW_HEIGHT, "dark" if options.dark else "light")
             tab.open(options.address)
             tab.shoot(options.file, options.height)
     except (BrowserError, OSError) as error:

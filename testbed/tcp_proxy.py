@@ -49,7 +49,8 @@ class _Connection:
 
 @dataclass
 class _State:
-    """How a link is now. `truncate_after`: bytes of the next chunk that still go up."""
+    """The current faults of a link. `truncate_after`: bytes of the next chunk that are still
+    forwarded."""
 
     cut: bool = False
     swallowed: frozenset[Way] = frozenset()
@@ -61,8 +62,8 @@ class _State:
 class Link:
     """One link: clients connect to `port` and reach the `upstream` port, both on 127.0.0.1.
 
-    `make_tap` makes for each connection what hears all that a client sends, also what is lost.
-    `accepted`: how many connections the broker has ever accepted, as far as they are in clear.
+    `make_tap` makes a tap for each connection, which receives all bytes of the client, also lost
+    ones. `accepted`: the number of unencrypted connections that the broker has ever accepted.
     """
 
     upstream: int
@@ -75,7 +76,7 @@ class Link:
     _server: asyncio.Server | None = None
 
     def cut(self) -> None:
-        """Resets what is open, and ends at once whatever comes, until it is mended."""
+        """Reset open connections, and close each new one at once, until the link is repaired."""
         self._call(_State(cut=True), reset=True)
 
     def silence(self, *ways: Way) -> None:
@@ -114,7 +115,7 @@ class Link:
     async def _end(self) -> None:
         if self._server is not None:
             self._server.close()
-        await asyncio.sleep(0)  # Whoever has just been let in is among the open ones then.
+        await asyncio.sleep(0)  # A connection that was just accepted is among the open ones then.
         for connection in list(self._open):
             connection.abort()
 
@@ -146,13 +147,13 @@ class Link:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     def _count(self) -> Tap:
-        """Hears what the broker answers in one connection."""
+        """Receives the bytes that the broker sends in one connection."""
         reader = AnswerReader()
 
-        def hear(content: bytes) -> None:
+        def tap(content: bytes) -> None:
             self.accepted += reader.feed(content)
 
-        return hear
+        return tap
 
     async def _pump(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tap: Tap | None

@@ -1,10 +1,10 @@
 """Tests that need a program of another Debian package: `@pytest.mark.needs("mosquitto")`.
 
 A fixture that needs one is marked the same way, below `@pytest.fixture`, for all tests that use it.
-A test whose package is missing is left out, and counted at the end with the command that installs
-it; where CI is set, nothing may be missing, and nothing may be skipped for another reason. A test
-finds only the programs of the packages that it names, also where all are installed: a forgotten
-mark fails everywhere.
+A test without its package is skipped. The summary counts such tests and prints the command that
+installs the package. If CI is set, no package may be missing. No test may skip for another reason.
+A test finds only the programs of the packages that it names, also if all are installed. So a
+forgotten mark fails everywhere.
 
 No program that a test starts outlives the process that runs the test.
 """
@@ -25,7 +25,7 @@ from tests.packages import PACKAGES, PATH, command, missing
 # Also behind subprocess.run, so that a run of pytest killed by SIGKILL leaves nothing behind.
 subprocess.Popen = Child  # type: ignore[misc]
 
-PROPERTY = "needs"  # of the reports of tests that are left out
+PROPERTY = "needs"  # of the reports of skipped tests
 STUB = """\
 #!/bin/sh
 echo "this test does not say that it needs {package}: mark it with pytest.mark.needs" >&2
@@ -86,7 +86,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _stubs(config: pytest.Config) -> dict[str, Path]:
-    """A folder for each package, with programs of the same names that only say what is wrong."""
+    """A folder for each package, whose programs of the same names only print an error."""
     factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
     folder = factory.mktemp("stubs")
     for package, alternatives in PACKAGES.items():
@@ -98,7 +98,7 @@ def _stubs(config: pytest.Config) -> dict[str, Path]:
 
 
 def _needs(item: pytest.Item) -> set[str]:
-    """What the test, or a fixture that it uses, is marked to need."""
+    """The packages that marks of the test, or of its fixtures, require."""
     found = {name for mark in item.iter_markers("needs") for name in mark.args}
     fixtures = getattr(item, "_fixtureinfo", None)
     for definitions in fixtures.name2fixturedefs.values() if fixtures else ():

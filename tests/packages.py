@@ -1,8 +1,8 @@
 """The Debian packages that tests need beside Python's: which are missing, and their installation.
 
-`python tests/packages.py [PACKAGE...]` installs those of them (or of all) that are missing, where
-this user may: as root, or by a sudo that asks for no password. Where not, it says so and ends well,
-as what needs them is then left out and counted (tests/conftest.py).
+`python tests/packages.py [PACKAGE...]` installs the missing ones of those (or of all). It needs
+root, or sudo without a password. Without them it prints a line and exits with 0, since
+tests/conftest.py then skips and counts the tests that need them.
 """
 
 import os
@@ -15,8 +15,8 @@ from typing import TypeVar
 
 Fixture = TypeVar("Fixture", bound=Callable[..., object])
 
-# Debian package -> what it is for here: each line is met by any one of its programs, or files (a
-# name with a slash, which may have a *).
+# Debian package -> its programs and files for the tests. Each line is met by any one of them. A
+# file is a name with a slash, which may have a *.
 PACKAGES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "chromium": [("chromium", "chromium-browser", "google-chrome")],
     "libfaketime": [("/usr/lib/*/faketime/libfaketimeMT.so.1",)],
@@ -26,7 +26,7 @@ PACKAGES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "prometheus": [("prometheus",), ("promtool",)],
     "systemd": [("systemd-analyze",)],
 }
-# Debian leaves this out of the search path of ordinary users; mosquitto is there.
+# Debian leaves this folder, which holds mosquitto, out of the search path of ordinary users.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -52,14 +52,17 @@ def _is_here(name: str) -> bool:
 
 
 def command(packages: Iterable[str]) -> str:
-    """What installs them, for people to copy."""
+    """The command that installs them, for people to copy."""
     become = "" if os.geteuid() == 0 else "sudo "
     return f"{become}apt-get install --yes --no-install-recommends {' '.join(packages)}"
 
 
 def main(packages: Sequence[str]) -> int:
-    """Exit code 0: whatever could be installed is there. 1: CI is set and something is missing, or
-    what was installed is not what is looked for. 2: no such package in the table."""
+    """Exit code 0: all installable packages are present.
+
+    1: CI is set and a package is missing, or an installed one lacks its files. 2: the table has no
+    such package.
+    """
     unknown = sorted(set(packages) - set(PACKAGES))
     if unknown:
         return _say(f"not one of {', '.join(PACKAGES)}: {', '.join(unknown)}", 2)

@@ -1,5 +1,5 @@
-"""The evidence that the promise holds: what `pansketch audit` runs.
+"""The evidence for the privacy guarantee: the parts of `pansketch audit`.
 
-Nothing here is on a device's way from reading to release. This package may start processes, read
-memory and measure time, which the rest of the library may not.
+No code here is on a device's path from reading to release. This package may start processes, read
+memory and measure time. The rest of the library may not.
 """

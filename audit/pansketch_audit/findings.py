@@ -1,5 +1,5 @@
-"""What an audit found: as a table for people, as JSON for programs; and the findings of runs with
-real entropy."""
+"""The findings of an audit: as a table for people, as JSON for programs. It includes the findings
+of runs with real entropy."""
 
 import json
 import sys
@@ -107,7 +107,7 @@ def named(subject: Subject) -> str:
 
 
 def sampled(subject: Subject, moment: Moment, quick: bool) -> Finding:
-    """The event that theory says tells most, in a small universe."""
+    """The most distinguishing event by theory, in a small universe."""
     runs = QUICK_RUNS if quick else FULL_RUNS
     bound = lower_bound(PRODUCTION, subject, moment, runs)
     allowed = float(claim_at(subject, moment))
@@ -133,7 +133,7 @@ def outside(site: Site, moment: Moment) -> Finding:
 
 
 def attacked(subject: Subject) -> Finding:
-    """What rewinding a generator in memory gives."""
+    """The result of rewinding a generator in memory."""
     broken, measured = attacks.rewound(os_entropy, subject)
     return Finding("attack", named(subject), "rewinding finds nothing", measured, not broken)
 

@@ -45,8 +45,8 @@ FEW_SLOTS, FEW_KEYS = 4, 3  # Larger counters of keys are for the full audit.
 
 @dataclass(frozen=True)
 class Task:
-    """What one worker does: the part, which subject or bug, and of a subject which views or
-    moments. It has a finding for each."""
+    """The task of one worker: the part, the subject or bug, and of a subject the views or moments.
+    It has a finding for each."""
 
     part: Part | Literal["blinded", "outside", "sampler"]
     which: int
@@ -55,17 +55,20 @@ class Task:
 
 
 def run_audit(
-    quick: bool, said: Callable[[Finding, int, int], None], agents: int | None = None
+    quick: bool, on_finding: Callable[[Finding, int, int], None], agents: int | None = None
 ) -> list[Finding]:
-    """All parts. `said` hears each finding as it comes, with its number and how many there are.
-    `agents`: how many of them are coupled; None: as many as usual."""
+    """Run all parts.
+
+    `on_finding` receives each finding in turn, with its number and their total. `agents`: the
+    number of coupled agents; None: the default.
+    """
     tasks = list(_tasks(quick, agents))
     total = 1 + sum(len(task.details) for task in tasks)
     findings: list[Finding] = []
 
     def found(finding: Finding) -> None:
         findings.append(finding)
-        said(finding, len(findings), total)
+        on_finding(finding, len(findings), total)
 
     # Spawned, not forked: the seizure runs threads in this process meanwhile.
     pool = ProcessPoolExecutor(WORKERS, get_context("spawn"), _end_with_parent)
@@ -101,14 +104,14 @@ def plant(name: str) -> Finding:
     )
 
 
-def plant_all(said: Callable[[Finding, int, int], None]) -> list[Finding]:
+def plant_all(on_finding: Callable[[Finding, int, int], None]) -> list[Finding]:
     """Every planted bug, by the part of the audit that must see it."""
     findings = []
     with ProcessPoolExecutor(WORKERS, get_context("spawn"), _end_with_parent) as pool:
         tasks = [Task("planted", which, True) for which, _ in enumerate(bugs())]
         for found in pool.map(perform, tasks):
             findings += found
-            said(found[0], len(findings), len(tasks))
+            on_finding(found[0], len(findings), len(tasks))
     return findings
 
 
@@ -121,7 +124,7 @@ def audit_config(config: AgentConfig) -> list[Finding]:
     ]
     with TemporaryDirectory() as folder:
         for case in cases_of(config, SEED, Path(folder)):
-            findings.append(_lived(f"{case.stream}, {len(case.steps)} steps", [case]))
+            findings.append(_agent_finding(f"{case.stream}, {len(case.steps)} steps", [case]))
     return findings
 
 
@@ -133,7 +136,7 @@ def _drawn(name: str, spec: Spec, thorough: bool) -> Finding:
     )
 
 
-def _lived(name: str, cases: Iterable[AgentCase]) -> Finding:
+def _agent_finding(name: str, cases: Iterable[AgentCase]) -> Finding:
     """Ends at the first pair of agents that differ."""
     count, loss = 0, Fraction(0)
     for case in cases:
@@ -143,8 +146,8 @@ def _lived(name: str, cases: Iterable[AgentCase]) -> Finding:
             return Finding("agent", name, "both runs are alike", why(case, found), False)
         loss = max(loss, found.loss / case.allowed)
     pairs = f"{count} pair{'s' * (count != 1)} of runs"
-    said = f"no difference in {pairs}, up to {float(loss):.3f}x the claim"
-    return Finding("agent", name, "both runs are alike", said, True)
+    measured = f"no difference in {pairs}, up to {float(loss):.3f}x the claim"
+    return Finding("agent", name, "both runs are alike", measured, True)
 
 
 def perform(task: Task) -> list[Finding]:
@@ -165,7 +168,7 @@ def perform(task: Task) -> list[Finding]:
         count = int(task.details[0])
         with TemporaryDirectory() as folder:
             cases = agent_cases(SEED, count, Path(folder), task.which)
-            return [_lived(f"agents {task.which + 1} to {task.which + count}", cases)]
+            return [_agent_finding(f"agents {task.which + 1} to {task.which + count}", cases)]
     if task.part == "outside":
         return [outside(sites()[task.which], cast(Moment, task.details[0]))]
     subject = subjects()[task.which]
@@ -214,8 +217,8 @@ def _sampler(task: Task) -> Finding:
     try:
         found = enumerated()
     except ModuleNotFoundError as missing:
-        said = f"{missing}: install pansketch[audit]"
-        return Finding("exact", name, "the law that is claimed", said, False)
+        measured = f"{missing}: install pansketch[audit]"
+        return Finding("exact", name, "the law that is claimed", measured, False)
     return Finding("exact", name, "the law that is claimed", str(found), found.holds)
 
 

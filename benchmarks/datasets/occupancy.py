@@ -22,7 +22,7 @@ from pansketch.generators.moments.training_points import uniform
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "occupancy"
 FILES = ("datatraining", "datatest", "datatest2")
 HELD_OUT = 0.1
-# What such sensors show in any office, not what these ones showed.
+# Typical of such sensors in any office, not measured by these ones.
 DOMAIN = Domain(
     [
         Attribute("temperature", low=15, high=30, unit="degC"),

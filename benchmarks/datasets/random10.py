@@ -147,7 +147,7 @@ class Experiment:
 
 
 def _direct(marginals: Sequence[Marginal]) -> Answers:
-    """What histograms answer without training."""
+    """Queries that histograms answer without training."""
 
     def all_of(function: Column) -> FloatArray:
         parts: list[Means] = [marginal.means(function) for marginal in marginals]

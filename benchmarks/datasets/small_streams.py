@@ -84,7 +84,7 @@ MADE = Domain(
 )
 
 
-# What follows was written down before anything was measured on it, and has been left as it was.
+# The code below was written before any measurement on it, and is unchanged since.
 WEATHER = Domain(
     [
         Attribute("temp", low=-40, high=60, unit="degC", step=0.1),
@@ -157,8 +157,10 @@ def _room() -> tuple[FloatArray, ...]:
 
 @cache
 def _made() -> tuple[FloatArray, ...]:
-    """Ten devices with 20,000 readings each, of a fixed seed: two seasons, numbers that depend on
-    each other along curves, a category and a direction that go together."""
+    """Ten devices with 20,000 readings each, of a fixed seed.
+
+    Readings have two seasons. Numbers depend on each other along curves, a direction on a category.
+    """
     return tuple(_device(np.random.default_rng([6, device])) for device in range(10))
 
 
@@ -199,9 +201,9 @@ STREAMS = (
 # Six in ten readings are 0 lux, in a cell of 31 lux: no release shows where in a cell readings are.
 PILED_UP = Stream("office, light linear and no steps", LINEAR_OFFICE, _office)
 
-# Streams that no constant of the library was set on, and the epsilon that each is judged at. What
-# the first look showed led to two formulas (`attenuations` and `blurs` of portrait.py): for those,
-# and whatever is changed after a look, they are no longer unseen.
+# Streams on which no constant of the library was set, and the epsilon of each evaluation. The first
+# evaluation led to two formulas (`attenuations` and `blurs` of portrait.py). For those, and for
+# every later change of a constant, the streams are no longer unseen.
 UNSEEN = (
     (Stream("unseen: stations, rain and wind", WEATHER, partial(_stations, WEATHER)), 1.0),
     (Stream("unseen: one station, wide bounds", WIDE, _one_station), 10.0),

@@ -72,7 +72,7 @@ def exact_counts(spec: HierarchySpec, rows: FloatArray) -> Counts:
 def noisy(spec: HierarchySpec, counts: Counts, releases: int) -> Release:
     """A merged release with these exact counts: the noise of so many releases, drawn one by one.
 
-    Equal in law to sketching every window by itself, for noise and counts only ever add up.
+    Equal in law to a separate sketch of every window, because noise and counts only ever add up.
     """
     rng, counters = os_entropy(), counts.copy()
     draws = releases * draws_per_release(spec)
@@ -92,7 +92,7 @@ def draws_per_release(spec: HierarchySpec) -> int:
 
 
 def chained(spec: HierarchySpec) -> Release:
-    """Every device's every window, sketched and released by itself, then merged."""
+    """Every window of every device, sketched and released separately, then merged."""
     rng = os_entropy()
     return merge(
         _sketched(spec, rows, rng, WindowId(device, "air", number))

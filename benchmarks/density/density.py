@@ -1,9 +1,9 @@
-"""Density Sketch: its error beside the terms that theory gives it, configuration by configuration.
+"""Density Sketch: its error beside the terms of the theory, configuration by configuration.
 
-`python -m benchmarks.density.density.density`: Gaussian mixtures in one to three dimensions, whose
-integrated squared error is known in closed form; readings, cells, columns and rows vary one at a
-time, with and without noise (epsilon 0.3 per reading, silent). Every repeat draws readings, hashing
-and noise anew. Writes density.csv and density.png, and prints a table.
+`python -m benchmarks.density.density`: Gaussian mixtures in one to three dimensions, whose
+integrated squared error is known in closed form. Readings, cells, columns and rows vary one at a
+time, with and without noise (epsilon 0.3 per reading, silent). Every repeat draws fresh readings,
+hashing and noise. Writes density.csv and density.png, and prints a table.
 """
 
 import sys
@@ -100,8 +100,11 @@ def measured(case: Case, quick: bool) -> Row:
 
 
 def _errors(case: Case, mixture: Mixture, shares: FloatArray, repeat: int) -> dict[str, float]:
-    """Integrated squared errors of one run: of the density recovered by mean and by median, and of
-    the samplers of half of the cells, as published and fitted."""
+    """Integrated squared errors of one run.
+
+    They are those of the density recovered by mean and by median, and of the samplers of half of
+    the cells, as published and fitted.
+    """
     generator = np.random.default_rng([repeat, case.readings, case.depth])
     release = _released(_spec(case, repeat), mixture.sample(case.readings, generator), case.noise)
     cells = len(shares)
@@ -176,7 +179,7 @@ def _speed(repeats: int) -> Row:
 
 
 def _summary(rows: list[Row]) -> list[Row]:
-    """What all configurations say of the sampler together."""
+    """The rows that summarise the sampler over all configurations."""
     worst = max(row.detail["sampler over bound"] for row in rows)
     summary = [at_most("published sampler over its bound, worst run", worst, "x", 1.0)]
     for noise, text in ((False, "no noise"), (True, f"epsilon {EPSILON:g}")):

@@ -1,7 +1,7 @@
 """Mean squared errors and error probabilities of the density estimators, curve by curve.
 
-A curve is a row: its value is the experiment's mean squared error over the theory's, averaged over
-its points, and its detail holds the points. Epsilon is what the state and the output each get.
+A curve is a row. Its value is the experiment's mean squared error over the theory's, averaged over
+its points, and its detail holds the points. State and output each get epsilon.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Contender:
 
     @property
     def levels(self) -> bool:
-        """Whether the number of tracked keys is found out on the way, which takes a while."""
+        """True if the estimator first searches the number of tracked keys, which takes a while."""
         return self.estimator == Estimator("ppds", True)
 
     def runs(self, quick: bool) -> int:
@@ -68,7 +68,7 @@ AS_PUBLISHED, BY_BYTES = CONTENDERS[:3], CONTENDERS[-1]
 
 @dataclass(frozen=True)
 class Point:
-    """Squared errors of many runs, and what theory says of them."""
+    """Squared errors of many runs, and the theoretical error."""
 
     experiment: float
     doubt: float
@@ -138,7 +138,7 @@ def by_product(stream: Stream, sample_size: int, equal_bytes: bool, quick: bool)
 
 
 def error_probability(contender: Contender, epsilon: float, stream: Stream, quick: bool) -> Row:
-    """How often the error passes ALPHA when the sample is as large as planned for BETA."""
+    """The share of errors above ALPHA when the sample is as large as planned for BETA."""
     runs = 300 if quick else 1000
     budget = Budget(epsilon, epsilon)
     keys = sample_size(contender.estimator, budget, ALPHA, BETA, UNIVERSE, joint=False)

@@ -76,8 +76,10 @@ def _spec(guess: int | None, privacy: Privacy = ONE_DRAW) -> DistinctSpec:
 
 
 def _errors(spec: DistinctSpec, keys: int, runs: int) -> tuple[float, str, str]:
-    """The root mean square of the relative errors, its unit, and what else is to say. Where most
-    runs are refused, their share instead."""
+    """The root mean square of the relative errors, its unit, and a note.
+
+    If most runs are refused, the share of refusals replaces the error.
+    """
     found, refused = [], 0
     for run in range(runs):
         counters = _counters(spec, keys, np.random.default_rng([run, keys]))
@@ -119,7 +121,7 @@ def _counters(spec: DistinctSpec, keys: int, rng: np.random.Generator) -> Counte
 
 
 def _full(size: int, keys: int, rng: np.random.Generator) -> int:
-    """How many of `size` slots at least one of the keys falls into."""
+    """The number of slots, of `size`, that at least one of the keys selects."""
     if keys > FULL_LOAD * size:
         return size
     return int(np.count_nonzero(np.bincount(rng.integers(size, size=keys), minlength=size)))

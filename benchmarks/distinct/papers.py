@@ -1,10 +1,10 @@
 """Distinct counting: the figures of the papers' density estimators, as published and repaired.
 
-`python -m benchmarks.distinct.papers`: sample sizes, the privacy that is really spent, mean squared
-errors over epsilon and over the sample size (universe and stream of 100,000, uniform and Zipf), at
-equal sample size and at equal bytes; then the product's own speed and error bars, and its levels
-for any number of keys. Epsilon is what
-the state and the output each get. Writes a PNG and a CSV for every figure, and prints a table.
+`python -m benchmarks.distinct.papers`: sample sizes, the actual privacy loss, and mean squared
+errors. The errors are over epsilon and over the sample size, at equal sample size and at equal
+bytes. Universe and stream have 100,000 keys, uniform and Zipf. The product's own speed, error bars,
+and levels for any number of keys follow. State and output each get epsilon. Writes a PNG and a CSV
+for every figure, and prints a table.
 """
 
 import sys
@@ -73,7 +73,7 @@ def _speed(name: str, spec: DistinctSpec, keys: Keys, bar: float, repeats: int) 
 
 
 def coverage(quick: bool) -> Iterator[Row]:
-    """How often the truth lies within two standard errors, over RUNS windows each."""
+    """The share of truths within two standard errors, over RUNS windows each."""
     for name, question in _questions().items():
         answers = [question(run) for run in range(RUNS // 5 if quick else RUNS)]
         share = float(
@@ -148,7 +148,7 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
 
 
 def tasks(quick: bool) -> list[Task]:
-    """What is measured, in pieces, so that progress can be shown."""
+    """The measurements in pieces, so that progress can be shown."""
     found: list[Task] = [partial(_rows, speed, quick), partial(coverage, quick), _losses]
     found.append(partial(levels.rows, quick))
     for stream in streams():
@@ -177,7 +177,7 @@ def _rows(function: Callable[[bool], list[Row]], quick: bool) -> Iterator[Row]:
 
 
 def _losses() -> Iterator[Row]:
-    """What one key really loses, over what was promised."""
+    """The actual privacy loss of one key over the stated one."""
     for estimator in ESTIMATORS:
         for part, loss in (("state", state_loss), ("output", output_loss)):
             spent = loss(estimator, LOSS_EPSILON) / LOSS_EPSILON

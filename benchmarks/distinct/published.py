@@ -1,11 +1,13 @@
-"""Dwork's estimator and OptBern as they were published; PPDS stands with the audit that catches it.
+"""Dwork's estimator and OptBern as published; PPDS is in the audit, which catches it.
 
-Both draw a sample of m ids before the stream, keep a noisy bit for each, and add Laplace noise of
-parameter 1 / (epsilon m) to the density. Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-Private
-Streaming Algorithms" (ICS 2010), draw bits with 1/2 and 1/2 + epsilon/4; OptBern (Digalakis,
-Karystinos and Garofalakis, arXiv 2111.08784) with (1 -+ tanh(epsilon/2)) / 2. Figures only: floats,
-user-space randomness, and too little noise in the output. The module also has what
-theory alone says of sizes, losses and bounds.
+Both draw a sample of m ids before the stream and keep a noisy bit for each. They add Laplace noise
+of parameter 1 / (epsilon m) to the density. Dwork's draws bits with 1/2 and 1/2 + epsilon/4,
+OptBern with (1 -+ tanh(epsilon/2)) / 2. The code is for figures only: floats, user-space
+randomness, and too little noise in the output. The module also computes sizes, losses and bounds
+from theory alone.
+
+Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-Private Streaming Algorithms" (ICS 2010).
+Digalakis, Karystinos and Garofalakis, arXiv 2111.08784.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,13 +41,13 @@ class StaticSample:
         self.bits = {int(key): bool(generator.random() < self._initial) for key in ids}
 
     def update_many(self, keys: Iterable[int]) -> None:
-        """Every appearance of a sampled key draws its bit anew."""
+        """Every appearance of a sampled key redraws its bit."""
         for key in keys:
             if key in self.bits:
                 self.bits[key] = bool(self._generator.random() < self._updated)
 
     def density(self) -> float:
-        """What is published: the estimated share of the universe that appeared, with noise."""
+        """The published estimate: the share of the universe that appeared, with noise."""
         size = len(self.bits)
         estimate = (sum(self.bits.values()) / size - self._initial) / (
             self._updated - self._initial
@@ -56,16 +58,17 @@ class StaticSample:
 
 
 def state_loss(estimator: Estimator, epsilon: float) -> float:
-    """The loss of one bit that was drawn anew or not: what the state really spends of epsilon."""
+    """The loss of one bit, redrawn or not: the epsilon that the state really spends."""
     initial, updated = estimator.chances(epsilon)
     return max(log(updated / initial), log((1 - initial) / (1 - updated)))
 
 
 def output_loss(estimator: Estimator, epsilon: float) -> float:
-    """What the release alone tells of a key that first appears after a snapshot.
+    """The loss by the release alone for a key that first appears after a snapshot.
 
-    The intruder knows the other bits, and that this one was 0 at the snapshot: the density ratio of
-    (sum of a new bit and noise) to (noise alone), at its largest. The promise is epsilon.
+    The intruder knows the other bits, and that this one was 0 at the snapshot. The loss is the
+    maximum density ratio of (sum of a new bit and noise) to (noise alone). The stated loss is
+    epsilon.
     """
     _, updated = estimator.chances(epsilon)
     step = epsilon  # Log-ratio of the noise at values one count apart.
@@ -85,8 +88,11 @@ PPDS = Estimator("ppds", False)
 
 
 def planned() -> Iterator[Record]:
-    """Figure 1: the sample that ALPHA and BETA need, in a universe of any size, by the bound in
-    three parts; last, by the bound in two, with the best split of epsilon."""
+    """Figure 1: the sample that ALPHA and BETA need, in a universe of any size.
+
+    The bound in three parts comes first; the last is the bound in two, with the best split of
+    epsilon.
+    """
     for estimator, name in (
         (Estimator("dwork", True), "Dwork, as published"),
         (Estimator("optbern", True), "OptBern, as published"),

@@ -1,10 +1,9 @@
 """Errors of estimated densities, many runs at once.
 
-What a static sample's bits sum to at the end of a stream is drawn from its exact distribution: how
-many sampled keys appeared is hypergeometric, and of their bits, and of the others', binomially many
-are 1. PPDS as published is followed through the stream, because its level depends on the path. The
-product is run as it is, stream and all. A stream has as many appearances as keys, uniform or by
-Zipf's law.
+The final sum of a static sample's bits is drawn from its exact distribution. The number of sampled
+keys that appeared is hypergeometric. Of their bits, and of the others', binomially many are 1. PPDS
+as published is followed through the stream, because its level depends on the path. The product
+processes the whole stream. A stream has as many appearances as keys, uniform or by Zipf's law.
 """
 
 from collections.abc import Callable
@@ -118,12 +117,12 @@ def published_ppds_end(
     updated: float,
     generator: np.random.Generator,
 ) -> tuple[int, int]:
-    """How many ids the sample holds after a stream, and how many keys its level tracks.
+    """The number of ids in the sample after a stream, and of keys that its level tracks.
 
     The final level is the lowest at which the number of ones never passed `sample_size`. A key's
-    level is the number of leading zeros of a random word, as likely as trailing ones. Levels so low
-    that already their first bits overfill the sample are passed over: raises RuntimeError if one of
-    them did not, which is next to impossible for samples of 100 or more.
+    level is the number of leading zeros of a random word, as likely as trailing ones. Levels whose
+    first bits already overfill the sample are skipped. Raises RuntimeError if one of them would not
+    overfill it, which is next to impossible for samples of 100 or more.
     """
     words = generator.integers(1 << WORD_BITS, size=universe, dtype=np.uint32)
     level = lowest = _overfull(universe * initial, sample_size)

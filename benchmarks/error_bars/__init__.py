@@ -1,1 +1,1 @@
-"""Whether error bars hold."""
+"""Coverage of error bars."""

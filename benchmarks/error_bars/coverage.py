@@ -59,7 +59,7 @@ def _covered(fleet: str, rows: FloatArray, releases: int, repeats: int) -> list[
 
 
 def _row(name: str, shares: dict[str, float]) -> Row:
-    """All questions of a kind together; the note says which fares worst by itself."""
+    """All questions of a kind together; the note names the worst one."""
     share = float(np.mean(list(shares.values())))
     worst = min(shares, key=lambda what: shares[what])
     note = f"nominal {NOMINAL:g}; lowest of {len(shares)}: {shares[worst]:.2f} ({worst})"

@@ -1,7 +1,7 @@
-"""Do error bars hold before there are many readings? And what is not answered at all?
+"""Coverage of error bars with few readings, and the share of refused questions.
 
-The share of truths within two standard errors, of the answers that are given, by family and
-question, over shapes of readings and ages of a stream; and the share of questions that are refused.
+Coverage is the share of truths within two standard errors of the given answers. It is measured by
+family and question, over shapes of readings and ages of a stream.
 """
 
 from collections import defaultdict
@@ -122,7 +122,7 @@ def _reports(runs: int) -> Iterator[Row]:
 
 
 def in_range(found: Fidelity) -> bool:
-    """Whether every figure is one that distances can have."""
+    """True if every figure is a possible distance."""
     finite = bool(np.isfinite([*found.marginals.values()]).all())
     pairs = all(0 <= each <= 1 for each in found.pairs.values())
     return finite and pairs and 0 <= found.correlation <= 2

@@ -2,10 +2,11 @@
 
 A stream of one attribute has 48 windows of 400 readings at epsilon 1 (silent mode). The mean of
 each window is known: constant, a random walk, or a jump. A row is the mean of one window with its
-error. The level is what `smooth_levels` makes of all rows. Coverage is the share of windows whose
-true mean lies within two standard errors. `margin_drift` compares two periods of 8 windows: without
-a change it may report one as often as its level says; the power is how often it finds a shift of
-the mean.
+error. `smooth_levels` computes the level from all rows. Coverage is the share of windows whose true
+mean lies within two standard errors.
+
+`margin_drift` compares two periods of 8 windows. Without a change it may report one as often as its
+level allows. The power is how often it finds a shift of the mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +92,7 @@ def _drift(tests: int) -> Iterator[Row]:
 
 
 def _rejected(shift: float, tests: int) -> float:
-    """How often two periods are told apart whose means are so many deviations apart."""
+    """The share of comparisons that find a shift of the mean by so many deviations."""
     rng = np.random.default_rng(int(100 * shift))
     found: list[float] = []
     for _ in range(tests):

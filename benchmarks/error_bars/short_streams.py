@@ -1,7 +1,7 @@
 """Streams at their beginning, whose noise outweighs their readings or nearly does.
 
-Released without sketching each window by itself: the noise of so many releases is drawn as one
-number for each counter, a difference of two negative binomials, which has the same law.
+Their windows are not sketched separately. The noise of so many releases is one number for each
+counter, a difference of two negative binomials, which has the same law.
 """
 
 from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ Results = dict[str, list[Row]]
 
 
 def machine() -> dict[str, str]:
-    """What a figure depends on, and nothing that names the machine."""
+    """The versions and settings on which a figure depends, without a name of the machine."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -43,7 +43,7 @@ def table(results: Results) -> str:
 
 
 def verdict(results: Results) -> str:
-    """How many bars are met, and the names of those that are not."""
+    """The number of bars that are met, and the names of those that are not."""
     barred = [(name, row) for name, rows in results.items() for row in rows if row.bar]
     missed = [f"{name}: {row.name}" for name, row in barred if not row.meets]
     broken = [name for name, rows in results.items() if failed(rows)]

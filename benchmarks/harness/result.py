@@ -51,7 +51,7 @@ def at_most(
 
 
 def failed(rows: Sequence[Row]) -> bool:
-    """Whether they only say that the benchmark failed."""
+    """True if the rows only report a failed benchmark."""
     return [row.name for row in rows] == [FAILED]
 
 
@@ -64,7 +64,7 @@ def write_table(file: Path, records: Sequence[Mapping[str, object]]) -> None:
 
 
 class MeasurementFailed(Exception):
-    """A process that was to be measured failed; the text says how it ended."""
+    """A measured process failed; the text describes its end."""
 
 
 def seconds(function: Callable[[], object]) -> float:

@@ -1,8 +1,8 @@
-"""Which estimate of a sketched cell serves growth best, from collisions to nothing but noise.
+"""Estimates of a sketched cell for growth, from collisions to noise alone.
 
-The library takes the minimum of the rows where the noise is below the readings a counter, else the
-mean. Here it stands beside the minimum, the mean and the median everywhere, and beside a rule that
-reads the spread of the collisions off the table. Sizes are the library's defaults: three rows.
+If the noise is below the readings a counter, the library takes the minimum of the rows, else the
+mean. The comparisons are the minimum, the mean and the median everywhere, and a rule that reads the
+spread of the collisions off the table. Sizes are the library's defaults: three rows.
 """
 
 from collections.abc import Iterator

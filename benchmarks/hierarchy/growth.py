@@ -34,7 +34,7 @@ UNIT = "W1/std"
 
 Model = Callable[[Release], Partition]
 
-# What differs from exact levels of depth 10, fanout 4 and k 1024.
+# The settings that differ from exact levels of depth 10, fanout 4 and k 1024.
 SIZES: dict[str, dict[str, int]] = {
     "fanout 2": {"fanout": 2},
     "fanout 8": {"fanout": 8},
@@ -81,7 +81,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def _planned(domain: Domain) -> HierarchySpec:
-    """What the smallest 64-bit board gets for these windows."""
+    """The plan of the smallest 64-bit board for these windows."""
     memory = load_profile("pi-zero-2w").sketch_memory_bytes // HIERARCHY_PART
     readings = len(truth()) // RELEASES
     expected = Expected(readings, len(stations()), RELEASES // len(stations()))
@@ -102,7 +102,7 @@ def _speed(repeats: int) -> list[Row]:
 
 
 def _held(name: str, spec: HierarchySpec, repeats: int) -> list[Row]:
-    """Every window sketched and released by itself, as the devices do it."""
+    """Every window, sketched and released separately, as on devices."""
     distance = Distance(spec.domain, truth())
     errors = np.array([distance(privhp(beijing.chained(spec))) for _ in range(repeats)])
     return [

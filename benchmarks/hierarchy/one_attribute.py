@@ -2,13 +2,13 @@
 
 `python -m benchmarks.hierarchy.one_attribute`: 100,000 readings in [0, 1] from four distributions,
 epsilon 0.1 and 1, one window of one device. W1 is to the readings themselves, as in PMM's theorem,
-and exact: the area between two distribution functions. Values are means over runs; every run has
+and exact: the area between two distribution functions. Values are means over runs. Every run has
 readings of its own seed and fresh noise from the operating system. PMM draws noise once, as
 `announced` does; `silent` draws twice. Of PMM's two ways to consistency the better one counts.
 
-One rule gives the sketch its sizes: fanout 4, the library's default; exact levels only; as deep as
-a twentieth of PMM's memory allows, the readings' or its leaves' counters', whichever is smaller.
-Writes one_attribute.png.
+One rule sets the sizes of the sketch: fanout 4, the library's default, and exact levels only. It is
+as deep as a twentieth of PMM's memory allows: the readings' or its leaves' counters', whichever is
+smaller. Writes one_attribute.png.
 """
 
 import sys
@@ -52,7 +52,7 @@ GREY = "#8c8c8c"
 
 Draw = Callable[[int, np.random.Generator], FloatArray]
 Mechanism = Callable[[FloatArray], list[Curve]]
-"""What makes a model of readings, or several from the same noise."""
+"""A function that fits a model, or several from the same noise, to readings."""
 
 
 def cascade(count: int, generator: np.random.Generator, left: float = 0.7) -> FloatArray:

@@ -1,21 +1,22 @@
 """The private measure mechanism (PMM) for one attribute: the offline reference of one_attribute.py.
 
 He, Vershynin and Zhu, "Algorithmically effective differentially private synthetic data" (COLT
-2023). The unit interval is halved r = ceil(log2(epsilon n)) times; the cells of each level j from 0
+2023). The unit interval is halved r = ceil(log2(epsilon n)) times. The cells of each level j from 0
 to r are counted, and the counts get integer Laplace noise of scale
 
-    sigma_j = S / (epsilon sqrt(D_(j-1))),    S = the sum of sqrt(D_(j-1)) over the levels,
+    sigma_j = S / (epsilon sqrt(D_(j-1))),    S = the sum of sqrt(D_(j-1)) over the levels.
 
-where D_j is the sum of the diameters of the cells of level j, D_(-1) = D_0; negative counts become
-0. Then, from the root down, two children are both raised or both lowered until they sum to their
-parent, and a leaf of m readings becomes m points of it.
+D_j is the sum of the diameters of the cells of level j, and D_(-1) = D_0. Negative counts become 0.
+Then, from the root down, two children are both raised or both lowered until they sum to their
+parent. A leaf of m readings becomes m points of it.
 
-Derived here: in one dimension every D_j is 1, so all levels have scale (r + 1) / epsilon. The
-paper leaves open by how much which child is changed: both ways below are allowed. Leaves are taken
-as evenly spread, which is what their points are on average.
+Derived here: in one dimension every D_j is 1, so all levels have scale (r + 1) / epsilon. The paper
+leaves open by how much which child is changed: both ways below are allowed. Leaves are taken as
+evenly spread, like their points on average.
 
-A reading is in one cell of each level, so adding or removing one costs the sum of 1 / sigma_j,
-epsilon. Both sides are held to that here; replacing a reading would cost either at most twice that.
+A reading is in one cell of each level. So adding or removing one costs the sum of 1 / sigma_j,
+epsilon. Both methods are held to that here; replacing a reading would cost either at most twice
+that.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def pmm(readings: FloatArray, epsilon: float, rng: Entropy) -> list[Curve]:
 
 
 def depth_of(count: int, epsilon: float) -> int:
-    """How often the interval is halved: r."""
+    """The number of halvings of the interval: r."""
     return max(1, ceil(log2(epsilon * count)))
 
 
@@ -117,8 +118,8 @@ def data_nbytes(count: int) -> int:
 
 
 def leaves_nbytes(count: int, epsilon: float) -> int:
-    """One counter for every leaf: the least that exact counts for this partition need, if n is
-    known in advance. Until the noise is drawn they protect nobody."""
+    """One counter for every leaf: the minimum for exact counts of this partition, if n is known in
+    advance. Until the noise is drawn they protect no reading."""
     return COUNTER_BYTES << depth_of(count, epsilon)
 
 
@@ -134,7 +135,7 @@ def w1(curve: Curve, readings: FloatArray) -> float:
     model = np.interp(points, *curve)
     start, end = model[:-1] - below, model[1:] - below
     across = np.abs(start) + np.abs(end)
-    # Where the curves cross, two triangles and not a trapezium.
+    # At a crossing of the curves the area is two triangles and not a trapezium.
     crossing = (start**2 + end**2) / np.maximum(across, np.finfo(float).tiny)
     heights = np.where(start * end < 0, crossing, across) / 2
     return float(heights @ np.diff(points))

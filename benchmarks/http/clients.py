@@ -46,8 +46,8 @@ def read(site: Site, path: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Readers:
-    """What readers got before they were told to stop: how many answers by path and status; and the
-    longest that one waited for any, in seconds, by path."""
+    """The answers that clients got until the stop: number by path and status, and maximum latency
+    in seconds by path."""
 
     answers: Counter[tuple[str, int]]
     longest: dict[str, float]
@@ -58,21 +58,21 @@ class Readers:
 
 @contextmanager
 def reading(site: Site, paths: Sequence[str]) -> Iterator[Readers]:
-    """Somebody for each path, who asks again as soon as the answer is there. The figures are
-    complete at the end."""
+    """A client for each path, which repeats its request after each answer. The figures are complete
+    at the end."""
     found = Readers(Counter(), {})
-    stop, told = SPAWN.Event(), SPAWN.Queue()
-    known = stop, told, os.getpid()
+    stop, reports = SPAWN.Event(), SPAWN.Queue()
+    known = stop, reports, os.getpid()
     readers = [SPAWN.Process(target=_read_on, args=(site, each, *known)) for each in paths]
     for reader in readers:
         reader.start()
     try:
         for _ in readers:
-            _told(told)
+            _get(reports)
         yield found
         stop.set()
         for _ in readers:
-            path, answers, longest = _told(told)
+            path, answers, longest = _get(reports)
             found.answers.update({(path, status): n for status, n in answers.items()})
             found.longest[path] = longest
     finally:
@@ -81,18 +81,18 @@ def reading(site: Site, paths: Sequence[str]) -> Iterator[Readers]:
             reader.join()
 
 
-def _told(queue: Any) -> Any:
+def _get(queue: Any) -> Any:
     try:
         return queue.get(timeout=MAX_SECONDS)
     except Empty:
         raise MeasurementFailed("web: a reader has ended by itself") from None
 
 
-def _read_on(site: Site, path: str, stop: Event, told: Any, parent: int) -> None:
+def _read_on(site: Site, path: str, stop: Event, reports: Any, parent: int) -> None:
     end_with(parent)
     answers: Counter[int] = Counter()
     longest = 0.0
-    told.put("ready")
+    reports.put("ready")
     while not stop.is_set():
         began = time.monotonic()
         status = read(site, path)[0]
@@ -100,12 +100,12 @@ def _read_on(site: Site, path: str, stop: Event, told: Any, parent: int) -> None
         answers[status] += not stop.is_set()
         if status != 200:
             time.sleep(REFUSED_PAUSE_SECONDS)
-    told.put((path, answers, longest))
+    reports.put((path, answers, longest))
 
 
 def at_once(site: Site, paths: Sequence[str]) -> Counter[str]:
-    """How many of these requests, all open at the same time, were answered with which status; those
-    that were not answered at all are under the name of what happened."""
+    """The number of concurrent requests by status; a failed request counts by the name of its
+    error."""
 
     async def go() -> Counter[str]:
         return Counter(await asyncio.gather(*(_status(site, path) for path in paths)))

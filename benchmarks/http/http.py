@@ -1,10 +1,10 @@
-"""The API and its page as people meet them: the real collector behind a mosquitto, in Chromium.
+"""The API and its page under real conditions: the collector behind a mosquitto, in Chromium.
 
     python -m benchmarks.http.http [--quick] [--out FOLDER]
 
-How long the page takes from the navigation to what was asked for, in a browser that has nothing of
-it yet; what files, readers who leave and a thousand requests cost the server; and what readers
-cost the taking in. Everything stays on loopback.
+Measures the time from navigation to content in a browser with an empty cache. Measures the cost of
+files, of clients that leave, and of a thousand requests for the server, and of clients for
+ingestion. All traffic stays on loopback.
 """
 
 import json
@@ -59,13 +59,13 @@ def cold_tab() -> Iterator[Tab]:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         browsing(Path(profile)) as tab,
     ):
-        tab.looks(1100, 900, "light")
+        tab.emulate(1100, 900, "light")
         yield tab
 
 
 def view_seconds(tab: Tab, site: Site, view: str, *conditions: str) -> list[float]:
-    """Seconds from the navigation until each condition holds and is painted; of a page that is
-    loaded anew, without anything kept from an earlier one."""
+    """Seconds from the navigation until each condition holds and is painted, with an empty
+    cache."""
     waiting = ", ".join(f"painted(() => {each})" for each in conditions)
     script = f"{MEASURING}window.found = Promise.all([{waiting}]);"
     tab.call("Page.navigate", url="about:blank")
@@ -81,7 +81,7 @@ def view_seconds(tab: Tab, site: Site, view: str, *conditions: str) -> list[floa
 
 def longest_task(tab: Tab) -> float:
     """Seconds of the longest task of the page that is open; 0.05 where none was longer."""
-    # What has just ended is told a moment later.
+    # The collector learns of an ended client a moment later.
     tab.run("new Promise((done) => setTimeout(done, 100))")
     return float(max([50.0, *tab.run("tasks")])) / 1000
 
@@ -163,7 +163,7 @@ def _many(folder: Path, port: int, quick: bool) -> list[Row]:
 
 
 def _views(site: Site, devices: int, news: Sequence[Messages]) -> list[Row]:
-    """Each view, as often as there is something new to be told, in a new browser each time."""
+    """Each view, as often as there is a new state, in a new browser each time."""
     found: dict[str, list[float]] = {}
     longest = 0.0
     for messages in news:
@@ -180,8 +180,8 @@ def _views(site: Site, devices: int, news: Sequence[Messages]) -> list[Row]:
 
 
 def _visits(tab: Tab, site: Site, devices: int) -> Iterator[tuple[str, float]]:
-    """The views in turn. Releases came just before: the server fits a model anew now and then, so
-    the worst of the pictures has a fit in it and the median mostly has none."""
+    """The views in turn. Releases came just before, so the server sometimes fits a new model. The
+    worst picture includes a fit, and the median mostly does not."""
     yield FIRST, view_seconds(tab, site, "fleet", ROWS.format(rows=min(PART, devices)))[0]
     picture, all_pictures = view_seconds(tab, site, "stream/air", PICTURE, PICTURES)
     yield "Stream view, first picture", picture

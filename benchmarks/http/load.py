@@ -1,8 +1,8 @@
-"""What readers cost the server and ingestion: large files, readers who go away, a thousand at once.
+"""The load of readers on server and ingestion: large files, readers who leave, a thousand at once.
 
-Two readers beside a fleet that sends as fast as it can: one asks for a density of a stream that
-changes, the other draws files, at several priorities of the process that answers. `serve` starts it
-with the niceness `pansketch_collector.http.__main__.NICENESS`.
+Two readers query beside a fleet that sends as fast as it can. One asks for a density of a stream
+that changes, the other draws files, at several priorities of the answering process. `serve` starts
+it with the niceness `pansketch_collector.http.__main__.NICENESS`.
 """
 
 import time
@@ -36,7 +36,7 @@ FEW_ROWS, MANY_ROWS = 100_000, 1_000_000
 WARMING = 4  # files of few rows before the one of many
 MAX_GROWTH_MIB = 8.0
 CANCELLED = 10  # more than there is room for at a time
-LEAVE_SECONDS, LOOK_SECONDS = 1.0, 2.0
+LEAVE_SECONDS, MEASURE_SECONDS = 1.0, 2.0
 IDLE = 0.02  # of one processor
 PARALLEL = 1_000
 PATHS = (MEAN, SAMPLE + "1000", "/v1/devices", "/v1/releases?stream=air", "/v1/streams", "/metrics")
@@ -60,7 +60,7 @@ def files(site: Site) -> list[Row]:
 
 
 def cancelled(site: Site) -> list[Row]:
-    """Processor time that goes on for readers who have left, and the places that they had."""
+    """Processor time that is spent for readers who have left, and the slots that they held."""
     endless = SAMPLE + "100000000"
     with asked(site, endless) as response:
         busy = _share(site, lambda: response.read(1 << 16))
@@ -85,20 +85,20 @@ def at_once_and_taking_in(site: Site, messages: Messages) -> list[Row]:
         taking = beside.submit(site.fill, messages)
         found = at_once(site, paths)
         seconds = taking.result()
-    said = ", ".join(f"{status}: {n}" for status, n in sorted(found.items()))
+    statuses = ", ".join(f"{status}: {n}" for status, n in sorted(found.items()))
     answered = sum(found[status] for status in ("200", "503"))
     name = f"{PARALLEL:,} requests at once"
     return [
-        at_least(f"{name}, served or refused", answered, f"of {PARALLEL}", PARALLEL, said),
-        at_most(f"{name}, ends of the server", ends(site), "", 0),
+        at_least(f"{name}, served or refused", answered, f"of {PARALLEL}", PARALLEL, statuses),
+        at_most(f"{name}, ends of the server", restarts(site), "", 0),
         at_most(f"{name}, releases lost", lost(site, messages), f"of {len(messages)}", 0),
         Row(f"{name}, ingest", len(messages) / seconds, "releases/s"),
         Row(f"{name}, server afterwards", resident(site.web_pid), "MiB"),
     ]
 
 
-def ends(site: Site) -> int:
-    """How often what answers was started anew, or failed."""
+def restarts(site: Site) -> int:
+    """The number of restarts and failures of the HTTP process."""
     return site.log.count("restarting it") + site.log.count("Traceback")
 
 
@@ -114,7 +114,7 @@ def lost(site: Site, messages: Messages) -> int:
 def _share(site: Site, meanwhile: Callable[[], object]) -> float:
     """Processors that the server keeps busy while something is done again and again."""
     before, started = busy_seconds(site.web_pid), time.perf_counter()
-    while (took := time.perf_counter() - started) < LOOK_SECONDS:
+    while (took := time.perf_counter() - started) < MEASURE_SECONDS:
         meanwhile()
     return (busy_seconds(site.web_pid) - before) / took
 
@@ -129,13 +129,13 @@ AIR_WINDOWS, LOCKERS_WINDOWS, QUICK = 80, 4_000, 6
 
 @dataclass(frozen=True)
 class Turn:
-    """One flood: what was taken in in a second, what failed, and what the readers got."""
+    """One flood: the rate of ingestion, the failures, and the readers' answers."""
 
     rate: float
     seconds: float
     lost: int
     locked: int
-    ends: int
+    restarts: int
     cores: float  # that what answers has had
     readers: Readers
 
@@ -144,7 +144,7 @@ class Turn:
         return self.readers.served(path) / self.seconds
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         longest = max(self.readers.longest.values(), default=0.0)
         return (
             f"{self.rate:,.0f} releases/s; {self.cores:.2f} cores answer: densities "
@@ -175,7 +175,7 @@ class Flood:
                 cores = (busy_seconds(site.web_pid) - before) / seconds
             rate, locked = len(self.messages) / seconds, site.log.count("cannot write")
             gone = lost(site, self.messages)
-            return Turn(rate, seconds, gone, locked, ends(site), cores, readers)
+            return Turn(rate, seconds, gone, locked, restarts(site), cores, readers)
 
 
 def mixed(few: Messages, many: Messages) -> Messages:
@@ -198,12 +198,12 @@ def run(folder: Path, port: int, quick: bool) -> list[Row]:
     for name, turn in best.items():
         detail = {"density": turn.answers(DENSITY), "files": turn.answers(FILE)}
         title = f"{name}, ingest with two readers"
-        rows.append(Row(title, turn.rate / alone.rate, "x alone", note=turn.said, detail=detail))
+        rows.append(Row(title, turn.rate / alone.rate, "x alone", note=turn.summary, detail=detail))
     return rows
 
 
 def _kinds(quick: bool) -> dict[str, tuple[str | None, list[str]]]:
-    """How what answers is started, and what the readers ask, by name."""
+    """The options of the HTTP process, and the readers' requests, by name."""
     both = [DENSITY, FILE]
     others = {f"niceness {n}": (str(n), both) for n in OTHER_NICENESSES}
     if not quick:
@@ -221,13 +221,13 @@ def _failures(turns: Sequence[Turn], releases: int) -> list[Row]:
     return [
         at_most(f"{name}, releases lost", sum(turn.lost for turn in turns), of, 0),
         at_most(f"{name}, database locked", sum(turn.locked for turn in turns), "", 0),
-        at_most(f"{name}, failures", failed + sum(turn.ends for turn in turns), "", 0, note),
+        at_most(f"{name}, failures", failed + sum(turn.restarts for turn in turns), "", 0, note),
     ]
 
 
 def _of_ours(alone: Turn, ours: Turn) -> list[Row]:
     name = "two readers and a fleet"
-    note = f"niceness {NICENESS}: {ours.said}; {alone.rate:,.0f} releases/s alone"
+    note = f"niceness {NICENESS}: {ours.summary}; {alone.rate:,.0f} releases/s alone"
     waited = f"for a density of what changes all the while; the flood took {ours.seconds:.1f} s"
     detail = {"density": ours.answers(DENSITY), "files": ours.answers(FILE)}
     return [

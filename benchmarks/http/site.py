@@ -24,7 +24,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health, Status, StreamBirth
 from testbed.embedded_broker import free_port
 from testbed.local_fleet import CONFIG
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 STREAMS = ("air", "doors", "lockers")  # all of the demo
@@ -47,7 +47,7 @@ sys.exit(web.main())
 
 @dataclass(frozen=True)
 class Site:
-    """A collector that runs. `pid`: of what takes in, `web_pid`: of what answers."""
+    """A running collector. `pid`: of the ingesting process, `web_pid`: of the HTTP process."""
 
     folder: Path
     broker_port: int
@@ -100,7 +100,7 @@ def of_fleet(devices: int, windows: int, streams: Sequence[str] = STREAMS) -> Me
 
 
 def of_devices(devices: int) -> Messages:
-    """What each device says of itself: a birth and its health."""
+    """The status messages of each device: a birth message and its health."""
     streams = load_agent(CONFIG, {}).streams
     births = {
         each.name: StreamBirth(
@@ -138,12 +138,12 @@ def serving(folder: Path, broker_port: int, priority: str | None = None) -> Iter
         collector = start(serve)
         pid = collector.process.pid
         try:
-            collector.connects(seconds=MAX_SECONDS)
+            collector.wait_until_connected(seconds=MAX_SECONDS)
             answering = None if priority is None else _answer(start, priority, config, http_port)
             until(lambda: _answers(http_port), "no answer over HTTP")
             web_pid = _child(pid) if answering is None else answering.process.pid
             yield Site(folder, broker_port, http_port, pid, web_pid)
-        except (NotSaid, ProgramEnded) as error:
+        except (ProgramTimeout, ProgramEnded) as error:
             raise MeasurementFailed(f"web: the collector: {error}") from error
 
 

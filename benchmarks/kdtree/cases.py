@@ -1,4 +1,4 @@
-"""What the KD-tree benchmark compares: data of a mixture, generators over it, their distance."""
+"""The inputs of the KD-tree benchmark: data of a mixture, generators over it, their distance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,8 +99,8 @@ class Distance:
     """MMD to raw points by random Fourier features of the kernel, the same ones for all.
 
     Rahimi, Recht, "Random features for large-scale kernel machines" (NIPS 2007). Exact MMD takes
-    minutes for a hundred thousand points and as many leaves; a row of the report says how far apart
-    the two are.
+    minutes for a hundred thousand points and as many leaves. A row of the report has the difference
+    of the two.
     """
 
     def __init__(self, points: FloatArray) -> None:

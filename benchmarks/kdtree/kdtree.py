@@ -1,11 +1,11 @@
-"""KD-trees: how far their weighted points are from the data, beside equal bins and others.
+"""KD-trees: the distance of their weighted points from the data, beside equal bins and others.
 
-`python -m benchmarks.kdtree.kdtree`: a mixture of ten Gaussians, weights as 1, 1/2, ...,
-1/10, means from N(100, 200 I), covariance 30 I, in 2, 5 and 10 dimensions (in 10 also 3 I), over
-public bounds that follow from those figures. MMD with a Gaussian kernel of the median bandwidth,
-against epsilon (one draw of noise: nobody seizes a batch) and against the number of readings. Every
-generator is judged by the centres of its cells and their weights. Writes kdtree.csv and kdtree.png,
-prints a table.
+`python -m benchmarks.kdtree.kdtree`: a mixture of ten Gaussians in 2, 5 and 10 dimensions, with
+weights as 1, 1/2, ..., 1/10. Means are from N(100, 200 I), the covariance is 30 I, in 10 dimensions
+also 3 I. Public bounds follow from those figures. MMD has a Gaussian kernel of the median
+bandwidth. It is measured against epsilon and against the number of readings. Noise is drawn once,
+since a batch has no intrusion. Every generator is judged by the centres of its cells and their
+weights. Writes kdtree.csv and kdtree.png, prints a table.
 """
 
 import sys
@@ -187,7 +187,7 @@ def summarised(rows: list[Row], quick: bool) -> list[Row]:
 
 def _over_bins(found: dict[str, float], data: Data, epsilon: float) -> Iterator[Row]:
     """Algorithm 2 over Algorithm 1: with the same finest cells, and with the best number of bins of
-    all tried, which nobody can know in advance and so bears no bar."""
+    all tried. That number is unknown in advance, so the second bears no bar."""
     values = {
         depth: found[str(Case(data, epsilon, bins_name(depth)))]
         for depth in EQUAL_BINS[data.dimension]

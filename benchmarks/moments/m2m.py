@@ -1,10 +1,10 @@
-"""M2M: what one release of feature sums answers, as published and as the product reads it.
+"""M2M: the answers of one release of feature sums, as published and as the product reads it.
 
 `python -m benchmarks.moments.m2m`: Random10 (27,000 readings of ten even attributes; RFF m 200
-sigma 1, RACE 80 x 80, HIST 100 bins; 100,000 training points): mean, second moment, CDF, covariance
-and 3-way counting queries over epsilon from 0.01 to 100, split 0.98 and 0.02. Occupancy: means with
-their error bars, and a classifier, from one release. Noise is that of one draw (announced). Writes
-m2m-*.png and m2m-*.csv, and prints a table.
+sigma 1, RACE 80 x 80, HIST 100 bins; 100,000 training points). Queries are mean, second moment,
+CDF, covariance and 3-way counting, over epsilon from 0.01 to 100, split 0.98 and 0.02. Occupancy:
+means with their error bars, and a classifier, from one release. Noise is that of one draw
+(announced). Writes m2m-*.png and m2m-*.csv, and prints a table.
 """
 
 import sys
@@ -43,7 +43,7 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
 
 
 def tasks(quick: bool) -> list[Task]:
-    """What is measured, in pieces, so that progress can be shown."""
+    """The measurements in pieces, so that progress can be shown."""
     found: list[Task] = [partial(_speed, 3 if quick else 15)]
     found += [partial(_random10, way, quick) for way in ways()]
     found.append(partial(_other_sizes, quick))
@@ -154,7 +154,7 @@ def _means(quick: bool) -> Iterator[Row]:
 
 
 def _summarised(rows: list[Row]) -> list[Row]:
-    """What the fitted ridge changes, in front."""
+    """The row of the fitted ridge's effect, in front."""
     errors = {row.name: row.value for row in rows}
     ours, published = (
         errors[f"Random10; RFF{how}; epsilon {FIXED_EPSILON:g}"] for how in ("", ", as published")

@@ -1,8 +1,8 @@
-"""Density Sketch: the theorems of its appendix A beside what a sketch without noise does.
+"""Density Sketch: the theorems of its appendix A beside measurements of a sketch without noise.
 
 Readings of a two-dimensional mixture fall into N = 2**10 cells and K rows of R columns. f_H is the
-histogram's density, f_C the one recovered by the mean over rows, f*_C the same over n-hat, and f_S
-the sampler of the heaviest cells. Every row averages over hash keys.
+histogram's density, and f_C the one recovered by the mean over rows. f*_C is the same over n-hat,
+and f_S is the sampler of the heaviest cells. Every row averages over hash keys.
 """
 
 from collections.abc import Iterator
@@ -112,8 +112,8 @@ def _mass_beyond(keys: int) -> Row:
 
 
 def heavy_cell(share: float, cells: int) -> Iterator[Row]:
-    """Theorem 5: a share of the readings in one cell, the rest even, and a sampler of so many cells
-    of a table that is too wide for collisions."""
+    """Theorem 5: one cell has a share of the readings, the rest are even. The table is too wide for
+    collisions, and the sampler has so many of its cells."""
     inside = int(share * COUNTS[1])
     others = np.random.default_rng(4).random(COUNTS[1] - inside)
     readings = np.concatenate([np.full(inside, 0.5 / CELLS), others])

@@ -1,8 +1,8 @@
 """KD-trees: the bounds of Theorems 3, 5 and 6 beside measured errors, and Lemma 10's threshold.
 
 Errors are the largest difference of two kernel densities, a Gaussian kernel of deviation 1. It is
-between 0 and 1 everywhere, so a bound of 1 or more says nothing. delta is 0.05. Noise is the
-paper's own, of scale 2 / epsilon: half of epsilon here.
+between 0 and 1 everywhere, so a bound of 1 or more is vacuous. delta is 0.05. Noise is the paper's
+own, of scale 2 / epsilon: half of epsilon here.
 """
 
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def _bins(points: FloatArray, threshold: int, epsilon: float) -> Weighted:
 
 
 def _largest_difference(found: Weighted, points: FloatArray) -> float:
-    """Over a grid of places; the points' own density by the exact mean over a fine histogram."""
+    """Over a grid of points; the data's own density by the exact mean over a fine histogram."""
     edges = np.linspace(-EDGE / 2, EDGE / 2, 20 * GRID + 1)
     counts, _ = np.histogramdd(points, [edges, edges])
     middles, places = (edges[1:] + edges[:-1]) / 2, np.linspace(-4, 4, GRID)

@@ -1,8 +1,8 @@
 """The papers' claims that need a counterexample, or a bound drawn beside a measurement.
 
-`python -m benchmarks --only papers`: for each row what the paper states, what was measured, and a
+`python -m benchmarks --only papers`: for each row the paper's statement, the measurement, and a
 bar. The bar of a counterexample fails if the claim held after all. docs/explanation/papers.md lists
-all claims; figures that other benchmarks reproduce are there, not here.
+all claims, also those that other benchmarks reproduce.
 """
 
 from collections.abc import Callable, Iterator

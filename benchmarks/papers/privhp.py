@@ -43,8 +43,10 @@ def _neighbours() -> Row:
 
 
 def losses(spec: HierarchySpec) -> tuple[float, float]:
-    """Of a release where a reading is added, and where it is replaced, at most: the sum of what
-    each counter changes by over its scale."""
+    """Maximum losses of a release when a reading is added, and when it is replaced.
+
+    Each is the sum of the counters' changes over their scales.
+    """
     scales = np.concatenate([np.full(each.size, float(each.scale)) for each in spec.levels])
     states = [_release(spec, np.array([x])).counters for x in (np.arange(VALUES) + 0.5) / VALUES]
     empty = _release(spec, np.zeros(0)).counters

@@ -1,7 +1,7 @@
-"""Duplicates beside 10^5 stored releases: what one costs, against a release that is new.
+"""Duplicates beside 10^5 stored releases: the cost of one, against that of a new release.
 
-A retry whose acknowledgement was lost, a redelivery after a collector's restart and a second
-`replay` are all duplicates, so a full store must answer for them as fast as it stores.
+Three events send duplicates: a retry after a lost acknowledgement, a redelivery after a collector's
+restart, and a second `replay`. So a full store must answer for them as fast as it stores.
 """
 
 import tempfile

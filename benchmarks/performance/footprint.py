@@ -14,7 +14,7 @@ from pansketch_fleet.config.loader import load_agent
 from testbed.local_fleet import CONFIG
 from testbed.program import ROOT, Program
 
-# What the agent needs beside its interpreter and NumPy, which differ by 5 MiB between releases.
+# The agent's own memory. Interpreter and NumPy differ by 5 MiB between releases.
 OWN_MIB, GROWTH_MIB = 20, 0.5
 MIB = 2**20
 WINDOWS_OFFLINE, OFFLINE_WINDOW = 1000, "35h"  # of the 35,064 hours that a station has
@@ -112,9 +112,9 @@ def _offline() -> Row:
 
 def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
     """(releases in the outbox at the end, highest resident memory in MiB) of an agent."""
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         # A port on which nothing accepts: the connection is made and never answered.
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
         environment = {"BROKER": address, "VAR": str(folder / "var")}
         words = [
             sys.executable,
@@ -126,17 +126,17 @@ def _kept_offline(config: Path, folder: Path) -> tuple[int, float]:
             "--config",
             str(config),
         ]
-        with Program(words, folder / "said", environment=environment) as agent:
-            most, ends = 0.0, time.monotonic() + OFFLINE_SECONDS
+        with Program(words, folder / "log", environment=environment) as agent:
+            most, deadline = 0.0, time.monotonic() + OFFLINE_SECONDS
             while not agent.ended():
-                if time.monotonic() > ends:
+                if time.monotonic() > deadline:
                     agent.process.kill()
                 most = max(most, _highest(agent.process.pid))
                 time.sleep(0.05)
-            said = agent.said
-    found = re.search(r"\(releases: (\d+)\)\s*$", said)
+            output = agent.output
+    found = re.search(r"\(releases: (\d+)\)\s*$", output)
     if found is None:
-        raise MeasurementFailed(f"footprint: the agent ended otherwise: {said[-200:]}")
+        raise MeasurementFailed(f"footprint: the agent ended otherwise: {output[-200:]}")
     return int(found[1]), most
 
 
@@ -151,7 +151,7 @@ def _highest(pid: int) -> float:
 
 
 def _runs(program: str, repeats: int) -> list[list[float]]:
-    """What a cold process prints, several times over. Raises MeasurementFailed."""
+    """The output of a cold process, several times over. Raises MeasurementFailed."""
     return [_numbers(program) for _ in range(repeats)]
 
 

@@ -1,8 +1,8 @@
-"""Messages that somebody made up, by the ten thousand: every one must be answered for.
+"""Malformed and forged messages by the ten thousand: the collector must handle every one.
 
-Random bytes, random topics, true releases with changed bits, bodies of any MessagePack under a
-checksum that holds, true releases again and again. The collector's own loop takes them from a
-post office in its process, into a database on the disk.
+They are random bytes, random topics, true releases with changed bits, any MessagePack body under a
+valid checksum, and repeated true releases. The collector's own loop takes them from a queue in its
+process, into a database on the disk.
 """
 
 import random
@@ -185,7 +185,7 @@ def _rebuilt(topic: str, true: bytes, dice: random.Random) -> tuple[str, bytes]:
 
 
 def _claim(topic: str, true: bytes, dice: random.Random) -> tuple[str, bytes]:
-    """A few bytes that say that gigabytes follow, or nested ever deeper."""
+    """A few bytes that claim gigabytes, or ever deeper nesting."""
     kinds = (b"\xdd", b"\xdb", b"\xc6", b"\xdf", b"\xc9")
     return topic, _sealed(
         dice.choice((dice.choice(kinds) + b"\xff" * 4, b"\x91" * dice.randrange(2_000)))

@@ -22,7 +22,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable, mosquitto
-from testbed.notify_socket import NotSaid
+from testbed.notify_socket import ProgramTimeout
 from testbed.program import Program
 
 BAR = 0.5
@@ -35,8 +35,8 @@ MAX_SECONDS = 60.0
 
 Messages = Sequence[tuple[str, bytes]]
 
-# Both print "ready" once they are subscribed, the time of the first message, and the time when they
-# have said goodbye. With no message to expect they only leave a session behind.
+# Both print "ready" once they are subscribed, the time of the first message, and the time of their
+# DISCONNECT. Without expected messages they only create a session.
 BARE = """
 import sys, threading, time
 import paho.mqtt.client as paho
@@ -147,7 +147,7 @@ def releases(
 
 
 def broker(folder: Path) -> AbstractContextManager[int]:
-    """A mosquitto of our own that keeps whatever waits for a session; yields its port."""
+    """An own mosquitto that keeps the backlog of a session; yields its port."""
     return mosquitto(folder, settings="max_queued_messages 0\nmax_inflight_messages 0")
 
 
@@ -205,10 +205,10 @@ class Turns:
 
 
 def _ended(subscriber: Program) -> str:
-    """What else it said."""
+    """The rest of its output."""
     try:
-        code = subscriber.ends(MAX_SECONDS)
-    except NotSaid:
+        code = subscriber.wait(MAX_SECONDS)
+    except ProgramTimeout:
         raise MeasurementFailed("ingest: a subscriber did not get all messages") from None
     if code:
         raise MeasurementFailed("ingest: a subscriber failed")

@@ -58,7 +58,7 @@ def _laplace(scale: int, counter: npt.DTypeLike, kind: str, repeats: int) -> Row
 
 
 def _tables(repeats: int) -> Row:
-    """What the first draw at a new scale costs before it starts."""
+    """The cost of the first draw at a new scale, before it starts."""
     (seconds,) = fastest([partial(geometric.__wrapped__, MAX_TABLES)], repeats)
     rows = [len(digit.table) for _, digit in geometric(MAX_TABLES)]
     note = f"{len(rows)} digits, {sum(rows):,} rows, once per scale"

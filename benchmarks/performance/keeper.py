@@ -28,7 +28,7 @@ MIN_WINDOWS, MAX_BYTES, MAX_MILLISECONDS = 200, 200e6, 5
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Rows of the rate of answers, the bytes of an entry and the time of a look-up."""
+    """Rows of the rate of answers, the bytes of an entry, and the time of a query."""
     with _ledger() as ledger:
         rate = _rate(ledger, 50 if quick else 400)
     # Not fewer: SQLite's log of the last changes has its size however few there are.

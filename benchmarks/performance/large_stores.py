@@ -23,7 +23,7 @@ from testbed.embedded_broker import free_port
 from testbed.fleet_simulator.__main__ import CONFIG
 from testbed.fleet_simulator.usage import children, usage
 from testbed.mosquitto import executable
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 SIZES, QUICK_SIZES = (10_000, 100_000, 1_000_000), (10_000, 100_000)
@@ -81,10 +81,10 @@ def stored(devices: int, windows: int) -> Iterator[tuple[Path, float]]:
 
 
 def command(folder: Path, words: Sequence[str]) -> Cost:
-    """What a command of the collector takes, with its start."""
+    """The seconds of a command of the collector, with its start."""
     program = [sys.executable, "-m", "pansketch_collector", *words, "--config", str(CONFIG)]
-    said = _output([sys.executable, "-c", MEASURED, *program], {"VAR": str(folder)})
-    seconds, mib = json.loads(said)
+    output = _output([sys.executable, "-c", MEASURED, *program], {"VAR": str(folder)})
+    seconds, mib = json.loads(output)
     return float(seconds), float(mib)
 
 
@@ -116,7 +116,7 @@ def _census(smallest: Cost, largest: Cost, sizes: Sequence[int]) -> Row:
 
 
 def _answers(folder: Path, devices: int) -> list[Row]:
-    """What HTTP takes that asks about all devices, each path once."""
+    """The seconds of HTTP requests about all devices, each path once."""
     label = f"{devices:,} devices"
     if executable() is None:
         return [Row(f"{label}, HTTP", 0.0, "", note="not measured: there is no mosquitto")]
@@ -138,9 +138,9 @@ def _answering(folder: Path) -> Iterator[Callable[[str], float]]:
         known = {"BROKER": f"127.0.0.1:{mqtt}", "VAR": str(folder)}
         with Program(words, folder / "log", environment=known) as collector:
             try:
-                collector.connects()
+                collector.wait_until_connected()
                 collector.until(lambda: _status(port), "an answer over HTTP")
-            except (NotSaid, ProgramEnded) as error:
+            except (ProgramTimeout, ProgramEnded) as error:
                 raise MeasurementFailed(f"scale: the collector: {error}") from error
             (web,) = children(collector.process.pid)
 
@@ -154,7 +154,7 @@ def _answering(folder: Path) -> Iterator[Callable[[str], float]]:
 
 
 def _status(port: int) -> bool:
-    """Whether it answers; the question is one that reads no releases."""
+    """True if it answers; the request reads no releases."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=ANSWER_SECONDS) as answer:
             return bool(answer.status == 200)

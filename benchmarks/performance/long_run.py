@@ -1,7 +1,7 @@
 """An agent of many windows, or of many streams: the start of a long ledger, and resident memory.
 
-Each is measured in a process of its own. What stands in for the network answers at once, and
-nothing is forced to disk, so that 10^5 windows take minutes.
+Each is measured in its own process. A replacement of the network acknowledges at once, and nothing
+is forced to disk, so that 10^5 windows take minutes.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.harness.result import Row, at_most
 from pansketch_fleet.child_process import run_child
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 LEDGER_LINES, WINDOWS, STREAMS = 100_000, 100_000, 100
@@ -150,10 +150,10 @@ def _of_streams(folder: Path) -> float:
     (folder / "rows.csv").write_text(f"time,temp\n{rows}", "utf-8")
     _configure(folder, STREAMS, "{type: replay, path: rows.csv}")
     words = [sys.executable, "-m", "pansketch_agent", "run"]
-    with Program(words, folder / "said", folder=folder) as agent:
+    with Program(words, folder / "log", folder=folder) as agent:
         try:
-            agent.says("waiting for the collector", STARTED_SECONDS)
-        except (NotSaid, ProgramEnded) as error:
+            agent.wait_for_output("waiting for the collector", STARTED_SECONDS)
+        except (ProgramTimeout, ProgramEnded) as error:
             raise LongRunFailed(str(error)[-200:]) from error
         status = Path(f"/proc/{agent.process.pid}/status").read_text("ascii")
     found = re.search(r"VmHWM:\s+(\d+)", status)

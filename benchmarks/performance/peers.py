@@ -1,10 +1,12 @@
-"""The price of privacy: our sketches beside Apache DataSketches, which promises none.
+"""The price of privacy: our sketches beside Apache DataSketches, which has no privacy guarantee.
 
-Same stream, same bytes of state, one run. KLL (Karnin, Lang, Liberty) answers quantiles and forgets
-values as it goes, but what it holds are raw readings; HyperLogLog counts keys, and whoever has its
-state can test whether a key was there. Both are what a fleet would use without privacy. So the
-error that ours has more is what the promise costs, and it falls with the number of readings while
-theirs does not. diffprivlib is not here: its newest release, 0.6.6, does not import beside the
+Both process the same stream with the same bytes of state, in one run. KLL (Karnin, Lang, Liberty)
+answers quantiles and forgets values as it goes, but it holds raw readings. HyperLogLog counts keys,
+and an intruder with its state can test whether a key appeared. A fleet would use both without
+privacy.
+
+So the additional error of ours is the cost of the guarantee. It falls with the number of readings,
+and theirs does not. diffprivlib is missing: its newest release, 0.6.6, does not import beside the
 scikit-learn that the other benchmarks need.
 """
 

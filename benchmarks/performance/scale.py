@@ -1,8 +1,8 @@
-"""One collector and a fleet of 10, 100 and 1,000 devices, on one machine: what grows, and how.
+"""One collector and a fleet of 10, 100 and 1,000 devices, on one machine: growth of the costs.
 
-The devices are one client that speaks for all of them with the bytes that they would send, through
-a mosquitto: a birth each, then a window of each in turn. The collector and the commands that read
-its database are the programs that users run. Stores of up to a million releases follow.
+One client sends the messages of all devices through a mosquitto: a birth message each, then a
+window of each in turn. The collector and the commands that read its database are the programs that
+users run. Stores of up to a million releases follow.
 """
 
 import os
@@ -26,7 +26,7 @@ from pansketch_fleet.protocol.messages import Status, StreamBirth
 from testbed.fleet_simulator.usage import resident
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import ROOT, Program
 
 FLEET, STREAM = "beijing-air", "air"
@@ -69,7 +69,7 @@ def _rows(devices: int, windows: int, found: dict[str, float]) -> list[Row]:
 
 
 def _growth(smaller: int, larger: int, measured: dict[int, dict[str, float]]) -> list[Row]:
-    """How much faster than the number of devices each figure has grown, at the last step."""
+    """The growth of each figure over that of the number of devices, at the last step."""
     before, after = measured[smaller], measured[larger]
     times = larger / smaller
     rows = [
@@ -100,11 +100,11 @@ class Fleet:
         log = self._folder / "log"
         with Program(words, log, environment=self._environment) as collector:
             try:
-                collector.connects(seconds=MAX_SECONDS)
+                collector.wait_until_connected(seconds=MAX_SECONDS)
                 publish(self._port, births(self._devices))
                 ingest, pid = self._ingested(collector), collector.process.pid
                 return {"ingest": ingest, "resident": resident(pid)} | self._read()
-            except (NotSaid, ProgramEnded) as error:
+            except (ProgramTimeout, ProgramEnded) as error:
                 raise MeasurementFailed(f"scale: the collector: {error}") from error
 
     def _ingested(self, collector: Program) -> float:
@@ -135,7 +135,7 @@ class Fleet:
 
 
 def births(devices: int) -> Messages:
-    """What each device says of itself when it connects."""
+    """The status message of each device when it connects."""
     stream = next(s for s in load_agent(CONFIG, {}).streams if s.name == STREAM)
     birth = StreamBirth(stream.spec.fingerprint.hex(), "epsilon 1", stream.window_seconds)
     status = Status("online", "a-session", {STREAM: birth}).encode()

@@ -1,9 +1,9 @@
-"""What sizes cost: time and bytes against readings, depth, k, width, attributes, devices, windows.
+"""Time and bytes against readings, depth, k, width, attributes, devices, and windows.
 
-One size varies at a time around the library's default of two attributes (depth 24, k 256, width
-1024, 3 rows); views vary the number of attributes. Everything is the fastest of several runs in
-this process. Writes sizes.png. Bytes on the wire stand beside the entropy of their noise: no code
-can do better.
+One size varies at a time around the library's default of two attributes; views vary the number of
+attributes. The default has depth 24, k 256, width 1024, and 3 rows. Each time is the fastest of
+several runs in this process. Writes sizes.png. Bytes on the wire appear beside the entropy of their
+noise, the minimum for any code.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,8 @@ COLOURS = ("#2a6f97", "#d1495b", "#4d4d4d", "#66a182", "#edae49")
 
 @dataclass(frozen=True)
 class Cost:
-    """What is measured of one choice of sizes: name of the cost -> what to time, and per what."""
+    """The measurements of one choice of sizes: name of the cost -> the function to time, and its
+    unit."""
 
     work: Mapping[str, Callable[[], object]]
     units: Mapping[str, float]

@@ -157,7 +157,7 @@ def unit_readings(domain: Domain, rows: FloatArray) -> FloatArray:
         np.clip(complete[:, place], each.origin, each.highest)
         for place, each in enumerate(domain.attributes)
     ]
-    scaled = [a.scaling.places(c) for a, c in zip(domain.attributes, clipped, strict=True)]
+    scaled = [a.scaling.positions(c) for a, c in zip(domain.attributes, clipped, strict=True)]
     return np.stack(scaled, axis=1)
 
 

@@ -108,8 +108,10 @@ def _released(
 
 
 def _large_fleet(stream: Stream, devices: int) -> Row:
-    """The error of all counters of a fleet with one answer a window, over that of one device that
-    holds all readings and has as many draws as there are keepers."""
+    """The error of all counters of a fleet with one answer a window, relative to a single device.
+
+    That device holds all readings and draws noise as often as there are keepers.
+    """
     spec, alone = (_device_spec(stream, privacy) for privacy in (BLINDED, Privacy(1.0)))
     rng = os_entropy()
     keepers = [(PrivateKey.draw(rng), AnswersInMemory()) for _ in range(2)]
@@ -163,7 +165,8 @@ def _refresh(stream: Stream) -> Row:
 
 
 def _memory() -> Row:
-    """What masks add to the memory of a process that sketches a window: libsodium, and buffers."""
+    """The additional memory of masks in a process that sketches a window: libsodium, and
+    buffers."""
     local, masked = (_resident_of(blinded) for blinded in (False, True))
     note = f"{masked:.1f} and {local:.1f} MiB, {EPOCHS} epochs"
     return at_most("memory that masks add to a process", masked - local, "MiB", MEMORY_BAR, note)

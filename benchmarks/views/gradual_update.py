@@ -1,20 +1,23 @@
 """PrivSyn's gradual update method: records that are changed until they fit the tables.
 
-Zhang et al., "PrivSyn: Differentially Private Data Synthesis" (USENIX Security 2021), written from
-a description of the method, not from the paper's text, as something to compare raking with.
+Zhang et al., "PrivSyn: Differentially Private Data Synthesis" (USENIX Security 2021). The code
+follows a description of the method, not the paper's text, as a comparison for raking.
 
 It begins with records of independent attributes. Round by round, table by table, a share alpha of
-the records moves from cells that hold too many to cells that hold too few: half of them become
-copies of records that are in such a cell, the other half keep their other attributes and only take
-on the cell's. Alpha falls from 1 in steps, to 0.84 of it every so many rounds.
+the records moves from cells that hold too many to cells that hold too few. Half of them become
+copies of records that are in such a cell. The other half keep their other attributes and only get
+the cell's values. Alpha falls from 1 in steps, to 0.84 of it every so many rounds.
 
-The description gives all of that but the numbers: 0.84 every twenty rounds is what public code of
-the method has. Derived: that halves are exact halves of the moves; that there are 60 rounds, for
-more made no difference; that the margins of single attributes are followed as well, and that it
-starts from the same margins and tables as `pairwise` does; that tables are rounded to whole records
-once, each cell up or down with the right expectation; that a cell without records, which has none
-to copy, gets its share of what it lacks by replacement; and that inside a table's cell a replaced
-attribute gets one of its finest cells as its margin has them.
+The description gives all of that but the numbers: public code of the method has 0.84 every twenty
+rounds. Derived here:
+
+* Halves are exact halves of the moves.
+* There are 60 rounds; more made no difference.
+* The margins of single attributes are followed too.
+* It starts from the same margins and tables as `pairwise`.
+* Tables are rounded to whole records once, each cell up or down with the right expectation.
+* A cell without records cannot be copied. It gets its share of the missing records by replacement.
+* Inside a table's cell a replaced attribute gets one of its finest cells, by its margin.
 """
 
 from collections.abc import Mapping

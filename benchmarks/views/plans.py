@@ -1,8 +1,8 @@
-"""What planners predict before any reading, over what is measured, and whether they choose well.
+"""Predictions of planners over measurements, and the quality of their choices.
 
-Views of the streams of small_streams.py, sketched, released and merged as a fleet does, for the
-plan that is chosen and for the other resolutions that fit; and hierarchies of two attributes of the
-stations.
+Views of the streams of small_streams.py are sketched, released and merged as in a fleet. They have
+the chosen plan and the other resolutions that fit. Hierarchies of two attributes of the stations
+follow.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ MEMORY = 1 << 20
 
 
 def released(stream: Stream, spec: Spec, windows: int = 1) -> Release:
-    """Every device's every window, sketched and released by itself, then merged."""
+    """Every window of every device, sketched and released separately, then merged."""
     rng, releases = os_entropy(), []
     for device, readings in enumerate(stream.devices()):
         for number, part in enumerate(np.array_split(readings, windows)):
@@ -112,14 +112,14 @@ def _rows(
     for plan in plans[:MOST]:
         pair, marginal = _measured(stream, plan, windows)
         scores.append(pair + 2 * marginal)
-        said, held = plan.errors.pair / pair, name.startswith("stations")
+        ratio, held = plan.errors.pair / pair, name.startswith("stations")
         note = (
             f"{plan.errors.pair:.3f} over {pair:.3f}; W1/std {plan.errors.marginal:.4f} over "
             f"{marginal:.4f}; {plan.nbytes:,} bytes"
         )
         bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if held else ""
-        meets = 1 / FACTOR <= said <= FACTOR if held else None
-        rows.append(Row(f"{title}: {_size(plan)}", said, "x measured", bar, meets, note))
+        meets = 1 / FACTOR <= ratio <= FACTOR if held else None
+        rows.append(Row(f"{title}: {_size(plan)}", ratio, "x measured", bar, meets, note))
     worse = scores[0] / min(scores)
     rows.append(Row(f"{title}: choice", worse, "x the best", f"<= {WORSE}", worse <= WORSE))
     return rows

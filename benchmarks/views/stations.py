@@ -1,11 +1,13 @@
 """Synthetic records of the twelve stations' six attributes, from small private views.
 
 `python -m benchmarks.views.stations` sketches, releases and merges as a fleet does, with the views
-that the planner chooses, and prints how far 100,000 synthetic records are from the readings, beside
-generators to compare with, among them PrivSyn's gradual update on the very tables that are raked
-here (gradual_update.py); then, for streams that the constants were set on and for streams that they
-were not, the distances that the releases alone predict over the measured ones
-(pansketch/generators/fidelity/fidelity.py).
+of the planner. It prints the distance of 100,000 synthetic records from the readings, beside other
+generators. One of them is PrivSyn's gradual update on the same tables that are raked here
+(gradual_update.py).
+
+Then come the predicted distances over the measured ones
+(pansketch/generators/fidelity/fidelity.py), predicted from the releases alone. They are for streams
+on which the constants were set, and for others.
 """
 
 import json
@@ -158,7 +160,7 @@ def _bars(repeats: int) -> list[Row]:
 
 
 def _references(repeats: int) -> list[Row]:
-    """What to compare with, from no data at all to the readings themselves."""
+    """The comparisons, from no data at all to the readings themselves."""
     stream, privacy = STREAMS[0], Privacy(1.0)
     generator, truth = np.random.default_rng(0), stream.truth
     units = generator.random((RECORDS, stream.domain.dimension))
@@ -263,17 +265,20 @@ def _predictions(stream: Stream, epsilon: float, repeats: int, barred: bool) -> 
         measured += [off.pairs.mean(), off.marginals.mean(), off.correlation]
         predicted += [told.pair, alone, told.correlation]
     rows = []
-    for kind, there, said in zip(
+    for kind, there, expected in zip(
         ("mean pairwise TV", "mean marginal distance", "correlation error"),
         (measured / repeats).tolist(),
         (predicted / repeats).tolist(),
         strict=True,
     ):
         name = f"{stream.name}, epsilon {epsilon:g}: predicted {kind}"
-        note, detail = f"{said:.4f} over {there:.4f}", {"predicted": said, "measured": there}
-        meets = 1 / FACTOR <= said / there <= FACTOR if barred else None
+        note, detail = (
+            f"{expected:.4f} over {there:.4f}",
+            {"predicted": expected, "measured": there},
+        )
+        meets = 1 / FACTOR <= expected / there <= FACTOR if barred else None
         bar = f"{1 / FACTOR:.2g} to {FACTOR:g}" if barred else ""
-        rows.append(Row(name, said / there, "x measured", bar, meets, note, detail))
+        rows.append(Row(name, expected / there, "x measured", bar, meets, note, detail))
     return rows
 
 

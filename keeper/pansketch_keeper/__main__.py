@@ -55,13 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _execute(options)
     except ConfigError as error:
-        return _say(str(error), WRONG_INPUT)
+        return _fail(str(error), WRONG_INPUT)
     except tls.TlsFilesError as error:
-        return _say(str(error), WRONG_INPUT)
+        return _fail(str(error), WRONG_INPUT)
     except state.WrongPlaceError as error:
-        return _say(str(error), WRONG_INPUT)
+        return _fail(str(error), WRONG_INPUT)
     except (StateError, BlindingUnavailable, OSError) as error:
-        return _say(str(error), FAILED)
+        return _fail(str(error), FAILED)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def _init(options: argparse.Namespace) -> int:
     _harden()
     for name in (options.fleet, options.name):
         if not is_id(name):
-            return _say(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
+            return _fail(f"{name[:40]!r} is no id; write {ID_RULE}", WRONG_INPUT)
     # A JSON text is also a YAML text, with any characters.
     url, folder = json.dumps(options.url), json.dumps(options.state)
     text = settings.EXAMPLE.format(fleet=options.fleet, name=options.name, url=url, state=folder)
@@ -93,10 +93,10 @@ def _init(options: argparse.Namespace) -> int:
         with open(options.config, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        return _say(f"{options.config}: is there already; name another file", WRONG_INPUT)
+        return _fail(f"{options.config}: is there already; name another file", WRONG_INPUT)
     except OSError as error:
         problem = f"cannot be written ({error.strerror}); name a file in a folder of yours"
-        return _say(f"{options.config}: {problem}", WRONG_INPUT)
+        return _fail(f"{options.config}: {problem}", WRONG_INPUT)
     try:
         config = settings.load(options.config, os.environ)
         state.create(config.state, os_entropy())
@@ -155,7 +155,7 @@ def _rotate(config: KeeperConfig, erase: str | None) -> int:
             held.rotate(os_entropy())
         else:
             if KEY_ID.fullmatch(erase) is None:
-                return _say(f"{erase[:40]!r} is no id of a key; see export-public", WRONG_INPUT)
+                return _fail(f"{erase[:40]!r} is no id of a key; see export-public", WRONG_INPUT)
             held.erase(bytes.fromhex(erase))
     return _print(_public(config))
 
@@ -205,7 +205,7 @@ def _print(text: str) -> int:
     return DONE
 
 
-def _say(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(f"pansketch-keeper: {line}", file=sys.stderr)
     return code
 

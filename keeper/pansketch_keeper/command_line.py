@@ -57,19 +57,19 @@ def parser() -> KeeperParser:
             "It listens on no port; it connects to the broker.",
         )
     )
-    told = _command(
+    ledger = _command(
         commands,
         "ledger",
         "show what was answered, by stream and level",
         "The keeper may run meanwhile.",
     )
-    turned = _command(
+    rotate = _command(
         commands,
         "rotate",
         "make a new key, or erase an earlier one",
         "Earlier keys stay in use until they are erased. The keeper must not run meanwhile.",
     )
-    turned.add_argument(
+    rotate.add_argument(
         "--erase", metavar="KEYID", help="erase this key for good; export-public lists the ids"
     )
     _command(
@@ -78,14 +78,14 @@ def parser() -> KeeperParser:
         "print the public keys for the fleet's configuration",
         "The keeper may run meanwhile.",
     )
-    looked = _command(
+    check = _command(
         commands,
         "check",
         "test keys, ledger, hardening and the TLS files",
         "Each result is ok, note, refused or wrong. The exit code is 1 if a result is wrong. The "
         "keeper must not run meanwhile.",
     )
-    for command in (told, looked):
+    for command in (ledger, check):
         command.add_argument("--json", action="store_true", help="print JSON")
     return found
 

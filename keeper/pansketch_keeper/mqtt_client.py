@@ -126,9 +126,9 @@ class KeeperConnection:
             self._paho.loop_stop()
 
     def _on_connect(
-        self, _c: Any, _u: Any, _f: Any, code: ReasonCode, said: Properties | None
+        self, _c: Any, _u: Any, _f: Any, code: ReasonCode, properties: Properties | None
     ) -> None:
-        self.answer = Connack.of(code, said)
+        self.answer = Connack.of(code, properties)
         self.answered.set()
 
     def _on_disconnect(self, _c: Any, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:
@@ -176,8 +176,8 @@ class KeeperClient:
         """Raises TlsFilesError when a file for TLS cannot be used."""
         self.ask, self.status = topics.keeper_ask(fleet, name), topics.keeper_status(fleet, name)
         self.death = Status("offline", session, {}).encode()
-        self._birth = Status("online", session, {}).encode()
-        self._farewell = Status("stopped", session, {}).encode()
+        self._birth_message = Status("online", session, {}).encode()
+        self._stop_message = Status("stopped", session, {}).encode()
         self._answer = topics.keeper_answer(fleet, name)
         self._mqtt, self._notifier = mqtt, notifier
         self._id = f"pansketch-{fleet}-{topics.KEEPER}{name}"
@@ -222,7 +222,7 @@ class KeeperClient:
         self._stopping.set()
         connection = self._connection
         if self._subscribed:
-            sent = connection.publish(self.status, self._farewell, retain=True)
+            sent = connection.publish(self.status, self._stop_message, retain=True)
             with suppress(RuntimeError, ValueError):
                 sent.wait_for_publish(DISCONNECT_SECONDS)
         connection.leave()
@@ -235,7 +235,7 @@ class KeeperClient:
 
     def serve(self, connection: KeeperConnection, is_fallback: bool) -> None:
         connection.subscribe(self.ask)
-        connection.publish(self.status, self._birth, retain=True)
+        connection.publish(self.status, self._birth_message, retain=True)
         address = self._mqtt.host, self._mqtt.port
         log.info("broker %s:%d is connected (MQTT %s)", *address, connection.version)
         self._complained.clear()

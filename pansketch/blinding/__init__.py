@@ -1,4 +1,4 @@
-"""Masked counters: fleets that pay for noise once per question, not once per device."""
+"""Masked counters: a fleet's answers have noise once per question, not once per device."""
 
 from pansketch.blinding.answering import (
     AlreadyAnswered,

@@ -1,10 +1,10 @@
-"""What a keeper does with a question: each window once per level, and never beyond its epsilon.
+"""Answer questions as a keeper: each window once per level, and never beyond its epsilon.
 
 The order is: look for a stored answer, reserve the windows in the ledger, compute, store, return. A
-question that comes again gets the same answer. One that was reserved and never stored is answered
-then: nobody has seen an answer of it. A keeper knows no counters. It takes the spec from the
-collector, because the masks are bound to the spec's digest: under another spec they are other
-masks, and the answer is noise.
+repeated question gets the same answer. A question that was reserved and never stored is answered
+when it is repeated, because its answer was never returned. A keeper knows no counters. It takes the
+spec from the collector, because the masks are bound to the spec's digest. Under another spec the
+masks are others, and the answer is noise.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,8 @@ class AlreadyAnswered(ValueError):
 
 
 class AnswerLedger(Protocol):
-    """What a keeper has answered. Every method that changes it returns after the change is safe."""
+    """The answers and the ledger of a keeper. Every method that changes it returns after the change
+    is safe."""
 
     def stored(self, question: bytes) -> KeeperAnswer | None:
         """The answer that was kept for a question's digest."""
@@ -98,11 +99,11 @@ def refused(
         would add up to more than 1.
     """
     return tuple(
-        each.key for each in question.windows if not _has_room(question, spent.get(each.key, {}))
+        each.key for each in question.windows if not _fits_budget(question, spent.get(each.key, {}))
     )
 
 
-def _has_room(question: KeeperQuestion, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
+def _fits_budget(question: KeeperQuestion, levels: Mapping[str, tuple[Fraction, bytes]]) -> bool:
     if question.level in levels:
         return levels[question.level][1] == question.digest
     return sum((share for share, _ in levels.values()), question.share) <= 1
@@ -153,8 +154,8 @@ def check_answerable(question: KeeperQuestion, spec: LinearSpec) -> None:
         spec: that the collector sends with it.
 
     Raises:
-        ValueError: the spec is not blinded or not the one of the question, or the noise of its
-            share is beyond what is drawn exactly.
+        ValueError: the spec is not blinded or not the one of the question, or no exact draw exists
+            for the noise of its share.
     """
     if not isinstance(spec, LinearSpec) or not spec.guarantee.answer_micro:
         raise ValueError("this spec is not blinded")

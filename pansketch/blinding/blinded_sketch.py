@@ -1,7 +1,7 @@
-"""Sketches whose counters are masked: a snapshot of one shows uniform numbers, whatever it counted.
+"""Sketches whose counters are masked: a snapshot of one shows uniform numbers for any readings.
 
 A mask is added at the window's start, at every later epoch and at the release. So snapshots of
-different epochs, and the release, are independent and uniform to everybody who lacks the masks of
+different epochs, and the release, are independent and uniform to an observer who lacks the masks of
 one keeper. Readings are added in between as to any other sketch. With `local_epsilon` the counters
 hold the two draws of the local mode as well, at that weaker epsilon.
 """
@@ -20,8 +20,8 @@ from pansketch.sketches.release_model import SketchClosed, WindowId
 
 @dataclass(frozen=True, eq=False)
 class BlindedRelease:
-    """What leaves a device with masked counters: uniform integers, and what undoes the masks for
-    the keepers alone.
+    """Release of a device with masked counters: uniform integers, and the public keys by which
+    keepers alone compute the masks.
 
     Args:
         spec: of the sketch.
@@ -135,7 +135,7 @@ class BlindedSketch:
             SketchClosed: it was released before.
         """
         self._check_open()
-        self._closed = True  # First: whatever fails from here on, nothing is released twice.
+        self._closed = True  # First: after a failure below, nothing is released twice.
         if self._form is not None:
             self._form.to_counts(self._counters)
         self._add_local_noise(rng)

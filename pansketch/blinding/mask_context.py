@@ -1,7 +1,7 @@
-"""What a mask is bound to: two uses that differ in anything have independent masks.
+"""Context of a mask: two uses that differ in any field have independent masks.
 
 RFC 9180 puts both public keys and the whole context into the derivation of a key. Here that stops a
-collector that lies to a keeper: under another label, epoch or spec the same epoch key gives another
+collector that lies to a keeper. Under another label, epoch or spec the same epoch key gives another
 mask, and an answer about it is noise.
 """
 
@@ -44,7 +44,7 @@ def label_fields(window: WindowId) -> tuple[str | bytes | int, ...]:
 
 @dataclass(frozen=True)
 class MaskContext:
-    """What one mask belongs to.
+    """The use that one mask belongs to.
 
     Args:
         fleet: its name.

@@ -1,9 +1,9 @@
 """Masks: uniform numbers that a device adds to its counters, and that a keeper computes again.
 
-One epoch has one ephemeral key pair of X25519 for all keepers. The secret that it shares with a
-keeper's key, through BLAKE2b with the whole context, is the key of a ChaCha20 stream; its bytes are
-added to the counters modulo 2**32 or 2**64. Every secret is in a buffer of this module and is
-overwritten before a call returns.
+One epoch has one ephemeral key pair of X25519 for all keepers. BLAKE2b turns the secret that it
+shares with a keeper's key, and the whole context, into the key of a ChaCha20 stream. The stream's
+bytes are added to the counters modulo 2**32 or 2**64. Every secret is in a buffer of this module
+and is overwritten before a call returns.
 """
 
 import sys
@@ -104,10 +104,11 @@ class PrivateKey:
 
     @contextmanager
     def noise(self, question: bytes) -> Iterator[ExactNoise]:
-        """Where the noise of an answer is drawn from: a function of this key and the question.
+        """Provide the source of an answer's noise: a function of this key and the question.
 
         So a keeper whose ledger was lost, or that runs twice, has no second draw for one question.
-        Who has the key learns nothing more from it: the key opens the masks themselves.
+        The noise shows nothing more to a holder of the key, because the key opens the masks
+        themselves.
 
         Args:
             question: its digest.
@@ -150,8 +151,8 @@ class _KeyedWords:
 
 
 class Masks(Protocol[Key]):
-    """Where masks come from: an argument, so that an enumeration may drive it. A key has `public`,
-    32 bytes, and `erase()`."""
+    """Source of masks: an argument, so that an enumeration may drive it. A key has `public`, 32
+    bytes, and `erase()`."""
 
     def new_key(self, rng: KeyEntropy) -> Key:
         """The key of an epoch."""
@@ -256,7 +257,7 @@ class WindowMasks:
         if epoch + (not last) >= MAX_EPOCHS:
             raise ValueError(f"a window has {MAX_EPOCHS} epochs at most, with that of its release")
         key = self._by.new_key(rng)
-        # First: a mask that nobody can take away again is safe, a mask used twice is not.
+        # First: a mask that no keeper can subtract again is safe, a mask used twice is not.
         self.epoch_keys += (key.public,)
         try:
             for keeper in self._keepers:

@@ -50,14 +50,15 @@ class MaskedWindow:
 
     @property
     def key(self) -> WindowKey:
-        """What a keeper answers once per level: device, stream, incarnation and sequence."""
+        """Key of a window that a keeper answers once per level: device, stream, incarnation and
+        sequence."""
         label = self.window
         return label.device, label.stream, label.incarnation, label.sequence
 
 
 @dataclass(frozen=True)
 class KeeperQuestion:
-    """What is asked of every keeper: the sum of the masks of these windows, with noise on it.
+    """Question to every keeper: the sum of the masks of these windows, with noise on it.
 
     Args:
         fleet: its name.

@@ -2,7 +2,7 @@
 
 Python cannot erase a `bytes` object. So no secret passes through one: PyNaCl's C interface reads
 and writes the caller's arrays. This is the only module that imports PyNaCl, and it does so at the
-first call: a device whose streams are not blinded starts without it.
+first call. So a device whose streams are not blinded starts without it.
 """
 
 from functools import lru_cache
@@ -95,6 +95,6 @@ def key_stream(stream: Buffer, key: Buffer, nonce: bytes) -> None:
 
 
 def erase(buffer: Buffer) -> None:
-    """Overwrite a secret, whatever the compiler or the interpreter thinks of it."""
+    """Overwrite a secret in a way that no compiler or interpreter optimises away."""
     ffi, lib = _sodium()
     lib.sodium_memzero(ffi.from_buffer(buffer), len(buffer))

@@ -1,9 +1,9 @@
 """From masked counters and answers to a release: counts, and one draw of noise for each keeper.
 
-The masks of the counters and those in the answers cancel modulo 2**32 or 2**64. What is left is an
-ordinary release of all windows together, for every generator. Two things would make it wrong
-without a sign of it, so both are refused: sums that may exceed half the modulus, and masks that do
-not cancel, which leave uniform numbers far outside of what an honest sum can be.
+The masks of the counters and those in the answers cancel modulo 2**32 or 2**64. The result is an
+ordinary release of all windows together, for every generator. Two errors would falsify it without a
+trace, so both are refused. Sums may exceed half the modulus. Masks may not cancel, which leaves
+uniform numbers far outside of the bounds of an honest sum.
 """
 
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ def _check_answers(
 def sum_bounds(
     spec: LinearSpec, share: Fraction, windows: int, keepers: int, max_readings: int
 ) -> CounterBounds:
-    """What an honest unblinded sum holds.
+    """Return the bounds of an honest unblinded sum.
 
     Args:
         spec: of the windows.
@@ -118,7 +118,7 @@ def sum_bounds(
 def most_windows(
     spec: LinearSpec, share: Fraction, keepers: int, max_readings: int, wanted: int
 ) -> int:
-    """How many windows one question can list, so that their sum exceeds the range of no counter.
+    """Return how many windows one question can list, so that their sum exceeds no counter's range.
 
     Args:
         spec: of the windows.
@@ -143,8 +143,8 @@ def most_windows(
 
 
 def _variance_ratio(spec: LinearSpec, share: Fraction) -> float:
-    """The variance of a draw for this share of epsilon, over that of a draw for all of it: of the
-    block where it is largest."""
+    """The variance of a draw for this share of epsilon, over that of a draw for all of it. Of the
+    block where this ratio is largest."""
     return max(laplace_variance(scale / share) / laplace_variance(scale) for scale in spec.scales)
 
 
@@ -155,7 +155,7 @@ def _local_noise(spec: LinearSpec, windows: int) -> float:
 
 
 def combine_levels(levels: Sequence[Release]) -> Release:
-    """One release of what several levels say of the same windows, weighted by inverse variance.
+    """Combine answers of several levels about the same windows, weighted by inverse variance.
 
     Args:
         levels: one for each level: the sum of its answers. All of them hold the same windows.

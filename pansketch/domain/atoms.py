@@ -1,9 +1,9 @@
 """Values with mass of their own: missing, a sentinel, zero, saturation at a bound.
 
 Such a value, an atom, has a part of the unit interval to itself. The parts stand in the order of
-the values, and `missing` comes last. A part is 2**-bits long, and so are all others together a
-whole number of times: a cell of so many bits or more holds one atom and nothing else, or none. So a
-reading still has one position, and adds to a sketch what it always added.
+the values, and `missing` comes last. A part is 2**-bits long, and the rest of the interval is a
+whole number of such parts. So a cell of at least so many bits holds one atom and nothing else, or
+no atom. A reading still has one position, and adds the same amount to a sketch as without atoms.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ def ordered(name: str, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
 
 @dataclass(frozen=True)
 class AtomSection:
-    """A part [start, end) of the unit interval: of one atom, or of the values whose places without
-    atoms are [first, last)."""
+    """A part [start, end) of the unit interval: of one atom, or of the values whose positions
+    without atoms are [first, last)."""
 
     start: float
     end: float
@@ -79,22 +79,22 @@ class AtomPlaces:
         bits = max(LEAST_BITS, (len(atoms) - 1).bit_length() + SPARE_BITS)
         numbers = [each for each in atoms if not isinstance(each, str)]
         inner = [each for each in numbers if low < each < high]
-        cuts = [0.0, *scaling.places(np.array(inner, np.float64)).tolist(), 1.0]
+        cuts = [0.0, *scaling.positions(np.array(inner, np.float64)).tolist(), 1.0]
         lengths = np.diff(cuts)
         if lengths.min() < NARROWEST:
             raise ValueError("an atom is too near to a bound or to another one")
         lots = iter(_lots(lengths, (1 << bits) - len(atoms)))
         pieces = iter([(first, last, next(lots)) for first, last in zip(cuts, cuts[1:])])  # noqa: B905, RUF007
-        places: list[tuple[float, float, int, Atom | None]] = []
-        places += [(0.0, 0.0, 1, each) for each in numbers if each <= low]
+        parts: list[tuple[float, float, int, Atom | None]] = []
+        parts += [(0.0, 0.0, 1, each) for each in numbers if each <= low]
         for atom in [*inner, None]:
-            places.append((*next(pieces), None))
+            parts.append((*next(pieces), None))
             if atom is not None:
-                places.append((places[-1][1], places[-1][1], 1, atom))
-        places += [(1.0, 1.0, 1, each) for each in numbers if each >= high]
-        places += [(1.0, 1.0, 1, each) for each in atoms if isinstance(each, str)]
-        ends = np.cumsum([0, *(lot for *_, lot, _ in places)]) / (1 << bits)
-        found = zip(ends[:-1].tolist(), ends[1:].tolist(), places, strict=True)
+                parts.append((parts[-1][1], parts[-1][1], 1, atom))
+        parts += [(1.0, 1.0, 1, each) for each in numbers if each >= high]
+        parts += [(1.0, 1.0, 1, each) for each in atoms if isinstance(each, str)]
+        ends = np.cumsum([0, *(lot for *_, lot, _ in parts)]) / (1 << bits)
+        found = zip(ends[:-1].tolist(), ends[1:].tolist(), parts, strict=True)
         return cls(bits, tuple(AtomSection(s, e, u, v, atom) for s, e, (u, v, _, atom) in found))
 
     @cached_property
@@ -104,12 +104,12 @@ class AtomPlaces:
 
     @cached_property
     def top(self) -> float:
-        """Where the values of the scale end: atoms beyond `high` come after it."""
+        """End of the values of the scale: atoms beyond `high` come after it."""
         return self.pieces[-1].end
 
     @cached_property
     def present(self) -> float:
-        """Where all numbers end, and `missing` begins if it is an atom."""
+        """End of all numbers, and start of `missing` if it is an atom."""
         return next((each.start for each in self.sections if each.atom == MISSING), 1.0)
 
     @cached_property
@@ -135,20 +135,21 @@ class AtomPlaces:
             ]
         )
 
-    def plain(self, places: FloatArray) -> FloatArray:
-        """Places as places without atoms. One in an atom's section is that of the atom."""
-        return np.asarray(np.interp(places, *self._edges))
+    def plain(self, positions: FloatArray) -> FloatArray:
+        """Convert positions to positions without atoms. In an atom's section they are the
+        atom's."""
+        return np.asarray(np.interp(positions, *self._edges))
 
     def spread(self, plain: FloatArray) -> FloatArray:
-        """Places without atoms as places, rounded in every step as `AtomEncoder` rounds them."""
+        """Convert positions without atoms to positions. Every step rounds as `AtomEncoder` does."""
         table = self._table
         held = np.searchsorted(table[1:, 0], plain, side="right")
         first, slope, start, end = table[held].T
         return np.asarray(np.minimum((plain - first) * slope + start, end))
 
-    def section_of(self, places: FloatArray) -> Indices:
+    def section_of(self, positions: FloatArray) -> Indices:
         """The section that each place is in: intp[n]."""
-        held = np.searchsorted(self._edges[0], places, side="right") - 1
+        held = np.searchsorted(self._edges[0], positions, side="right") - 1
         return np.asarray(np.clip(held, 0, len(self.sections) - 1), np.intp)
 
     @cached_property
@@ -171,14 +172,14 @@ class AtomPlaces:
         """Of each section."""
         return self._edges[0][1:]
 
-    def around(self, places: FloatArray) -> FloatArray:
-        """Places, rising: instead of those in an atom's section, where it begins and ends; less
-        those at an end of the unit interval."""
-        held = self.section_of(places)
+    def around(self, positions: FloatArray) -> FloatArray:
+        """Rising positions: those in an atom's section become its start and end. Those at an end of
+        the unit interval are left out."""
+        held = self.section_of(positions)
         atom = self.is_atom[held]
-        found = [places[~atom], self.starts[held[atom]], self.ends[held[atom]]]
-        places = np.unique(np.concatenate(found))
-        return np.asarray(places[(places > 0) & (places < 1)])
+        found = [positions[~atom], self.starts[held[atom]], self.ends[held[atom]]]
+        positions = np.unique(np.concatenate(found))
+        return np.asarray(positions[(positions > 0) & (positions < 1)])
 
     def exact(self, wanted: Atom) -> tuple[float, float] | None:
         """The section of an atom as an interval; None where there is no such atom."""
@@ -221,14 +222,14 @@ def _lots(lengths: FloatArray, whole: int) -> list[int]:
 
 
 class AtomEncoder:
-    """Marks the readings that hold an atom, and gives them and all others their places, in scratch.
+    """Marks the readings that hold an atom, and computes the positions of all readings, in scratch.
 
-    Every reading takes the same steps, whatever it holds, and no branch depends on one. All other
-    attributes stay as they are.
+    Every reading takes the same steps, and no branch depends on its value. All other attributes
+    stay as they are.
 
     Args:
-        placed: by position of an attribute with atoms: its `low`, its atoms as (value, place), and
-            its sections, None where categories have none.
+        placed: by position of an attribute with atoms: its `low`, its atoms as (value, position),
+            and its sections, None where categories have none.
         size: of the scratch.
     """
 
@@ -269,19 +270,19 @@ class AtomEncoder:
                     np.copyto(row, low, where=mark)
 
     def apply(self, units: FloatArray, factors: FloatArray) -> None:
-        """Places without atoms, float64[d, n], times `factors` float64[d], become places times
-        `factors`; in place."""
+        """Convert positions without atoms, float64[d, n], times `factors` float64[d], to positions
+        times `factors`, in place."""
         marks = iter(block(self._marks, units.shape[1]))
-        for place, _, atoms, places in self._placed:
+        for place, _, atoms, sections in self._placed:
             row, factor = units[place], float(factors[place])
-            if places is not None:
-                self._spread(row, places, factor)
+            if sections is not None:
+                self._spread(row, sections, factor)
             for _, at in atoms:
                 np.copyto(row, at * factor, where=next(marks))
 
-    def _spread(self, row: FloatArray, places: AtomPlaces, factor: float) -> None:
+    def _spread(self, row: FloatArray, sections: AtomPlaces, factor: float) -> None:
         """As `AtomPlaces.spread` does, but for a power of two."""
-        table = places._table
+        table = sections._table
         scaled = table * [[factor, 1.0, factor, factor]]
         looked_up = block(self._looked_up, len(row))[0]
         held = np.searchsorted(scaled[1:, 0], row, side="right")

@@ -20,7 +20,7 @@ __all__ = ["MAX_BITS", "MAX_KNOT_BITS", "Attribute", "Scale"]
 class Attribute:
     """One attribute of a reading: a bounded number, one of a list of categories, or a constant.
 
-    A constant, or a single category, takes no bit of a path: every synthetic record has it, and the
+    A constant, or a single category, takes no bit of a path, and every synthetic record has it. The
     column of the readings is ignored, even if it is no number.
 
     Args:
@@ -73,14 +73,14 @@ class Attribute:
 
     @property
     def max_bits(self) -> int:
-        """How often this attribute can be halved."""
+        """Maximum number of times that this attribute can be halved."""
         if self.categories is not None:
             return (self.codes - 1).bit_length()
         return MAX_BITS if self.constant is None else 0
 
     @property
     def codes(self) -> int:
-        """How many codes categories have: one of them, the last, for `missing`. 0 for a number."""
+        """Number of codes of categories: one of them, the last, for `missing`. 0 for a number."""
         return len(self.categories) + len(self.atoms) if self.categories is not None else 0
 
     @property
@@ -89,12 +89,12 @@ class Attribute:
 
     @property
     def varies(self) -> bool:
-        """Whether readings differ in it: not in a constant, nor in a single category."""
+        """True if readings differ in it: not for a constant, nor for a single category."""
         return self.max_bits > 0
 
     @property
     def origin(self) -> float:
-        """Where the unit interval begins, in the attribute's own unit."""
+        """Start of the unit interval, in the attribute's own unit."""
         if self.categories is not None:
             return 0.0
         return float(self.low or 0.0) if self.constant is None else self.constant
@@ -142,7 +142,7 @@ class Attribute:
         return 0 if self.placed is None else self.placed.bits
 
     @property
-    def atom_places(self) -> list[tuple[float, float]]:
+    def atom_positions(self) -> list[tuple[float, float]]:
         """Each atom's value, NaN for `missing`, and its place."""
         if self.placed is None:
             return [(nan, (self.codes - 1) / self.extent)] if self.atoms else []
@@ -158,8 +158,8 @@ class Attribute:
         """The values that a sensor with this step can give; None without a step.
 
         Raises:
-            ValueError: the bounds hold no multiple of the step, or it is too fine to be told apart.
-                The constructor raises it first.
+            ValueError: the bounds hold no multiple of the step, or floating point cannot separate
+                them. The constructor raises it first.
         """
         if self.step is None:
             return None
@@ -178,7 +178,7 @@ class Attribute:
             return min((value - self.origin) % self.extent / self.extent, nextafter(1.0, 0.0))
         shifted = min(max(value, self.origin), self.highest) - self.origin
         if self.scaling.segments is not None:
-            return float(self.scaling.segments.places(np.array([shifted]))[0])
+            return float(self.scaling.segments.positions(np.array([shifted]))[0])
         if self.scaling.resolution is not None:
             shifted = log1p(shifted / self.resolution)
         return shifted / self.extent
@@ -195,7 +195,7 @@ class Attribute:
         return np.where(self.placed.is_atom[held], self.placed.values[held], found)
 
     def has_atom(self, place: float) -> bool:
-        """Whether a place is in an atom's section."""
+        """Return whether a position is in an atom's section."""
         placed = self.placed
         return placed is not None and bool(placed.is_atom[placed.section_of(np.array([place]))[0]])
 
@@ -205,8 +205,8 @@ class Attribute:
         """A value in one of the unit intervals [low, high), float64[m], for each of `owners`,
         intp[n], the interval's index: float64[n]. `shares`: how far in it, from 0 to 1.
 
-        With a step it is one of the interval's points, or the one nearest to its middle if it
-        holds none: [low, high) is taken as a cell is, by the places that an encoder computes.
+        With a step it is one of the interval's points, or the one nearest to its middle if it holds
+        none. The points in [low, high) are those that an encoder counts in such a cell.
         """
         if self.lattice is not None and self.placed is None:
             return self.lattice.inside(low, high, owners, shares)

@@ -1,4 +1,4 @@
-"""What the arguments of an attribute must agree on. Every text begins with the attribute's name."""
+"""Checks of the arguments of an attribute. Every text begins with the attribute's name."""
 
 from itertools import pairwise
 from math import isfinite
@@ -72,7 +72,7 @@ def _check_bounds(attribute: "Attribute") -> None:
         raise ValueError(f"{name}: only a linear scale can be cyclic")
     if attribute.knots:
         _check_knots(attribute, low, high)
-    # Whatever a reading holds, its place on the scale must be a finite number.
+    # For any reading, its position on the scale must be a finite number.
     if not (isfinite(attribute.extent) and isfinite(2.0**MAX_BITS / attribute.extent)):
         raise ValueError(f"{name}: the range from low to high is too small or too large")
 

@@ -16,7 +16,7 @@ from pansketch.erasable_arrays import WIDE, Indices, block, erase
 
 READINGS_AT_ONCE = 65536
 BLOCK = 8192  # Readings transformed together: their scratch stays in the second-level cache.
-TABLE_BITS = 12  # Bits of an attribute spread by one look-up; such a table fits the first cache.
+TABLE_BITS = 12  # Bits of an attribute that one table spreads; such a table fits the first cache.
 
 
 class PathEncoder:
@@ -123,7 +123,7 @@ def _column(values: list[float]) -> npt.NDArray[np.float64]:
 def _spreading_tables(
     order: tuple[int, ...], bits: list[int]
 ) -> Iterator[tuple[int, int, int | None, npt.NDArray[np.int64]]]:
-    """(attribute, shift, mask, table): a look-up spreads some bits of a cell's index over the
+    """(attribute, shift, mask, table): the table spreads some bits of a cell's index over the
     path."""
     depth = len(order)
     for position, own_bits in enumerate(bits):

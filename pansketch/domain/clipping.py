@@ -58,7 +58,7 @@ class Clipper:
         attributes = domain.attributes
         self.atoms = AtomEncoder(
             [
-                (place, a.origin, a.atom_places, a.placed)
+                (place, a.origin, a.atom_positions, a.placed)
                 for place, a in enumerate(attributes)
                 if a.atoms
             ],
@@ -100,8 +100,8 @@ class Clipper:
         np.minimum(kept, self._high, out=kept)
         np.subtract(kept, self._origin, out=kept)
         for place, turn in self._turns:
-            # Exact, but for a value so little below `low` that it becomes `high`: whoever numbers
-            # cells leaves it in the last one, where it belongs.
+            # Exact, but for a value so little below `low` that it becomes `high`: the encoder
+            # leaves it in the last cell, where it belongs.
             np.remainder(kept[place], turn, out=kept[place])
         return kept
 
@@ -115,8 +115,8 @@ def _copy_finite(
 ) -> FloatArray:
     """A block of `scratch` with the readings, float64[d, n], that are finite, bool[d, n].
 
-    Those beyond the block take the places of the others in it: indexing by a mask would copy
-    readings.
+    Finite readings beyond the block overwrite the others in it, because indexing by a mask would
+    copy readings.
     """
     kept = finite[0]
     for row in finite[1:]:

@@ -1,8 +1,8 @@
 """The values that a sensor of a public resolution can give: whole multiples of its step.
 
-A lattice changes nothing in a sketch. It shapes what is made of releases: a box of the unit
-interval then stands for the points in it, each with the part of the scale from itself to the next.
-On a linear scale all points of a box weigh the same.
+A lattice changes nothing in a sketch. It shapes the models of releases. A box of the unit interval
+then stands for the points in it, each with the part of the scale from itself to the next. On a
+linear scale all points of a box weigh the same.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Lattice:
     ) -> "Lattice":
         """All multiples of a step in [low, high], or in [low, high) on a circle.
 
-        Raises ValueError when there are none, or when they are too fine to be told apart.
+        Raises ValueError when there are none, or when floating point cannot separate them.
         """
         each, bottom, top = exact(step), exact(low), exact(high)
         if max(abs(bottom), abs(top)) > each * MAX_STEPS:
@@ -64,7 +64,7 @@ class Lattice:
 
     @property
     def decimals(self) -> int:
-        """How many decimals write every point in full."""
+        """Number of decimals that write every point in full."""
         places = 0
         while 10**places % self.step.denominator:
             places += 1
@@ -74,17 +74,19 @@ class Lattice:
         """k * step, rounded once: three steps of 0.1 are 0.3."""
         return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
 
-    def places(self, numbers: FloatArray) -> FloatArray:
-        """Where points stand in the unit interval: below 1, or where atoms beyond `high` begin, up
-        to the last, as an encoder clips."""
-        places, top = self.scaling.places(self.points(numbers)), self.scaling.top
+    def positions(self, numbers: FloatArray) -> FloatArray:
+        """Positions of points in the unit interval. Points up to the last stay below the end of the
+        values, as an encoder clips. Later ones do not."""
+        positions, top = self.scaling.positions(self.points(numbers)), self.scaling.top
         held = numbers <= self.last
-        return np.where(held, np.minimum(places, nextafter(top, 0.0)), np.maximum(places, top))
+        return np.where(
+            held, np.minimum(positions, nextafter(top, 0.0)), np.maximum(positions, top)
+        )
 
     def edge(self, value: float, *, after: bool) -> float:
-        """The place where the points below `value` end; where those up to it end, if `after`."""
+        """The position where the points below `value` end, or those up to it, if `after`."""
         number = self._number(value, after)
-        return float(self.places(np.array([float(number)]))[0])
+        return float(self.positions(np.array([float(number)]))[0])
 
     def _number(self, value: float, after: bool) -> int:
         if isinf(value):
@@ -97,7 +99,7 @@ class Lattice:
         return np.asarray(np.clip(np.rint(values / float(self.step)), self.first, self.last))
 
     def sections(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The points in intervals [low, high) of places, as numbers [start, end).
+        """The points in intervals [low, high) of positions, as numbers [start, end).
 
         The last cell has all points up to the bound, as the encoder clips. An interval that holds
         none gets the one nearest to its middle.
@@ -114,17 +116,19 @@ class Lattice:
         """The first point that does not stand below each place: its number, or last + 1."""
         guess = np.ceil(self.scaling.values(units) / float(self.step))
         numbers = np.clip(guess, self.first, self.last + 1)
-        numbers -= self.places(numbers - 1) >= units  # What rounding does to a guess is one point.
-        numbers += self.places(numbers) < units
+        numbers -= (
+            self.positions(numbers - 1) >= units
+        )  # Rounding moves a guess by at most one point.
+        numbers += self.positions(numbers) < units
         return np.where(
             units >= self.scaling.top, self.last + 1.0, np.clip(numbers, self.first, self.last + 1)
         )
 
     def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Intervals of places, so moved that they begin at their first point and end at the point
-        after their last. Moved once, they stay."""
+        """Intervals of positions, moved to begin at their first point and to end at the point after
+        their last. The operation is idempotent."""
         starts, ends = self.sections(low, high)
-        return self.places(starts), self.places(ends)
+        return self.positions(starts), self.positions(ends)
 
     def inside(
         self, low: FloatArray, high: FloatArray, owners: Owners, shares: FloatArray
@@ -132,8 +136,8 @@ class Lattice:
         """One point for each of `owners`, intp[n], an interval's index: float64[n]. `shares`: how
         far in it, from 0 to 1."""
         starts, ends = self.sections(low, high)
-        left = self.places(starts)
-        units = shares * (self.places(ends) - left)[owners]
+        left = self.positions(starts)
+        units = shares * (self.positions(ends) - left)[owners]
         units += left[owners]
         numbers = np.floor(self.scaling.values(units) / float(self.step))
         np.clip(numbers, starts[owners], (ends - 1)[owners], out=numbers)
@@ -144,7 +148,7 @@ class Lattice:
         starts, ends = self.sections(low, high)
         if self.scaling.knots:
             # A point stands for the values from itself to the next.
-            even = self.scaling.means(self.places(starts), self.places(ends))
+            even = self.scaling.means(self.positions(starts), self.positions(ends))
             first, last = self.points(starts), self.points(ends - 1)
             return np.asarray(np.clip(even - float(self.step) / 2, first, last))
         if self.scaling.resolution is None:
@@ -161,7 +165,7 @@ class Lattice:
         if self.scaling.resolution is None and not self.scaling.knots:
             return np.asarray(square * (count**2 - 1) / 12)
         # Sheppard's correction: of a density that changes within a step, all but the last digits.
-        even = self.scaling.variances(self.places(starts), self.places(ends))
+        even = self.scaling.variances(self.positions(starts), self.positions(ends))
         return np.where(count > 1, np.maximum(even - square / 12, 0.0), 0.0)
 
     def _from_pole(self, numbers: FloatArray) -> FloatArray:

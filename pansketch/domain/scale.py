@@ -1,4 +1,4 @@
-"""One attribute's scale: values in its unit and their places in the unit interval."""
+"""One attribute's scale: values in its unit and their positions in the unit interval."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +18,12 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Scaling:
-    """Evenly in x - `origin`, or in log(1 + (x - origin) / `resolution`) where there is one, or,
-    where there are `knots`, in the number of the knot below x and the share of the way to the next.
+    """Positions are linear in x - `origin`, or in log(1 + (x - origin) / `resolution`) if it is
+    given. With `knots` they are linear between neighbouring knots.
 
     `extent`: length of the scaled interval that the unit interval stands for; 1 with knots. Nothing
-    is clipped: places beyond 0 and 1 are those of values beyond the bounds. `placed`: where atoms
-    leave room for the values.
+    is clipped: values beyond the bounds have positions beyond 0 and 1. `placed`: the sections that
+    atoms leave for the values.
     """
 
     origin: float
@@ -34,7 +34,7 @@ class Scaling:
 
     @property
     def top(self) -> float:
-        """Where the values end."""
+        """End of the values."""
         return 1.0 if self.placed is None else self.placed.top
 
     @cached_property
@@ -43,7 +43,7 @@ class Scaling:
         return KnotSegments(np.array(self.knots) - self.origin) if self.knots else None
 
     def values(self, units: FloatArray) -> FloatArray:
-        """Places as values in the attribute's unit."""
+        """Convert positions to values in the attribute's unit."""
         if self.placed is not None:
             units = self.placed.plain(units)
         if self.segments is not None:
@@ -53,22 +53,22 @@ class Scaling:
             scaled = np.expm1(scaled) * self.resolution
         return np.asarray(self.origin + scaled)
 
-    def places(self, values: FloatArray) -> FloatArray:
-        """Values as places, rounded in every step as `PathEncoder` rounds them: a cell of 2**-b
-        holds the values whose places it holds."""
-        plain = self._plain_places(values)
+    def positions(self, values: FloatArray) -> FloatArray:
+        """Convert values to positions. Every step rounds as `PathEncoder` does: a cell of 2**-b
+        holds the values whose positions it holds."""
+        plain = self._plain_positions(values)
         return plain if self.placed is None else self.placed.spread(plain)
 
-    def _plain_places(self, values: FloatArray) -> FloatArray:
+    def _plain_positions(self, values: FloatArray) -> FloatArray:
         shifted = values - self.origin
         if self.segments is not None:
-            return self.segments.places(shifted)
+            return self.segments.positions(shifted)
         if self.resolution is not None:
             shifted = np.log(np.maximum(shifted, 0.0) / self.resolution + 1.0)
         return np.asarray(shifted * (1.0 / self.extent))
 
     def means(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Mean value of a point spread evenly over each interval [low, high) of places."""
+        """Mean value of a point spread evenly over each interval [low, high) of positions."""
         if self.segments is not None:
             return np.asarray(self.origin + self.segments.moments(*self._plain(low, high))[0])
         if self.resolution is None:
@@ -77,7 +77,7 @@ class Scaling:
         return np.asarray(self.origin - self.resolution + start * first)
 
     def variances(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Variance of a point spread evenly over each interval [low, high) of places."""
+        """Variance of a point spread evenly over each interval [low, high) of positions."""
         low, high = self._plain(low, high)
         if self.segments is not None:
             return self.segments.moments(low, high)[1]
@@ -87,7 +87,7 @@ class Scaling:
         return np.asarray(start**2 * np.maximum(second - first**2, 0.0))
 
     def _plain(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Intervals of places as they are without atoms."""
+        """Convert intervals of positions to those without atoms."""
         return (
             (low, high)
             if self.placed is None
@@ -97,8 +97,8 @@ class Scaling:
     def _moments(
         self, low: FloatArray, high: FloatArray, resolution: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Of exp(t) over [a, a + w]: its start, and the first two moments with exp(a) taken out,
-        for what is left is exact for narrow intervals too."""
+        """Of exp(t) over [a, a + w]: its start, and the first two moments divided by exp(a). The
+        quotients are exact for narrow intervals too."""
         width = (high - low) * self.extent
         start = resolution * np.exp(low * self.extent)
         return start, np.expm1(width) / width, np.expm1(2 * width) / (2 * width)
@@ -117,14 +117,14 @@ class KnotSegments:
         self._steepness = 1 / np.diff(knots)
         self._count = len(knots) - 1
 
-    def distances(self, places: FloatArray) -> FloatArray:
-        """Places as distances from `origin`."""
-        scaled = places * self._count
+    def distances(self, positions: FloatArray) -> FloatArray:
+        """Convert positions to distances from `origin`."""
+        scaled = positions * self._count
         held = self._part_of(np.floor(scaled))
         return np.asarray(self._knots[held] + (scaled - held) / self._steepness[held])
 
-    def places(self, distances: FloatArray) -> FloatArray:
-        """Distances as places, rounded in every step as `Warp` rounds them."""
+    def positions(self, distances: FloatArray) -> FloatArray:
+        """Convert distances to positions. Every step rounds as `Warp` does."""
         held = np.searchsorted(self._knots[1:-1], distances, side="right")
         scaled = (distances - self._knots[held]) * self._steepness[held] + held
         return np.asarray(scaled * (1.0 / self._count))
@@ -136,7 +136,7 @@ class KnotSegments:
 
     def place_in(self, distances: FloatArray, looked_up: FloatArray) -> None:
         """The same in place, for secrets. Both are contiguous; `looked_up` is scratch."""
-        # Only the inner knots: whatever a reading holds, it is in one of the parts.
+        # Only the inner knots, so that any reading is in one of the parts.
         held = np.searchsorted(self._knots[1:-1], distances, side="right")
         # "clip" keeps numpy from taking into a buffer of its own.
         np.take(self._knots, held, out=looked_up, mode="clip")
@@ -149,7 +149,8 @@ class KnotSegments:
         held.fill(0)
 
     def moments(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of a point spread evenly over each interval [low, high) of places."""
+        """Mean and variance of a point spread evenly over each interval [low, high) of
+        positions."""
         low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
         first = self._part_of(np.floor(low * self._count))
         last = self._part_of(np.ceil(high * self._count) - 1)
@@ -175,8 +176,8 @@ class KnotSegments:
 
 
 class Warp:
-    """Distances of readings from each attribute's `low` as places on its learned scale, in scratch.
-    Those of other scales stay."""
+    """Converts distances of readings from each attribute's `low` to positions on its learned scale,
+    in scratch. Those of other scales stay."""
 
     def __init__(self, scalings: "list[Scaling]", size: int) -> None:
         self._learned = [

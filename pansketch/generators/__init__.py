@@ -1,4 +1,4 @@
-"""What merged releases become: generators of synthetic records that also answer queries."""
+"""Generators: models of merged releases, which draw synthetic records and answer queries."""
 
 from pansketch.estimate import Estimates
 from pansketch.generators.density.generator import density

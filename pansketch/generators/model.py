@@ -1,4 +1,4 @@
-"""What every generator makes of releases: a model that samples and answers questions."""
+"""The result of every generator: a model that draws samples and answers questions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -43,7 +43,7 @@ class Boxes(Protocol):
 
 
 class FittedModel(Protocol):
-    """A model of merged releases, whatever generator made it. Its answers hold standard errors.
+    """A model of merged releases, by any generator. Its answers hold standard errors.
 
     A question that a model does not answer raises ValueError: a model of feature sums has no
     quantiles and no ranges.
@@ -190,7 +190,7 @@ class FittedModel(Protocol):
         ...
 
     def sampler(self) -> Sampler:
-        """What draws synthetic records.
+        """Return a sampler of synthetic records.
 
         Returns:
             A sampler of points in real units.

@@ -1,8 +1,8 @@
-"""Whether releases tell enough of readings to answer at all, and how many of them would.
+"""Decide whether releases have enough readings to answer, and how many releases would.
 
 The noise of merged releases grows as the root of their number, and the readings as their number. So
-an answer is given once the readings exceed the noise several times over; before, a fit follows the
-noise, and no error bar that is made of such a fit can be believed.
+an answer is given once the readings exceed the noise several times over. Before, a fit follows the
+noise, and an error bar of such a fit is not reliable.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,12 @@ from pansketch.domain.domain import FloatArray
 WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
 EIGHTHS = 8
 UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in its replicates
-SEEN = 2.0  # in the same: of fewer, their number cannot be told from none
+SEEN = 2.0  # in the same: a smaller number of readings does not differ from zero
 
 
 class EmptyModel(ValueError):
-    """The noisy total is not positive: there is nothing to describe, and nothing is made up."""
+    """The noisy total is not positive: there are no readings to describe, and no records are
+    generated."""
 
 
 class TooFewReadings(EmptyModel):
@@ -38,8 +39,8 @@ class TooFewReadings(EmptyModel):
 
     @property
     def more(self) -> int | None:
-        """About how many more releases like these an answer needs; None where that cannot be told,
-        because the readings cannot be told from none."""
+        """About how many more releases like these an answer needs. None if the number of readings
+        does not differ significantly from zero."""
         if self.readings < SEEN * self.deviation:
             return None
         wanted = self.releases * (WANTED * self.deviation / self.readings) ** 2
@@ -57,8 +58,9 @@ class TooFewReadings(EmptyModel):
 
 @dataclass(frozen=True)
 class Noise:
-    """Of a model of so many merged releases, in readings: standard deviations of the noise on their
-    number, and by attribute the largest and the least one on the number below a value.
+    """Standard deviations of the noise in a model of so many merged releases, in readings. One is
+    of the noise on their number. By attribute, the largest and the least are of that on the number
+    below a value.
 
     `coarse`: the largest one below the end of an eighth of the cells. A mean needs no more: inside
     of them noise moves it by a part of their width.
@@ -86,10 +88,10 @@ class Noise:
         may be where nothing stands out of the noise."""
         return max((self.least.get(each, 0.0) for each in attributes), default=0.0)
 
-    def at(self, places: Sequence[int]) -> "Noise":
+    def at(self, indices: Sequence[int]) -> "Noise":
         """The same of attributes in another order: by the new position, the old one."""
         below, least, coarse = (
-            {new: known[old] for new, old in enumerate(places) if old in known}
+            {new: known[old] for new, old in enumerate(indices) if old in known}
             for known in (self.below, self.least, self.coarse)
         )
         return replace(self, below=below, least=least, coarse=coarse)

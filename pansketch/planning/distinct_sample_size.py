@@ -1,14 +1,14 @@
-"""How many keys must be tracked so that an estimated density is off by little, and seldom.
+"""Number of tracked keys for a density whose error exceeds alpha with probability at most beta.
 
 The density is the share of a universe's keys that appeared. Every variant tracks m keys with one
 randomised bit each and estimates (sum of bits / m - p_init) / (p_upd - p_init), plus output noise.
-So three errors add up: which keys are tracked, what their bits show, and the noise of the output.
+So three errors add up: the sample of tracked keys, their random bits, and the noise of the output.
 
 Sources: Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-Private Streaming Algorithms" (ICS 2010)
-for `dwork`; Digalakis, Karystinos and Garofalakis, "Improved Pan-Private Stream Density
-Estimation" (arXiv 2111.08784) for `optbern`, `ppds` and the parameterised bound of its section 3.2,
-which gives each of the errors a share of alpha and of beta. Here the shares are the best there are,
-and the tails Hoeffding's and the Laplace distribution's: constants may differ from the paper's.
+for `dwork`. For `optbern` and `ppds`: Digalakis, Karystinos and Garofalakis, "Improved Pan-Private
+Stream Density Estimation" (arXiv 2111.08784). The parameterised bound of its section 3.2 gives each
+of the errors a share of alpha and of beta. Here the shares are optimal, and the tails are
+Hoeffding's and the Laplace distribution's. Constants may differ from the paper's.
 
 `state` and `output` are the epsilons that the state and the output's noise are calibrated to. In
 the papers both are epsilon. A key that appears before a snapshot and after it spends their sum.
@@ -53,7 +53,7 @@ class Budget:
 
     @property
     def together(self) -> float:
-        """What a key pays that appears before a snapshot and after it."""
+        """Privacy loss of a key that appears before a snapshot and after it."""
         return self.state + self.output
 
 
@@ -110,15 +110,15 @@ class Estimator:
     def memory(self, tracked: int, state: float) -> int:
         """Bytes that tracking so many keys needs. See `Estimator.chances`.
 
-        A published sample holds ids of 4 bytes; that of PPDS holds those whose bit is 1, but must
-        hold up to twice as many, because its level halves what is tracked when it is full.
+        A published sample holds ids of 4 bytes. That of PPDS holds those whose bit is 1. It needs
+        space for up to twice as many, because its level halves the tracked keys when it is full.
         """
         if not self.as_published:
             return -(-tracked // 8)
         return ID_BYTES * ceil(tracked * self._ids_a_key(state))
 
     def tracked(self, memory: int, state: float) -> int:
-        """How many keys `memory` bytes track: the reverse of `memory`. See `Estimator.chances`."""
+        """Number of keys in `memory` bytes: the inverse of `memory`. See `Estimator.chances`."""
         if not self.as_published:
             return 8 * memory
         return int(memory // ID_BYTES / self._ids_a_key(state))
@@ -257,7 +257,7 @@ def best_split(together: float, cost: Callable[[Budget], float]) -> tuple[Fracti
 
 
 def _not_drawn(tracked: int, universe: int | None) -> float:
-    """What drawing without replacement leaves of a sample's variance (Serfling, Annals 1974)."""
+    """Factor of a sample's variance for drawing without replacement (Serfling, Annals 1974)."""
     if universe is None:
         return 1.0
     return 0.0 if tracked == universe else 1 - (tracked - 1) / universe
@@ -266,10 +266,10 @@ def _not_drawn(tracked: int, universe: int | None) -> float:
 def _min_sum(gaussian: list[float], laplace: float, surplus: float, beta: float) -> float:
     """The least alpha that can be split so that the tails beyond the shares sum to `beta`.
 
-    Tails: 2 exp(-(a / s)**2) for every scale s, surplus exp(-a / laplace). Each share of alpha is
-    a convex function of its share of beta, so the sum is least where their slopes agree, at one
-    common -slope, found by bisection. Near it the sum is flat: what is left of the search's
-    interval counts by its square.
+    Tails: 2 exp(-(a / s)**2) for every scale s, surplus exp(-a / laplace). Each share of alpha is a
+    convex function of its share of beta. So the sum is least where their slopes agree, at one
+    common -slope, which bisection finds. Near it the sum is flat: the rest of the search's interval
+    counts by its square.
     """
     even = beta / (len(gaussian) + 1)
     bell = max(gaussian, default=0.0) / (2 * even * sqrt(log(2 / even)))
@@ -287,8 +287,8 @@ def _min_sum(gaussian: list[float], laplace: float, surplus: float, beta: float)
 def _gaussian_tail(scale: float, slope: float) -> float:
     """The tail t at which the share scale sqrt(ln(2 / t)) falls with `slope`; at most 1.
 
-    With x = ln(2 / t), x - ln(x) / 2 = ln(4 slope / scale): convex and rising where t < 1, so
-    Newton's steps come down to it from the right.
+    With x = ln(2 / t), x - ln(x) / 2 = ln(4 slope / scale). It is convex and rising for t < 1, so
+    Newton's steps descend to it from the right.
     """
     target = log(4 * slope / scale)
     if target <= log(2) - log(log(2)) / 2:

@@ -1,9 +1,9 @@
-"""What `pansketch plan` answers: memory for a wanted error, and the error of a given memory.
+"""Tables of `pansketch plan`: memory for a wanted error, and the error of a given memory.
 
 One line for each epsilon and estimator of pansketch/planning/distinct_sample_size.py, as published
-and repaired, and one for the repaired PPDS whose split between state and output is the best. Keys
-without numbers, hashed to slots, have lines of their own: nothing of the kind was published. So
-has any number of keys, on levels.
+and repaired. One more is for the repaired PPDS with the best split between state and output. Keys
+without numbers, hashed to slots, have lines of their own, because no paper has such an estimator.
+Any number of keys, on levels, has lines too.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ class DistinctWanted:
         memory: given bytes of the state.
         universe: number of possible keys.
         expected_keys: distinct keys in a window, hashed to slots.
-        any_number: texts of which nobody knows how many there will be.
+        any_number: texts, of which the number is unknown.
     """
 
     alpha: float
@@ -58,7 +58,8 @@ class DistinctWanted:
 
 @dataclass(frozen=True)
 class DistinctPlan:
-    """The answer for one epsilon and estimator. None where there is none, and `problem` says why.
+    """The answer for one epsilon and estimator. Values are None if there is no answer, and
+    `problem` gives the reason.
 
     Args:
         epsilon: as asked for.
@@ -91,7 +92,7 @@ class DistinctPlan:
 
 
 def distinct_plans(wanted: DistinctWanted) -> list[DistinctPlan]:
-    """What `pansketch plan` answers for distinct counters.
+    """Return the answer of `pansketch plan` for distinct counters.
 
     Args:
         wanted: the question.
@@ -210,7 +211,7 @@ def _hashed_line(
 
 
 def _levelled(wanted: DistinctWanted, epsilon: float) -> Iterator[DistinctPlan]:
-    """What one memory reaches for ever more keys, without a guess of their number."""
+    """Errors of one memory for rising numbers of keys, without a guess of their number."""
     spec = DistinctSpec(Privacy(2 * epsilon, unit="key"), memory=wanted.memory)
     output = Fraction(spec.guarantee.release_micro, spec.guarantee.epsilon_micro)
     line = DistinctPlan(epsilon, 2 * epsilon, "levels", str(output), tracked=spec.tracked)

@@ -1,13 +1,13 @@
-"""What error a generator will have, predicted before any reading: from cells, noise and number.
+"""Predict a generator's error before any reading: from cells, noise and number of readings.
 
 Two errors act against each other. Cells hide what is inside them: halving them lowers that error.
-Noise is the same on every cell, so more cells carry more of it. What is assumed of the readings is
+Noise is the same on every cell, so more cells carry more of it. The assumptions about readings are
 common among sensors: they fill about a third of the public bounds, and attributes depend on each
 other. Readings that fill less, or lie on few values, have larger errors.
 
 The constants are measured (docs/explanation/views.md). Everything is computed with sums, products,
 quotients and square roots, which are the same on every machine, because plans follow from it. Every
-amount is a number, or an array of as many cases as are looked at together.
+amount is a number, or an array with one entry for each case of a computation.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ OCCUPIED = 1 / 3  # of the cells between the public bounds, for one attribute or
 SPREAD = 6.9  # the bounds' distance in standard deviations, for readings that fill a third of it
 
 LEFT = 0.32  # total variation over noise: half its mean absolute value, less what is fitted away
-HIDDEN_PAIR = 0.33  # total variation of a pair for each attribute in one cell, over its cells
+HIDDEN_PAIR = 0.33  # total variation of a pair for each attribute in one cell, over its cells.
 HIDDEN_ALONE = 3.0  # W1 of normal readings from being even inside cells, times the cells' square
 COARSE = 1.7  # W1 of a cell that holds all readings, times the cells in their range
 ROUGH = 0.06  # W1 of readings that are not as smooth, times the cells
@@ -57,7 +57,7 @@ class Errors:
 
     @property
     def score(self) -> int:
-        """What is least for the best plan: in whole millionths, so that machines agree."""
+        """The objective, minimal for the best plan: in whole millionths, so that machines agree."""
         return int(score(self.pair, self.marginal, self.correlation))
 
 
@@ -94,7 +94,7 @@ def flattened(cells: Amount, whole: Truth) -> Amount:
 
 
 def bins_of(cells: Amount) -> Amount:
-    """How many bins a pair's occupied cells can tell apart."""
+    """Number of bins that a pair's occupied cells can separate."""
     return np.minimum(float(BINS * BINS), np.maximum(1.0, OCCUPIED * cells))
 
 
@@ -123,13 +123,13 @@ def hidden_in(cells: Amount, whole: Truth) -> Amount:
 
 
 def correlation_error(
-    noise: Amount, left: Amount, right: Amount, told: Amount, limit: Amount = UNRELATED
+    noise: Amount, left: Amount, right: Amount, resolved: Amount, limit: Amount = UNRELATED
 ) -> Amount:
     """Of two attributes in so many cells each. `noise`: standard deviation of that of one joint
-    cell, over the number of readings. `told`: cells in the range of the readings that are told
-    apart, of the attribute with fewer. `limit`: what noise adds at most."""
+    cell, over the number of readings. `resolved`: cells in the range of the readings that noise
+    leaves distinct, of the attribute with fewer. `limit`: what noise adds at most."""
     bounded = _at_most(BLUR * noise * np.sqrt(left * right), limit)
-    lost = _at_most(LOST / (told * told), 1.0)
+    lost = _at_most(LOST / (resolved * resolved), 1.0)
     return np.asarray(np.sqrt(bounded * bounded + lost * lost))
 
 

@@ -1,8 +1,8 @@
-"""What error a hierarchy will have, predicted before any reading (expected_errors.py).
+"""Predict the error of a hierarchy before any reading (expected_errors.py).
 
-Its exact levels are taken to be fitted together as privhp does: every count averaged with the sum
-of its children. A deeper level only divides what its parents hold: it tells where readings are in
-the share of them that growth reaches and noise leaves clear, and blurs the others' cells.
+The prediction assumes that exact levels are fitted together as privhp does: every count averaged
+with the sum of its children. A deeper level only divides the counts of its parents. It locates the
+share of the readings that growth reaches and noise leaves clear, and blurs the others' cells.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ DRAWN_ALONE = 0.0001  # W1 between them, in standard deviations
 PROJECTED = 1.2  # of the noise of a running sum, where growth keeps counts from being negative
 RISING = 0.4  # of the variance of a running sum, left where one attribute's may only rise
 UNSHRUNK = 0.25  # total variation that noise adds at most
-SMOOTH = 0.25  # of the noise of a correlation, likewise
-CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes
+SMOOTH = 0.25  # of the noise of a correlation, likewise.
+CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes.
 BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of an undivided one
 BLURRED_ALONE = 1.5  # of one attribute, likewise
 
@@ -53,8 +53,8 @@ _Shares = list[tuple[float, _Depth]]
 
 
 def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int = 0) -> Errors:
-    """Of so many draws of noise in each counter and so many readings all together, whose range is
-    2**-narrow of the one that is assumed for each number without a learned scale
+    """Predict the errors for so many draws of noise in each counter and so many readings in total.
+    The range of each number without a learned scale is 2**-narrow of the assumed one
     (expected_errors.py)."""
     most = [attribute.max_bits for attribute in spec.domain.attributes]
     numbers = [attribute.categories is None for attribute in spec.domain.attributes]
@@ -127,24 +127,24 @@ def _shares(spec: HierarchySpec, depths: Sequence[_Depth], total: int, blurred: 
     """Of the readings, those that are known to a level's cells and not to finer ones; those whose
     cells noise has divided count `blurred` times."""
     found = []
-    told = 1.0
+    located = 1.0
     first = len(spec.exact_levels)
     for parent, child in pairwise(depths[first - 1 :]):
         reached = min(1.0, spec.k * spec.fanout / child.occupied)
         each = total / child.occupied
         clear = each * each / (each * each + child.variance)
-        found.append((told * (1 - reached + blurred * reached * (1 - clear)), parent))
-        told *= reached * clear
-    return [*found, (told, depths[-1])]
+        found.append((located * (1 - reached + blurred * reached * (1 - clear)), parent))
+        located *= reached * clear
+    return [*found, (located, depths[-1])]
 
 
 def _running(levels: Sequence[_Depth], axis: int) -> float:
-    """Variance of the readings below a value of an attribute: at each level the cells beside that
-    value, as far as they are occupied, less what their parents know."""
+    """Variance of the readings below a value of an attribute. At each level it is that of the
+    occupied cells beside that value, less the information of their parents."""
     whole = 0.0
     for parent, level in pairwise(levels):
         if level.occupied <= 1.0:
-            continue  # What stands out so far is all in one cell: growth leaves its siblings empty.
+            continue  # Such readings are all in one cell: growth leaves its siblings empty.
         ways = 1 << level.bits[axis] - parent.bits[axis]
         beside = max(1.0, level.occupied / max(1.0, level.within[axis]))
         whole += level.variance * (beside if beside > 1 else RISING) * (ways * ways - 1) / ways

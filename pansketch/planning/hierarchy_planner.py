@@ -113,8 +113,8 @@ def hierarchy_plans(
             try:
                 spec = search.spec(sizes)
             except ValueError:
-                # Deeper still needs a larger part of epsilon. What nobody chose is not complained
-                # of; but what the coarsest raises is raised.
+                # Deeper still needs a larger part of epsilon. A depth that no user chose raises no
+                # error; but an error of the coarsest depth is raised.
                 if stated.depth is not None or not coarsest:
                     raise
                 continue
@@ -149,7 +149,7 @@ class _Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """What sizes are looked for; a collector looks for them in each size of memory."""
+    """Inputs of the search for sizes; a collector searches for each size of memory."""
 
     domain: Domain
     privacy: Privacy
@@ -214,7 +214,7 @@ def _filled(stated: StatedSizes, memory_bytes: int) -> dict[str, int]:
 
 
 def _refined(depth: int, fanout: int, memory_bytes: int) -> int:
-    """How many cells can be refined at each level within the memory; a power of two."""
+    """Number of cells that can be refined at each level within the memory; a power of two."""
     step = max(1, fanout.bit_length() - 1)
     for bits in range(min(depth, DEEPEST_EXACT), 0, -1):
         deeper = -(-(depth - bits) // step)

@@ -1,8 +1,8 @@
-"""What planners are told, and how they choose: the least regret, for the fewest bytes.
+"""Inputs of planners, and their criterion: the least regret, for the fewest bytes.
 
-Nobody knows before the first reading how much of their bounds readings fill, and a query reads few
-windows while a stream is young. So a plan is not judged by one assumption but by its worst ratio to
-the best plan of each case: a range that is as assumed or far narrower, few windows or many.
+Before the first reading it is unknown how much of their bounds readings fill, and a query reads few
+windows while a stream is young. So a plan is not judged by one assumption. It is judged by its
+worst ratio to the best plan of each case: a range as assumed or far narrower, few windows or many.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ DEEP = (Shape(), Shape(3), Shape(5), Shape(8))  # where depth costs little
 
 
 class NoPlan(ValueError):
-    """No choice of sizes fits. The text says what would."""
+    """No choice of sizes fits. The text names sizes that would."""
 
 
 @dataclass(frozen=True)
 class Answering:
-    """How a blinded stream is asked about: its noise comes once for each answer and keeper.
+    """Answers about a blinded stream: each has noise once for each keeper.
 
     Args:
         keepers: their number, each with one draw in an answer.
@@ -60,8 +60,9 @@ class Answering:
         return min(windows for windows, _ in self.levels)
 
     def draws(self, windows: int) -> Fraction:
-        """The variance of a counter's noise, in draws of the declared scale, in what all levels
-        together say of so many windows: weighted by inverse variance, as `combine_levels` does.
+        """Return the variance of a counter's noise in the combined answers of all levels about so
+        many windows, in draws of the declared scale. Levels are weighted by inverse variance, as
+        `combine_levels` does.
 
         Args:
             windows: at least `shortest`.
@@ -117,8 +118,8 @@ class Expected:
 
 
 class Case(NamedTuple):
-    """What a plan is judged by: a shape, the draws of noise in a counter, and the readings of all
-    windows together."""
+    """A case that a plan is judged by: a shape, the draws of noise in a counter, and the readings
+    of all windows together."""
 
     shape: Shape
     draws: float

@@ -1,6 +1,6 @@
-"""What error views will have, predicted before any reading (expected_errors.py).
+"""Predict the errors of views before any reading (expected_errors.py).
 
-Views of several sizes, with several parts of epsilon, in several cases, are looked at together: an
+One computation covers views of several sizes, with several parts of epsilon, in several cases. An
 array has an axis for each of the three.
 """
 
@@ -33,12 +33,12 @@ from pansketch.sketches.views import MAX_VIEW_BITS
 
 UNSEEN = 1.0  # W1 of an attribute in no view, in standard deviations
 RELATED = 0.35  # error of a correlation that is taken to be 0
-APART = 0.21  # total variation of a pair in no view, besides that of its margins
+UNVIEWED = 0.21  # total variation of a pair in no view, besides that of its margins
 
 SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
 CHAINED, LOOSE = 0.3, 0.5  # the same, where they are linked by views of other pairs
 MISSED, PARTED = 0.6, 0.9  # the same, of what noise adds at most where one view holds both
-TOLD = 2.5  # cells more, whose dependence a copula tells
+COPULA_CELLS = 2.5  # cells more, whose dependence a copula tells
 CARRIED = 1.3  # total variation of a pair that W1 of a margin makes by its noise
 
 Bits = tuple[int, ...]
@@ -58,8 +58,8 @@ class Kind(NamedTuple):
 
 
 class _Attribute(NamedTuple):
-    """Attributes that no plan tells apart: one of them stands for all. How many views of each sort
-    hold them."""
+    """Attributes that every plan treats alike: one of them represents all. The numbers of views of
+    each sort that hold them."""
 
     kind: Kind
     held: tuple[tuple[Holder, int], ...]
@@ -108,11 +108,11 @@ class _Views:
         return found
 
     @property
-    def apart(self) -> tuple[FloatArray, FloatArray]:
+    def unviewed(self) -> tuple[FloatArray, FloatArray]:
         """Errors of a pair in no view: its total variation besides that of its margins, and that of
         its correlation. Views of other pairs lead from one near-duplicate to the next."""
         alike = (CHAINED, LOOSE) if self._joined else (SAME, EQUAL)
-        return np.where(self._alike, alike[0], APART), np.where(self._alike, alike[1], RELATED)
+        return np.where(self._alike, alike[0], UNVIEWED), np.where(self._alike, alike[1], RELATED)
 
     def unheld(self, error: Amount) -> Amount:
         """The error of a pair in no view, which bounds that of a pair in one: what noise hides is
@@ -132,7 +132,7 @@ class _Views:
 
     @property
     def missed(self) -> tuple[FloatArray, FloatArray]:
-        """What noise adds at most to the same two of a pair in a view."""
+        """Maximum that noise adds to the same two of a pair in a view."""
         return np.where(self._alike, MISSED, SHRUNK), np.where(self._alike, PARTED, UNRELATED)
 
     def within(self, kind: Kind, cells: Amount) -> Amount:
@@ -166,8 +166,8 @@ class Layout:
             for name in names:
                 held[name].append((sort, known.index(kinds[name])))
             for a, b in combinations(ordered, 2):
-                places = known.index(kinds[a]), known.index(kinds[b])
-                both.setdefault(frozenset((a, b)), set()).add((sort, *places))
+                indices = known.index(kinds[a]), known.index(kinds[b])
+                both.setdefault(frozenset((a, b)), set()).add((sort, *indices))
         alone = {
             name: _Attribute(kinds[name], tuple(sorted(Counter(held[name]).items())))
             for name in kinds
@@ -223,8 +223,8 @@ def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
     variance: Amount = 0.0
     finest: Amount = 1.0
     known: Amount = 1.0
-    for (view, place), number in attribute.held:
-        cells, deviation = views.cells[view][place], views.deviations[view]
+    for (view, index), number in attribute.held:
+        cells, deviation = views.cells[view][index], views.deviations[view]
         # A running sum of the view's marginal adds up noise of this many of its cells.
         running = deviation * deviation * views.size(view)
         precision = precision + number / running
@@ -245,11 +245,11 @@ def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
 def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> Amount:
     """Of the best view that holds both, or taken to be independent."""
     margins = (carried[pair.first] + carried[pair.second]) / 2
-    found = pair_error(0.0, 1.0, views.apart[0], margins)
+    found = pair_error(0.0, 1.0, views.unviewed[0], margins)
     if pair.held:
         found = views.unheld(found)
-    for view, *places in sorted(pair.held):
-        cells = [views.cells[view][place] for place in places]
+    for view, *indices in sorted(pair.held):
+        cells = [views.cells[view][index] for index in indices]
         kinds = (pair.first.kind, pair.second.kind)
         one, other = (views.within(k, c) for k, c in zip(kinds, cells, strict=True))
         hidden = _hidden(one, _whole(kinds[0], cells[0]))
@@ -270,18 +270,18 @@ def _pair(pair: _Pair, carried: Mapping[_Attribute, Amount], views: _Views) -> A
 def _hidden(cells: Amount, whole: Truth) -> Amount:
     """Total variation of a pair that one attribute adds, from what is inside its cells. `cells`:
     those in the range of the readings."""
-    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + TOLD))
+    return np.where(whole, 0.0, HIDDEN_PAIR / (cells + COPULA_CELLS))
 
 
 def _correlation(pair: _Pair, views: _Views) -> Amount:
-    found: Amount = views.unheld(views.apart[1]) if pair.held else views.apart[1]
-    for view, *places in sorted(pair.held):
-        left, right = (views.cells[view][place] for place in places)
+    found: Amount = views.unheld(views.unviewed[1]) if pair.held else views.unviewed[1]
+    for view, *indices in sorted(pair.held):
+        left, right = (views.cells[view][index] for index in indices)
         others = np.sqrt(views.size(view) / (left * right))
         noise = views.deviations[view] * others / views.total
         one, other = views.within(pair.first.kind, left), views.within(pair.second.kind, right)
-        told = np.minimum(one, other)
-        found = np.minimum(found, correlation_error(noise, left, right, told, views.missed[1]))
+        resolved = np.minimum(one, other)
+        found = np.minimum(found, correlation_error(noise, left, right, resolved, views.missed[1]))
     return found
 
 

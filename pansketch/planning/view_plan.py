@@ -1,4 +1,4 @@
-"""What a planner of views is told, and what it returns."""
+"""Inputs and results of a planner of views."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from pansketch.privacy import Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, View, ViewsSpec
 
 CELL_BYTES = 4
-# Of a view for a mean that is asked of few windows: few cells have little noise together, and where
-# readings are inside them the finer views tell. Measured: benchmarks/streams/asked_means.py.
+# Of a view for a mean over few windows. Few cells have little noise together, and the finer views
+# locate readings inside them. Measured: benchmarks/streams/asked_means.py.
 MEAN_BITS = 3
 MEANS_PERCENT = 20  # of epsilon, for all means that are asked
 
@@ -106,8 +106,8 @@ def varying_only(domain: Domain, wanted: Sequence[ViewNames]) -> list[ViewNames]
 
 
 def growing(domain: Domain, most: int) -> Iterator[list[ViewNames]]:
-    """Every attribute alone, with all pairs, and with fewer and fewer of them: neighbours in the
-    domain's order stay longest, for its first and last are neighbours too. `most`: views."""
+    """Every attribute alone, with all pairs, and with fewer and fewer of them. Neighbours in the
+    domain's order stay longest; its first and last are neighbours too. `most`: views."""
     names = varying(domain)
     count = len(names)
     for reach in range(count // 2, -1, -1):

@@ -1,5 +1,5 @@
-"""Which views a stream should have, how fine each, and what part of epsilon: the least regret
-(selection.py) over predicted errors (view_errors.py) of the views that fit into the memory.
+"""Plan the views of a stream, their sizes and their parts of epsilon. The plan has the least regret
+(selection.py) over predicted errors (view_errors.py), among views that fit into the memory.
 
 Devices and collector must come to the same plan, so the search is over whole numbers, and errors
 are compared in whole millionths.
@@ -81,7 +81,7 @@ def view_plans(
     else:
         choices = list(growing(domain, MAX_VIEWS - len(search.means)))
     if stated.pair_bits is not None or stated.single_share is not None:
-        # Whoever states a size of pairs wants pairs: without any it would have no effect.
+        # A configured size of pairs needs pairs: without any it would have no effect.
         choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
     for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
         if best := search.best(choices, resolutions, memory_bytes):
@@ -105,7 +105,7 @@ class _Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """What a plan is looked for; a collector looks for one in each size of memory."""
+    """Inputs of the search for a plan; a collector searches for each size of memory."""
 
     domain: Domain
     privacy: Privacy
@@ -162,7 +162,7 @@ class _Search:
     def _of_sets(
         self, sets: tuple[ViewNames, ...], resolutions: Sequence[int]
     ) -> Iterator[_Choice]:
-        """What can be chosen; it is predicted once, for all sizes of memory."""
+        """The candidates; their errors are predicted once, for all sizes of memory."""
         known = _predicted(self)
         parts = [_parts(sets, self.micro, share) for share in self._shares(sets)]
         parts = [each for each in parts if min(each) > 0]
@@ -231,7 +231,7 @@ class _Search:
         )
 
     def nothing_fits(self, sets: Sequence[ViewNames], memory_bytes: int) -> str:
-        """What to say of the fewest views."""
+        """Problem of the fewest views."""
         if len(sets) > self.micro:
             return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
         least = min(
@@ -255,8 +255,8 @@ def _split(ratios: npt.NDArray[np.int64]) -> tuple[int, int]:
     return split, int(worst[split])
 
 
-# One stream at a time is planned for all sizes of memory. More would stay with whoever plans anew
-# for each published scale.
+# One stream at a time is planned for all sizes of memory. A larger cache would waste memory in a
+# collector, which plans again for each published scale.
 @lru_cache(maxsize=1)
 def _predicted(search: _Search) -> dict[tuple[tuple[ViewNames, ...], int], _Choice]:
     """The choices of a search that are known, by attribute sets and bits in a pair."""

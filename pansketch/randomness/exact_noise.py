@@ -1,14 +1,14 @@
 """Exact integer noise from operating-system randomness.
 
 A discrete Laplace variable, P(z) proportional to exp(-|z| / b), is the difference of two geometric
-ones. A geometric variable splits into independent digits, each drawn by inversion: the value is the
+ones. A geometric variable splits into independent digits, each drawn by inversion. The value is the
 number of cumulative probabilities at or below a uniform real U. A Bernoulli draw is 1 when U is
-below its probability. U is compared by its first 64 bits, and extended word by word in the rare
-tie, against probabilities that are known to any precision asked for. So the distributions are
-exact: no floating point, no truncated tail, no delta. Every draw reads a number of words that
-depends on the scale alone (a Bernoulli draw one, a Laplace draw two a digit: four up to scales of
-about 11,000); a tie (below 2**-50 a draw) reads one more. A rational probability whose expansion
-ends is at or below every U that agrees with all of it, so the comparison ends there.
+below its probability. U is compared by its first 64 bits, and in the rare tie extended word by
+word. The probabilities are known to any requested precision. So the distributions are exact: no
+floating point, no truncated tail, no delta. Every draw reads a number of words that depends on the
+scale alone. A Bernoulli draw reads one, a Laplace draw two a digit: four up to scales of about
+11,000. A tie (below 2**-50 a draw) reads one more. A rational probability whose expansion ends is
+at or below every U that agrees with all of it, so the comparison ends there.
 
 Noise is added in place and its scratch is overwritten: nothing is kept beside the counters.
 """
@@ -52,7 +52,7 @@ class LogOdds:
         return settled(partial(self._bounds, bits))
 
     def ends_within(self, bits: int) -> bool:
-        """Whether 2**bits p is an integer, for bits >= 1."""
+        """Return whether 2**bits p is an integer, for bits >= 1."""
         return self.value == 0
 
     def _bounds(self, bits: int, guard: int) -> Interval:
@@ -90,7 +90,7 @@ class Ratio:
         return (self.value.numerator << bits) // self.value.denominator
 
     def ends_within(self, bits: int) -> bool:
-        """Whether 2**bits p is an integer."""
+        """Return whether 2**bits p is an integer."""
         return (1 << bits) % self.value.denominator == 0
 
 
@@ -107,7 +107,8 @@ def threshold(chance: Chance, word_bits: int = WORD_BITS) -> np.uint64:
 
 
 def is_below(chance: Chance, first: int, words: Words, word_bits: int = WORD_BITS) -> bool:
-    """Whether the uniform that begins with the word `first`, read on while it ties, is below p."""
+    """Return whether the uniform that begins with the word `first`, extended while it ties, is
+    below p."""
     uniform, bits = first, word_bits
     while uniform == chance.first_bits(bits) and not chance.ends_within(bits):
         uniform, bits = extended(uniform, words, word_bits), bits + word_bits
@@ -131,7 +132,7 @@ Counters = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 class Entropy(Protocol):
-    """Where secret randomness comes from: an argument everywhere, so that a test may drive it."""
+    """Source of secret randomness: an argument everywhere, so that a test may drive it."""
 
     def add_discrete_laplace(self, scale: Fraction, counters: Counters) -> None:
         """Add an independent discrete Laplace draw of parameter `scale` to every counter, in
@@ -197,16 +198,16 @@ class ExactNoise:
     def _draw_digit(self, digit: Digit, scratch: "_Scratch") -> None:
         words = scratch.words
         self._words.fill(words)
-        places = np.searchsorted(digit.table, words, side="right")
+        indices = np.searchsorted(digit.table, words, side="right")
         # From the platform's index type, which may have 32 bits.
-        np.copyto(scratch.values, places)
-        np.subtract(places, 1, out=places)
-        np.take(digit.table, places, mode="wrap", out=scratch.below)
-        places.fill(0)
+        np.copyto(scratch.values, indices)
+        np.subtract(indices, 1, out=indices)
+        np.take(digit.table, indices, mode="wrap", out=scratch.below)
+        indices.fill(0)
         np.equal(scratch.below, words, out=scratch.tied)
         if scratch.tied.any():
-            for place in np.flatnonzero(scratch.tied):
-                scratch.values[place] = digit.resolve(int(words[place]), self._words)
+            for index in np.flatnonzero(scratch.tied):
+                scratch.values[index] = digit.resolve(int(words[index]), self._words)
 
     def fill_bernoulli(self, chance: Chance, bits: npt.NDArray[np.uint8]) -> None:
         """See `Entropy`. Raises ValueError for another array than uint8[n]."""
@@ -235,8 +236,8 @@ class ExactNoise:
         np.less(words, limit, out=bits.view(np.bool_))
         np.equal(words, limit, out=tied)
         if tied.any():
-            for place in np.flatnonzero(tied):
-                bits[place] = is_below(chance, int(limit), self._words, self._word_bits)
+            for index in np.flatnonzero(tied):
+                bits[index] = is_below(chance, int(limit), self._words, self._word_bits)
 
     def fill_words(self, words: npt.NDArray[np.uint64]) -> None:
         """See `KeyEntropy`."""
@@ -250,7 +251,7 @@ class ExactNoise:
 
 @dataclass(frozen=True)
 class _Scratch:
-    """What a block of Laplace draws needs; beside the counters it would give the counts."""
+    """Scratch of a block of Laplace draws; with the counters it would reveal the counts."""
 
     words: npt.NDArray[np.uint64]
     below: npt.NDArray[np.uint64]

@@ -31,8 +31,9 @@ def complement_bounds(exponent: Fraction, bits: int) -> Interval:
 def exp_bounds(exponent: Fraction, bits: int) -> Interval:
     """Integers (low, high) with low <= 2**bits exp(-exponent) <= high, for exponent >= 0.
 
-    The argument is halved until it is at most 1, the alternating series is summed in fixed point
-    (each floor loses at most two units), and the bounds are squared back.
+    The argument is halved until it is at most 1. The alternating series is summed in fixed point
+    (each floor loses at most two units). Then the bounds are squared as often as the argument was
+    halved.
     """
     halvings = max(0, ceil(exponent) - 1).bit_length()
     working = bits + 2 * halvings + 16

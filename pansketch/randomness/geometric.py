@@ -72,8 +72,8 @@ def geometric(scale: Fraction, word_bits: int = WORD_BITS) -> Digits:
 
 
 def radices(bits: int) -> list[int]:
-    """Sizes of the bounded digits of a number of so many bits, the lowest first: powers of two,
-    about as large as what they leave to the leading digit."""
+    """Sizes of the bounded digits of a number of so many bits, the lowest first. They are powers of
+    two, about as large as the leading digit."""
     count = max(2, -(-(bits - 1) // DIGIT_BITS))
     sizes = []
     for left in range(count, 1, -1):

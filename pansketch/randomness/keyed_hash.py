@@ -1,18 +1,18 @@
 """Public keyed hashing, identical on every machine.
 
-Hashing spreads cells over counters; privacy never rests on it, so its key is public. Multiply-add-
-shift over 64-bit words (Dietzfelbinger, "Universal hashing and k-wise independent random variables
-via integer arithmetic without primes", STACS 1996) is pairwise independent in its upper bits, which
-is what count-min needs, and costs two vector operations.
+Hashing spreads cells over counters. Privacy never depends on it, so its key is public.
+Multiply-add-shift over 64-bit words costs two vector operations (Dietzfelbinger, "Universal hashing
+and k-wise independent random variables via integer arithmetic without primes", STACS 1996). It is
+pairwise independent in its upper bits, as count-min needs.
 
-It is also linear: if one child of a cell shares a counter with a child of another cell, all their
-children do, pair by pair, and nobody can tell the two families apart. So the product is folded with
-a public function of the key that is not linear. Pairs stay independent, whatever that function is.
+It is also linear. If one child of a cell shares a counter with a child of another cell, all their
+children do, pair by pair. No estimator can separate the two families. So the product is folded with
+a public function of the key that is not linear. Pairs stay independent for any such function.
 
 A count-sketch's error has its textbook variance only if any three cells are hashed independently.
 Multiply-add-shift gives two: neighbouring cells of a smooth histogram would collide in runs. Simple
-tabulation gives three (Patrascu, Thorup, "The power of simple tabulation hashing", JACM 2012): each
-byte of a key looks up a word of public random bits, and their exclusive or is the hash. Every row
+tabulation gives three (Patrascu, Thorup, "The power of simple tabulation hashing", JACM 2012). Each
+byte of a key selects a word of public random bits, and their exclusive or is the hash. Every row
 takes bits of its own, so rows are independent of each other.
 """
 
@@ -49,7 +49,7 @@ def digest(data: bytes, size: int) -> bytes:
 
 
 def form_digest(form: dict[str, Any], size: int = 8) -> bytes:
-    """`size` bytes over the canonical JSON of what a spec says of itself."""
+    """`size` bytes over the canonical JSON of a spec's description."""
     return digest(json.dumps(form, sort_keys=True, separators=(",", ":")).encode(), size)
 
 
@@ -78,7 +78,7 @@ def fold(
 
 @dataclass(frozen=True)
 class RowHash:
-    """Where a key of at most `key_bits` bits falls in each row of a table of power-of-two width.
+    """Indices of a key of at most `key_bits` bits in each row of a table of power-of-two width.
 
     Rows share one 64-bit word as long as all their bits are pairwise independent, then a second
     word begins. `words` holds (multiplier, addend) pairs; `shifts[row]` is (word, shift).

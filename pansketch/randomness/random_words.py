@@ -24,7 +24,7 @@ class OsWords:
     """Words from the kernel, read straight into the caller's buffer: no copy stays behind.
 
     Not by getrandom: from glibc 2.41 on that function keeps a generator of its own in the memory of
-    the process, and who reads that memory knows the draws to come.
+    the process. An intruder who reads that memory can predict later draws.
 
     Args:
         device: path of the kernel's generator.

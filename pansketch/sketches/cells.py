@@ -1,17 +1,17 @@
 """Density Sketch's state: a private count-sketch of a fine, regular histogram over a public domain.
 
-Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301): each
-reading adds its sign to one counter in each of K rows of R counters; the sum of two sketches is
-the sketch of both streams. A cell is the `depth` bits of a reading's path, so a histogram has
-2**depth cells of one shape.
+Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301). Each
+reading adds its sign to one counter in each of K rows of R counters. The sum of two sketches is the
+sketch of both streams. A cell is the `depth` bits of a reading's path, so a histogram has 2**depth
+cells of one shape.
 
-The paper's streaming algorithm keeps a heap of the heaviest cells, which shows what arrived. Its
+The paper's streaming algorithm keeps a heap of the heaviest cells, which reveals readings. Its
 appendix D has the private sketch: double geometric noise of p = 1 - exp(-epsilon / K) on every
-counter, which is discrete Laplace noise of scale K / epsilon, and heavy cells found afterwards by
-going through all partitions. So it is here up to 2**20 cells; beyond, a search descends through
-coarser tables that the sketch carries for that purpose (generators/density/). The appendix draws
-noise once and spends nothing on the number of readings. Here that number has a share of epsilon,
-and in `silent` mode noise is drawn once more at the release (docs/explanation/privacy.md).
+counter. That is discrete Laplace noise of scale K / epsilon. A pass over all partitions finds the
+heavy cells afterwards. This module does the same up to 2**20 cells. Beyond, a search descends
+through coarser tables that the sketch has for that purpose (generators/density/). The appendix
+draws noise once and spends nothing on the number of readings. Here that number has a share of
+epsilon, and in `silent` mode noise is drawn once more at the release (docs/explanation/privacy.md).
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class CellsSpec(LinearSpec):
             raise ValueError(f"width must be a power of two, not {self.width}")
         self.domain.refuse_atoms()
         self.domain.split_order(self.depth)
-        # Derived here, so that whatever cannot work is refused now and not at the first reading.
+        # Derived here, so that impossible parameters are refused now and not at the first reading.
         count, *shares = split_budget(self.guarantee.reading_micro, self._squared_weights())
         object.__setattr__(self, "count_scale", 1 / count)
         object.__setattr__(self, "tables", tuple(self._derive_tables(shares)))

@@ -1,18 +1,19 @@
-"""What the counters of an honest release can be, when a window has at most so many readings.
+"""Bounds of the counters of an honest release, if a window has at most so many readings.
 
-A reading adds a bounded amount to every row of counters that share a noise scale, and the noise of
-a counter exceeds a quantile with a chance that is stated. What lies beyond both was not counted by
-the sketch that it names. Differential privacy promises nothing about that: a device may publish any
+A reading adds a bounded amount to every row of counters that share a noise scale. The noise of a
+counter exceeds a quantile with a stated probability. The named sketch cannot have produced counters
+beyond both bounds. Differential privacy guarantees nothing about that: a device may publish any
 counters within these bounds (docs/how-to/contain-a-hostile-device.md).
 
 The quantiles are Chernoff bounds of discrete Laplace draws, P(z) proportional to p**|z| with
 p = exp(-1 / scale):
 
-    E exp(t z)   = (1 - p)**2 / ((1 - p e**t) (1 - p e**-t))          for 0 <= t < 1 / scale
+    E exp(t z) = (1 - p)**2 / ((1 - p e**t) (1 - p e**-t)) for 0 <= t < 1 / scale
+
     E exp(t |z|) = (1 - p) (1 + p e**t) / ((1 + p) (1 - p e**t))
 
-Whatever t is, a sum of n draws exceeds (n log E - log chance) / t with at most that chance. So the
-search for the best t decides how tight a bound is and never whether it holds; SLACK covers the
+For any t, a sum of n draws exceeds (n log E - log chance) / t with at most that chance. So the
+search for the best t decides how tight a bound is and never whether it holds. SLACK covers the
 rounding of its evaluation. For one counter the bounds lie about a tenth above the exact quantile.
 """
 
@@ -40,7 +41,7 @@ _GOLDEN = (sqrt(5) - 1) / 2
 @dataclass(frozen=True)
 class CounterRow:
     """A run of `size` counters with one noise scale. A reading adds at most `each` to a counter,
-    and at most `norm` to the sum of their absolute values; unless the row is `signed` it adds
+    and at most `norm` to the sum of their absolute values. Unless the row is `signed`, it adds
     nothing negative, and `norm` to their sum."""
 
     size: int
@@ -99,8 +100,8 @@ class CounterBounds:
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """What one release says of how much was counted in its window: `offset` plus the rows' sums by
-    their `weights`, float64[rows]; `variance` is that of its noise."""
+    """An estimate of the number of readings in one window: `offset` plus the rows' sums by their
+    `weights`, float64[rows]. `variance` is that of its noise."""
 
     weights: Floats
     offset: float
@@ -110,11 +111,11 @@ class Total:
 def linear_bounds(
     rows: Sequence[CounterRow], bits: int, readings: int, draws: int, allowance: float = ALLOWANCE
 ) -> CounterBounds:
-    """Bounds of linear counters of so many `bits`, which hold `draws` draws each and at most
-    `readings` readings. Of all honest releases a share of `allowance` at most lies outside.
+    """Bounds of linear counters of so many `bits`, with `draws` draws each and at most `readings`
+    readings. At most a share of `allowance` of all honest releases lies outside.
 
-    The allowance is shared by a union bound: a third for the counters, a third for the sums of the
-    rows, a third for their norms.
+    The allowance is shared by a union bound: one third each for the counters, the sums of the rows
+    and their norms.
     """
     share = allowance / 3
     counters = 2 * sum(row.size for row in rows)
@@ -155,11 +156,11 @@ def _total(rows: Sequence[CounterRow], draws: int) -> Total:
 
 @lru_cache(maxsize=64)  # Of all windows of a stream it is the same.
 def bit_bounds(found: KeyEstimator, levels: tuple[int, ...], noise: int) -> CounterBounds:
-    """Bounds of a bitmap of one window, or of each level's number of ones, to which noise was added
-    that exceeds `noise` with a quarter of the level's allowance on one side.
+    """Bounds of a bitmap of one window, or of each level's number of ones. The added noise exceeds
+    `noise` with a quarter of the level's allowance on one side.
 
-    Every bit is 1 with one of two probabilities, so the number of ones is bounded however many
-    keys there were; a quarter of the allowance goes to each side of it. Levels share the allowance.
+    Every bit is 1 with one of two probabilities, so the number of ones is bounded for any number of
+    keys. A quarter of the allowance goes to each side of it. Levels share the allowance.
     """
     sizes = np.array(levels, np.float64)
     share = ALLOWANCE / 4 / len(levels)
@@ -185,8 +186,8 @@ def _slots_total(found: KeyEstimator, levels: tuple[int, ...]) -> Total:
 
 @lru_cache(maxsize=4096)
 def sum_quantile(scale: Fraction, count: int, chance: float) -> int:
-    """A whole number that the sum of `count` discrete Laplace draws exceeds with at most `chance`;
-    by symmetry its negative bounds the sum from below as well."""
+    """A whole number that the sum of `count` discrete Laplace draws exceeds with at most `chance`.
+    By symmetry its negative bounds the sum from below as well."""
     rate = float(1 / scale)
     whole = 2 * log(-expm1(-rate))
 
@@ -209,8 +210,8 @@ def norm_quantile(scale: Fraction, count: int, chance: float) -> int:
 
 
 def ones_quantile(count: int, chance: float) -> int:
-    """How far the number of ones among `count` independent bits lies from its expectation, on one
-    side, with at most `chance` further (Hoeffding)."""
+    """One-sided bound of the distance between the number of ones among `count` independent bits and
+    its expectation, exceeded with at most `chance` (Hoeffding)."""
     return ceil(sqrt(-count * log(chance) / 2))
 
 

@@ -1,10 +1,10 @@
 """PrivHP's state: a private hierarchy of counters over a public domain.
 
-Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory" (PrivHP),
-Algorithm 2: exact counters for the shallow levels, one private count-min table (Algorithm 1) for
-each deeper level, and the budget shared among the levels so that the paper's error bound is least
-(Lemma 5). A cell at level l is the first l bits of a reading's path; a step from one level to the
-next takes log2(fanout) bits.
+Algorithm 2 of Holland, Camtepe, Thapa, Xue, "Private synthetic data generation in bounded memory"
+(PrivHP). The shallow levels have exact counters, and each deeper level has one private count-min
+table (Algorithm 1). The levels share the budget so that the paper's error bound is least (Lemma 5).
+A cell at level l is the first l bits of a reading's path; a step from one level to the next takes
+log2(fanout) bits.
 
 The paper draws noise once, at the start. That protects one output, not a snapshot followed by
 publications; `silent` mode adds a second, fresh draw at the release (docs/explanation/privacy.md).
@@ -77,7 +77,7 @@ class HierarchySpec(LinearSpec):
             raise ValueError(f"width must be a power of two, not {self.width}")
         self.domain.refuse_atoms()
         self.domain.split_order(self.depth)
-        # Derived here, so that whatever cannot work is refused now and not at the first reading.
+        # Derived here, so that impossible parameters are refused now and not at the first reading.
         varying = sum(attribute.varies for attribute in self.domain.attributes)
         sizes = Sizes(varying, self.depth, self.k, self.width, self.rows, self.fanout)
         levels = derive_levels(sizes, self.guarantee.reading_micro, self.hash_key)
@@ -119,8 +119,8 @@ class HierarchySpec(LinearSpec):
 
 
 class PathAbsorber:
-    """Adds the path of each reading to the deepest exact level and to every sketched level: one
-    exact counter, and `rows` counters of each sketched level."""
+    """Adds the path of each reading to the deepest exact level and to every sketched level. A path
+    changes one exact counter, and `rows` counters of each sketched level."""
 
     def __init__(self, spec: HierarchySpec) -> None:
         self._encoder = PathEncoder(spec.domain, spec.depth)

@@ -77,9 +77,9 @@ def derive_levels(sizes: Sizes, epsilon_micro: int, hash_key: int) -> tuple[Leve
 
 
 def _squared_weights(sizes: Sizes, bits: list[int], deepest_exact: int) -> list[Fraction]:
-    """What the squares of the levels' shares are proportional to, where PrivHP's bound is least.
+    """Weights of the squared shares of the levels for which PrivHP's bound is least.
 
-    The number of noisy counters that a refinement reads, times the side of the cells it refines.
+    A weight is the number of noisy counters that a refinement reads, times the side of its cells.
     """
     weights = []
     for place, level_bits in enumerate(bits):

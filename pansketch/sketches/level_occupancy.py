@@ -1,9 +1,9 @@
-"""From the noisy bitmaps of several levels to one number of keys, with its standard error.
+"""Estimate one number of keys, with its standard error, from the noisy bitmaps of several levels.
 
 A level samples keys: half of them fall into level 0, a quarter into level 1, and the last level
-takes the rest. So some level is neither empty nor full, whatever the number of keys: the
+takes the rest. So for any number of keys some level is neither empty nor full. This is the
 multiresolution bitmap of Estan, Varghese and Fisk ("Bitmap algorithms for counting active flows on
-high-speed links", IMC 2003), here with bits that pass through a noisy channel.
+high-speed links", IMC 2003). Here its bits pass through a noisy channel.
 
 All levels are read together. The estimate solves the quasi-score equation, where each level weighs
 by the information that it has about the number of keys (Wedderburn, Biometrika 1974). Everything
@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def level_sizes(bits: int) -> tuple[int, ...]:
-    """How many slots each level has, so many `bits` together; levels but the first are equal.
+    """Slots of each level, so many `bits` in total; all levels but the first are equal.
 
     The first one has half as many again. Few keys fill only the first levels, so this lowers the
     largest relative error over the whole range of counts.
@@ -56,7 +56,7 @@ def level_shares(levels: int) -> Floats:
 
 @dataclass(frozen=True)
 class LevelEstimator:
-    """What turns the counters of all levels into a number of keys.
+    """Estimator of the number of keys from the counters of all levels.
 
     `sizes`: slots of each level, seen through `channel`. `bitmap`: one counter for each slot, else
     one for each level, with noise of `output_variance`.
@@ -128,8 +128,8 @@ class LevelEstimator:
         return keys
 
     def _moments(self, keys: float | Floats, noise: Floats) -> tuple[Floats, Floats]:
-        """The expected share of empty slots of each level, and the variance of the share that is
-        seen, for keys that arrive as a Poisson process."""
+        """The expected share of empty slots of each level, and the variance of the observed share.
+        Keys arrive as a Poisson process."""
         empty = np.exp(-keys * self._rates)
         full = np.maximum(1 - empty, 0)
         hashing = empty * full / np.array(self.sizes, np.float64)

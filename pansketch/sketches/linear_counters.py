@@ -1,8 +1,8 @@
-"""What all families of linear counters share: noise from the first instant, released once.
+"""Common parts of all families of linear counters: noise from the first instant, one release.
 
 A reading changes a bounded part of the counters, by addition only. So one draw at the start covers
-a snapshot, one more at the release covers what is published after it, and sums of releases are
-releases of sums. A family is a `LinearSpec` with its blocks and scales, and an `Absorber`.
+a snapshot, and one more at the release covers the later release. Sums of releases are releases of
+sums. A family is a `LinearSpec` with its blocks and scales, and an `Absorber`.
 """
 
 from abc import ABC, abstractmethod
@@ -59,7 +59,7 @@ class LinearSpec(ABC):
 
     @abstractmethod
     def counter_rows(self) -> Sequence[CounterRow]:
-        """What a reading adds to the counters, row by row in their order."""
+        """Bounds of a reading's contribution to the counters, row by row in their order."""
 
     @abstractmethod
     def canonical_form(self) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class LinearSpec(ABC):
 
     @abstractmethod
     def absorber(self) -> "Absorber":
-        """What adds the readings of one window to its counters."""
+        """Return the absorber that adds the readings of one window to its counters."""
 
     def state_form(self) -> "StateForm | None":
-        """How the counters are held while a window lasts, if not as counts."""
+        """The form of the counters during a window, if they are not counts."""
         return None
 
     def start(self, rng: Entropy) -> "LinearSketch":
@@ -104,8 +104,8 @@ class LinearSpec(ABC):
 
     @property
     def release_nbytes(self) -> int:
-        """Bytes of one release on the wire, as expected from the entropy of its noise; of a blinded
-        one those of its counters, which are uniform (`pansketch.wire.blinded_nbytes`)."""
+        """Bytes of one release on the wire, as expected from the entropy of its noise. A blinded
+        release has uniform counters, and their bytes count (`pansketch.wire.blinded_nbytes`)."""
         if self.guarantee.answer_micro:
             return self.nbytes
         return expected_nbytes(self.blocks, self.scales, self.guarantee.draws)
@@ -123,7 +123,7 @@ class LinearSpec(ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes over the canonical form: nobody finds two specs that share them. A mask is bound
+        """32 bytes over the canonical form. They are collision-resistant, because a mask is bound
         to them, and so is the noise that a keeper adds."""
         return form_digest(self.canonical_form(), DIGEST_BYTES)
 
@@ -142,10 +142,10 @@ class LinearSpec(ABC):
 
 def linear_form(spec: LinearSpec) -> dict[str, Any]:
     """The part of a canonical form that is the same for every family."""
-    promise = spec.guarantee
-    privacy = [promise.epsilon_micro, str(promise.unit), promise.intrusion]
-    if promise.answer_micro:
-        privacy += ["blinded", promise.local_micro]
+    guarantee = spec.guarantee
+    privacy = [guarantee.epsilon_micro, str(guarantee.unit), guarantee.intrusion]
+    if guarantee.answer_micro:
+        privacy += ["blinded", guarantee.local_micro]
     return {
         "family": spec.family,
         "domain": [attribute.describe() for attribute in spec.domain.attributes],
@@ -164,8 +164,8 @@ def add_noise(
 
 
 class Absorber(Protocol):
-    """How a family counts. Of a reading nothing stays in it: its scratch is overwritten before a
-    call returns."""
+    """Counting rule of a family. It keeps no reading: its scratch is overwritten before a call
+    returns."""
 
     def absorb(self, readings: npt.NDArray[np.float64], counters: Counters, /) -> None:
         """Add readings, float64[n, d] in the domain's units, to the counters.
@@ -228,7 +228,7 @@ class LinearSketch:
         `window` labels the release; without it a random identifier does. Raises SketchClosed.
         """
         self._check_open()
-        self._closed = True  # First: whatever fails from here on, nothing is released twice.
+        self._closed = True  # First: after a failure below, nothing is released twice.
         self._to_counts()
         if self._spec.guarantee.release_micro:
             self._add_noise(rng)

@@ -42,8 +42,8 @@ class PathCounter:
     def _count_many(self, paths: Paths, counters: Counters) -> None:
         """One histogram for every row of every level whose cells outnumber the readings.
 
-        A table is a linear image of its level's cells, so where there are fewer cells than readings
-        the cells are counted once and each cell's count is added to its counters.
+        A table is a linear image of its level's cells. So, with fewer cells than readings, the
+        cells are counted once and each cell's count is added to its counters.
         """
         count = len(paths)
         prefixes = self._prefixes[:count]
@@ -69,8 +69,8 @@ class PathCounter:
             if ways > 1:
                 finer = cells
                 cells = finer[::ways].copy()
-                for place in range(1, ways):
-                    cells += finer[place::ways]
+                for index in range(1, ways):
+                    cells += finer[index::ways]
                 finer.fill(0)
             counts = cells.astype(COUNTER)
             if level.hash is None:
@@ -95,8 +95,8 @@ class PathCounter:
 class _Slots:
     """Every counter that one path touches, computed for a few paths in one pass over all levels.
 
-    A row of a table is (key * multiplier + addend ^ fold(key)) >> shift & mask + offset, where the
-    key is path >> prefix; an exact level is the same with multiplier 1, no fold and no shift.
+    An index is (key * multiplier + addend ^ fold(key)) >> shift & mask + offset, where the key is
+    path >> prefix. An exact level is the same with multiplier 1, no fold and no shift.
     """
 
     def __init__(self, depth: int, levels: tuple[Level, ...]) -> None:
@@ -112,23 +112,23 @@ class _Slots:
                 rows.append((prefix, folding, multiplier, addend, shift, level.width - 1, offset))
         self._columns = [np.array(part, np.uint64)[:, None] for part in zip(*rows, strict=True)]
         shape = len(rows), FEW_READINGS
-        self._places, self._folded, self._shifted = (np.zeros(shape, np.uint64) for _ in range(3))
-        self._spare = spare_words(self._places.size)
+        self._indices, self._folded, self._shifted = (np.zeros(shape, np.uint64) for _ in range(3))
+        self._spare = spare_words(self._indices.size)
 
     def count(self, paths: Paths, counters: Counters) -> None:
         """Add 1 to every counter of at most `FEW_READINGS` paths."""
         prefix, folding, multiplier, addend, shift, mask, offset = self._columns
-        scratch = self._places, self._folded, self._shifted
-        places, folded, shifted = (block(each, len(paths)) for each in scratch)
-        np.copyto(places, paths)
-        np.right_shift(places, prefix, out=places)
-        fold(places, folding, folded, shifted)
-        np.multiply(places, multiplier, out=places)
-        np.add(places, addend, out=places)
-        np.bitwise_xor(places, folded, out=places)
-        np.right_shift(places, shift, out=places)
-        np.bitwise_and(places, mask, out=places)
-        np.add(places, offset, out=places)
-        np.add.at(counters, as_indices(places.reshape(-1), self._spare), ONE)
-        for used in (places, folded, shifted, self._spare):
+        scratch = self._indices, self._folded, self._shifted
+        indices, folded, shifted = (block(each, len(paths)) for each in scratch)
+        np.copyto(indices, paths)
+        np.right_shift(indices, prefix, out=indices)
+        fold(indices, folding, folded, shifted)
+        np.multiply(indices, multiplier, out=indices)
+        np.add(indices, addend, out=indices)
+        np.bitwise_xor(indices, folded, out=indices)
+        np.right_shift(indices, shift, out=indices)
+        np.bitwise_and(indices, mask, out=indices)
+        np.add(indices, offset, out=indices)
+        np.add.at(counters, as_indices(indices.reshape(-1), self._spare), ONE)
+        for used in (indices, folded, shifted, self._spare):
             used.fill(0)

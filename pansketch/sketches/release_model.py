@@ -25,7 +25,7 @@ class SketchClosed(RuntimeError):
 
 
 class MergeError(ValueError):
-    """These releases do not belong into one sum; the text says why."""
+    """These releases do not belong in one sum; the text gives the reason."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,7 +53,7 @@ class WindowId:
 
     @property
     def key(self) -> tuple[str, str, bytes, int, int]:
-        """What makes a release unique."""
+        """Key that identifies a release."""
         return self.device, self.stream, self.incarnation, self.sequence, self.start
 
 
@@ -86,17 +86,17 @@ class Spec(Protocol):
 
     @property
     def additive(self) -> bool:
-        """Whether the sum of two releases means anything. Estimates can always be added."""
+        """True if the sum of two releases is meaningful. Estimates can always be added."""
         ...
 
     def for_window(self, index: int) -> "Spec":
-        """The spec of one public window. Where hashing changes from window to window, another one:
-        the releases of different windows then have different fingerprints and do not merge."""
+        """The spec of one public window. If hashing changes from window to window, it is another
+        spec. Then releases of different windows have different fingerprints and do not merge."""
         ...
 
     def counter_bounds(self, readings: int, draws: int) -> CounterBounds:
-        """What an honest release holds that counted at most so many readings and has so many draws
-        in each counter: outside of them with a chance of `bounds.ALLOWANCE` at most."""
+        """Return bounds of an honest release of at most so many readings, with so many draws in
+        each counter. It is outside of them with a probability of at most `bounds.ALLOWANCE`."""
         ...
 
     def start(self, rng: Entropy) -> Sketch: ...
@@ -112,7 +112,7 @@ class CountsKeys(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What leaves a device: noisy integer counters and the windows they stand for.
+    """The output of a device: noisy integer counters and the labels of their windows.
 
     Two releases add up to one that stands for both.
 
@@ -124,8 +124,8 @@ class Release:
         counters: int64[sum(spec.blocks)], made read-only.
         noise: variance of every counter's noise, at most so many times that of one draw of the
             declared scale; 0: `draws` times. An unblinded release has its own.
-        merged: how many merged releases have no label in `windows`: those of a stored sum, whose
-            keeper has to see to it that no window is in it twice.
+        merged: the number of merged releases without a label in `windows`. A stored sum has such
+            releases, and its owner must ensure that it holds no window twice.
 
     Raises:
         ValueError: the counters have another type or length.
@@ -150,7 +150,7 @@ class Release:
 
     @property
     def count(self) -> int:
-        """How many windows' releases it stands for."""
+        """Number of windows whose releases it sums."""
         return len(self.windows) + self.merged
 
     def split(self) -> Iterator[npt.NDArray[np.int64]]:
@@ -161,7 +161,7 @@ class Release:
             start += length
 
     def distinct(self) -> Estimate:
-        """How many distinct keys there were.
+        """Estimate the number of distinct keys.
 
         Returns:
             The estimate: of the window of one release, of the union of merged bitmaps, of the

@@ -1,11 +1,11 @@
-"""From noisy bits to how many keys there were, with standard errors.
+"""Estimate the number of keys from noisy bits, with standard errors.
 
 A tracked slot is full if any key fell into it. A released bit is 1 with one probability for an
-empty slot and with another for a full one; inverting that gives an unbiased estimate of the share
-of full slots. A sample of an enumerated universe scales it up. With hashed keys, several of which
-may share a slot, linear counting does (Whang, Vander-Zanden and Taylor, "A linear-time
-probabilistic counting algorithm for database applications", TODS 1990), with its bias of second
-order removed. Everything here reads public integers.
+empty slot and with another for a full one. Inverting that gives an unbiased estimate of the share
+of full slots. A sample of an enumerated universe scales the share up. Several hashed keys may share
+a slot, so their estimator is linear counting, with its bias of second order removed. Its source is
+Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for database
+applications" (TODS 1990). Everything here reads public integers.
 """
 
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ class Occupancy:
 def occupancy_of_count(
     ones: float, channel: Channel, output_variance: float, tracked: int, devices: int
 ) -> Occupancy:
-    """From the number of ones among `tracked` bits with noise of `output_variance` added to it,
-    both summed over devices: the sum of their shares of full slots."""
+    """Estimate the sum of the devices' shares of full slots. The argument is the number of ones
+    among `tracked` bits with noise of `output_variance` added to it, both summed over devices."""
     weight = tracked * channel.gain
     share = (ones - devices * tracked * channel.empty) / weight
     full = min(max(share, 0.0), devices) * tracked
@@ -59,13 +59,13 @@ def occupancy_of_count(
 
 
 def occupancy_of_bitmaps(sums: npt.NDArray[np.int64], channel: Channel, devices: int) -> Occupancy:
-    """From every slot's number of ones, int64[n] of 0 to `devices`: the share of slots that are
-    full on any device.
+    """Estimate the share of slots that are full on any device, from every slot's number of ones,
+    int64[n] of 0 to `devices`.
 
-    A device's bit is worth full/gain if it is 0 and (full - 1)/gain if it is 1: on average 1 for an
-    empty slot and 0 for a full one, and nothing else is. So the product over devices is on average
-    1 for a slot that is empty on all of them and 0 for any other, and the mean square of the
-    products exceeds their mean by their noise. Raises NoEstimate when they cannot be computed.
+    A bit of 0 has the value full/gain, a bit of 1 the value (full - 1)/gain. No other values have
+    mean 1 for an empty slot and 0 for a full one. So the product over devices has mean 1 for a slot
+    that is empty on all of them, and 0 for any other. The mean square of the products exceeds their
+    mean by their noise. Raises NoEstimate when they cannot be computed.
     """
     zero, one = channel.full / channel.gain, (channel.full - 1) / channel.gain
     slots = np.bincount(sums.astype(np.intp, copy=False), minlength=devices + 1)
@@ -86,7 +86,7 @@ def together(parts: list[Occupancy]) -> Occupancy:
 
 @dataclass(frozen=True)
 class KeyEstimator:
-    """What turns counters into numbers of keys.
+    """Estimator of the number of keys from counters.
 
     `universe`: its size if it is enumerated. `tracked` of `slots` are seen, through `channel`;
     `bitmap`: one counter for each of them, else one for all, with noise of `output_variance`.
@@ -147,13 +147,13 @@ class KeyEstimator:
 
     def _hashed(self, found: Occupancy, devices: int) -> Estimate:
         """Linear counting. Refused when the share of empty slots is not above its own standard
-        error: that of the number of keys would exceed the number of slots."""
+        error. Then the standard error of the number of keys would exceed the number of slots."""
         empty = 1 - found.share
         likely = min(empty, 1.0)  # Noise can take the estimate above 1.
         variance = found.noise + self._hashing(likely)
         if likely <= sqrt(variance):
             raise _hopeless(empty, sqrt(variance), self.slots, devices)
-        a_key = -log1p(-1 / self.slots)  # What a key takes off the logarithm of the empty share.
+        a_key = -log1p(-1 / self.slots)  # added by a key to -log(empty)
         taken = -log(empty) - variance / (2 * likely**2)
         return Estimate(taken / a_key, sqrt(variance) / likely / a_key)
 

@@ -1,12 +1,11 @@
 """Many small views of one stream: a private histogram of every attribute and of pairs of them.
 
-With three attributes or more one joint hierarchy is coarse, for its cells are shared among all
-attributes. So the stream's budget is shared among views instead, each a regular grid of cells over
-one, two or a few attributes, and what they say together is found afterwards
-(generators/pairwise/). The marginals of Zhang, Wang, Honorio, Zhang, Backes, Chen and Zhang,
-"PrivSyn: Differentially Private Data Synthesis" (USENIX Security 2021), kept as linear counters:
-noise is drawn as for hierarchies, once at the start and, in `silent` mode, once more at the release
-(docs/explanation/privacy.md).
+With three attributes or more one joint hierarchy is coarse, because its cells are shared among all
+attributes. So views share the stream's budget instead. Each is a regular grid of cells over one,
+two or a few attributes, and generators combine them afterwards (generators/pairwise/). They are the
+marginals of Zhang, Wang, Honorio, Zhang, Backes, Chen and Zhang, "PrivSyn: Differentially Private
+Data Synthesis" (USENIX Security 2021), kept as linear counters. Noise is drawn as for hierarchies:
+once at the start and, in `silent` mode, once more at the release (docs/explanation/privacy.md).
 
 A reading adds 1 to one cell of every view. A view whose share is a part s of epsilon therefore has
 noise DLap(1 / (s epsilon)), and all of them together cost a reading epsilon.
@@ -55,7 +54,7 @@ class View:
         if not self.names or len(self.names) != len(self.bits):
             raise ValueError("a view needs attributes, and bits for each of them")
         if min(self.bits) < 1 or max(self.bits) > MAX_VIEW_BITS:
-            # Without its cells: a number with as many bits as somebody else wrote has no bound.
+            # Without its cells: a number with as many bits as a client wrote has no bound.
             names = " x ".join(map(str, self.names))
             raise ValueError(f"view {names}: bits must lie between 1 and {MAX_VIEW_BITS}")
         if len(set(self.names)) != len(self.names):
@@ -98,7 +97,7 @@ class ViewCells:
     def __init__(self, domain: Domain, views: Sequence[View], block: int) -> None:
         self._offsets = np.cumsum([0, *(view.size for view in views)])
         self._parts = [list(_parts(domain, view)) for view in views]
-        self._places = np.zeros(block, np.intp)
+        self._indices = np.zeros(block, np.intp)
         self._part = np.zeros(block, np.intp)
         self._tally = np.zeros(max(view.size for view in views), COUNTER)
         self._prepare_few(domain, views)
@@ -139,22 +138,22 @@ class ViewCells:
 
     def _count_many(self, positions: Positions, counters: npt.NDArray[np.int32]) -> None:
         count = positions.shape[1]
-        places, part = self._places[:count], self._part[:count]
+        indices, part = self._indices[:count], self._part[:count]
         for view, parts in enumerate(self._parts):
-            places.fill(0)
+            indices.fill(0)
             for owner, away, up in parts:
                 np.copyto(part, positions[owner])
                 np.right_shift(part, away, out=part)
                 np.left_shift(part, up, out=part)
-                np.bitwise_or(places, part, out=places)
+                np.bitwise_or(indices, part, out=indices)
             cells = counters[self._offsets[view] : self._offsets[view + 1]]
-            histogram = np.bincount(places, minlength=len(cells))
+            histogram = np.bincount(indices, minlength=len(cells))
             tally = self._tally[: len(cells)]
             np.copyto(tally, histogram, casting="unsafe")
             np.add(cells, tally, out=cells)
             for scratch in (histogram, tally):
                 scratch.fill(0)
-        for scratch in (places, part):
+        for scratch in (indices, part):
             scratch.fill(0)
 
 

@@ -45,7 +45,7 @@ def encode_blinded(release: BlindedRelease) -> bytes:
 
 @dataclass(frozen=True)
 class BlindedHeader:
-    """What a blinded release says of itself, read without its spec.
+    """Header of a blinded release, read without its spec.
 
     Args:
         family: of the spec.
@@ -63,7 +63,7 @@ class BlindedHeader:
 
 
 def peek_blinded(data: bytes) -> BlindedHeader:
-    """Return what a blinded release says of itself, without its spec.
+    """Return the header of a blinded release, without its spec.
 
     Args:
         data: any bytes.

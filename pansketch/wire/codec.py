@@ -3,9 +3,9 @@
     magic "PANS" | version, 1 byte | BLAKE2b-64 of the body, 8 bytes | body
 
 The body is one MessagePack array: [family, fingerprint, [[device, stream, sequence, start, end,
-clock, incarnation], ...], draws, [entry, ...]], with an entry for each block of counters: [bits] if
-all of them are 0 or 1, else [low bits, remainders, quotients], Rice-coded. A decoder accepts
-exactly what the encoder writes, and nothing beside it.
+clock, incarnation], ...], draws, [entry, ...]], with an entry for each block of counters. It is
+[bits] if all of them are 0 or 1, else [low bits, remainders, quotients], Rice-coded. A decoder
+accepts exactly the encodings that the encoder writes.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class Header:
-    """What a release says of itself, read without its spec.
+    """Header of a release, read without its spec.
 
     Args:
         version: of the wire format.
@@ -93,8 +93,8 @@ def encode(release: Release) -> bytes:
         The current version of the wire format.
 
     Raises:
-        ValueError: the incarnation of a window has another length than 0 or 8, or the release is
-            an unblinded sum or one without labels, which no device sends.
+        ValueError: the incarnation of a window has another length than 0 or 8. Or the release is an
+            unblinded sum or one without labels, which no device sends.
     """
     return encode_all([release])[0]
 

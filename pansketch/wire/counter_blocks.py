@@ -3,9 +3,9 @@
 An entry is [bits] if all counters of its block are 0 or 1, else [low bits, remainders, quotients],
 Rice-coded: integers have one form. Functions raise ValueError or TypeError for any other one.
 
-Noise of a discrete Laplace distribution is geometric on both sides, and for geometric integers a
-Rice code is within a few hundredths of a bit of the entropy. An integer is folded to an unsigned
-one. Its `low_bits` lowest bits are stored as they are, the quotient above them in unary.
+Noise of a discrete Laplace distribution is geometric on both sides. For geometric integers a Rice
+code is within a few hundredths of a bit of the entropy. An integer is folded to an unsigned one.
+Its `low_bits` lowest bits are stored as they are, the quotient above them in unary.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ def entries_of(counters: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> list[
     starts = np.cumsum((0, *sizes))[:-1]
     entries: list[list[Any]] = [[None] * len(sizes) for _ in counters]
     for size in set(sizes):
-        places = [place for place, each in enumerate(sizes) if each == size]
-        blocks = np.concatenate([counters[:, starts[p] : starts[p] + size] for p in places])
+        indices = [index for index, each in enumerate(sizes) if each == size]
+        blocks = np.concatenate([counters[:, starts[p] : starts[p] + size] for p in indices])
         made = iter(_entries_of(blocks))
-        for place in places:
+        for index in indices:
             for entry in entries:
-                entry[place] = next(made)
+                entry[index] = next(made)
     return entries
 
 
@@ -44,18 +44,18 @@ def counters_of(entries: list[Any], sizes: tuple[int, ...]) -> npt.NDArray[np.in
     if 1 not in map(len, entries):
         return _coded(entries, sizes)
     counters, start = np.empty(sum(sizes), np.int64), 0
-    coded, counts, places = [], [], []
+    coded, counts, indices = [], [], []
     for entry, size in zip(entries, sizes, strict=True):
         if len(entry) == 1:
             counters[start : start + size] = _bits(entry[0], size)
         else:
             coded.append(entry)
             counts.append(size)
-            places.append(start)
+            indices.append(start)
         start += size
     taken = 0
     values = _coded(coded, counts) if coded else np.zeros(0, np.int64)
-    for start, size in zip(places, counts, strict=True):
+    for start, size in zip(indices, counts, strict=True):
         counters[start : start + size] = values[taken : taken + size]
         taken += size
     return counters
@@ -94,8 +94,8 @@ def _fields(bits: int, many: int, size: int) -> int:
 
 # For up to 8 bits of each of eight counters, by their number. All that a group has:
 _GROUPS = np.array([(1 << 8 * bits) - 1 for bits in range(9)], np.uint64)
-# Then the upper halves of 1, 2 and 4 fields, and what moves them to the middle of their field: a
-# multiple by 2^n - 1, added, takes them from where they are and puts them n bits higher.
+# Then the upper halves of 1, 2 and 4 fields, and the factors that move them to the middle of their
+# field. Adding a multiple by 2^n - 1 moves them n bits higher.
 _HALVES = ((1, 4, 64), (2, 2, 32), (4, 1, 16))
 _UPPER = [
     np.array([_fields(half * bits, many, size) for bits in range(9)], np.uint64)
@@ -153,9 +153,9 @@ def _packed_quotients(quotients: Words) -> list[bytes]:
 def rice_decode(codes: Sequence[Code], counts: Sequence[int]) -> IntArray:
     """The integers of several encodings, one after the other: `counts[i]` of the i-th.
 
-    Takes exactly what `rice_encode` writes: integers have one encoding. Raises ValueError for
-    all else: missing, surplus or non-zero padding bits, a choice of low_bits that is not the
-    shortest, integers beyond 61 bits, no integers at all.
+    Accepts exactly the encodings of `rice_encode`: integers have one encoding. Raises ValueError
+    for all other encodings: missing, surplus or non-zero padding bits, or low_bits that are not the
+    shortest choice. No integers, or integers beyond 61 bits, raise it too.
     """
     if not codes or min(counts) < 1:
         raise ValueError("an encoding of no integers")
@@ -259,8 +259,8 @@ def _expect_in_range(high: IntArray, low_bits: IntArray, firsts: Places) -> None
 
 
 def _expect_shortest(more: IntArray, last: IntArray, low_bits: IntArray, sizes: Places) -> None:
-    """The rule of `_best_low_bits`, from what one bit more would save in each block, and what the
-    last one has saved; it falls from bit to bit."""
+    """The rule of `_best_low_bits`. Its inputs are the saving of one bit more in each block, and
+    that of the last bit; the saving falls from bit to bit."""
     if ((more > sizes) & (low_bits < MAX_LOW_BITS)).any() or (
         (last <= sizes) & (low_bits > 0)
     ).any():

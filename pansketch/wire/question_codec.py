@@ -36,8 +36,8 @@ def encode_question(question: KeeperQuestion) -> bytes:
         ValueError: the incarnation of a window has another length than 0 or 8.
     """
     share = [question.share.numerator, question.share.denominator]
-    # One array after the other, in a byte string: a decoder that meets a long list takes the memory
-    # that it claims, however short the message is.
+    # One array after the other, in a byte string. A decoder of one long list would allocate the
+    # memory that its header claims, even for a short message.
     windows = b"".join(
         msgpack.packb([label_entry(each.window), b"".join(each.epochs)])
         for each in question.windows

@@ -52,7 +52,7 @@ def opened(magic: bytes, data: bytes, fields: int) -> list[Any]:
 
 
 def malformed(magic: bytes, error: Exception) -> WireError:
-    """What to raise for a field that cannot be; the text tells no value."""
+    """Return the error for an impossible field; its text contains no value."""
     return WireError("malformed", f"the {KINDS[magic]} is malformed: {type(error).__name__}")
 
 

@@ -1,7 +1,7 @@
-"""Specs as plain values, and back: what a collector keeps of each spec that it ever served.
+"""Specs as plain values, and back: a collector stores the form of each spec that it ever served.
 
-A form is an object of JSON that holds every public field of a spec. Whoever rebuilds a spec gets
-the same fingerprint, or an error where this version derives other counters from those fields.
+A form is an object of JSON that holds every public field of a spec. Rebuilding a spec gives the
+same fingerprint, or an error if this version derives other counters from those fields.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def spec_of(form: Mapping[str, Any]) -> Any:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two forms.
+    """List the differences between two forms.
 
     Args:
         old: as `form_of` returns it.

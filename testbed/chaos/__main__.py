@@ -9,7 +9,7 @@ def main() -> int:
     """Exit code 1: something is not installed."""
     mounts = own_mounts()
     try:
-        # numpy starts threads, and who has threads is not let into a user namespace.
+        # numpy starts threads, and the kernel refuses a user namespace to a process with threads.
         from testbed.chaos.cli import main as run
     except ModuleNotFoundError as missing:
         print(f"chaos: no module {missing.name}; make chaos installs it", file=sys.stderr)

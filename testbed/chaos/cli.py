@@ -1,4 +1,4 @@
-"""The command line: hundreds of faults, and an account of every release that was ever debited."""
+"""The command line: hundreds of faults, and a reconciliation of every debited release."""
 
 import argparse
 import shutil
@@ -26,8 +26,11 @@ WIDTH = 110  # of what is piped
 
 
 def main(argv: list[str], mounts: bool) -> int:
-    """`mounts`: this process has some of its own. Exit code 0: all is accounted for; 1: it is not,
-    or the run failed; 2: wrong input."""
+    """Run the command line. `mounts`: this process has its own mount namespace.
+
+    Exit code 0: the reconciliation found no violation. 1: it found one, or the run failed. 2: wrong
+    input.
+    """
     options = _parser().parse_args(argv)
     width = None if sys.stdout.isatty() else WIDTH
     console = Console(highlight=False, width=width)
@@ -58,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the schedule ({SEED})")
     for name in ("devices", "windows", "faults"):
         parser.add_argument(f"--{name}", type=_positive, help=f"({getattr(FULL, name)})")
-    says = "of faults, with commas between them (all)"
-    parser.add_argument("--kinds", type=_kinds, default=frozenset(), help=says)
+    text = "of faults, with commas between them (all)"
+    parser.add_argument("--kinds", type=_kinds, default=frozenset(), help=text)
     parser.add_argument("--out", type=Path, default=Path("out/chaos"), help="(out/chaos)")
-    says = "account again for the finished run in --out"
-    parser.add_argument("--judge", action="store_true", help=says)
+    text = "account again for the finished run in --out"
+    parser.add_argument("--judge", action="store_true", help=text)
     return parser
 
 
@@ -93,8 +96,8 @@ def _fresh(folder: Path) -> None:
 
 def _run(folder: Path, options: argparse.Namespace, mounts: bool, console: Console) -> None:
     size = SHORT if options.short else FULL
-    said = {k: v for k in ("devices", "windows", "faults") if (v := getattr(options, k))}
-    size = replace(size, **said, kinds=options.kinds)
+    given = {k: v for k in ("devices", "windows", "faults") if (v := getattr(options, k))}
+    size = replace(size, **given, kinds=options.kinds)
     console.print(
         f"{size.devices} devices, {size.windows} windows each, {size.faults} faults; "
         f"all files are in {folder}",

@@ -1,4 +1,4 @@
-"""What a run prints and leaves: report.json and report.md."""
+"""The output of a run: report.json, report.md, and the printed lines."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from testbed.chaos.accounting.accounting import CLASSES, MERGED, NOWHERE, RISKED
 from testbed.chaos.accounting.answers import CLASSES as AT_LEVELS
 from testbed.chaos.accounting.answers import AnswerAccount
 from testbed.chaos.accounting.evidence import Evidence
-from testbed.chaos.environment.configuration import patient_among
+from testbed.chaos.environment.configuration import write_behind_among
 from testbed.chaos.faults.schedule import BY_NAME
 
 MAX_FAILURES = 20
@@ -37,7 +37,9 @@ def rows_of_releases(evidence: Evidence, account: Account) -> Rows:
 def rows_of_faults(evidence: Evidence) -> Rows:
     """A row for each kind of fault, and their sum."""
     faults = evidence.run.faults
-    rows = [(name, str(faults[name]), BY_NAME[name].says) for name in BY_NAME if name in faults]
+    rows = [
+        (name, str(faults[name]), BY_NAME[name].description) for name in BY_NAME if name in faults
+    ]
     left_out = [(name, "0", f"left out: {why}") for name, why in evidence.run.left_out.items()]
     return [
         ("fault", "times", ""),
@@ -52,7 +54,7 @@ def lines(evidence: Evidence, account: Account, answered: AnswerAccount) -> list
     run = evidence.run
     by_itself = [end for end in run.ends if not end.ours and end.code]
     refused = sum(evidence.quarantined.values())
-    said = [
+    unexpected = [
         f"seed {run.seed}; {run.windows} windows a device at least; "
         + ", ".join(f"{what} {seconds:.0f} s" for what, seconds in run.seconds.items()),
         *(f"{what}: {how}" for what, how in run.how.items()),
@@ -71,7 +73,7 @@ def lines(evidence: Evidence, account: Account, answered: AnswerAccount) -> list
     failures = account.failures[:MAX_FAILURES]
     more = len(account.failures) - len(failures)
     return [
-        *said,
+        *unexpected,
         *(f"FAILED: {failure}" for failure in failures),
         *([f"FAILED: and {more} more"] if more else []),
         *([] if failures else [HELD]),
@@ -79,14 +81,14 @@ def lines(evidence: Evidence, account: Account, answered: AnswerAccount) -> list
 
 
 def _risk(evidence: Evidence, account: Account) -> str:
-    """What the devices under `persist: when_unacknowledged` have lost by it."""
-    patient, counted = patient_among(len(evidence.run.devices)), account.by_device()
-    debited = sum(sum(counted[device].values()) for device in patient if device in counted)
+    """The losses of the devices under `persist: when_unacknowledged`."""
+    write_behind, counted = write_behind_among(len(evidence.run.devices)), account.by_device()
+    debited = sum(sum(counted[device].values()) for device in write_behind if device in counted)
     seconds = {held.name: held.seconds for held in evidence.run.held}
     risked = [seconds[name] for name, where in account.classes.items() if where == RISKED]
     longest = f", after {max(risked):.1f} s there at most" if risked else ""
     return (
-        f"persist: when_unacknowledged on {', '.join(patient) or 'none'}: of {debited} debits "
+        f"persist: when_unacknowledged on {', '.join(write_behind) or 'none'}: of {debited} debits "
         f"{len(risked)} lost in memory by a kill{longest}: the option's stated risk"
     )
 
@@ -122,7 +124,7 @@ def write(folder: Path, evidence: Evidence, account: Account, answered: AnswerAc
         "disputed": len(evidence.disputed),
         "database": evidence.integrity,
         "ended_by_themselves": [
-            f"{e.program}: {e.said}" for e in run.ends if not e.ours and e.code
+            f"{e.program}: {e.last_line}" for e in run.ends if not e.ours and e.code
         ],
         "answers": answered.questions,
         "masked_windows": answered.totals(),
@@ -133,7 +135,7 @@ def write(folder: Path, evidence: Evidence, account: Account, answered: AnswerAc
 
 
 def _markdown(evidence: Evidence, account: Account, answered: AnswerAccount) -> str:
-    explained = [f"* `{name}`: {says}" for name, says in (*CLASSES.items(), *AT_LEVELS.items())]
+    explained = [f"* `{name}`: {text}" for name, text in (*CLASSES.items(), *AT_LEVELS.items())]
     parts = [
         "# Faults and what became of every release",
         "\n".join(f"* {line}" for line in lines(evidence, account, answered)),

@@ -1,4 +1,4 @@
-"""A run: start the fleet, let the faults happen, let what waits arrive, and keep what is left."""
+"""A run: start the fleet, inject the faults, let the backlog arrive, and keep the evidence."""
 
 import signal
 import threading
@@ -35,7 +35,7 @@ from testbed.tcp_proxy import Network
 
 AT_ONCE = 32  # faults that happen at the same time, at most
 LATE_SECONDS = 240.0  # after the last window was due, and after the last fault was
-SPAN_SHARE = 1.1  # of the time that all windows take: devices are away for some of it
+SPAN_SHARE = 1.1  # of the time that all windows take: devices are down for some of it
 RELATIVE_LONGEST, MIN_LIMIT_SECONDS = 0.15, 3.0  # of the span: no fault lasts longer
 
 FEED_SECONDS = 0.5
@@ -44,12 +44,12 @@ Progress = Callable[[str, int, int], None]
 
 
 class CannotRun(Exception):
-    """Something that a run needs is not on this host; the text says what to do."""
+    """The host lacks a requirement of a run; the text names the remedy."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is."""
+    """The size of a run."""
 
     devices: int
     windows: int
@@ -64,7 +64,7 @@ class Size:
 
 @dataclass
 class Tally:
-    """What has happened so far."""
+    """The progress so far."""
 
     done: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)

@@ -75,8 +75,10 @@ def _sources(lock: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _headers(folder: Path, arch: str) -> Path:
-    """The headers of Debian's Python for `arch`. apt verifies them; its own lists stay as they
-    are, and nobody needs to be root."""
+    """The headers of Debian's Python for `arch`.
+
+    apt verifies them. Its own lists stay as they are, and the command needs no root.
+    """
     for part in ("lists/partial", "archives/partial"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()

@@ -16,7 +16,7 @@ from testbed.debian.release import Release, run
 PYTHONS = ("3.11", "3.12", "3.13")  # Debian 12 and 13, Ubuntu 24.04
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # those with wheels; others: compiled.py
 GLIBC = ("2_28", "2_27", "2_26", "2_17", "2014")  # Debian's architectures have newer ones
-# Nobody runs these on a device: their removal saves a third of the bytes.
+# A device never runs these: their removal saves a third of the bytes.
 UNUSED = ("**/tests", "**/*.pyi", "numpy/f2py", "numpy/_core/include", "**/*.a")
 # They differ by build, or name files that are not shipped.
 RECORDS = ("*.dist-info/RECORD", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "bin")
@@ -54,7 +54,7 @@ def pythons(arch: str) -> tuple[str, ...]:
 
 
 def depends(arch: str) -> str:
-    """What dpkg installs first."""
+    """The packages that dpkg installs first."""
     versions = pythons(arch)
     major, minor = versions[-1].split(".")
     needs = [f"python3 (>= {versions[0]})", f"python3 (<< {major}.{int(minor) + 1}~)"]

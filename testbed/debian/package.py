@@ -102,7 +102,7 @@ def _date(epoch: int) -> str:
 
 
 def _materials(release: Release, program: Program, arch: str) -> bytes:
-    """What the environment is made of, as CycloneDX has it; without what Debian has."""
+    """The components of the environment in CycloneDX format, without those of Debian."""
     lock = release.source / LOCKS / program.lock
     if arch in compiled.ARCHITECTURES:
         part = release.folder / f"{program.lock}-{arch}.txt"

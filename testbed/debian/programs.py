@@ -1,4 +1,4 @@
-"""What each Debian package holds, apart from its environment."""
+"""The content of each Debian package, apart from its environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

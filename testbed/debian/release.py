@@ -1,4 +1,4 @@
-"""What is packed, and how a program that packs it is run."""
+"""The packages of a release, and a runner for the programs that pack them."""
 
 import os
 from dataclasses import dataclass
@@ -24,10 +24,12 @@ class Release:
 
 
 def run(*command: str, cwd: Path | None = None, **environ: str) -> bytes:
-    """What a program prints. Raises BuildError with its last line where it fails."""
+    """The standard output of a program. Raises BuildError with its last line after a failure."""
     done = run_child(command, cwd=cwd, env={**os.environ, **environ})
     if done.returncode:
         lines = done.stderr.decode(errors="replace").split("\n")
-        said = next((line for line in reversed(lines) if line.strip()), "")
-        raise BuildError(f"{Path(command[0]).name} ended with {done.returncode}: {said.strip()}")
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        raise BuildError(
+            f"{Path(command[0]).name} ended with {done.returncode}: {last_line.strip()}"
+        )
     return bytes(done.stdout)

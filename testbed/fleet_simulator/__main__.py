@@ -38,7 +38,7 @@ SHOW_SECONDS = 0.2
 
 
 class WrongInput(Exception):
-    """Options that cannot be; the text says why."""
+    """Invalid options; the text names the reason."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -71,37 +71,37 @@ def _parser() -> argparse.ArgumentParser:
     add, whole = parser.add_argument, _number(int, 1)
     add("--devices", type=_number(int, 1, MAX_DEVICES), default=1000, help="(1000)")
     add("--windows", type=whole, default=24, help="of each device and stream (24)")
-    says = "configuration of fleet and streams (testbed/fleet_simulator/fleet.yaml)"
-    add("--config", type=Path, default=CONFIG, metavar="FILE", help=says)
+    text = "configuration of fleet and streams (testbed/fleet_simulator/fleet.yaml)"
+    add("--config", type=Path, default=CONFIG, metavar="FILE", help=text)
     add("--stream", action="append", metavar="NAME", help="of the configuration (all of them)")
     add("--readings", type=whole, default=60, help="of each window (60)")
     where = parser.add_mutually_exclusive_group()
-    says = "broker of a collector that serves the same configuration"
-    where.add_argument("--url", metavar="mqtt://HOST:PORT", help=says)
-    says = "store straight into this database, by the collector's own ingest"
-    where.add_argument("--database", type=Path, metavar="FILE", help=says)
-    says = "messages a second (as fast as releases are acknowledged)"
-    add("--rate", type=_number(float, 0.001), help=says)
-    says = "the most releases without an acknowledgement (1000)"
-    add("--in-flight", type=_number(int, 1, MAX_IN_FLIGHT), default=1000, help=says)
+    text = "broker of a collector that serves the same configuration"
+    where.add_argument("--url", metavar="mqtt://HOST:PORT", help=text)
+    text = "store straight into this database, by the collector's own ingest"
+    where.add_argument("--database", type=Path, metavar="FILE", help=text)
+    text = "messages a second (as fast as releases are acknowledged)"
+    add("--rate", type=_number(float, 0.001), help=text)
+    text = "the most releases without an acknowledgement (1000)"
+    add("--in-flight", type=_number(int, 1, MAX_IN_FLIGHT), default=1000, help=text)
     share = _number(float, 0.0, 1.0)
     add("--outages", type=share, default=0.0, help="share of releases a window late (0)")
-    says = "share of releases published again after their acknowledgement (0)"
-    add("--duplicates", type=share, default=0.0, help=says)
-    says = "health messages of each device and window; agents send one a minute (0)"
-    add("--health", type=_number(int, 0), default=0, help=says)
-    says = "publish again what is not acknowledged after so long, as agents do (300)"
-    add("--resend-after", type=_number(float, 0.1), default=300.0, metavar="SECONDS", help=says)
-    says = "end when the collector is silent for so long (900)"
-    add("--give-up", type=_number(float, 0.1), default=900.0, metavar="SECONDS", help=says)
-    says = "of the devices' names (simulated); a second run on one database needs another"
-    add("--prefix", default="simulated", help=says)
+    text = "share of releases published again after their acknowledgement (0)"
+    add("--duplicates", type=share, default=0.0, help=text)
+    text = "health messages of each device and window; agents send one a minute (0)"
+    add("--health", type=_number(int, 0), default=0, help=text)
+    text = "publish again what is not acknowledged after so long, as agents do (300)"
+    add("--resend-after", type=_number(float, 0.1), default=300.0, metavar="SECONDS", help=text)
+    text = "end when the collector is silent for so long (900)"
+    add("--give-up", type=_number(float, 0.1), default=900.0, metavar="SECONDS", help=text)
+    text = "of the devices' names (simulated); a second run on one database needs another"
+    add("--prefix", default="simulated", help=text)
     add("--seed", type=int, default=1, help="of readings and outages, not of noise (1)")
-    says = "a process of this machine whose CPU time is reported"
-    add("--pid", type=whole, action="append", default=[], metavar="PID", help=says)
+    text = "a process of this machine whose CPU time is reported"
+    add("--pid", type=whole, action="append", default=[], metavar="PID", help=text)
     add("--out", type=Path, metavar="FOLDER", help="keeps database and logs (nowhere)")
-    says = "only print what such a fleet publishes, by its configuration"
-    add("--arithmetic", action="store_true", help=says)
+    text = "only print what such a fleet publishes, by its configuration"
+    add("--arithmetic", action="store_true", help=text)
     add("--json", action="store_true", help="report as JSON")
     return parser
 

@@ -1,6 +1,6 @@
-"""How much a fleet publishes, by its configuration: messages, bytes and releases, without a run.
+"""The load of a fleet by its configuration: messages, bytes and releases, without a run.
 
-Offsets of devices spread the releases of one window over a tenth of it, ten minutes at most. A
+Offsets of devices spread the releases of one window over a tenth of it, at most ten minutes. A
 server must keep up with the rate in that time, or catch up in the rest of the window.
 """
 
@@ -21,16 +21,16 @@ HEADER = ("stream", "window", "bytes", "releases/s", "in a tenth", "MB/day", "re
 
 @dataclass(frozen=True)
 class StreamLoad:
-    """What all devices publish of one stream.
+    """The releases of one stream by all devices.
 
     Attributes:
         stream: its name.
         window_seconds: from one release of a device to the next.
         release_bytes: of a payload, the mean of a few.
         releases_per_second: the mean.
-        peak_per_second: while the releases of one window come.
+        peak_per_second: while the releases of one window arrive.
         bytes_per_day: of payloads.
-        releases_per_year: what a database gets that keeps all.
+        releases_per_year: the rows of a database that keeps all.
     """
 
     stream: str

@@ -30,12 +30,12 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class BrokerClient:
-    """A connection from its CONNACK to its close. It hears the acknowledgements of the fleet."""
+    """A connection from its CONNACK to its close. It receives the acknowledgements of the fleet."""
 
     def __init__(self, mqtt: Mqtt, fleet: str, client_id: str) -> None:
         """Raises OSError, also when the broker refuses the connection or the subscription."""
         self._unsent, self._reader, self._number = bytearray(), packets.PacketReader(), 1
-        self._heard: list[tuple[str, bytes]] = []
+        self._received: list[tuple[str, bytes]] = []
         self._answers: dict[int, bytes] = {}
         self._unconfirmed = 0  # by a PUBACK
         self._pinged_at = time.monotonic()
@@ -62,12 +62,12 @@ class BrokerClient:
 
     @property
     def has_room(self) -> bool:
-        """Whether the broker has most of what was published before."""
+        """True while few published bytes are unsent and few messages lack their PUBACK."""
         return len(self._unsent) < MAX_UNSENT_BYTES and self._unconfirmed < MAX_NUMBER // 2
 
     @property
     def finished(self) -> bool:
-        """Whether the broker has all that was published."""
+        """True if the broker has sent a PUBACK for every message."""
         return not self._unsent and self._unconfirmed <= 0
 
     def publish(self, messages: Iterable[Message]) -> None:
@@ -97,8 +97,8 @@ class BrokerClient:
             self._send()
         if readable:
             self._receive()
-        heard, self._heard = self._heard, []
-        return heard
+        received, self._received = self._received, []
+        return received
 
     def _send(self) -> None:
         with suppress(*_NOT_NOW):
@@ -112,7 +112,7 @@ class BrokerClient:
                     raise ConnectionResetError("the broker ended the connection")
                 for kind, flags, body in self._reader.feed(content):
                     if kind == packets.PUBLISH:
-                        self._heard.append(packets.published(flags, body))
+                        self._received.append(packets.published(flags, body))
                     elif kind == packets.PUBACK:
                         self._unconfirmed -= 1
                     else:
@@ -124,7 +124,7 @@ class BrokerClient:
         while kind not in self._answers:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker does not answer the {what}")
-            self._heard = self.exchange(0.1)
+            self._received = self.exchange(0.1)
         code = self._answers[kind][-1]
         if code:
             why = REFUSALS.get(code, f"code {code}")

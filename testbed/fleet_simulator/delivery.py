@@ -30,16 +30,16 @@ Show = Callable[[], object]
 
 
 class GaveUp(Exception):
-    """No acknowledgement came for too long, or no connection; the text says which."""
+    """A timeout without an acknowledgement or without a connection; the text names which."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast messages are published.
+    """The pace of publication.
 
     Attributes:
         rate: the most messages a second; None: as fast as releases are acknowledged.
-        give_up_seconds: how long there may be neither an acknowledgement nor a connection.
+        give_up_seconds: the longest time without an acknowledgement or a connection.
     """
 
     rate: float | None
@@ -49,7 +49,7 @@ class Pace:
 def through_broker(mqtt: Mqtt, config: Config, outbox: FleetOutbox, pace: Pace, show: Show) -> None:
     """Publishes all, and returns when all is acknowledged. Raises OSError when the first connection
     fails, GaveUp."""
-    started = heard_at = time.monotonic()
+    started = received_at = time.monotonic()
     name = f"pansketch-{config.fleet}-simulator"
     client = BrokerClient(mqtt, config.fleet, name)
     while True:
@@ -63,19 +63,19 @@ def through_broker(mqtt: Mqtt, config: Config, outbox: FleetOutbox, pace: Pace, 
                         most = max(0, min(most, int(pace.rate * (now - started)) - sent))
                     messages = outbox.due(most, now)
                     client.publish(messages)
-                    heard = client.exchange(0.0 if messages else IDLE_SECONDS)
-                    for topic, payload in heard:
+                    received = client.exchange(0.0 if messages else IDLE_SECONDS)
+                    for topic, payload in received:
                         outbox.acknowledged(topic.split("/")[-2], Ack.decode(payload))
-                    if heard or not outbox.waiting:
-                        heard_at = now
-                    elif now - heard_at > pace.give_up_seconds:
+                    if received or not outbox.waiting:
+                        received_at = now
+                    elif now - received_at > pace.give_up_seconds:
                         raise GaveUp(f"no acknowledgement for {pace.give_up_seconds:g} s")
                     show()
                 return
         except OSError as error:
             client = _again(mqtt, config.fleet, name, pace.give_up_seconds, error)
             outbox.reconnected()
-            heard_at = time.monotonic()
+            received_at = time.monotonic()
 
 
 def _again(mqtt: Mqtt, fleet: str, name: str, seconds: float, why: OSError) -> BrokerClient:

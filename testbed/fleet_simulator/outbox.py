@@ -15,16 +15,16 @@ from testbed.fleet_simulator.releases import Message
 
 @dataclass
 class Counts:
-    """What became of the messages so far.
+    """Counts of the messages so far.
 
     Attributes:
-        messages: published, of all kinds, each time that one was.
-        releases: different ones that were published.
+        messages: published, of all kinds; a repeated message counts each time.
+        releases: distinct ones that were published.
         payload_bytes: of all messages.
         resent: releases that were published again for lack of an acknowledgement.
         repeated: releases published again though the collector had acknowledged them.
         answers: acknowledgements, by their status; a refusal has its reason beside it.
-        unknown: acknowledgements of no release that waits for one.
+        unknown: acknowledgements of no pending release.
     """
 
     messages: int = 0
@@ -69,7 +69,7 @@ class FleetOutbox:
 
     @property
     def done(self) -> bool:
-        """Whether all has been published, and each release acknowledged."""
+        """True if all messages are published, and each release is acknowledged."""
         return self._exhausted and not self._waiting
 
     def due(self, most: int, now: float) -> list[Message]:
@@ -99,12 +99,12 @@ class FleetOutbox:
         return found
 
     def reconnected(self) -> None:
-        """Whatever waits is published again: the broker may not have it."""
+        """Publish the pending releases again: the broker may not have them."""
         self.counts.resent += len(self._waiting)
         self._again = deque(self._waiting)
 
     def acknowledged(self, device: str, ack: Ack) -> None:
-        """What the collector says of one release of a device."""
+        """The collector's acknowledgement of one release of a device."""
         waiting = self._waiting.get(ack.digest)
         if waiting is None or waiting.message.device != device:
             self.counts.unknown += 1

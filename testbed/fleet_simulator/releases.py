@@ -1,9 +1,9 @@
-"""What the devices of a simulated fleet publish: births, health, and releases with real noise.
+"""The messages of a simulated fleet: births, health, and releases with real noise.
 
 The counters of linear sketches are sums. So the readings of a window are absorbed for a few
-profiles of devices, and each release adds noise of its own, which the library's exact sampler draws
-for many devices at once. The draws are as many, of the same scales, as in `LinearSketch`. Every
-other family starts and releases one sketch for each device.
+profiles of devices, and each release adds its own noise. The library's exact sampler draws it for
+many devices at once, with as many draws of the same scales as in `LinearSketch`. Every other family
+starts and releases one sketch for each device.
 """
 
 import time
@@ -52,13 +52,13 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """How much a simulated fleet publishes.
+    """The size of a simulated fleet.
 
     Attributes:
-        devices: how many there are.
+        devices: the number of devices.
         windows: of each device and stream, the last ones that have ended.
         readings: of each window, or keys.
-        outages: share of the releases that wait for the device's next window.
+        outages: share of the releases that are delayed until the device's next window.
         health: health messages of each device and window.
         prefix: of the devices' names.
         seed: of readings and outages; noise has none.
@@ -84,28 +84,28 @@ class SimulatedFleet:
         self._run = rng.identifier().to_bytes(8, "big")
         self._waiting: defaultdict[int, list[Message]] = defaultdict(list)
         self.offline = 0
-        said = {
+        fields = {
             stream.name: StreamBirth(
                 stream.spec.fingerprint.hex(), str(stream.spec.guarantee), stream.window_seconds
             )
             for stream in streams
         }
-        self._birth = Status("online", self._run.hex(), said).encode()
+        self._birth = Status("online", self._run.hex(), fields).encode()
 
     @property
     def releases(self) -> int:
-        """How many there will be."""
+        """The number of releases of the whole run."""
         return self._load.devices * self._load.windows * len(self._streams)
 
     def messages(self) -> Iterator[Message]:
-        """Window after window what the devices publish at its end, after a birth each."""
+        """Yield the messages of all devices: a birth message each, then window by window."""
         for number in range(1, self._load.windows + 1):
             for stream in self._streams:
                 yield from self._window(stream, number)
 
     def _window(self, stream: Stream, number: int) -> Iterator[Message]:
-        """What all devices publish at the end of their window of this number, from 1 on."""
-        # The newest window has ended on every device, whatever its offset is.
+        """The messages of all devices at the end of their window of this number, from 1 on."""
+        # The newest window has ended on every device, also with the largest offset.
         newest = self._now // stream.window_seconds - 2
         index = newest - self._load.windows + number
         spec = stream.spec.for_window(index)

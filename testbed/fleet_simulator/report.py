@@ -38,7 +38,7 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether every release was acknowledged as stored, or as a duplicate of itself."""
+        """True if every release was acknowledged as stored or as a duplicate."""
         return self.outbox.done and not self.problem and set(self.outbox.counts.answers) <= GOOD
 
     def figures(self) -> dict[str, Any]:

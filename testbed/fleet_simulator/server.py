@@ -11,7 +11,7 @@ from pansketch_fleet.config.loader import CollectorConfig, load_collector
 from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.fleet_simulator import usage
 from testbed.mosquitto import mosquitto
-from testbed.notify_socket import NotSaid, ProgramEnded
+from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 # As docs/how-to/scale.md has operators set it: nothing is dropped while the collector works.
@@ -19,12 +19,12 @@ BROKER = "max_queued_messages 0\nmax_inflight_messages 0\n"
 
 
 class CannotStart(Exception):
-    """The text says why there is no server of our own, in one line."""
+    """A single-line reason why no own server runs."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What serves a run: its configuration, and process ids by what they are."""
+    """The server of a run: its configuration, and process ids by their role."""
 
     config: CollectorConfig
     processes: dict[str, int]
@@ -41,11 +41,11 @@ def own_server(folder: Path, path: Path) -> Iterator[Server]:
             _check(config, path, port, folder)
             words = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(path)]
             with Program(words, folder / "collector.log", environment=known) as collector:
-                collector.connects()
+                collector.wait_until_connected()
                 own = {usage.name_of(pid): pid for pid in usage.children(os.getpid())}
                 found = {"broker": own["mosquitto"], "collector": collector.process.pid}
                 yield Server(config, found)
-    except (FileNotFoundError, ProgramEnded, NotSaid) as error:
+    except (FileNotFoundError, ProgramEnded, ProgramTimeout) as error:
         raise CannotStart(str(error)) from error
 
 

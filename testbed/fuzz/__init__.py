@@ -1,1 +1,1 @@
-"""Made-up bytes for everything that reads bytes: `python -m testbed.fuzz`."""
+"""Fuzz inputs for every parser of bytes: `python -m testbed.fuzz`."""

@@ -1,7 +1,6 @@
-"""`python -m testbed.fuzz`: made-up bytes into everything that reads bytes, for as long as you
-like.
+"""`python -m testbed.fuzz`: fuzz inputs for every parser of bytes, for a chosen time.
 
-Exit code 0: no promise was broken; 1: one was, and its input is kept; 2: wrong input.
+Exit code 0: every property held; 1: one failed, and its input is kept; 2: wrong input.
 """
 
 import argparse
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def row(one: Found) -> str:
-    """What came of a target, as a line of the table."""
+    """The result of a target, as a line of the table."""
     return f"{one.target:<{WIDTH}}  {one.runs:>10,}  {one.how or 'kept'}"
 
 

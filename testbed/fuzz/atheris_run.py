@@ -1,7 +1,7 @@
-"""One target under atheris: inputs guided by which lines and branches they reach.
+"""One target under atheris, which guides inputs by the lines and branches that they reach.
 
 `python -m testbed.fuzz.atheris_run TARGET FOLDER -- FLAGS` runs until libFuzzer's flags end it, and
-does not return; `python -m testbed.fuzz` starts it and reads what it says.
+does not return; `python -m testbed.fuzz` starts it and reads its output.
 """
 
 import sys

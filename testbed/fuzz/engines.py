@@ -1,5 +1,7 @@
-"""The engines that look for a broken promise: atheris where it is installed, else Hypothesis, which
-draws seeds with a few edits and pieces in any order."""
+"""The engines that search for a violated property: atheris if installed, else Hypothesis.
+
+Hypothesis draws seeds with a few edits, and pieces in any order.
+"""
 
 import re
 import subprocess
@@ -26,7 +28,7 @@ MAX_EDITS = 5
 
 @dataclass
 class Tally:
-    """How many inputs ended in which outcome; the last that broke a promise, and how."""
+    """Number of inputs by outcome, and the last input that violated a property."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     broken_by: bytes | None = None
@@ -65,7 +67,8 @@ def _edited(draw: st.DrawFn, seeds: Sequence[bytes], pieces: st.SearchStrategy[b
 def draw_into(
     watch: Callable[[bytes], str], strategy: st.SearchStrategy[bytes], many: int, start: int
 ) -> Tally:
-    """Runs `many` inputs, the same for the same `start`; stops at a broken promise, made small."""
+    """Run `many` inputs, which `start` determines; stop at a violated property and minimise its
+    input."""
     tally = Tally()
 
     @seed(start)
@@ -93,7 +96,7 @@ def draw_into(
     return tally
 
 
-Look = Callable[[int], object]  # is told how many inputs have run so far
+OnCount = Callable[[int], object]  # receives the number of inputs so far
 ROUND = 200
 MAX_BYTES = 16_384
 MAX_SECONDS = 20  # of one input
@@ -107,7 +110,7 @@ _HOW = re.compile(r"^(?:Broken: |==\d+== ERROR: libFuzzer: )(.*)$")
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one target: how many inputs ran, and the one that broke a promise, if any."""
+    """The result of one target: number of inputs, and the one that violated a property, if any."""
 
     target: str
     runs: int
@@ -120,8 +123,8 @@ def available() -> str:
     return "hypothesis" if find_spec("atheris") is None else "atheris"
 
 
-def hypothesis(name: str, out: Path, seconds: float, seed: int, look: Look) -> Found:
-    """Draws inputs until the time is over or a promise is broken."""
+def hypothesis(name: str, out: Path, seconds: float, seed: int, on_count: OnCount) -> Found:
+    """Draw inputs until the time is over or a property is violated."""
     target, until, runs = TARGETS[name], time.monotonic() + seconds, 0
     strategy = inputs(starts(name), target.tokens)
     with tempfile.TemporaryDirectory() as folder, watching():
@@ -129,14 +132,14 @@ def hypothesis(name: str, out: Path, seconds: float, seed: int, look: Look) -> F
         while time.monotonic() < until:
             tally = draw_into(watch, strategy, ROUND, seed)
             runs, seed = runs + tally.runs, seed + 1
-            look(runs)
+            on_count(runs)
             if tally.broken_by is not None:
                 return Found(name, runs, tally.how, keep(out / name, tally.broken_by))
     return Found(name, runs)
 
 
-def atheris(name: str, out: Path, seconds: float, seed: int, look: Look) -> Found:
-    """The same, in a process of its own. What it has learned stays in the folder `corpus`."""
+def atheris(name: str, out: Path, seconds: float, seed: int, on_count: OnCount) -> Found:
+    """The same in its own process, which keeps its findings in the folder `corpus`."""
     corpus, found = out / name / "corpus", out / name
     with tempfile.TemporaryDirectory() as scratch:
         seeds, files, words = (Path(scratch) / part for part in ("seeds", "files", "dictionary"))
@@ -157,19 +160,21 @@ def atheris(name: str, out: Path, seconds: float, seed: int, look: Look) -> Foun
         ) as child:  # fmt: skip
             try:
                 assert child.stderr is not None
-                return _heard(name, child.stderr, look, child.wait)
+                return _read_output(name, child.stderr, on_count, child.wait)
             finally:
                 child.kill()
 
 
-def _heard(name: str, lines: Iterable[str], look: Look, wait: Callable[[], int]) -> Found:
-    """What libFuzzer says, line by line, until it ends."""
+def _read_output(
+    name: str, lines: Iterable[str], on_count: OnCount, wait: Callable[[], int]
+) -> Found:
+    """The output of libFuzzer, line by line, until its end."""
     runs, how, artifact, last = 0, "", None, ""
     for line in map(str.strip, lines):
         last = line or last
         if said := _COUNT.match(line) or _RUNS.match(line):
             runs = int(said[1])
-            look(runs)
+            on_count(runs)
         elif said := _HOW.match(line):
             how = how or said[1]
         elif said := _ARTIFACT.search(line):
@@ -195,7 +200,7 @@ def _quoted(token: bytes) -> str:
     return f'"{escaped}"\n'
 
 
-ENGINES: dict[str, Callable[[str, Path, float, int, Look], Found]] = {
+ENGINES: dict[str, Callable[[str, Path, float, int, OnCount], Found]] = {
     "atheris": atheris,
     "hypothesis": hypothesis,
 }

@@ -1,6 +1,6 @@
 """`python -m testbed.mutation`: how many mutants of the privacy-critical modules are noticed.
 
-Exit code 0: every mutant was noticed, or `unnoticed.toml` says why not; 1: one was not; 2: the
+Exit code 0: every mutant was noticed or has a reason in `unnoticed.toml`. 1: one was not. 2: the
 tests fail without a mutation, or wrong input.
 """
 

@@ -1,7 +1,7 @@
 """The mutants of a module: Cosmic Ray's operators, and the deletion of a statement.
 
-Annotations and the texts of exceptions are left alone. A name says where a mutant is and how its
-line changes, without a number, so that it stays valid while the rest of a module changes.
+Annotations and the texts of exceptions are not mutated. A name holds the place of a mutant and the
+change of its line, without a number. So it stays valid while the rest of a module changes.
 """
 
 import ast
@@ -32,7 +32,7 @@ OTHERS = (
     "NumberReplacer", "ZeroIterationForLoop", "ReplaceUnaryOperator_USub_UAdd",
     "ReplaceUnaryOperator_Delete_Not",
 )  # fmt: skip
-HEADER = "if 1:\n"  # So that an indented piece parses by itself.
+HEADER = "if 1:\n"  # An indented piece can be parsed below it.
 Span = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -120,7 +120,7 @@ def mutants_of(module: str, only: frozenset[str] | None = None) -> list[Mutant]:
 
 
 def _pieces(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
-    """Name, first line from 0 and end of everything that is mutated by itself."""
+    """Name, first line from 0, and end of each unit of mutation."""
     for node in tree.body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]
         for each in inside:
@@ -159,7 +159,7 @@ def _parses(code: str) -> bool:
 
 
 def _protected(tree: ast.Module, header: bool) -> Iterator[Span]:
-    """Where nothing is mutated: the header, annotations, and what a `raise` says."""
+    """Lines without mutation: the header, annotations, and the text of a `raise`."""
     if header:
         yield (1, 0), (2, 0)
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What became of the mutants, as a page; and the reasons for those that nobody notices."""
+"""The outcomes of the mutants as a page, with reasons for the unnoticed ones."""
 
 import tomllib
 from collections import Counter
@@ -14,7 +14,7 @@ KILLED = ("killed", "timeout")
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one mutant: `runner.Outcome`."""
+    """The outcome of one mutant: `runner.Outcome`."""
 
     name: Name
     outcome: str

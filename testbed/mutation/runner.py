@@ -1,7 +1,7 @@
-"""Runs tests and parts of the audit on one mutant, in a process forked for it.
+"""Run tests and parts of the audit on one mutant, in a process forked for it.
 
-The parent has loaded the libraries of others and nothing of this repository, so a child loads all
-of that from a copy in which the mutant is written. It may start programs: they find the copy too.
+The parent has loaded third-party libraries, but nothing of this repository. So a child loads the
+repository from a copy that holds the mutant. Programs that the child starts use the copy too.
 """
 
 import os
@@ -32,7 +32,7 @@ AUDIT_SECONDS = 30.0
 TIMEOUTS = (signal.SIGPROF, signal.SIGXCPU, signal.SIGKILL)
 FOLDERS = ("pansketch", "agent", "keeper", "fleet", "audit", "collector", "cli")
 BESIDE = ("testbed", "tests", "proofs", "docs", "config.yaml", "pyproject.toml")
-PROFILES = "fleet/pansketch_fleet/firmware_profiles"  # Where pyproject.toml installs them.
+PROFILES = "fleet/pansketch_fleet/firmware_profiles"  # As pyproject.toml installs them.
 OURS = ("pansketch", "testbed", "tests", "demo", "benchmarks", "proofs")
 LIBRARIES = (
     "numpy.random", "hypothesis.strategies", "msgpack", "msgspec", "yaml", "paho.mqtt.client",
@@ -77,7 +77,7 @@ class Runner:
         return {name: each for name, each in took.items() if each <= MAX_TEST_SECONDS}
 
     def outcome(self, target: Target, mutant: Mutant, times: dict[str, float]) -> Outcome:
-        """What becomes of a mutant under the tests that `times` chose, and the audit."""
+        """The outcome of a mutant under the tests that `times` chose, and the audit."""
         file = self._tree / target.module
         seconds = ceil(PATIENCE[0] * sum(times.values()) + AUDIT_SECONDS)
         file.write_text(mutant.source)
@@ -105,7 +105,7 @@ def _named(status: int) -> Outcome:
 
 
 def _inside(tree: Path, work: Callable[[], int], seconds: int) -> None:
-    """What a child does; it ends here, whatever threads a test left."""
+    """The work of a child, which exits here, also if a test left threads."""
     status = 1
     try:
         _enter(tree)

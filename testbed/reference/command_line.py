@@ -100,7 +100,7 @@ def _usage(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """What stands for the value of an argument; nothing for a flag."""
+    """The placeholder for the value of an argument; empty for a flag."""
     if action.nargs == 0:
         return ""
     if action.choices is not None:
@@ -119,5 +119,5 @@ def _row(action: argparse.Action) -> str:
 
 
 def _epilog(parser: argparse.ArgumentParser) -> str:
-    """What stands below the options, without the exit codes."""
+    """The epilog below the options, without the exit codes."""
     return (parser.epilog or "").replace(collector.EPILOG, "").strip()

@@ -101,7 +101,7 @@ def _sections(
 
 
 def _name(kind: type[Section], key: KeyDoc) -> str:
-    """What distinguishes one of several sections of a path: its type, if it has one."""
+    """The mark of one of several sections of a path: its type, if it has one."""
     sketch = [name for name, each in SKETCHES.items() if each is kind]
     if sketch and SketchTypeSection in key.inner:
         return f"type {sketch[0]}"

@@ -88,7 +88,7 @@ class Device:
     ) -> Program:
         started = Program(
             [sys.executable, *program, *arguments, "--config", str(self.config)],
-            self.folder / f"said-{len(self.started)}",
+            self.folder / f"log-{len(self.started)}",
             folder=self.folder,
             stdin=stdin,
             stdout=subprocess.PIPE,

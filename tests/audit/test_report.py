@@ -78,7 +78,7 @@ def test_every_planted_bug_is_caught_and_fails_the_audit(bug):
         ("keys-unfrozen", "inf times"),
     ],
 )
-def test_planted_bugs_lose_what_theory_says(name, times):
+def test_planted_bugs_lose_the_epsilon_of_theory(name, times):
     assert times in plant(name).measured
 
 
@@ -142,7 +142,7 @@ class Holder:
         (Holder(a=np.zeros(1 << 15)), Holder(a=np.arange(1 << 15) / (1 << 60))),
     ],
 )
-def test_memories_that_differ_anywhere_are_told_apart(one, other):
+def test_memories_that_differ_anywhere_are_distinguished(one, other):
     assert memory_of(one) != memory_of(other)
     assert memory_of(one) == memory_of(one)
 
@@ -150,8 +150,8 @@ def test_memories_that_differ_anywhere_are_told_apart(one, other):
 def test_neighbours_are_all_pairs_with_all_snapshots():
     """One reading among at most one other, two values.
 
-    Alone: 2 values, 2 moments. Beside another: 2 x 2 values, 2 orders, 3 moments, of which 2 for
-    each of the 2 equal values cannot be told apart: 4 + 24 - 4.
+    Alone: 2 values, 2 moments. With another: 2 x 2 values, 2 orders, 3 moments. For each of the 2
+    equal values, 2 of them are indistinguishable: 4 + 24 - 4.
     """
     found = list(neighbours(SMALL[0]))
     assert len(found) == len(set(found)) == 24
@@ -191,13 +191,13 @@ def test_the_sampled_bound_stays_below_the_claim():
 
 
 def test_rewinding_finds_nothing_in_the_product():
-    broken, said = attacks.rewound(os_entropy, SMALL[0])
+    broken, measured = attacks.rewound(os_entropy, SMALL[0])
     assert not broken
-    assert "no generator" in said
+    assert "no generator" in measured
 
 
 def test_claims_are_the_subjects_guarantees():
-    """A key pays for the state and for the release, and each of them has a half of its epsilon."""
+    """A key spends half of its epsilon for the state, and half for the release."""
     for subject in subjects():
         parts = {view: float(claim(subject, view)) for view in views_of(subject)}
         split = subject.unit == "key" and subject.intrusion == "silent"

@@ -1,4 +1,4 @@
-"""Answers about young streams: error bars that hold, or a refusal that says how many windows more.
+"""Answers about young streams: valid error bars, or a refusal with the number of missing windows.
 
 Of each release one answer counts, so that misses are independent. Bars that hold in 93 % of all
 cases or more are missed at most MOST times in as many answers with probability above 1 - 1e-6.
@@ -27,7 +27,7 @@ RUNS = 12
 
 
 def around_the_fit(release):
-    """Error bars made of the fit itself with noise drawn anew, and no refusal."""
+    """Error bars from the fit itself with redrawn noise, and no refusal."""
     domain, tables = domain_of(release), tables_of(release)
     fit = fit_views(domain, tables)
 
@@ -40,7 +40,7 @@ def around_the_fit(release):
     return replace(boxes, noise=None, hidden=None, replicate=replicate)
 
 
-# Views of a stream that nobody asks while it is young: noise outweighs its first answers.
+# Views of a stream without questions while it is young: noise outweighs its first answers.
 LATE = replace(
     FAMILIES["pairwise"],
     spec=lambda domain: plan_views(domain, Privacy(1.0), MEMORY, Expected(60, 10, 43_200)).spec,
@@ -48,7 +48,7 @@ LATE = replace(
 
 
 def means(windows, fit=None, family=FAMILIES["pairwise"]):
-    """Whether the truth was within two standard errors, of means of three shapes."""
+    """True for each truth within two standard errors, of means of three shapes."""
     found = []
     for shape in ("crowded", "loose bounds", "near-duplicates"):
         found += asked(family, shape, windows, RUNS, fit, "mean")["mean", "0"]

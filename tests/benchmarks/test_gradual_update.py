@@ -31,7 +31,7 @@ def gum():
 
 
 def tables():
-    """All pairs of three attributes that go along a curve, without noise, and each by itself."""
+    """All pairs of three attributes along a curve, without noise, and each attribute alone."""
     generator = np.random.default_rng(1)
     x = generator.beta(2, 3, 50_000)
     y = np.clip(0.5 + 0.4 * np.sin(6 * x) + 0.05 * generator.normal(size=len(x)), 0, 1)

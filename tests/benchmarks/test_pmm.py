@@ -1,4 +1,4 @@
-"""PMM is what its docstring says, W1 is exact, and the sketch is compared with it as stated."""
+"""PMM implements its docstring, W1 is exact, and the comparison with the sketch is as stated."""
 
 from fractions import Fraction
 from importlib import import_module
@@ -40,7 +40,7 @@ def imported(name):
 
 
 class Recorded:
-    """An `Entropy` that adds what it is told to, and remembers (scale, counters) of every call."""
+    """An `Entropy` that adds given values, and records (scale, counters) of every call."""
 
     def __init__(self, amount=0):
         self.calls, self._amount = [], amount
@@ -51,7 +51,8 @@ class Recorded:
 
 
 def losses(pmm, epsilon, one, other):
-    """What each level can lose between two sets of readings: counts' L1 distance over the scale."""
+    """The privacy loss of each level between two sets of readings: counts' L1 distance over the
+    scale."""
     pairs = []
     for readings in (one, other):
         rng = Recorded()
@@ -64,8 +65,8 @@ def losses(pmm, epsilon, one, other):
 
 
 def test_scales_spend_epsilon_exactly_on_one_reading(pmm):
-    """Moved and not removed, so that both trees have one depth: that is adding one and removing
-    one, which below the root costs each level twice, and the root nothing."""
+    """Moved and not removed, so that both trees have one depth. That adds one reading and removes
+    one, which costs each level below the root twice, and the root nothing."""
     one, other = [0.1, 0.2, 0.3, 0.9] * 25, [0.1, 0.2, 0.3, 0.9] * 24 + [0.1, 0.2, 0.3, 0.0]
     depth = pmm.depth_of(100, 0.7)
     assert depth == 7  # The first power of two that is at least 70.
@@ -106,8 +107,8 @@ def test_children_are_both_raised_or_both_lowered_to_their_parent(pmm, way, pare
 @given(readings=READINGS, shares=SHARES)
 @settings(max_examples=60, deadline=None)
 def test_w1_is_the_mean_distance_of_quantiles(pmm, readings, shares):
-    """In one dimension W1 is the integral of the distance between quantile functions; here by the
-    midpoint rule, whose error is at most the distance's variation, 2, times the spacing of q."""
+    """In one dimension W1 is the integral of the distance between quantile functions. Here it is by
+    the midpoint rule. Its error is at most the distance's variation, 2, times the spacing of q."""
     edges = np.linspace(0, 1, len(shares) + 1)
     below = np.concatenate([[0], np.cumsum(shares)]) / shares.sum()
     steps = 20_000
@@ -173,7 +174,7 @@ def test_equal_epsilon_means_equal_draws(one_attribute):
 def test_the_sketch_is_as_near_as_pmm(one_attribute, pmm):
     """20,000 readings, epsilon 1: the mean of 12 logarithms of W1 over that of PMM's nearer curve.
 
-    They have means of -0.69 to -0.87 and deviations of 0.24 to 0.54 (100 runs each), so a mean of
+    They have means of -0.69 to -0.87 and deviations of 0.24 to 0.54 (100 runs each). So a mean of
     12 is above log 1.5 with probability below 1e-14. The control has a twentieth of epsilon: 2.5
     with deviation 0.21, 3.7 with 0.39.
     """

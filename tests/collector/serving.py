@@ -14,7 +14,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack
-from testbed.notify_socket import NotSaid
+from testbed.notify_socket import ProgramTimeout
 from testbed.program import Program
 from tests import waiting
 
@@ -58,8 +58,8 @@ class Peer:
 
 def goes_on(program: Program, seconds: float) -> None:
     """Lets it run on for a while; it must not end."""
-    with pytest.raises(NotSaid):
-        program.ends(seconds)
+    with pytest.raises(ProgramTimeout):
+        program.wait(seconds)
 
 
 @contextmanager

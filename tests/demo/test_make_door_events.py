@@ -1,4 +1,4 @@
-"""The bundled events are what the program that made them makes, and what their page says."""
+"""The bundled events are the output of their program, and agree with their page."""
 
 import gzip
 import re
@@ -38,7 +38,7 @@ def test_badges_are_shared_and_cards_are_not():
 
 
 def test_events_are_in_order_and_far_from_midnight():
-    """So that windows of a day are the same on every device, whatever its offset is."""
+    """Windows of a day are then the same on every device, for any offset."""
     for listed in MADE.values():
         times = [event.time for event in listed]
         assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""What is shipped in deploy/, at work on this machine: certificates, mosquitto, both programs."""
+"""The shipped files of deploy/, in use on this machine: certificates, mosquitto, both programs."""
 
 import os
 import shutil
@@ -59,8 +59,10 @@ def certify_from_tomorrow(folder: Path) -> None:
 @pytest.fixture(scope="session")
 @needs("openssl")
 def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CA with everybody's certificate: good ones, and each kind of bad one. Expired ones end in
-    the second in which they begin: openssl 3.5 signs none that ends earlier."""
+    """A CA with all certificates: good ones, and each kind of bad one.
+
+    Expired ones end in the second in which they begin: openssl 3.5 signs none that ends earlier.
+    """
     folder = tmp_path_factory.mktemp("pki") / "fleet"
 
     def make(*words: object, days: int = 2) -> None:
@@ -95,7 +97,7 @@ def run_certificates() -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture(scope="session")
 @needs("openssl")
 def foreign_ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Somebody else's CA, with a device of the same name."""
+    """Another CA, with a device of the same name."""
     folder = tmp_path_factory.mktemp("pki") / "foreign"
     assert certificates("ca", folder).returncode == 0
     assert certificates("device", folder, "dev-1").returncode == 0

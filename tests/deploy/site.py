@@ -69,7 +69,7 @@ class Site:
     def start(self, name: str, *command: str, environment: dict[str, str] | None = None) -> Program:
         started = Program(
             command,
-            self.folder / f"said-{len(self.programs):02d}-{name}",
+            self.folder / f"log-{len(self.programs):02d}-{name}",
             folder=self.folder,
             environment=environment,
             stdin=subprocess.PIPE,
@@ -131,7 +131,7 @@ class Site:
         return broker
 
     def start_plain_broker(self, settings: str = "") -> Program:
-        """One without TLS and identities, as anybody may have it, with these settings."""
+        """A broker without TLS and identities, with these settings."""
         conf = self.folder / "plain.conf"
         user = pwd.getpwuid(os.geteuid()).pw_name
         (self.folder / "plain").mkdir(exist_ok=True)
@@ -152,7 +152,7 @@ class Site:
         return listens(self.ports[listener])
 
     def certified(self, name: str, **more: str) -> dict[str, str]:
-        """The keys of `mqtt:` for somebody with a certificate."""
+        """The keys of `mqtt:` for a client with a certificate."""
         known = {
             "url": f"mqtts://{HOST}:{self.ports['8883']}",
             "ca_file": f"{self.ca}/ca.crt",
@@ -162,7 +162,7 @@ class Site:
         return {key: text for key, text in (known | more).items() if text}
 
     def with_password(self, name: str, **more: str) -> dict[str, str]:
-        """The keys of `mqtt:` for somebody with a password, which stands in a file."""
+        """The keys of `mqtt:` for a client with a password, which is in a file."""
         file = self.folder / f"password-{name}"
         file.write_text(PASSWORDS.get(name, "?") + "\n")
         known = {
@@ -209,7 +209,7 @@ class Site:
         return self.start("collector", *command, environment=environment)
 
     def stored(self) -> int:
-        """How many releases the collector has on its disk."""
+        """The number of releases that the collector has on its disk."""
         path = self.folder / "var/collector.sqlite"
         if not path.exists():
             return 0
@@ -227,9 +227,11 @@ class Site:
         proof: str = "certificate",
         takes_over: bool = False,
     ) -> Client:
-        """Somebody with a certificate or a password who speaks any MQTT; connected. An older client
-        of that name leaves first: the shipped broker knows one session a name, and paho would
-        connect the older one again. `takes_over`: the broker has to end its session."""
+        """A connected client with a certificate or a password, which sends any MQTT packet.
+
+        An older client of that name disconnects first. The shipped broker knows one session a name,
+        and paho would reconnect the older client. `takes_over`: the broker has to end its session.
+        """
         if not takes_over:
             self._leave(name)
         client = Client(

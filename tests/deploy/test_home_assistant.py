@@ -19,8 +19,8 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "deploy/home-assistant/pansketch_agent"
 ADD_ON = yaml.safe_load((FOLDER / "config.yaml").read_text())
 YES_NO = {"type": "boolean"}
-# What the Supervisor takes of the keys that the add-on has ("App configuration" of its developer
-# documentation); a key that it does not know is an error here, too.
+# The Supervisor's checks of the add-on's keys, and an error for unknown keys. Source: "App
+# configuration" of its developer documentation.
 RULES = {
     "type": "object",
     "additionalProperties": False,

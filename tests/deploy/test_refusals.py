@@ -1,4 +1,4 @@
-"""Wrong passwords, certificates, names and ports: one line that says what is wrong and what to do.
+"""Wrong passwords, certificates, names and ports: one line with the error and the remedy.
 
 Each fault is met twice: by the running agent, and by `pansketch-agent check`, which names the step.
 """
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.needs("mosquitto")
 CLOCK = "or set this host's clock"
 OWN = "this host's certificate (mqtt.cert_file)"
 
-# name: (certificate of the broker, keys of mqtt:, step, what the line says)
+# name: (certificate of the broker, keys of mqtt:, step, text of the line)
 FAULTS = {
     "an unknown CA": (
         "broker",
@@ -135,11 +135,11 @@ def test_a_fault_is_named_by_the_agent_and_by_its_check(site, foreign_ca, fault)
     assert (found.state, found.text.partition(":")[0]) == ("wrong", step)
     assert text in found.text
     place = f"rejected by the broker at {config.mqtt.host}:{config.mqtt.port}: "
-    agent.says(text)
-    lines = [line for line in agent.said.splitlines() if place in line]
-    assert len(lines) == 1, agent.said
+    agent.wait_for_output(text)
+    lines = [line for line in agent.output.splitlines() if place in line]
+    assert len(lines) == 1, agent.output
     assert lines[0].endswith("; retrying")
-    assert "Traceback" not in agent.said
+    assert "Traceback" not in agent.output
     assert not agent.ended(), "it tries on"
 
 
@@ -156,8 +156,8 @@ def test_the_collector_names_it_too(site, foreign_ca, fault, text):
     site.install_broker(optional=True, broker=broker)
     site.start_broker()
     collector = site.collector(site.configure(mqtt(site, foreign_ca)))
-    collector.says(text)
-    assert collector.said.count("retrying with exponential backoff") == 1
+    collector.wait_for_output(text)
+    assert collector.output.count("retrying with exponential backoff") == 1
     assert not collector.ended(), "it tries on"
 
 
@@ -165,13 +165,13 @@ def test_a_fault_that_is_mended_needs_no_restart_and_is_news_again(site):
     site.install_broker(broker="broker-expired")
     broker = site.start_broker()
     agent = site.agent(site.configure(site.certified("dev-1"), source="{type: stdin}"))
-    agent.says("has expired")
+    agent.wait_for_output("has expired")
     for ending in ("crt", "key"):
         shutil.copy(site.ca / f"broker.{ending}", site.folder / f"broker.{ending}")
     assert broker.stop() == 0
     site.start_broker()
-    agent.connects()
-    assert agent.said.count("has expired") == 1
+    agent.wait_until_connected()
+    assert agent.output.count("has expired") == 1
     assert agent.stop() == 0
 
 
@@ -180,13 +180,13 @@ def test_what_check_prints_is_one_line_with_exit_code_1(site):
     site.start_broker()
     mqtt = site.with_password("dev-1", password="guessed")
     check = site.agent(site.configure(mqtt), "check", "--json")
-    assert check.ends() == 1
-    (broker,) = [each for each in json.loads(check.said) if each["subject"] == "broker"]
+    assert check.wait() == 1
+    (broker,) = [each for each in json.loads(check.output) if each["subject"] == "broker"]
     assert broker["text"].startswith("credentials: 127.0.0.1:")
-    assert "guessed" not in check.said
+    assert "guessed" not in check.output
     check = site.agent(site.configure(site.with_password("dev-1")), "check", "--json")
-    assert check.ends() == 0
-    (broker,) = [each for each in json.loads(check.said) if each["subject"] == "broker"]
+    assert check.wait() == 0
+    (broker,) = [each for each in json.loads(check.output) if each["subject"] == "broker"]
     assert " accepts the device over TLS, MQTT 5" in broker["text"]
 
 
@@ -236,8 +236,8 @@ def test_a_file_that_cannot_be_used_is_refused_at_once_with_its_line(site, files
 def test_the_collector_refuses_such_a_file_too(site, files):
     mqtt = site.certified("collector", ca_file=f"{files}/rows.csv")
     collector = site.collector(site.configure(mqtt))
-    assert collector.ends() == 2, collector.said
-    (line,) = collector.said.splitlines()
+    assert collector.wait() == 2, collector.output
+    (line,) = collector.output.splitlines()
     assert "mqtt.ca_file" in line
     assert "is no PEM certificate; name the one of the broker's CA" in line
 

@@ -7,7 +7,7 @@ from tests.keeper import site
 
 
 @pytest.fixture
-def places(tmp_path):
+def sites(tmp_path):
     """Two keepers, as a window needs them."""
     return [site.place(tmp_path, name) for name in ("tower", "well")]
 

@@ -64,10 +64,10 @@ def place(folder, name="tower"):
     return Place(folder, name, state.create(folder / "state", os_entropy()))
 
 
-def released(places, sequences, device="dev-1", spec=SMALL):
+def released(sites, sequences, device="dev-1", spec=SMALL):
     """Releases of some windows of a device under the keys of these keepers."""
     rng = os_entropy()
-    return [masked(spec, places, uniform(9, n), label(device, n), rng=rng) for n in sequences]
+    return [masked(spec, sites, uniform(9, n), label(device, n), rng=rng) for n in sequences]
 
 
 def ask_of(place, releases, level="window", share=Fraction(1), kind="answer", spec=SMALL):
@@ -86,7 +86,7 @@ class Collector:
         self.statuses = []
         subscribed = threading.Event()
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
-        self._client.on_message = self._heard
+        self._client.on_message = self._on_message
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
@@ -101,7 +101,7 @@ class Collector:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def _heard(self, _client, _userdata, message):
+    def _on_message(self, _client, _userdata, message):
         topic = topics.parse(message.topic)
         if topic.kind == "answer":
             self.replies.put((topic.device, Reply.decode(message.payload), message.payload))

@@ -23,8 +23,8 @@ WIDE = replace(SPECS["moments-rff"], privacy=Privacy(epsilon=0.0005, aggregation
 
 
 @pytest.fixture
-def held(places):
-    with state.opened(places[0].state) as found:
+def held(sites):
+    with state.opened(sites[0].state) as found:
         yield found
 
 
@@ -32,17 +32,17 @@ def asked(held, ask):
     return answerer(held).reply(ask.encode())
 
 
-def test_the_same_question_has_the_same_bytes(held, places):
-    ask = ask_of(places[0], released(places, range(1, 4)))
+def test_the_same_question_has_the_same_bytes(held, sites):
+    ask = ask_of(sites[0], released(sites, range(1, 4)))
     first = asked(held, ask)
     assert first.kind == "answered"
     assert asked(held, ask).encode() == first.encode()
     assert asked(held, replace(ask, kind="prepare")).refused == ()
 
 
-def test_prepare_reserves_nothing(held, places):
-    tower = places[0]
-    releases = released(places, range(1, 4))
+def test_prepare_reserves_nothing(held, sites):
+    tower = sites[0]
+    releases = released(sites, range(1, 4))
     for _ in range(2):
         assert asked(held, ask_of(tower, releases, kind="prepare")).refused == ()
     assert held.ledger.summary() == []
@@ -51,8 +51,8 @@ def test_prepare_reserves_nothing(held, places):
     assert reply == Reply("prepared", reply.question, tower.id, (("dev-1", "air", b"12345678", 1),))
 
 
-def test_a_window_is_answered_once_for_each_level_and_within_epsilon(held, places):
-    tower, releases = places[0], released(places, range(1, 4))
+def test_a_window_is_answered_once_for_each_level_and_within_epsilon(held, sites):
+    tower, releases = sites[0], released(sites, range(1, 4))
     half = Fraction(1, 2)
     assert asked(held, ask_of(tower, releases, "1d", half)).kind == "answered"
     assert asked(held, ask_of(tower, releases, "30d", half)).kind == "answered"
@@ -67,15 +67,15 @@ def test_a_window_is_answered_once_for_each_level_and_within_epsilon(held, place
     ]
 
 
-def test_a_refusal_costs_the_other_windows_nothing(held, places):
-    tower, releases = places[0], released(places, range(1, 4))
+def test_a_refusal_costs_the_other_windows_nothing(held, sites):
+    tower, releases = sites[0], released(sites, range(1, 4))
     asked(held, ask_of(tower, releases[:1]))
     assert asked(held, ask_of(tower, releases)).kind == "refused"
     assert asked(held, ask_of(tower, releases[1:])).kind == "answered"
 
 
-def test_a_key_of_low_order_is_refused_before_anything_is_reserved(held, places):
-    ask = ask_of(places[0], released(places, range(1, 3)))
+def test_a_key_of_low_order_is_refused_before_anything_is_reserved(held, sites):
+    ask = ask_of(sites[0], released(sites, range(1, 3)))
     first, second = ask.question.windows
     bad = MaskedWindow(first.window, (bytes(32), *first.epochs[1:]))
     planted = replace(ask, question=replace(ask.question, windows=(bad, second)))
@@ -97,8 +97,8 @@ def test_a_key_of_low_order_is_refused_before_anything_is_reserved(held, places)
         ),
     ],
 )
-def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, places, change, reason):
-    ask = ask_of(places[0], released(places, [1]))
+def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, sites, change, reason):
+    ask = ask_of(sites[0], released(sites, [1]))
     reply = asked(held, change(ask))
     assert reply.kind == "refused"
     assert reply.reason.startswith(reason)
@@ -106,23 +106,23 @@ def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, places, chan
     assert asked(held, ask).kind == "answered", "the control"
 
 
-def test_every_share_that_a_configuration_may_name_is_answered(held, places):
-    ask = ask_of(places[0], released(places, [1]), share=Fraction("0.000001"))
+def test_every_share_that_a_configuration_may_name_is_answered(held, sites):
+    ask = ask_of(sites[0], released(sites, [1]), share=Fraction("0.000001"))
     assert asked(held, ask).kind == "answered"
 
 
-def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, places):
+def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, sites):
     """A sketch of large sums, whose noise for a small share is beyond what is drawn exactly."""
-    releases = released(places, [1], spec=WIDE)
-    ask = ask_of(places[0], releases, share=Fraction(1, 10**6), spec=WIDE)
+    releases = released(sites, [1], spec=WIDE)
+    ask = ask_of(sites[0], releases, share=Fraction(1, 10**6), spec=WIDE)
     reply = asked(held, ask)
     assert (reply.kind, held.ledger.summary()) == ("refused", [])
-    assert asked(held, ask_of(places[0], releases, spec=WIDE)).kind == "answered", "the control"
+    assert asked(held, ask_of(sites[0], releases, spec=WIDE)).kind == "answered", "the control"
 
 
-def test_a_reserved_question_is_answered_after_a_restart(places):
+def test_a_reserved_question_is_answered_after_a_restart(sites):
     """The keeper ended between the ledger's entry and the answer, which it never published."""
-    tower, releases = places[0], released(places, range(1, 3))
+    tower, releases = sites[0], released(sites, range(1, 3))
     ask = ask_of(tower, releases)
     with state.opened(tower.state) as held:
         held.ledger.reserve(ask.question)
@@ -134,10 +134,10 @@ def test_a_reserved_question_is_answered_after_a_restart(places):
 
 
 @pytest.mark.parametrize("reserved", [False, True])
-def test_an_old_copy_of_the_ledger_is_refused(places, reserved):
+def test_an_old_copy_of_the_ledger_is_refused(sites, reserved):
     """Also one whose only difference is an answer."""
-    tower = places[0]
-    ask = ask_of(tower, released(places, [1]))
+    tower = sites[0]
+    ask = ask_of(tower, released(sites, [1]))
     path = tower.state / "ledger.sqlite"
     with state.opened(tower.state) as held:
         if reserved:
@@ -150,9 +150,9 @@ def test_an_old_copy_of_the_ledger_is_refused(places, reserved):
         pass
 
 
-def test_a_copy_of_the_whole_folder_draws_no_other_noise_for_a_question(places):
+def test_a_copy_of_the_whole_folder_draws_no_other_noise_for_a_question(sites):
     """No keeper can tell such a copy from the original. Of two that run, both answer."""
-    tower, releases = places[0], released(places, [1, 2])
+    tower, releases = sites[0], released(sites, [1, 2])
     ask, copy = ask_of(tower, releases), tower.folder / "copy"
     shutil.copytree(tower.state, copy)
     with state.opened(tower.state) as held:
@@ -161,10 +161,10 @@ def test_a_copy_of_the_whole_folder_draws_no_other_noise_for_a_question(places):
         assert asked(held, ask).encode() == first.encode()
 
 
-def test_each_question_has_noise_of_its_own(places):
+def test_each_question_has_noise_of_its_own(sites):
     """The masks of two levels are the same, so what differs between answers is noise."""
-    tower, well = places
-    releases, half = released(places, [1]), Fraction(1, 2)
+    tower, well = sites
+    releases, half = released(sites, [1]), Fraction(1, 2)
     answers = []
     for keeper in (tower, well):
         with state.opened(keeper.state) as held:
@@ -182,9 +182,9 @@ def masks_of(held, releases):
     return answer(question_about(FLEET, releases), SMALL, private, NoNoise()).counters
 
 
-def test_a_ledger_that_is_replaced_meanwhile_answers_nothing_new(places):
-    tower = places[0]
-    asks = [ask_of(tower, released(places, [n])) for n in (1, 2)]
+def test_a_ledger_that_is_replaced_meanwhile_answers_nothing_new(sites):
+    tower = sites[0]
+    asks = [ask_of(tower, released(sites, [n])) for n in (1, 2)]
     with state.opened(tower.state) as held:
         asked(held, asks[0])
         held.ledger._connection.execute("UPDATE changes SET number = number - 1")
@@ -192,10 +192,10 @@ def test_a_ledger_that_is_replaced_meanwhile_answers_nothing_new(places):
         assert (reply.kind, reply.reason.split(":")[0]) == ("refused", "ledger")
 
 
-def test_nothing_is_sent_before_the_mark_is_written(places):
+def test_nothing_is_sent_before_the_mark_is_written(sites):
     """A disk that takes the ledger's change and not the mark's."""
-    tower = places[0]
-    ask, folder = ask_of(tower, released(places, [1])), tower.state
+    tower = sites[0]
+    ask, folder = ask_of(tower, released(sites, [1])), tower.state
     with state.opened(folder) as held:
         (folder / "ledger-mark").unlink()
         (folder / "ledger-mark").mkdir()
@@ -207,8 +207,8 @@ def test_nothing_is_sent_before_the_mark_is_written(places):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
-def test_no_bytes_end_a_keeper(held, places, data):
-    whole = ask_of(places[0], released(places, [1])).encode()
+def test_no_bytes_end_a_keeper(held, sites, data):
+    whole = ask_of(sites[0], released(sites, [1])).encode()
     place = data.draw(st.integers(0, len(whole)))
     damaged = whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 3 :]
     reply = answerer(held).reply(damaged)

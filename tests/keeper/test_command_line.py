@@ -186,11 +186,11 @@ def test_one_process_holds_a_state(made, run, tmp_path):
         assert run("ledger")[0] == run("export-public")[0] == 0
 
 
-def test_the_ledger_is_shown_by_stream_and_level(places, run, tmp_path):
-    tower = places[0]
+def test_the_ledger_is_shown_by_stream_and_level(sites, run, tmp_path):
+    tower = sites[0]
     tower.write(1)
     with state.opened(tower.state) as held:
-        answerer(held).reply(ask_of(tower, released(places, range(1, 4))).encode())
+        answerer(held).reply(ask_of(tower, released(sites, range(1, 4))).encode())
     config = ("--config", str(tower.config))
     _, out, _ = run("ledger", "--json", *config)
     assert json.loads(out) == [

@@ -27,16 +27,16 @@ pytestmark = pytest.mark.needs("mosquitto")
 KILLS, QUESTIONS = 50, 12
 
 
-def test_two_keepers_open_a_sum(places, port):
+def test_two_keepers_open_a_sum(sites, port):
     """The noise of two keepers is all that is between the sum and the counts: false alarm 1e-9."""
     sequences = range(1, 6)
-    releases = released(places, sequences)
+    releases = released(sites, sequences)
     question = question_about(FLEET, releases)
-    with places[0].runs(port) as tower, places[1].runs(port) as well, Collector(port) as collector:
-        tower.connects()
-        well.connects()
+    with sites[0].runs(port) as tower, sites[1].runs(port) as well, Collector(port) as collector:
+        tower.wait_until_connected()
+        well.wait_until_connected()
         answers = []
-        for each in places:
+        for each in sites:
             assert collector.ask(each.name, ask_of(each, releases, kind="prepare")).refused == ()
             reply = collector.ask(each.name, ask_of(each, releases))
             answers.append(decode_answer(reply.answer, SMALL))
@@ -48,27 +48,27 @@ def test_two_keepers_open_a_sum(places, port):
     assert np.abs(left).max() > 0, "the control: there is noise"
 
 
-def test_a_keeper_reports_its_state(places, port):
-    tower = places[0]
+def test_a_keeper_reports_its_state(sites, port):
+    tower = sites[0]
     with Collector(port) as collector:
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             waiting.until(lambda: ("tower", "online") in collector.statuses)
             assert running.stop() == 0
         waiting.until(lambda: collector.statuses[-1] == ("tower", "stopped"))
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             waiting.until(lambda: collector.statuses[-1] == ("tower", "online"))
             running.stop(signal.SIGKILL)
         waiting.until(lambda: collector.statuses[-1] == ("tower", "offline"))
 
 
-def test_a_question_that_came_while_it_was_disconnected_is_answered(places, port):
-    tower = places[0]
-    ask = ask_of(tower, released(places, [1]))
+def test_a_question_that_came_while_it_was_disconnected_is_answered(sites, port):
+    tower = sites[0]
+    ask = ask_of(tower, released(sites, [1]))
     with Collector(port) as collector:
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             running.stop()
         collector.publish("tower", ask.encode())
         with tower.runs(port):
@@ -76,14 +76,14 @@ def test_a_question_that_came_while_it_was_disconnected_is_answered(places, port
     assert (reply.kind, reply.question) == ("answered", ask.question.digest)
 
 
-def test_it_outlives_its_broker_and_hostile_frames(places, tmp_path):
-    tower, port = places[0], free_port()
-    asks = [ask_of(tower, released(places, [n])) for n in (1, 2)]
+def test_it_outlives_its_broker_and_hostile_frames(sites, tmp_path):
+    tower, port = sites[0], free_port()
+    asks = [ask_of(tower, released(sites, [n])) for n in (1, 2)]
     hostile = (b"", b"\xff" * 99, bytes(9_000_000), asks[0].encode()[:-1])
     with tower.runs(port) as running:
         for number, ask in enumerate(asks, 1):
             with mosquitto(tmp_path, port), Collector(port) as collector:
-                running.connects(number)
+                running.wait_until_connected(number)
                 for payload in hostile:
                     collector.publish("tower", payload)
                 collector.publish("tower", ask.encode())
@@ -95,7 +95,7 @@ def test_it_outlives_its_broker_and_hostile_frames(places, tmp_path):
         assert running.stop() == 0
 
 
-def test_questions_beyond_the_memory_for_them_come_again(places, port, monkeypatch):
+def test_questions_beyond_the_memory_for_them_come_again(sites, port, monkeypatch):
     """Room for three at a time, of forty: none is lost, and no more are held."""
     room = 3 * (100 + mqtt_client.MESSAGE_BYTES)
     monkeypatch.setattr(mqtt_client, "MAX_WAITING_BYTES", room)
@@ -122,15 +122,15 @@ def test_questions_beyond_the_memory_for_them_come_again(places, port, monkeypat
         client.stop()
 
 
-def test_no_kill_makes_a_second_answer(places, port):
+def test_no_kill_makes_a_second_answer(sites, port):
     """Killed at random moments while it answers; questions are asked again and again."""
-    tower, draw = places[0], random.Random()
-    asks = [ask_of(tower, released(places, [n])) for n in range(1, QUESTIONS * KILLS // 10 + 1)]
+    tower, draw = sites[0], random.Random()
+    asks = [ask_of(tower, released(sites, [n])) for n in range(1, QUESTIONS * KILLS // 10 + 1)]
     answers = {}
     with Collector(port) as collector:
         for _ in range(KILLS):
             with tower.runs(port) as running:
-                running.connects()
+                running.wait_until_connected()
                 few = draw.sample(asks, QUESTIONS)
                 for ask in few:
                     collector.publish("tower", ask.encode())
@@ -141,7 +141,7 @@ def test_no_kill_makes_a_second_answer(places, port):
             while not collector.replies.empty():
                 _take(collector, answers)
         with tower.runs(port) as running:
-            running.connects()
+            running.wait_until_connected()
             wanted = {ask.question.digest for ask in asks}
             for ask in asks:
                 collector.publish("tower", ask.encode())
@@ -177,20 +177,20 @@ def secrets_of(private, place, release, question):
         yield from (("shared", shared), ("seed", seed), ("mask", mask))
 
 
-def test_a_seized_keeper_holds_no_mask(places, port):
+def test_a_seized_keeper_holds_no_mask(sites, port):
     """After the answer: no mask, no shared secret, no noise. The control of the search is its
     private key."""
-    tower = places[0]
+    tower = sites[0]
     (path,) = tower.state.glob("key-*")
     private = path.read_bytes()
-    releases = released(places, [1])
+    releases = released(sites, [1])
     ask, wanted = ask_of(tower, releases), {}
     secrets = secrets_of(private, tower, releases[0], ask.question.digest)
     for name, secret in (("key", private), *secrets):
         for start in range(0, len(secret) - PIECE + 1, PIECE):
             wanted[secret[start : start + PIECE]] = name
     with tower.runs(port) as running, Collector(port) as collector:
-        running.connects()
+        running.wait_until_connected()
         assert collector.ask("tower", ask).kind == "answered"
         regions = [r for r in process_memory(running.process.pid) if r.name in SEARCHED]
     heads = np.unique(np.frombuffer(b"".join(piece[:8] for piece in wanted), np.uint64))

@@ -147,7 +147,7 @@ def windows_of():
 
 @pytest.fixture
 def has_golden_bytes():
-    """Checks that a vector's bytes are those of a release, and say all of it."""
+    """Check that a vector's bytes are those of a release, and hold all of it."""
 
     def check(vector, release):
         golden = bytes.fromhex(vector["bytes"])

@@ -1,8 +1,9 @@
-"""What the docstring of a public name leaves out: parameters, results, and exceptions that escape.
+"""Omissions in the docstring of a public name: parameters, results, and exceptions that escape.
 
-The exceptions are read off the syntax tree: `raise` statements of a function, of the functions and
-methods that it calls by name, and of private properties, unless an `except` around them holds.
-Calls through other objects are not followed, so a docstring may name more than is found here.
+The exceptions are read off the syntax tree. They are those of `raise` statements of a function, of
+the functions and methods that it calls by name, and of private properties. An `except` around them
+may catch them. Calls through other objects are not followed, so a docstring may name more than is
+found here.
 """
 
 import ast
@@ -49,33 +50,39 @@ def contract(found: Any, names: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def gaps(found: Any, names: dict[str, Any]) -> Iterator[str]:
-    """What a class or function and the public methods of a class do not describe."""
-    said = contract(found, names)
-    described = said.get("Args", set()) | said.get("Attributes", set())
+    """Omissions in a class or function, and in the public methods of a class."""
+    documented = contract(found, names)
+    described = documented.get("Args", set()) | documented.get("Attributes", set())
     yield from (f"argument {name}" for name in parameters(found) if name not in described)
     if not inspect.isclass(found):
-        yield from _result(found, said)
-        yield from _unnamed(escaping(found), said)
+        yield from _result(found, documented)
+        yield from _unnamed(escaping(found), documented)
         return
     for name in ("__init__", "__post_init__"):
         if made := written(inspect.getattr_static(found, name, None)):
-            yield from _unnamed(escaping(made, found), said)
+            yield from _unnamed(escaping(made, found), documented)
     for name, member in vars(found).items():
         if not name.startswith("_") and (method := written(member)):
             missing = _unnamed(escaping(method, found), contract(method, names))
             yield from (f"{name}: {each}" for each in missing)
 
 
-def _result(function: Any, said: dict[str, set[str]]) -> Iterator[str]:
+def _result(function: Any, documented: dict[str, set[str]]) -> Iterator[str]:
     """A summary that begins with "Return" describes the result."""
     none = inspect.signature(function).return_annotation in (None, inspect.Signature.empty)
-    if not none and "Returns" not in said and not (function.__doc__ or "").startswith("Return "):
+    if (
+        not none
+        and "Returns" not in documented
+        and not (function.__doc__ or "").startswith("Return ")
+    ):
         yield "result"
 
 
-def _unnamed(raised: Exceptions, said: dict[str, set[str]]) -> Iterator[str]:
+def _unnamed(raised: Exceptions, documented: dict[str, set[str]]) -> Iterator[str]:
     return (
-        f"raises {each.__name__}" for each in raised if each.__name__ not in said.get("Raises", ())
+        f"raises {each.__name__}"
+        for each in raised
+        if each.__name__ not in documented.get("Raises", ())
     )
 
 

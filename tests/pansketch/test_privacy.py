@@ -1,4 +1,4 @@
-"""Budgets: exact shares, refusals, and what a guarantee says."""
+"""Budgets: exact shares, refusals, and the fields of a guarantee."""
 
 from fractions import Fraction
 
@@ -69,7 +69,7 @@ def test_joint_loss_of_linear_counters_is_the_maximum_not_the_sum():
     assert (announced.epsilon, announced.release_micro) == (0.5, 0)
 
 
-def test_a_span_pays_for_each_of_its_readings():
+def test_a_span_spends_epsilon_for_each_of_its_readings():
     promise = Guarantee.of_linear_counters(Privacy(epsilon=1.0, unit=Span(600, 60)))
     assert promise.reading_micro == 1_000_000 // 60
     assert promise.epsilon_micro == 60 * promise.reading_micro <= 1_000_000
@@ -82,7 +82,7 @@ def test_a_span_needs_a_length_and_a_limit(wrong):
         Span(*wrong)
 
 
-def test_what_counters_of_readings_cannot_promise_is_refused():
+def test_a_guarantee_that_counters_of_readings_lack_is_refused():
     with pytest.raises(ValueError, match="not keys"):
         Guarantee.of_linear_counters(Privacy(epsilon=1.0, unit="key"))
     with pytest.raises(ValueError, match="too small"):

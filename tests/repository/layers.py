@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# What a package may import, besides itself. The library imports none of the others.
+# The packages that a package may import, besides itself. The library imports none of the others.
 LAYERS = {
     "pansketch": set(),
     "pansketch_fleet": {"pansketch"},
@@ -99,7 +99,7 @@ ORDER = {
         "__main__",
     ],
 }
-# Where something from outside may be imported; elsewhere it may not. Benchmarks measure anything.
+# The only importers of a third-party package. Benchmarks measure anything.
 ONLY_IN = {
     "paho": {
         "pansketch_agent.mqtt.client",
@@ -177,7 +177,7 @@ CLOCK_IN = {
     "pansketch_agent": "pansketch_agent.host.clock",
     "pansketch_collector": "pansketch_collector.clock",
 }
-# What starts a program that may outlive its starter; nobody does, but through `Child`.
+# Functions that start a program which may outlive its starter; only `Child` uses them.
 STARTERS = {
     "subprocess.Popen", "subprocess.run", "subprocess.call", "subprocess.check_call",
     "subprocess.check_output", "os.system", "os.fork", "os.posix_spawn", "os.popen",
@@ -186,7 +186,7 @@ STARTERS = {
 
 
 def folder_of(package):
-    """Where the source of a package is."""
+    """The folder of a package's source."""
     inner = ROOT / package.removeprefix("pansketch_") / package
     return inner if inner.is_dir() else ROOT / package
 
@@ -226,7 +226,7 @@ def module_of(name):
 
 
 def height(package, found):
-    """How far up a folder stands in its package."""
+    """The layer of a folder in its package."""
     name = found.removeprefix(package).strip(".") or "."
     (level,) = [n for n, names in enumerate(ORDER[package]) if name in names.split("|")]
     return level
@@ -258,7 +258,7 @@ def violations(module, names):
 
 
 def started(tree):
-    """Every program that strings say is run: what follows `-m` and is a package of ours."""
+    """Every program that strings run with `-m` and that is a package of ours."""
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Tuple):
             words = [each.value if isinstance(each, ast.Constant) else None for each in node.elts]

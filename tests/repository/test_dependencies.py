@@ -1,7 +1,7 @@
-"""Programs and tests need only what is installed for them.
+"""Programs and tests need only their installed dependencies.
 
-The agent and the collector start with the dependencies of a device alone. What `make test` installs
-is all that a test imports, itself or through a module of ours.
+The agent and the collector start with the dependencies of a device alone. A test imports, also
+through a module of ours, only packages that `make test` installs.
 """
 
 import ast

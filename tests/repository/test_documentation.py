@@ -1,4 +1,4 @@
-"""What the documentation shows is run: Python blocks, YAML blocks, commands and links."""
+"""The tests run the documentation: Python blocks, YAML blocks, commands and links."""
 
 import os
 import re
@@ -104,7 +104,7 @@ def test_anchors_lead_to_a_heading():
 
 
 def test_tests_named_in_the_documentation_exist():
-    """Every `path/test_x.py` and `path/test_x.py::test_y` that a page names is there."""
+    """Every `path/test_x.py` and `path/test_x.py::test_y` that a page names exists."""
     folder = ROOT / "tests"
     sources = {
         file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("test_*.py")

@@ -1,8 +1,8 @@
-"""What NumPy indexes with or repeats by has the size of a pointer (`np.intp`): arrays of 64-bit
-integers work on 64-bit machines alone. Found in the source, by what each function itself says.
+"""Arrays that NumPy indexes with or repeats by have the size of a pointer (`np.intp`).
 
-`make test-32bit` runs the tests where it matters; this finds the same mistake without such a
-system.
+Arrays of 64-bit integers work on 64-bit machines alone. The test finds them in the source, by the
+annotations and calls of each function. `make test-32bit` runs the tests on a 32-bit system; this
+test finds the same mistake without one.
 """
 
 import ast
@@ -49,7 +49,7 @@ class Module:
                 self.names[node.targets[0].id] = self.is_wide(node.value, {})
 
     def is_wide(self, found: ast.AST | None, local: dict[str, list[ast.AST]]) -> bool:
-        """Whether an expression or annotation says 64-bit integers, through names of a function."""
+        """True if an expression or annotation has 64-bit integers, through names of a function."""
         if found is None:
             return False
         if isinstance(found, ast.Call):
@@ -66,7 +66,7 @@ class Module:
             known = local.get(found.id)
             if known is None:
                 return self.names.get(found.id, False)
-            local[found.id] = []  # A name that is made of itself adds nothing.
+            local[found.id] = []  # Ends the recursion of a name that its own value uses.
             wide = any(self.is_wide(each, local) for each in known)
             local[found.id] = [ast.Attribute(ast.Name("np"), "int64")] if wide else []
             return wide
@@ -160,7 +160,7 @@ def test_calls_are_found_at_all():
 
 
 WRONG = [
-    # What every sampler of boxes had.
+    # The former error of every sampler of boxes.
     """def f(steps, count, shares):
     ends = np.clip(steps, 0, count).astype(np.int64)
     times = np.diff(ends, prepend=0)

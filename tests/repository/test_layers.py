@@ -155,7 +155,7 @@ def test_secrets_are_made_in_one_place(called, package):
 
 
 def reads_clock(source):
-    """Whether a module asks for the time."""
+    """True if a module reads a clock."""
     tree = ast.parse(source)
     reads = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
     imported = {name.split(".")[0] for name in imports_of(tree)}

@@ -14,7 +14,7 @@ from tests.repository.pages import PAGES, named
 
 FOLDERS = (*SPEAKING, "benchmarks")
 SOURCES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
-# Where a path in a page or in the code may begin: at the root, or above a package.
+# The possible beginnings of a path in a page or in the code: the root, or above a package.
 STARTS = [
     ROOT,
     *(ROOT / name for name in ("agent", "audit", "cli", "collector", "fleet", "keeper", "tests")),
@@ -112,8 +112,10 @@ def definitions(files):
 
 
 def undefined(page, arguments, texts):
-    """Classes, constants and functions named in a page that no code defines, and other single
-    words, such as threads and states, that no code has as a text."""
+    """Classes, constants and functions that a page names and no code defines.
+
+    Other single words, such as threads and states, must be a text in the code.
+    """
     for name, call in re.findall(r"`\.?([A-Za-z_]\w*)(\([\w, ]*\))?`", page):
         wanted = set(re.findall(r"\w+", call))
         known = name in arguments if name != name.lower() else name in {*arguments, *texts}

@@ -58,7 +58,7 @@ class Fleet:
     until = staticmethod(until)
 
     def start(self, name: str, *command: str, stdin: int = subprocess.DEVNULL) -> Program:
-        log = self.folder / f"said-{len(self.programs):02d}-{name}"
+        log = self.folder / f"log-{len(self.programs):02d}-{name}"
         self.programs.append(Program(command, log, folder=self.folder, stdin=stdin))
         return self.programs[-1]
 
@@ -102,11 +102,11 @@ class Fleet:
         command = (sys.executable, "-m", "pansketch_collector", "serve", "--config", "dev-1.yaml")
         collector = self.start("collector", *command)
         if listens:
-            collector.connects()
+            collector.wait_until_connected()
         return collector
 
     def ask(self, *words: str) -> str:
-        """What a command of the collector prints; it must succeed."""
+        """The output of a command of the collector, which must succeed."""
         command = [sys.executable, "-m", "pansketch_collector", *words, "--config", "dev-1.yaml"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
@@ -121,7 +121,7 @@ class Fleet:
         return done.stdout
 
     def rows(self, query: str, *values: object) -> list[tuple]:
-        """Rows of the collector's database; none before it is there."""
+        """Rows of the collector's database; none before it exists."""
         path = self.folder / "var/collector.sqlite"
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:

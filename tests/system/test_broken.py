@@ -1,4 +1,4 @@
-"""Whatever breaks in the middle: nothing is lost, nothing is stored or released twice."""
+"""Faults in the middle: nothing is lost, nothing is stored or released twice."""
 
 import random
 import signal
@@ -31,20 +31,22 @@ def test_a_broker_that_comes_late_gets_everything(fleet, hourly):
         fleet.configure(device, hourly(HOURS))
     collector = fleet.collector(listens=False)
     agents = [fleet.agent("dev-1"), fleet.agent("dev-2")]
-    collector.says("is not there")
+    collector.wait_for_output("is not there")
     for agent in agents:
-        agent.says("no broker at")
-        agent.says(f"waiting for the collector to acknowledge the outbox (releases: {HOURS})")
-    # An agent that is there before the collector would wait for a while to send again.
+        agent.wait_for_output("no broker at")
+        agent.wait_for_output(
+            f"waiting for the collector to acknowledge the outbox (releases: {HOURS})"
+        )
+    # An agent that starts before the collector would retransmit only after a timeout.
     with agents[0].frozen(), agents[1].frozen():
         fleet.start_broker()
-        collector.connects()
-    assert [agent.ends() for agent in agents] == [0, 0]
+        collector.wait_until_connected()
+    assert [agent.wait() for agent in agents] == [0, 0]
     everything_arrived(fleet, HOURS, ("dev-1", "dev-2"))
-    assert collector.said.count("is not there") == 1
-    assert [agent.said.count("no broker at") for agent in agents] == [1, 1]
-    assert collector.said.count("is connected") == 1
-    assert [agent.said.count("connected to the broker") for agent in agents] == [1, 1]
+    assert collector.output.count("is not there") == 1
+    assert [agent.output.count("no broker at") for agent in agents] == [1, 1]
+    assert collector.output.count("is connected") == 1
+    assert [agent.output.count("connected to the broker") for agent in agents] == [1, 1]
 
 
 def test_a_killed_broker_costs_nothing(fleet, hourly):
@@ -53,21 +55,21 @@ def test_a_killed_broker_costs_nothing(fleet, hourly):
     collector, agent = fleet.collector(), fleet.agent("dev-1")
     fleet.until(lambda: len(fleet.stored()) >= 4, "some releases")
     assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
-    agent.says("no broker at")
-    collector.says("closed the connection")
+    agent.wait_for_output("no broker at")
+    collector.wait_for_output("closed the connection")
     assert 0 < len(fleet.stored()) < HOURS
-    # Both try again after one second, in vain, and must not say so again.
+    # Both retry after one second, without success, and must not log that again.
     with pytest.raises(subprocess.TimeoutExpired):
         agent.process.wait(1.5)
     with agent.frozen():
         fleet.start_broker()
-        collector.connects(times=2)
-    assert agent.ends() == 0
+        collector.wait_until_connected(times=2)
+    assert agent.wait() == 0
     everything_arrived(fleet, HOURS)
     assert collector.stop() == 0
-    assert collector.said.count("is connected") == 2
-    assert collector.said.count("retrying with exponential backoff") == 1
-    assert agent.said.count("no broker at") == 1
+    assert collector.output.count("is connected") == 2
+    assert collector.output.count("retrying with exponential backoff") == 1
+    assert agent.output.count("no broker at") == 1
 
 
 def test_a_killed_collector_costs_nothing(fleet, hourly):
@@ -78,11 +80,11 @@ def test_a_killed_collector_costs_nothing(fleet, hourly):
     assert collector.stop(signal.SIGKILL) == -signal.SIGKILL
     held = fleet.stored()
     assert 0 < len(held) < HOURS
-    # Releases go on while nobody stores them.
+    # Releases continue while no collector stores them.
     fleet.until(lambda: len(fleet.outbox()) >= 4, "a growing outbox")
     assert fleet.stored() == held
     fleet.collector()
-    assert agent.ends() == 0
+    assert agent.wait() == 0
     everything_arrived(fleet, HOURS)
 
 
@@ -99,8 +101,8 @@ def test_a_killed_agent_loses_a_window_at_most_and_repeats_none(fleet, hourly):
         assert agent.stop(signal.SIGKILL) == -signal.SIGKILL, "ended before it was killed"
     assert len(fleet.ledger()) < hours
     last = fleet.agent("dev-1")
-    assert last.ends() == 0
-    assert "Traceback" not in last.said
+    assert last.wait() == 0
+    assert "Traceback" not in last.output
     stored, ledger = fleet.stored(), fleet.ledger()
     assert fleet.quarantine() == []
     assert hours - 2 * len(KILLED_BY) <= len(stored) <= hours

@@ -18,9 +18,8 @@ HOURS, EACH = 6, 400
 NEW_YEAR = 1704067200
 MAX_OFFSET = 600
 DEVICES = {"dev-1": 5.0, "dev-2": 20.0, "dev-3": 35.0}  # the mean of temp at each
-# At epsilon 100, the largest there is, nearly every counter is exact. What is left is that a
-# reading is known only to its cell: 12 levels halve two attributes six times each, so a cell of
-# temp is 100 / 2**6 degC wide.
+# At epsilon 100, the maximum, nearly every counter is exact. The remaining error is that of the
+# cells. 12 levels halve two attributes six times each, so a cell of temp is 100 / 2**6 degC wide.
 CELL = 100 / 2**6
 
 
@@ -42,7 +41,7 @@ def settled(fleet):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent(name) for name in DEVICES]
-    assert [agent.ends() for agent in agents] == [0, 0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0, 0]
     # An agent ends when the broker has its last status. The collector gets it a moment later.
     everyone = [("stopped",)] * len(DEVICES)
     fleet.until(lambda: fleet.rows("SELECT state FROM devices") == everyone, "the last statuses")
@@ -67,7 +66,7 @@ def test_every_window_is_stored_once_and_the_answers_are_near_the_truth(settled)
 
 
 def model_of(fleet, *devices):
-    """What the collector's commands ask, one fit for all questions."""
+    """The answers of the collector's commands, with one fit for all questions."""
     config = load_collector(fleet.folder / "dev-1.yaml", {})
     with reading(fleet.folder / "var/collector.sqlite") as reader:
         return build(reader, config, Selection("air", devices=frozenset(devices) or None))
@@ -86,8 +85,8 @@ def answers_are_near(fleet, temps):
     assert asked("quantile", "temp", "0.9") == pytest.approx(truth, abs=2 * CELL)
     at_10 = asked("cdf", "temp", "10")
     assert np.mean(temps <= 10 - CELL) <= at_10 <= np.mean(temps <= 10 + CELL)
-    # These bounds are bounds of cells (a quarter of -40 to 60), so only noise is left: 18 windows
-    # with a deviation below one reading in each of the few cells that make up the range.
+    # These bounds are bounds of cells (a quarter of -40 to 60), so only noise remains. 18 windows
+    # have a deviation below one reading in each of the few cells of the range.
     half = asked("range", "temp", "10", "35")
     assert half == pytest.approx(np.sum((temps >= 10) & (temps < 35)), rel=0.02)
     # The negative control: one device alone is far from the fleet.
@@ -121,7 +120,7 @@ def test_a_device_of_another_class_adds_up_with_the_others(fleet, hourly):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent("dev-1"), fleet.agent("dev-2")]
-    assert [agent.ends() for agent in agents] == [0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0]
     assert collector.stop() == 0
     assert fleet.quarantine() == []
     assert [len(fleet.stored(device)) for device in ("dev-1", "dev-2")] == [hours, hours]

@@ -68,7 +68,7 @@ def settled(fleet):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent(device) for device in DEVICES]
-    assert [agent.ends() for agent in agents] == [0, 0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0, 0]
     assert collector.stop() == 0
     return fleet
 

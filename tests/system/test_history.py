@@ -48,14 +48,14 @@ def test_a_replay_whose_ledger_was_lost_releases_nothing(fleet):
     fleet.configure("dev-1", ROWS)
     fleet.start_broker()
     collector = fleet.collector()
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     before = stored(fleet)
     assert len(before) >= 8
     shutil.rmtree(state_of(fleet))
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 1
-    assert "that " in agent.said
-    assert "does not know" in agent.said
+    assert agent.wait() == 1
+    assert "that " in agent.output
+    assert "does not know" in agent.output
     assert fleet.ledger() == [], "nothing was spent"
     assert stored(fleet) == before
     assert disputed(fleet) == [(0,)]
@@ -67,15 +67,15 @@ def test_a_replay_that_began_offline_sends_nothing_that_was_released_before(flee
     fleet.configure("dev-1", ROWS)
     broker = fleet.start_broker()
     collector = fleet.collector()
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     before = stored(fleet)
     shutil.rmtree(state_of(fleet))
     broker.stop(signal.SIGKILL)
     agent = fleet.agent("dev-1")
     fleet.until(lambda: len(fleet.ledger()) == len(before), "a replay without a broker")
     fleet.start_broker()
-    assert agent.ends() == 1
-    assert "none is sent" in agent.said
+    assert agent.wait() == 1
+    assert "none is sent" in agent.output
     assert stored(fleet) == before
     assert disputed(fleet) == [(0,)]
     assert len(list((state_of(fleet) / "outbox/refused").iterdir())) == len(before)
@@ -87,18 +87,18 @@ def test_a_replay_of_a_restored_ledger_goes_no_further(fleet):
     fleet.configure("dev-1", ROWS[:24])
     fleet.start_broker()
     collector = fleet.collector()
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     shutil.copytree(state_of(fleet), fleet.folder / "copy")
     fleet.configure("dev-1", ROWS)
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     before, known = stored(fleet), len(fleet.ledger())
     shutil.rmtree(state_of(fleet))
     shutil.copytree(fleet.folder / "copy", state_of(fleet))
     spent = fleet.ledger()
     assert len(spent) < known
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 1
-    assert "does not know" in agent.said
+    assert agent.wait() == 1
+    assert "does not know" in agent.output
     assert fleet.ledger() == spent
     assert stored(fleet) == before
     collector.stop()
@@ -106,8 +106,11 @@ def test_a_replay_of_a_restored_ledger_goes_no_further(fleet):
 
 @pytest.mark.parametrize("loss", ["lost", "restored", "ledger alone"])
 def test_a_live_device_keeps_its_history_and_goes_on(fleet, loss):
-    """A new card, a copy of its state, a deleted ledger beside an outbox that keeps acknowledged
-    releases: what is stored stays, new windows come on top, and none that is debited is lost."""
+    """A new card, a copy of its state, and a deleted ledger beside an outbox.
+
+    The outbox keeps acknowledged releases. Stored releases stay, new windows are added, and no
+    debited one is lost.
+    """
     fleet.configure("dev-1", [], **LIVE)
     fleet.start_broker()
     collector = fleet.collector()
@@ -131,7 +134,7 @@ def test_a_live_device_keeps_its_history_and_goes_on(fleet, loss):
     waiting = {peek(payload).windows[0].start for _, payload in outbox_of(fleet)}
     assert {start for _, start, _ in fleet.ledger()} <= {row[2] for row in after} | waiting
     assert disputed(fleet) == [(0,)]
-    assert "that this ledger does not know" in agent.said
+    assert "that this ledger does not know" in agent.output
     with Ledger(state_of(fleet)) as ledger:
         account = ledger.spent("air")
     # A mark is at most a minute old; the window that was last stored may not be in it yet.
@@ -147,14 +150,14 @@ def test_a_restored_database_gets_what_it_lacks(fleet):
     fleet.configure("dev-1", ROWS[:24])
     fleet.start_broker()
     collector = fleet.collector()
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     assert collector.stop() == 0
     database = fleet.folder / "var/collector.sqlite"
     shutil.copy(database, fleet.folder / "backup")
     backup = stored(fleet)
     collector = fleet.collector()
     fleet.configure("dev-1", ROWS)
-    assert fleet.agent("dev-1").ends() == 0
+    assert fleet.agent("dev-1").wait() == 0
     before = stored(fleet)
     assert len(before) > len(backup)
     assert collector.stop() == 0
@@ -164,8 +167,8 @@ def test_a_restored_database_gets_what_it_lacks(fleet):
     more = [*ROWS, *[(ROWS[-1][0] + 600 * n, 20.0, 35.0) for n in range(1, 12)]]
     fleet.configure("dev-1", more)
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 0, agent.said
-    assert "was restored" in agent.said
+    assert agent.wait() == 0, agent.output
+    assert "was restored" in agent.output
     after = stored(fleet)
     assert after[: len(before)] == before, "the very bytes"
     assert len(after) > len(before)

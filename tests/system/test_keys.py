@@ -26,8 +26,8 @@ streams:
     sketches: [{{type: distinct, expected_keys: 20000, memory: 16KiB}}]
 collector: {{database: var/collector.sqlite}}
 """
-# At epsilon 100, the largest there is, bits and counts are right but with probability below 1e-14,
-# and all badges of the universe are tracked: a union is exact.
+# At epsilon 100, the maximum, bits and counts are right but with probability below 1e-14. All
+# badges of the universe are tracked, so a union is exact.
 BADGES = {
     "dev-1": lambda hour: range(300 + hour),
     "dev-2": lambda hour: range(200, 500),
@@ -60,7 +60,7 @@ def settled(fleet):
     fleet.start_broker()
     collector = fleet.collector()
     agents = [fleet.agent(device) for device in BADGES]
-    assert [agent.ends() for agent in agents] == [0, 0, 0]
+    assert [agent.wait() for agent in agents] == [0, 0, 0]
     assert collector.stop() == 0
     return fleet
 
@@ -100,12 +100,12 @@ def test_a_device_with_another_universe_is_deferred_and_the_others_count(fleet):
     fleet.start_broker()
     fleet.collector()
     agents = [fleet.agent(device) for device in BADGES]
-    assert [agent.ends() for agent in agents[:2]] == [0, 0]
-    agents[2].says("the collector deferred release 1 (fingerprint")
+    assert [agent.wait() for agent in agents[:2]] == [0, 0]
+    agents[2].wait_for_output("the collector deferred release 1 (fingerprint")
     doors = [f"{hour:012d}.doors.release" for hour in range(1, HOURS + 1)]
     fleet.until(lambda: fleet.outbox("dev-3") == doors, lambda: str(fleet.outbox("dev-3")))
     fleet.until(lambda: len(fleet.quarantine()) == HOURS, lambda: str(fleet.quarantine()))
-    assert not agents[2].ended(), agents[2].said
+    assert not agents[2].ended(), agents[2].output
     assert agents[2].stop() == 0
     assert fleet.outbox("dev-3") == doors
     assert {reason for _, reason in fleet.quarantine()} == {"fingerprint"}

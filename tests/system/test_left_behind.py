@@ -77,7 +77,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen, str]
 
 
 def runs(mark: str, *parts: str) -> bool:
-    """Whether there is a process for each of the parts of command lines."""
+    """True if a process runs for each of the parts of command lines."""
     lines = marked(mark).values()
     return all(any(part in line for line in lines) for part in parts)
 

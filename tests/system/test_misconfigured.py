@@ -6,28 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANY = 24
 
 
-@pytest.fixture
-def patient_fleet(fleet):
-    return fleet
-
-
-def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
-    fleet, rows = patient_fleet, hourly(MANY)
+def test_a_misconfigured_collector_costs_no_release(fleet, hourly):
+    rows = hourly(MANY)
     fleet.configure("dev-1", rows, epsilon=2.0)
     fleet.start_broker()
     wrong = fleet.collector()
     fleet.configure("dev-1", rows, epsilon=1.0)
     agent = fleet.agent("dev-1")
-    agent.says("the collector deferred release 1 (fingerprint: made with other settings")
+    agent.wait_for_output("the collector deferred release 1 (fingerprint: made with other settings")
     fleet.until(lambda: len(fleet.quarantine()) == MANY, "an answer to each release")
-    wrong.says("quarantined: fingerprint")
-    assert "(dev-1/air" in wrong.said
+    wrong.wait_for_output("quarantined: fingerprint")
+    assert "(dev-1/air" in wrong.output
     assert wrong.stop() == 0
     assert len(fleet.outbox()) == MANY
     assert not any("refused" in name for name in fleet.outbox())
@@ -37,14 +30,14 @@ def test_a_misconfigured_collector_costs_no_release(patient_fleet, hourly):
     subprocess.run(
         retry, cwd=fleet.folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=True
     )
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert [sequence for sequence, _, _ in fleet.stored()] == list(range(1, MANY + 1))
     assert fleet.ledger() == fleet.stored()
     assert fleet.outbox() == []
 
 
-def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(patient_fleet, hourly):
-    fleet, rows = patient_fleet, hourly(MANY)
+def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(fleet, hourly):
+    rows = hourly(MANY)
     fleet.configure("dev-1", rows, epsilon=2.0)
     fleet.start_broker()
     wrong = fleet.collector()
@@ -55,6 +48,6 @@ def test_an_agent_that_is_stopped_meanwhile_begins_where_it_was(patient_fleet, h
     assert wrong.stop() == 0
     fleet.collector()
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert fleet.ledger() == fleet.stored()
     assert len(fleet.stored()) == MANY

@@ -55,11 +55,11 @@ class Fed:
         found = self.windows()
         return next((start for start, name in found if name != found[0][1]), None)
 
-    def ends(self, kill=False):
+    def stop(self, kill=False):
         self._over.set()
         self._thread.join()
         (self.agent.process.kill if kill else self.agent.process.terminate)()
-        self.agent.ends()
+        self.agent.wait()
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def published(fleet):
 
 
 def off(fleet, *range_words):
-    """How far synthetic temperatures of these windows are from the readings' distribution, W1."""
+    """The distance W1 of these windows' synthetic temperatures from the readings' distribution."""
     text = fleet.ask("sample", "--stream", "air", "--rows", "20000", "--out", "-", *range_words)
     found = np.sort([float(row["temp"]) for row in csv.DictReader(io.StringIO(text))])
     truth = np.sort(np.random.default_rng(1).normal(MEAN, SPREAD, len(found)))
@@ -119,7 +119,7 @@ def test_all_adopt_at_one_window_which_is_sharper_and_a_late_device_counts(loose
     assert "temp" in scales.knots
     loose_fleet.until(lambda: all(each.adopted() for each in fed), "adoption")
     assert {each.adopted() // WINDOW for each in fed} == {scales.begins // WINDOW}
-    away.ends()
+    away.stop()
     owed = len(loose_fleet.outbox("dev-3"))
     assert owed
     late = Fed(loose_fleet, "dev-3")
@@ -128,12 +128,12 @@ def test_all_adopt_at_one_window_which_is_sharper_and_a_late_device_counts(loose
     earlier = [start for start, name in late.windows() if name == fed[0].windows()[0][1]]
     assert earlier
     for each in (*fed, late):
-        each.ends()
+        each.stop()
     assert loose_fleet.quarantine() == []
     before = off(loose_fleet, "--to", moment(scales.begins))
     after = off(loose_fleet, "--from", moment(scales.begins), "--devices", "dev-1,dev-2")
-    # Measured: 0.28 and 0.07, of cells. Drawing 20,000 records moves either by 0.02 or so, and the
-    # noise of epsilon 50 by less: half of the first is beyond seven of that, a chance below 1e-6.
+    # Measured: 0.28 and 0.07, of cells. Drawing 20,000 records moves either by about 0.02, and the
+    # noise of epsilon 50 by less. Half of the first is beyond seven of that, a chance below 1e-6.
     assert after < before / 2
     names = ", ".join(scales.knots)
     said = f"scales: air: learned for {names} (windows from {moment(scales.begins)}Z on)"
@@ -144,14 +144,14 @@ def test_all_adopt_at_one_window_which_is_sharper_and_a_late_device_counts(loose
 def test_an_agent_that_is_killed_before_the_window_adopts_after_its_restart(loose_fleet):
     loose_fleet.collector()
     fed = Fed(loose_fleet, "dev-1")
-    fed.agent.says("have learned scales")
-    fed.ends(kill=True)
+    fed.agent.wait_for_output("have learned scales")
+    fed.stop(kill=True)
     assert fed.adopted() is None
     again = Fed(loose_fleet, "dev-1")
     scales = published(loose_fleet)
     loose_fleet.until(again.adopted, "adoption")
     assert again.adopted() >= scales.begins
-    again.ends()
+    again.stop()
     assert loose_fleet.quarantine() == []
 
 
@@ -164,7 +164,7 @@ def test_a_hostile_scale_is_refused_told_and_replaced(loose_fleet, hostile):
         1, "air", scales.domain, scales.begins + 10 * 86_400, {"temp": (-4000.0, 5999.0, 6000.0)}
     )
     hostile.publish(TOPIC, wrong.encode(), 1, retain=True)
-    fed.agent.says("published scales are refused: temp: a part is wider than a quarter")
+    fed.agent.wait_for_output("published scales are refused: temp: a part is wider than a quarter")
 
     def problems():
         """Of all statuses so far: the collector's own scales may end the problem at once."""
@@ -178,5 +178,5 @@ def test_a_hostile_scale_is_refused_told_and_replaced(loose_fleet, hostile):
     count = len(fed.windows())
     loose_fleet.until(lambda: len(fed.windows()) > count + 1, "more windows")
     assert len({name for _, name in fed.windows()}) == 2
-    fed.ends()
+    fed.stop()
     assert loose_fleet.quarantine() == []

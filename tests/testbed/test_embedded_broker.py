@@ -22,7 +22,7 @@ def test_it_closes_the_connections_that_a_client_left_open(sent):
             client.sendall(sent)
             if sent == CONNECT:
                 assert client.recv(4) == b"\x20\x02\x00\x00"
-            # A second client is heard after the first one.
+            # The broker forwards a second client's message after the first one.
             with socket.create_connection(("127.0.0.1", broker.port), 10) as other:
                 other.sendall(CONNECT[:-1] + b"b")
                 assert other.recv(4) == b"\x20\x02\x00\x00"

@@ -89,7 +89,7 @@ def test_what_is_stored_runs_against_a_fleet(tmp_path):
     ids=["a cell that fails", "no collector"],
 )
 def test_a_failure_is_one_line_and_nothing_is_stored(source, says, tmp_path):
-    """None: the quickstart itself, where nobody listens."""
+    """None: the quickstart itself, without a collector."""
     notebook, out = STORED, tmp_path / "out.ipynb"
     if source is not None:
         notebook = tmp_path / "broken.ipynb"

@@ -1,7 +1,8 @@
 """Random configurations of an agent, and histories that a sceptic would choose for them.
 
-A history puts the unit where code makes distinctions: right after a window's end and before the
-clock's tick, in a window without any other reading, at the ends of a limiter's slots, in batches.
+A history puts the unit where code makes distinctions. It may come right after a window's end and
+before the clock's tick, or in a window without any other reading. It may also come at the ends of a
+limiter's slots, and in batches.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ WINDOW_SECONDS = 10
 WINDOWS = 4
 BLINDED = 3  # Of the kinds in turn: this one's counters are masked. An epoch has a minute or more.
 BLINDED_WINDOW_SECONDS = 180
-KEEPERS = f"{{one: {{key: '{'02' * 32}'}}, two: {{key: '{'03' * 32}'}}}}"  # nobody's
+KEEPERS = f"{{one: {{key: '{'02' * 32}'}}, two: {{key: '{'03' * 32}'}}}}"  # of no unit
 CASES_A_STREAM = 3
 ALONE = 4  # In every fourth history nothing but the unit comes: a cache that it fills first shows.
 ATTRIBUTES = (
@@ -72,7 +73,7 @@ def agent_cases(seed: int, count: int, folder: Path, first: int = 0) -> Iterator
 
 
 def cases_of(config: AgentConfig, seed: int, folder: Path) -> Iterator[AgentCase]:
-    """Each source of a configuration by itself, read as if it were live."""
+    """Each source of a configuration alone, read as if it were live."""
     agent = replace(config.agent, state=folder / "state")
     for stream in config.streams:
         if stream.part_of:
@@ -140,8 +141,8 @@ def _stream(
 
 
 def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tuple[Step, ...]:
-    """What happens, in order: ticks, other readings, the unit, one look at memory, and sometimes an
-    announced intrusion."""
+    """The steps, in order: ticks, other readings, the unit, one snapshot of memory, and sometimes
+    an announced intrusion."""
     slots = slots_of(stream)
     window = stream.window_seconds
     seconds = float(WINDOWS * window)
@@ -157,12 +158,12 @@ def history(config: AgentConfig, stream: Stream, rng: np.random.Generator) -> tu
     steps += [*others, *units]
     steps.append(Step(max(seconds, until + 2 * window) + 0.5, "tick"))
     if stream.plan.privacy.intrusion == "silent":
-        at = _when_to_look(config, units, rng, seconds)
+        at = _snapshot_time(config, units, rng, seconds)
         steps.append(Step(at, "tick"))
-        steps.append(Step(at + 1e-6, "look"))
+        steps.append(Step(at + 1e-6, "snapshot"))
     elif rng.random() < 0.5:
         at = round(float(rng.uniform(1, seconds)), 3)
-        steps += [Step(at, "look"), Step(at + 1e-6, "announce")] if slots is None else []
+        steps += [Step(at, "snapshot"), Step(at + 1e-6, "announce")] if slots is None else []
     return tuple(sorted(steps, key=lambda step: step.at))
 
 
@@ -235,8 +236,8 @@ def _unit(
 def _span(
     stream: ReadingStream, slots: TimeSlots, rng: np.random.Generator
 ) -> tuple[list[Step], float]:
-    """Many readings of one span, from the end of a slot's open part to the beginning of another's,
-    and readings right after it that step into the slots of those."""
+    """Many readings of one span, from the end of a slot's open part to the beginning of another's.
+    Readings right after it enter the slots of the first ones."""
     unit = stream.plan.privacy.unit
     assert isinstance(unit, Span)
     length, opened = slots.length / MICROSECONDS, slots.opened / MICROSECONDS
@@ -261,7 +262,7 @@ def _window_end(device: str, window: int) -> float:
     return offset + (int((BEGIN - offset) // window) + 2) * window - BEGIN
 
 
-def _when_to_look(
+def _snapshot_time(
     config: AgentConfig, units: list[Step], rng: np.random.Generator, seconds: float
 ) -> float:
     """A moment at which no slot is open: whether one has had its reading is in memory until then.

@@ -1,10 +1,11 @@
 """Coupled runs of the whole agent under a fake clock.
 
 Streams, windows, limiters, release writers, ledger, outbox, delivery, health and status are the
-program's own; the clock, the broker and the noise are scripted. One run has a unit and the other
-has not. With the noise shifted everything must be equal: all reachable memory of objects and
-modules, files with their contents and the moments at which they are written, log records, output,
-operations outside of the state folder, messages and their moments.
+program's own. The clock, the broker and the noise are scripted. One run has a unit and the other
+has not. With the noise shifted everything must be equal. This covers all reachable memory of
+objects and modules, log records, output, and operations outside of the state folder. It also covers
+files with their contents and the moments at which they are written, and messages with their
+moments.
 """
 
 import os
@@ -55,14 +56,14 @@ from pansketch_fleet.settings.settings import KeyStream, Stream
 BEGIN, UP = 1_767_225_600.0, 1000.0  # Wall clock and monotonic clock at the first step.
 MEMORY = "memory of "
 SESSION = "0000000000000001"
-OLD = (1, 1)  # Modification time of a file that nobody has touched since the last step.
+OLD = (1, 1)  # Modification time of a file that the agent has not touched since the last step.
 
-What = Literal["tick", "rows", "lines", "look", "announce"]
+What = Literal["tick", "rows", "lines", "snapshot", "announce"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at a moment, in seconds since the begin. `rows`: of `stream`, as a sketch takes
+    """An event at a moment, in seconds since the start. `rows`: of `stream`, as a sketch takes
     them, or as lines that the agent's own source reads; `units`: which belong to the unit."""
 
     at: float
@@ -143,7 +144,7 @@ class _Agent:
                         worker.rerandomise()
                 else:
                     self._tick()
-        self._look_at_files()
+        self._scan_files()
 
     def _absorb(self, step: Step, rows: npt.NDArray[Any]) -> None:
         worker = self.workers[step.stream]
@@ -178,8 +179,8 @@ class _Agent:
         self.health.step(up)
         self.delivery.step(up)
 
-    def _look_at_files(self) -> None:
-        """What was written since the last step; each file's time is then set back."""
+    def _scan_files(self) -> None:
+        """The files written since the last step; each file's time is then reset."""
         for folder, _, names in os.walk(self.state):
             for name in names:
                 path = os.path.join(folder, name)
@@ -216,7 +217,7 @@ class _Agent:
         }
 
     def open_counters(self) -> dict[Name, Integers]:
-        """What the sketches of all open windows hold."""
+        """The counters in the sketches of all open windows."""
         found = {}
         for name, worker in self.workers.items():
             for place, sketch in enumerate(worker._windows._sketches):
@@ -285,7 +286,7 @@ def play(
         try:
             for number, step in enumerate(steps):
                 now[0] = step.at
-                if step.what == "look":
+                if step.what == "snapshot":
                     calls = {name: noise.calls for name, noise in noises.items()}
                     seen = agent.seen("seizure") if everything else {}
                     exposures.append(Exposure(agent.open_counters(), seen, calls))

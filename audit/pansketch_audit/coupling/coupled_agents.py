@@ -37,17 +37,17 @@ class AgentCase:
 
     @property
     def allowed(self) -> Fraction:
-        """What the unit pays in all sketches of its source."""
+        """Epsilon that the unit spends in all sketches of its source."""
         (stream,) = (each for each in self.config.streams if each.name == self.stream)
         parts = self.config.parts(stream)
         return Fraction(sum(part.spec.guarantee.epsilon_micro for part in parts), MICRO)
 
 
 def coupled_agent(case: AgentCase) -> tuple[Coupling, bool]:
-    """Couples the two runs. The second value: whether the unit loses no more than it may.
+    """Couple the two runs. The second value is true if the unit's loss is within its limit.
 
-    Two runs without the unit come first: one fills what caches keep of public values, and the
-    process must hold the same after the other as after a run with the unit.
+    Two runs without the unit come first. The first fills caches of public values. After the second
+    the process must hold the same as after a run with the unit.
     """
     once = partial(play, case.config, case.steps)
     make = partial(noises_for, case.config, case.seed)
@@ -72,7 +72,7 @@ def coupled_agent(case: AgentCase) -> tuple[Coupling, bool]:
 
 
 def why(case: AgentCase, found: Coupling) -> str:
-    """What a pair of agents shows, in one line."""
+    """The result of a pair of agents, as one row of the report."""
     if found.bare or found.differing:
         return "; ".join((found.bare or found.differing)[:2])
     return f"sum of |d|/scale is {float(found.loss / case.allowed):.4g} times epsilon"

@@ -1,11 +1,11 @@
 """The coupling: a run with a unit beside one without it, whose noise is shifted to hide the unit.
 
-At each exposure (a snapshot, or what is released) the counters of both runs are compared. What they
-differ by, address for address, is taken up by draws: those made after the last exposure of the
-sketch and before this one. A draw that moves by d has a probability that changes by at most
-exp(|d| / scale), so the unit loses the sum of |d| / scale, as rationals. With all shifts in place
-both runs must then show the same everywhere. The argument needs nothing else: shifting is a
-bijection of the draws, and it is checked on the code.
+At each exposure (a snapshot or a release) the counters of both runs are compared. Draws absorb
+their difference, address by address: those made after the last exposure of the sketch and before
+this one. The probability of a draw that moves by d changes by at most exp(|d| / scale). So the unit
+loses the sum of |d| / scale, as rationals. With all shifts in place both runs must then show the
+same everywhere. The argument needs nothing else: shifting is a bijection of the draws, and it is
+checked on the code.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ Name = tuple[str, int]  # a source, and which of its sketches
 
 @dataclass(frozen=True)
 class Exposure:
-    """What an adversary sees at one moment.
+    """The view of an adversary at one moment.
 
-    `counters`: of each sketch that shows, int64[n], as counts. `seen`: everything else, by what it
-    is; values are compared. `calls`: how many draws each source had made.
+    `counters`: of each sketch that shows, int64[n], as counts. `seen`: everything else, by its
+    name; values are compared. `calls`: the number of draws of each source so far.
     """
 
     counters: Mapping[Name, Integers]
@@ -43,11 +43,11 @@ MakeNoises = Callable[[Shifts], Noises]
 
 @dataclass(frozen=True)
 class Coupling:
-    """What a pair of runs shows.
+    """The result of a pair of runs.
 
-    `loss`: the sum of |d| / scale over all draws of counters, exact. `shifted`: how many draws
-    moved. `bare`: addresses that differ and have no draw to hide it: an infinite loss. `differing`:
-    what else differs.
+    `loss`: the sum of |d| / scale over all draws of counters, exact. `shifted`: the number of draws
+    that moved. `bare`: addresses that differ without a draw to hide it, an infinite loss.
+    `differing`: all other differences.
     """
 
     loss: Fraction
@@ -96,7 +96,7 @@ class _Search:
     def _structure(
         self, noises: Noises, other: Noises, wanted: list[Exposure], found: list[Exposure]
     ) -> list[str]:
-        """How much noise is drawn, where and of which scale must not depend on the unit."""
+        """The number, addresses and scales of draws must not depend on the unit."""
         faults = [fault for noise in noises.values() for fault in noise.faults]
         for name, noise in noises.items():
             if noise.draws != other[name].draws:
@@ -112,8 +112,8 @@ class _Search:
         moved = False
         for name, counters in one.counters.items():
             apart = counters - two.counters[name]
-            places = np.flatnonzero(apart)
-            if not len(places):
+            addresses = np.flatnonzero(apart)
+            if not len(addresses):
                 continue
             noise, first = noises[name[0]], exposed.get(name, 0)
             draws = [
@@ -121,21 +121,23 @@ class _Search:
             ]
             moved = True
             for draw in reversed(draws):
-                inside = places[(places >= draw.first) & (places < draw.first + draw.count)]
+                inside = addresses[
+                    (addresses >= draw.first) & (addresses < draw.first + draw.count)
+                ]
                 if len(inside):
                     self._shift(name[0], draw, inside - draw.first, apart[inside])
-                    places = np.setdiff1d(places, inside)
-            if len(places):
-                shown = ", ".join(map(str, places[:3].tolist()))
+                    addresses = np.setdiff1d(addresses, inside)
+            if len(addresses):
+                shown = ", ".join(map(str, addresses[:3].tolist()))
                 self.bare.append(f"{name[0]}: counter {shown} has no draw of its own")
         return moved
 
-    def _shift(self, source: str, draw: Draws, places: Integers, apart: Integers) -> None:
+    def _shift(self, source: str, draw: Draws, addresses: Integers, apart: Integers) -> None:
         shift = self.shifts.setdefault(source, {}).setdefault(
             draw.number, np.zeros(draw.count, np.int64)
         )
-        shift[places] += apart
-        self.shifted += len(places)
+        shift[addresses] += apart
+        self.shifted += len(addresses)
         if isinstance(draw.scale, Fraction):
             # Python integers: a hostile reading may move a broken counter by any amount.
             self.loss += Fraction(sum(map(abs, apart.tolist()))) / draw.scale

@@ -102,7 +102,7 @@ def _value(attribute: Attribute, value: float) -> str:
 
 
 def random_specs(seed: int, count: int) -> Iterator[tuple[str, Spec]]:
-    """Specs of every family in turn, with random sizes, domains, units and modes; the first of each
+    """Specs of every family in turn, with random sizes, domains, units and modes. The first of each
     family is large enough for every block of the code."""
     rng = np.random.default_rng(seed)
     makers: list[tuple[str, Callable[..., Spec]]] = [

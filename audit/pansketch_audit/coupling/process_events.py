@@ -5,20 +5,26 @@ programs outside of the agent's state folder. The operations are audit events of
 (PEP 578), so no library that the agent calls can hide them.
 """
 
+import fcntl
 import logging
 import os
+import resource
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from pansketch_agent.mqtt.events import Publication
 
 OPERATIONS = ("open", "os.", "socket.", "subprocess.", "shutil.", "syslog.", "sqlite3.")
 IMPORTED = (".py", ".pyc", ".so")  # A module that is first needed in this run is read then.
 STREAMS = (1, 2)
+MAX_FIRST = 512  # Of the agent's descriptors; `select` takes none above 1,023.
 
 Event = tuple[int, str, object]
 
@@ -42,6 +48,7 @@ class ProcessEvents(logging.Handler):
         self.step = 0
         self.recorded: list[Event] = []
         self._state = os.path.normpath(state)
+        self._others = _other_threads()
         _watch_operations()
 
     def note(self, kind: str, content: object) -> None:
@@ -67,19 +74,25 @@ class ProcessEvents(logging.Handler):
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Log records of all libraries are events, also those that a user does not ask for."""
+        """Log records of all libraries are events, also those that a user does not ask for.
+
+        Files that are opened in this context get descriptors of their own, see `_own_descriptors`.
+        """
         root = logging.getLogger()
         level, handlers = root.level, root.handlers[:]
         root.handlers[:] = [self]
         root.setLevel(logging.DEBUG)
         try:
-            yield
+            with _own_descriptors():
+                yield
         finally:
             root.setLevel(level)
             root.handlers[:] = handlers
 
     def operation(self, name: str, arguments: tuple[object, ...]) -> None:
         """An audit event. Numbers are descriptors, and addresses of objects; texts are paths."""
+        if threading.get_ident() in self._others:
+            return
         texts = [os.fsdecode(each) for each in arguments if isinstance(each, str | bytes)]
         others = [text for text in texts if not self._is_inside(text)]
         # A mode beside a path is none, and a file may be moved out of the folder.
@@ -111,6 +124,35 @@ class RecordingBroker:
 
     def change_status(self, *statuses: object) -> None:
         self.events.note("status", repr(statuses))
+
+
+@contextmanager
+def _own_descriptors() -> Iterator[None]:
+    """The descriptors of files that the agent opens follow from what it has opened before.
+
+    The kernel gives the lowest free number, and other parts of this process may open and close
+    files meanwhile. So each descriptor is moved to numbers that nothing else uses.
+    """
+    first = min(MAX_FIRST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    opened = os.open
+    others = _other_threads()
+
+    def open_apart(*arguments: Any, **named: Any) -> int:
+        handle = opened(*arguments, **named)
+        if threading.get_ident() in others:
+            return handle
+        try:
+            return fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, first)
+        finally:
+            os.close(handle)
+
+    with patch.object(os, "open", open_apart):
+        yield
+
+
+def _other_threads() -> set[int | None]:
+    """Threads of other parts of this process; the agent's own would start later."""
+    return {each.ident for each in threading.enumerate()} - {threading.get_ident()}
 
 
 @contextmanager

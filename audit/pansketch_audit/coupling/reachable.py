@@ -1,9 +1,9 @@
 """All memory that a program's objects reach: instances, closures, caches, classes and modules.
 
-What holds what comes from the garbage collector, so no container is left out: the results that a
-`functools.lru_cache` keeps, the locals of a generator that waits, the cells of a closure. Numbers,
-texts and arrays enter by their values. Not in it is what CPython counts of its own: the versions of
-dicts, the collector's statistics, freed blocks.
+The garbage collector lists the references, so no container is left out: results of a
+`functools.lru_cache`, locals of a suspended generator, cells of a closure. Numbers, texts and
+arrays enter by their values. CPython's own counts are left out: the versions of dicts, the
+collector's statistics, freed blocks.
 """
 
 import builtins
@@ -35,8 +35,8 @@ def memory_of_objects(things: Iterable[object], besides: Iterable[object] = ()) 
 
 
 def memory_of_program(besides: Iterable[object] = ()) -> dict[str, bytes]:
-    """A digest for each name of each module of the device program that can hold something, of the
-    environment, and of each name that other modules have got since this one was imported."""
+    """Digests of the environment, and of each name of the device program's modules that can hold
+    values. Names that other modules have got since the import of this one are included."""
     hidden = {id(each) for each in besides}
     found = {"os.environ": _digest([sorted(os.environ.items())], hidden)}
     for module_name, module in sorted(sys.modules.items()):
@@ -92,14 +92,15 @@ _others: dict[str, set[str]] = {
 
 
 def _is_idle(held: object) -> bool:
-    """Whether it can hold nothing: a module, or a function without closure, defaults and names."""
+    """Return whether it can hold nothing: a module, or a function without closure, defaults and
+    names."""
     if isinstance(held, types.FunctionType):
         return not (held.__closure__ or held.__defaults__ or held.__kwdefaults__ or vars(held))
     return isinstance(held, CODE)
 
 
 def _is_of(held: object, module_name: str) -> bool:
-    """What a module imported is looked at where it is from."""
+    """An imported name is examined in its own module."""
     return getattr(held, "__module__", module_name) == module_name
 
 
@@ -111,7 +112,7 @@ def _parts(things: Iterable[object], hidden: set[int]) -> Iterator[bytes]:
     """Values in the order in which they are reached; what is reached again by its number."""
     order: dict[int, int] = {}
     left: list[Any] = [*things][::-1]
-    kept = []  # What is made on the way must not give its identity to another object.
+    kept = []  # A temporary object must not give its identity to another object.
     while left:
         thing = left.pop()
         if isinstance(thing, PLAIN):
@@ -140,7 +141,7 @@ def _parts(things: Iterable[object], hidden: set[int]) -> Iterator[bytes]:
 
 
 def _inside(thing: Any) -> list[Any]:
-    """What an object holds, in an order that follows from its history alone."""
+    """The references of an object, in an order that follows from its history alone."""
     if isinstance(thing, dict):
         return [each for item in thing.items() for each in item]
     if isinstance(thing, set | frozenset):
@@ -158,7 +159,7 @@ def _inside(thing: Any) -> list[Any]:
 
 
 def _of_class(kind: type) -> list[Any]:
-    """The attributes of a class of ours; what every class has says nothing."""
+    """The attributes of a class of the product, without those that every class has."""
     if kind.__module__.split(".")[0] not in PACKAGES:
         return []
     return [

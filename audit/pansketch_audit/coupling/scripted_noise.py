@@ -25,14 +25,14 @@ FARTHEST = 30  # scales: words tell such values apart
 
 
 class ScriptedWords:
-    """`Words` that make the sampler draw what it is told to; others are public, from `seed`."""
+    """`Words` that make the sampler draw scripted values; others are public, from `seed`."""
 
     def __init__(self, seed: int) -> None:
         self._public = np.random.default_rng(seed)
         self._left: list[Words] = []
 
     def begin(self, parts: list[Words]) -> None:
-        """What the next calls read."""
+        """Words for the next calls."""
         self._left = parts
 
     def fill(self, words: Words) -> None:
@@ -62,7 +62,7 @@ def laplace_words(scale: Fraction, values: Integers, at_once: int) -> list[Words
 
 @dataclass(frozen=True)
 class Draws:
-    """One call of the sampler: `count` draws of one scale, or bits of one chance; or the masks of
+    """One call of the sampler: `count` draws of one scale, or bits of one chance. Or the masks of
     an epoch, which are uniform and have no scale.
 
     `number`: of the call, from 0. `sketch`: the how-manieth sketch of its source it is for;
@@ -84,8 +84,8 @@ class ScriptedNoise:
     """`KeyEntropy` for the sketches of one source.
 
     `shifts`: by the number of a call, what is added to its draws: int64[n]. Of a source of keys
-    that tracks `tracked` of them: `later_chance`, that of an appearance, which draws `appearance`
-    whatever else is drawn; `flip`, that of a released bit.
+    that tracks `tracked` of them: `later_chance`, that of an appearance, which always draws
+    `appearance`; `flip`, that of a released bit.
     """
 
     seed: int
@@ -105,7 +105,7 @@ class ScriptedNoise:
 
     @property
     def calls(self) -> int:
-        """How many calls there were, without those of appearances."""
+        """Number of calls, without those of appearances."""
         return len(self.draws)
 
     @property
@@ -188,7 +188,7 @@ class ScriptedNoise:
         words[:] = self._chosen(-1).integers(0, 1 << 63, len(words), np.uint64)
 
     def _chosen(self, number: int) -> np.random.Generator:
-        """The same for every run of one seed, whatever was drawn before."""
+        """The same for every run of one seed, independent of earlier draws."""
         return np.random.default_rng((self.seed, number + 1))
 
     def _draw(self, parts: list[Words], draw: Any) -> None:
@@ -219,10 +219,12 @@ def scripted(begin: Any) -> Any:
     return begin_epoch
 
 
-def _listed(first: int, places: tuple[int, ...]) -> str:
-    return ", ".join([str(first + place) for place in places[:3]] + ["..."] * (len(places) > 3))
+def _listed(first: int, addresses: tuple[int, ...]) -> str:
+    return ", ".join(
+        [str(first + place) for place in addresses[:3]] + ["..."] * (len(addresses) > 3)
+    )
 
 
 def _at_once() -> int:
-    """How many draws the sampler makes in one block."""
+    """Number of draws of the sampler in one block."""
     return 4096

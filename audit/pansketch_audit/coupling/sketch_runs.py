@@ -2,7 +2,7 @@
 announced intrusion and an unnoticed snapshot.
 
 A case is a window's history. The unit's readings are among others, in a batch of some size, at some
-place. What the unit costs is at most epsilon, exactly.
+position. The unit's loss is at most epsilon, exactly.
 """
 
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ WINDOW = WindowId("device", "stream", 1, 0, 60)
 SOURCE = "sketch"
 
 Rows = npt.NDArray[Any]
-Event = Literal["announce", "look"]
+Event = Literal["announce", "snapshot"]
 
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows that are absorbed in one call. `units`: the places of the unit's readings."""
+    """Rows that are absorbed in one call. `units`: the positions of the unit's readings."""
 
     rows: Rows
     units: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ def play(
     sketch = spec.start(noise)
     exposures = []
 
-    def look(what: str) -> None:
+    def expose(what: str) -> None:
         seen = {f"memory at the {what}": memory_of(sketch, noise) if everything else b""}
         exposures.append(Exposure({(SOURCE, 0): counts_of(sketch)}, seen, {SOURCE: noise.calls}))
 
@@ -102,10 +102,10 @@ def play(
             if len(rows):
                 sketch.update_many(rows)
         elif step == "announce":
-            look("announced intrusion")
+            expose("announced intrusion")
             sketch.rerandomise(noise)
         else:
-            look("snapshot")
+            expose("snapshot")
     wire = encode(sketch.release(noise, WINDOW))
     seen = {"wire": wire, "memory after the release": memory_of(sketch, noise)}
     counters = {(SOURCE, 0): decode(wire, spec).counters}
@@ -114,7 +114,7 @@ def play(
 
 
 def counts_of(sketch: Any) -> Integers:
-    """What an intruder reads off a sketch's memory: counts with noise, or the bit of each slot."""
+    """Return the contents of a sketch's memory: counts with noise, or the bit of each slot."""
     if hasattr(sketch, "_bits"):
         bits = np.unpackbits(sketch._bits, count=sketch._spec.tracked)
         return np.asarray(bits.astype(np.int64))
@@ -167,14 +167,14 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
     for number, size in enumerate(SIZES):
         for kind in range(4 if thorough else 2):
             rows = ordinary_readings(spec.domain, size, rng)
-            places = tuple(rng.choice(size, min(count, size), replace=False).tolist())
+            indices = tuple(rng.choice(size, min(count, size), replace=False).tolist())
             if kind % 2:
                 rows[rng.integers(size)] = np.nan
             if kind >= 2 or size == 17:
-                rows[list(places)] = hostile[rng.integers(len(hostile), size=len(places))]
+                rows[list(indices)] = hostile[rng.integers(len(hostile), size=len(indices))]
             if kind == 3 or size == 16:
-                rows[places[0]] = np.nan
-            yield _case(events[(number + kind) % len(events)], [RowBatch(rows, places)], rng)
+                rows[indices[0]] = np.nan
+            yield _case(events[(number + kind) % len(events)], [RowBatch(rows, indices)], rng)
     if count > 1:
         yield from _straddling(spec, events, count, rng)
 
@@ -182,7 +182,7 @@ def reading_cases(spec: Any, rng: np.random.Generator, thorough: bool) -> Iterat
 def _straddling(
     spec: Any, events: list[tuple[Event, ...]], count: int, rng: np.random.Generator
 ) -> Iterator[Case]:
-    """The readings of a span before and after whatever happens."""
+    """The readings of a span before and after any event."""
     for history in events:
         rows = ordinary_readings(spec.domain, count, rng)
         before = int(rng.integers(count + 1))
@@ -193,9 +193,9 @@ def _straddling(
 
 
 def _histories(spec: Any) -> list[tuple[Event, ...]]:
-    """What an adversary may do in a window: the mode says what."""
+    """The actions of an adversary in a window, by mode."""
     if spec.guarantee.intrusion == "silent":
-        return [("look",), ("announce", "look"), ("announce", "announce", "look"), ()]
+        return [("snapshot",), ("announce", "snapshot"), ("announce", "announce", "snapshot"), ()]
     return [("announce",), (), ("announce", "announce")]
 
 
@@ -206,24 +206,24 @@ def _case(history: tuple[Event, ...], batches: list[RowBatch], rng: np.random.Ge
 
 
 def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
-    """A key among others, once and several times, before and after a look."""
+    """A key among others, once and several times, before and after a snapshot."""
     highest = min(spec.universe or 1 << 63, 1 << 63)
-    histories: list[tuple[Event, ...]] = [("look",), ()]
+    histories: list[tuple[Event, ...]] = [("snapshot",), ()]
     if spec.guarantee.intrusion == "announced":
         histories = [("announce",), ()]
     for number, size in enumerate(SIZES):
         for times in (1, min(3, size)):
             rows = rng.integers(0, highest, size).astype(np.uint64)
-            places = rng.choice(size, times, replace=False)
+            indices = rng.choice(size, times, replace=False)
             key = np.uint64(rng.integers(highest))
             rows[rows == key] = (key + np.uint64(1)) % np.uint64(highest)
-            rows[places] = key
-            unit = RowBatch(rows, tuple(places.tolist()))
+            rows[indices] = key
+            unit = RowBatch(rows, tuple(indices.tolist()))
             yield _case(histories[(number + times) % 2], [unit], rng)
             if spec.guarantee.intrusion == "silent":
                 yield (
                     unit,
-                    "look",
+                    "snapshot",
                     replace(
                         unit,
                         rows=unit.rows[::-1].copy(),
@@ -233,7 +233,7 @@ def key_cases(spec: DistinctSpec, rng: np.random.Generator) -> Iterator[Case]:
 
 
 def key_loss(spec: DistinctSpec) -> Fraction:
-    """What a key pays in one window: by its bit, and by the noise of the release, added up.
+    """Loss of a key in one window: by its bit plus by the noise of the release.
 
     The bit's chances are odds of e^a and e^-a: their ratio is e^a exactly. Others are compared as
     floats, rounded up.
@@ -278,7 +278,8 @@ def window_problems(spec: DistinctSpec) -> Iterator[str]:
 
 
 def slots_of(spec: DistinctSpec, keys: Rows) -> tuple[int, ...]:
-    """Where the appearances of some keys leave bits, with noise that leaves all others 0."""
+    """The addresses of bits that appearances of some keys set, with noise that leaves all others
+    0."""
     noise = noise_for(spec, 1, {})[SOURCE]
     sketch: Any = spec.start(noise)
     sketch._bits.fill(0)

@@ -55,8 +55,8 @@ def _from_uniforms(scale: Fraction, uniforms: npt.NDArray[np.float64]) -> npt.ND
 
 
 def rewound(source: Callable[[], Entropy], subject: Subject) -> tuple[bool, str]:
-    """Takes the memory in the middle of a window and tries to compute from it what it hides: the
-    exact counts, or which bits were drawn again, so that their keys must have appeared."""
+    """Takes the memory in the middle of a window and tries to compute its secrets. These are the
+    exact counts, or the bits that were drawn again, whose keys must have appeared."""
     rng = source()
     sketch = subject.spec.start(rng)
     begun = subject.counts(sketch)
@@ -67,7 +67,7 @@ def rewound(source: Callable[[], Entropy], subject: Subject) -> tuple[bool, str]
         return False, "no generator state in memory to rewind"
     now = subject.counts(sketch)
     if subject.unit == "key":
-        return _told_bits(begun, now, _initial_bits(subject, generators[0], now))
+        return _redrawn_bits(begun, now, _initial_bits(subject, generators[0], now))
     if (now - _initial_noise(subject, generators[0]) == _exact_counts(subject)).all():
         return True, f"rewound: all {len(now)} exact counts recovered from memory"
     return False, "a generator's state is in memory, but rewinding it gave other counts"
@@ -95,18 +95,18 @@ def _generators(root: object) -> Iterator[Any]:
 
 def _initial_noise(subject: Subject, generator: Any) -> npt.NDArray[np.int64]:
     """The noise of a window's start, drawn again from the generator wound back to before it."""
-    return _begun_again(subject, generator, 2 * sum(subject.spec.blocks))
+    return _restarted(subject, generator, 2 * sum(subject.spec.blocks))
 
 
 def _initial_bits(subject: Subject, generator: Any, now: npt.NDArray[np.int64]) -> Any:
-    """The bits at a window's start. How many draws there were since then is not known: the right
-    number leaves nearly all bits as they are now, any other one leaves them unlike."""
-    tried = (_begun_again(subject, generator, len(now) + draws) for draws in range(MAX_DRAWS_SINCE))
+    """The bits at a window's start. The number of draws since then is unknown. The right number
+    reproduces nearly all current bits, any other number does not."""
+    tried = (_restarted(subject, generator, len(now) + draws) for draws in range(MAX_DRAWS_SINCE))
     return min(tried, key=lambda bits: int((bits != now).sum()))
 
 
-def _begun_again(subject: Subject, generator: Any, draws: int) -> npt.NDArray[np.int64]:
-    """What a window's start leaves in memory with the generator wound back by so many draws."""
+def _restarted(subject: Subject, generator: Any, draws: int) -> npt.NDArray[np.int64]:
+    """The memory of a window's start, with the generator rewound by so many draws."""
     back = np.random.PCG64()
     back.state = generator.state
     back.advance(PCG64_PERIOD - draws)
@@ -115,7 +115,7 @@ def _begun_again(subject: Subject, generator: Any, draws: int) -> npt.NDArray[np
     return np.asarray(subject.counts(subject.spec.start(again)))
 
 
-def _told_bits(begun: Any, now: Any, rewound_to: Any) -> tuple[bool, str]:
+def _redrawn_bits(begun: Any, now: Any, rewound_to: Any) -> tuple[bool, str]:
     if (rewound_to != begun).any():
         return False, "a generator's state is in memory, but rewinding it gave other bits"
     drawn_again = int((now != begun).sum())
@@ -132,7 +132,7 @@ def _exact_counts(subject: Subject) -> npt.NDArray[np.int64]:
     return subject.counts(sketch)
 
 
-def floats_betray(subject: Subject) -> tuple[bool, str]:
+def distinguish_floats(subject: Subject) -> tuple[bool, str]:
     """Tells counts 0 and 1 apart by which floats Laplace noise can reach (Mironov, CCS 2012).
 
     A float sampler maps 2**53 uniforms to noise: around one count it reaches some floats and around
@@ -140,12 +140,12 @@ def floats_betray(subject: Subject) -> tuple[bool, str]:
     """
     scale = float(Fraction(1) / Fraction(subject.epsilon_micro, 10**6))
     generator = np.random.Generator(np.random.PCG64())
-    betrayed = 0
+    explained = 0
     for _ in range(TRIALS):
         step = int(generator.integers(1, GRID))
         released = 1.0 + _float_noise(step, scale)
-        betrayed += _reachable(released, 1.0, scale) and not _reachable(released, 0.0, scale)
-    return betrayed > 0, f"{betrayed} of {TRIALS} releases can stem from one count only"
+        explained += _reachable(released, 1.0, scale) and not _reachable(released, 0.0, scale)
+    return explained > 0, f"{explained} of {TRIALS} releases can stem from one count only"
 
 
 def _float_noise(step: int, scale: float) -> float:
@@ -153,7 +153,8 @@ def _float_noise(step: int, scale: float) -> float:
 
 
 def _reachable(released: float, count: float, scale: float) -> bool:
-    """Whether some uniform on the sampler's grid leads from `count` to exactly `released`."""
+    """Return whether some uniform on the sampler's grid leads from `count` to exactly
+    `released`."""
     if released < count:
         return False
     nearest = round(np.exp((count - released) / scale) * GRID)

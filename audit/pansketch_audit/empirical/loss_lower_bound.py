@@ -1,11 +1,11 @@
 """Real entropy, real wire bytes: an empirical lower bound on the loss, with its confidence.
 
-An intruder who wants to know whether one reading was there looks at what the two ways differ in:
-the counters that the reading moves, in the snapshot if it came before, in release minus snapshot
-if it came after. The event "each of them at least as large as with the reading" has e^epsilon
-times the probability with it, if the noise is as claimed; more, if it is smaller. Clopper-Pearson
-bounds of both probabilities give a lower bound on the loss that is above the truth with
-probability ALPHA. A key moves no counter by a fixed number; what betrays it is its bit.
+An intruder tests whether one reading arrived by the counters that it moves. They are in the
+snapshot if it came before, in release minus snapshot if it came after. The event is "each of them
+at least as large as with the reading". With the reading it has e^epsilon times the probability, if
+the noise is as claimed. If the noise is smaller, the ratio is larger. Clopper-Pearson bounds of
+both probabilities give a lower bound on the loss that is above the truth with probability ALPHA. A
+key moves no counter by a fixed number, but it changes its bit.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Event:
-    """What the intruder looks for, in the snapshot and in the release, and with which stream it is
-    likelier: the one with the unit, or the one without."""
+    """The intruder's event in the snapshot and in the release. It is likelier with one of two
+    streams: the one with the unit, or the one without."""
 
     happened: Callable[[Counters, Counters], bool]
     likelier_with: bool = True
@@ -56,7 +56,7 @@ def moments_of(subject: Subject) -> tuple[Moment, ...]:
 
 def claim_at(subject: Subject, arrives: Moment) -> Fraction:
     """The loss that is allowed for a unit that arrives then. A key that comes on both sides of the
-    snapshot pays for the state and for the release."""
+    snapshot spends epsilon for the state and for the release."""
     views: dict[Moment, View] = {"before": "terminal", "after": "release", "both": "joint"}
     return claim(subject, views[arrives])
 
@@ -92,8 +92,8 @@ def _reading_event(subject: Subject, arrives: Moment) -> Event:
 
 
 def _key_event(subject: Subject, arrives: Moment) -> Event:
-    """The key's bit is set, or was not and the release says more than the snapshot did. Of a key on
-    both sides its absence is likeliest seen: its bit is not set, and the release says no more."""
+    """The key's bit is set, or it was not and the release counts more than the snapshot. For a key
+    on both sides its absence is the event: its bit is not set, and the release counts no more."""
     slot = slot_of(subject.spec, int(subject.universe[0]))
 
     def rose(snapshot: Counters, published: Counters) -> bool:
@@ -111,7 +111,7 @@ def _key_event(subject: Subject, arrives: Moment) -> Event:
 def _seen(
     mechanism: Mechanism, subject: Subject, arrives: Moment, present: bool, rng: Entropy
 ) -> tuple[Counters, Counters]:
-    """What the intruder sees in one run: in memory, and on the wire if anything follows there."""
+    """The intruder's view of one run: memory, and the wire if a release follows."""
     sketch = mechanism.start(subject.spec, rng)
     if present and arrives != "after":
         _feed(sketch, subject)
@@ -137,7 +137,7 @@ def proportion_bounds(hits: int, runs: int, alpha: float) -> tuple[float, float]
 
 
 def _solve(tail: Callable[[float], float], alpha: float, falling: bool = False) -> float:
-    """Where a monotone tail probability equals alpha, by bisection."""
+    """Return where a monotone tail probability equals alpha, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,13 +1,13 @@
-"""A search from outside for the event that tells most: no knowledge of what a unit moves.
+"""A search from outside for the most distinguishing event, without knowledge of a unit's counters.
 
-Half of the runs train a linear score over everything that is seen: counters in the snapshot,
-counters of the release, their difference, the length on the wire. The threshold that
-separates best on this half is the event; the other half bounds its probabilities, by
-Clopper-Pearson. So the search may overfit without harm. (Bichsel et al., DP-Sniper, S&P 2021)
+Half of the runs train a linear score over the whole view. It has the counters in the snapshot,
+those of the release, their difference, and the length on the wire. The threshold that separates
+best on this half is the event. The other half bounds its probabilities, by Clopper-Pearson. So the
+search may overfit without harm. (Bichsel et al., DP-Sniper, S&P 2021)
 
-Counts are realistic: a window of hundreds of readings or keys stands beside the unit. What is seen
-is searched as a whole, where epsilon is the claim, and block by block, where the claim is the
-share that the block's declared scale leaves. A small share is refuted by fewer runs.
+Counts are realistic: the window has hundreds of other readings or keys. The whole view is searched
+with epsilon as the claim. Each block is searched with the share that its declared scale leaves as
+the claim. A small share is refuted by fewer runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -92,10 +92,10 @@ class Distinguished:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of what is seen, by places in a row, and the loss that is claimed for them."""
+    """A part of the view, by positions in a row, and the loss that is claimed for it."""
 
     where: str
-    places: npt.NDArray[np.intp]
+    indices: npt.NDArray[np.intp]
     claimed: float
 
 
@@ -160,7 +160,7 @@ def searched(
     parts = list(_parts(site, arrives, sides[0].shape[1]))
     found = []
     for part in parts:
-        with_unit, without = (side[:, part.places] for side in sides)
+        with_unit, without = (side[:, part.indices] for side in sides)
         score = _trained(with_unit[:half], without[:half])
         bound = _bound(
             [score(with_unit[:half]), score(without[:half])],
@@ -174,7 +174,7 @@ def searched(
 def _rows(
     mechanism: Mechanism, site: Site, arrives: Moment, present: bool, runs: int, rng: Entropy
 ) -> Floats:
-    """What each run shows, float64[runs, features]."""
+    """The view of each run, float64[runs, features]."""
     shown = [_seen(mechanism, site, arrives, present, rng) for _ in range(runs)]
     return np.array(shown, np.float64)
 
@@ -195,13 +195,13 @@ def _seen(mechanism: Mechanism, site: Site, arrives: Moment, present: bool, rng:
 
 
 def _parts(site: Site, arrives: Moment, seen: int) -> Iterator[_Part]:
-    promised = site.spec.guarantee
-    paid = {
-        "before": promised.state_micro,
-        "after": promised.release_micro,
-        "both": promised.epsilon_micro,
+    guarantee = site.spec.guarantee
+    spent = {
+        "before": guarantee.state_micro,
+        "after": guarantee.release_micro,
+        "both": guarantee.epsilon_micro,
     }
-    yield _Part("all that is seen", np.arange(seen), paid[arrives] / MICRO)
+    yield _Part("all that is seen", np.arange(seen), spent[arrives] / MICRO)
     if site.counts is key_bits:
         return
     moved, first, shares = _moved(site), 0, list[tuple[npt.NDArray[np.intp], Fraction]]()
@@ -210,7 +210,7 @@ def _parts(site: Site, arrives: Moment, seen: int) -> Iterator[_Part]:
         shares.append((block, int(abs(moved[block]).sum()) / scale))
         first += size
     # Scales that leave more than epsilon in all do not excuse what a block shows.
-    excess = max(Fraction(1), sum(share for _, share in shares) * MICRO / paid[arrives])
+    excess = max(Fraction(1), sum(share for _, share in shares) * MICRO / spent[arrives])
     for number, (block, share) in enumerate(shares):
         if share:
             copies = np.concatenate([block + copy * len(moved) for copy in range(3)])
@@ -218,7 +218,7 @@ def _parts(site: Site, arrives: Moment, seen: int) -> Iterator[_Part]:
 
 
 def _moved(site: Site) -> Counts:
-    """What the unit adds to the counters of a release."""
+    """The unit's contribution to the counters of a release."""
     silence = NoNoise()
     sketch = site.spec.start(silence)
     sketch.update_many(site.unit)
@@ -259,8 +259,8 @@ def _chosen(noise: Floats, shift: Floats) -> npt.NDArray[np.intp]:
 
 
 def _bound(training: list[Floats], held_out: list[Floats], alpha: float) -> float:
-    """The event that the training half prefers, on the other half: of a high score, likelier with
-    the unit, or of a low one, likelier without it."""
+    """Test the event that the training half prefers on the other half. It is a high score, likelier
+    with the unit, or a low one, likelier without it."""
     levels = np.quantile(np.concatenate(training), np.linspace(0, 1, THRESHOLDS))
     with_unit, without = (
         1 - np.searchsorted(np.sort(scores), levels) / len(scores) for scores in training

@@ -1,7 +1,7 @@
 """Exact privacy loss of masked counters: the joint law of all that the adversary sees.
 
 Every tape of the honest keeper's masks is run through production code, or follows from the tapes
-that were run: see `_every_tape`. Noise is added to each counter of an answer, so its exact law,
+that were run: see `_every_tape`. Noise is added to each counter of an answer. So its exact law,
 discrete Laplace modulo the toy's modulus, is folded into that of the answers' sums. Other memory of
 the sketch must not depend on masks or readings at all.
 """
@@ -44,8 +44,8 @@ Law = dict[Form, npt.NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """How many snapshots the adversary takes, each in an epoch of its own, what it asks the honest
-    keeper, and the modulus of the counters."""
+    """The number of the adversary's snapshots, its questions to the honest keeper, and the modulus
+    of the counters. Each snapshot is in an epoch of its own."""
 
     name: str
     snapshots: int
@@ -128,7 +128,7 @@ def _run(
 
 
 def _kept(mechanism: BlindedMechanism, scenario: Scenario, story: Story) -> set[Any]:
-    """What the rest of the memory is, over some tapes."""
+    """The rest of the memory, over some tapes."""
     length = _run(mechanism, scenario, story, ()).drawn
     tapes = [(number,) * length for number in range(SAMPLED_TAPES)]
     return {_run(mechanism, scenario, story, tape, memory=True).rest for tape in tapes}
@@ -160,10 +160,10 @@ def _every_tape(
     length: int,
     quick: bool,
 ) -> Iterator[tuple[Form, npt.NDArray[np.int64]]]:
-    """What every tape shows, int64[tapes, values] by form.
+    """The view of every tape, int64[tapes, values] by form.
 
-    Production adds masks to counters, so what is seen is an affine function of the tape, modulo
-    `modulus`. `quick`: the function is read off the tapes with one draw of 1 and must foretell all
+    Production adds masks to counters, so the view is an affine function of the tape, modulo
+    `modulus`. `quick`: the function is read off the tapes with one draw of 1. It must predict all
     tapes with at most two draws that are not zero, and OTHER_TAPES more. These are values of every
     draw and of every pair of draws: no branch on them goes unseen. Any other mechanism, and any in
     the full audit, is run with every tape.

@@ -51,8 +51,8 @@ def laplace_at(scale: Fraction, value: int) -> Any:
 
 
 def surely_between(low: int, probability: Any, high: int, bits: int) -> bool:
-    """Whether a probability surely is between two numbers of tapes. Of a rational one the interval
-    may be wider than it is, by its last bits."""
+    """Return whether a probability surely is between two numbers of tapes. The interval of a
+    rational one may be wider than necessary, by its last bits."""
     scaled = probability * (1 << bits)
     tiny = intervals().mpf(2) ** (bits - PRECISION + 16)
     return bool(low - tiny <= scaled.a) and bool(scaled.b <= high + tiny)

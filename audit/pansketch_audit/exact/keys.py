@@ -1,7 +1,7 @@
 """Exact privacy loss of sketches of keys, over every neighbouring pair of a tiny universe.
 
 Probabilities come from `chain`. A loss is the largest difference of the logarithms of an outcome's
-two probabilities, right to `TOLERANCE`; an outcome that only one of two streams can have is an
+two probabilities, right to `TOLERANCE`. An outcome that only one of two streams can have is an
 infinite loss.
 """
 
@@ -26,7 +26,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class KeyLoss:
-    """The largest log-ratio found, over how many pairs and outcomes, and the pair it was found at:
+    """The largest log-ratio, the numbers of pairs and outcomes, and the pair that has it. A pair is
     of streams, or of memories before and after one appearance."""
 
     value: float
@@ -108,8 +108,8 @@ class KeyLosses:
         return known
 
     def _of_one_call(self) -> KeyLoss:
-        """What a release alone tells of two memories, one of which a call for one key can turn into
-        the other."""
+        """Loss by a release alone between two memories, one of which a call for one key can turn
+        into the other."""
         value, pairs, outcomes, worst = 0.0, 0, 0, None
         for action, memory in product(single_actions(self._subject), self._chain.memories):
             for reached in self._chain.step(memory, action):

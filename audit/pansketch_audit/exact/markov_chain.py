@@ -1,14 +1,14 @@
 """Production code of a sketch of keys as a Markov chain over its memories.
 
-A key's bit is drawn anew at every appearance, so the tapes of a hundred appearances cannot be
-listed. But what a sketch does next depends on nothing but its memory and its draws. So each call is
-made once from each memory that can be reached, under every way its draws can turn out, and streams
-of any length follow by multiplying and adding probabilities, none of them negative: a probability
-is right to about twelve digits, however small.
+Every appearance draws a key's bit again, so the tapes of a hundred appearances cannot be listed.
+But a sketch's next step depends on nothing but its memory and its draws. So each call is made once
+from each reachable memory, under every outcome of its draws. Streams of any length follow by
+multiplying and adding probabilities, none of them negative. So even a small probability is right to
+about twelve digits.
 
-To find every way the code runs again and again with an `Entropy` that dictates its draws. It need
-not be known beforehand how many draws there are, or whether they depend on earlier ones: a run that
-asks for one more than it was given takes the first way, and the runs after it take the others.
+To find every outcome, the code runs repeatedly with an `Entropy` that dictates its draws. The
+number of draws, and whether they depend on earlier ones, need not be known beforehand. A run that
+requests one more draw than it was given gets the first outcome, and later runs get the others.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,9 +34,9 @@ Shares = dict[bytes, float]
 class Dictated:
     """An `Entropy` whose draws are given: `made[i]` is the way that draw i turns out.
 
-    A bit is drawn one of two ways; discrete Laplace noise any way from -reach to reach, and the
-    probability of what lies beyond is left out. `probability` is that of the draws since
-    `forget`, `furthest` the largest noise among them.
+    A bit has one of two outcomes. Discrete Laplace noise has any outcome from -reach to reach; the
+    probability of outcomes beyond is left out. `probability` is that of the draws since `forget`,
+    `furthest` the largest noise among them.
     """
 
     def __init__(self, made: tuple[int, ...], reach: int) -> None:
@@ -113,16 +113,16 @@ class Chain:
     """A mechanism's memories, and the probabilities with which its calls lead from one to another.
 
     A count is released with unbounded noise. It is enumerated out to the number of slots and
-    `MARGIN` beyond, so that a release made by noise of at most MARGIN has all its origins: these
-    are `complete`. A release further out needs no enumeration: from the lowest count downwards,
-    and from the highest upwards, all origins' shares fall at one rate, and no ratio changes.
+    `MARGIN` beyond. So a release made by noise of at most MARGIN has all its origins: these are
+    `complete`. A release further out needs no enumeration. From the lowest count downwards, and
+    from the highest upwards, all origins' shares fall at one rate, and no ratio changes.
     """
 
     def __init__(self, mechanism: Mechanism, subject: Subject) -> None:
         self._mechanism, self._subject = mechanism, subject
         first = mechanism.start(subject.spec, Dictated((), 0))
         self._reach = len(subject.counts(first)) + MARGIN
-        # How each memory was reached: the calls, and the draws made from the start to their end.
+        # The path to each memory: the calls, and the draws made from the start to their end.
         self._recipes: dict[Memory, tuple[Script, tuple[int, ...]]] = {}
         self._steps: dict[tuple[Memory, Action], Shares] = {}
         self._releases: dict[Memory, Shares] = {}

@@ -1,7 +1,7 @@
 """Neighbouring streams of keys: they differ by all appearances of one key.
 
 A key may appear any number of times before the snapshot and after it, alone or in a batch with
-others, and the others' appearances may fall before, between and after its own.
+others. The others' appearances may fall before, between and after its own.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ COUNTS = (0, 1, 2, 5, 100)
 QUICK_COUNTS = (0, 1, 2, 100)
 PLACES: tuple[Place, ...] = ("first", "between", "last", "together")
 INSERTED: tuple[Verb, ...] = ("update_many",)
-# Where keys can be removed: appearances and removals in turn, beginning with either.
+# If keys can be removed: appearances and removals in turn, beginning with either.
 REMOVED: tuple[tuple[Verb, ...], ...] = (
     ("update_many", "remove_many"),
     ("remove_many", "update_many"),
@@ -42,7 +42,7 @@ INTRUSION = Action("rerandomise")
 
 
 class KeySequence(NamedTuple):
-    """What a sketch meets before the snapshot, and what after it."""
+    """The calls of a sketch before the snapshot, and those after it."""
 
     before: Script
     after: Script

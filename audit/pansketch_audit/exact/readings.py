@@ -1,10 +1,10 @@
 """Exact privacy loss of production code over tiny universes, by an enumerated random tape.
 
 For two neighbouring streams and a moment of the snapshot, every tape of noise in a range is run
-through the code; what an intruder sees is the outcome. An outcome's probability is known exactly,
+through the code. The outcome is the intruder's view. An outcome's probability is known exactly,
 because the tape records the scale of each draw. The loss is the largest difference of the
 logarithms of an outcome's two probabilities. The other stream is searched over a wider range of
-tapes, so that an outcome missing there cannot occur at all: the loss is then infinite.
+tapes. So an outcome missing there cannot occur at all, and the loss is infinite.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,8 +40,8 @@ class Neighbours:
 def neighbours(subject: Subject) -> Iterator[Neighbours]:
     """Every neighbouring pair of the universe with every moment of the snapshot.
 
-    A unit's readings are put at every place among at most `MAX_COMMON_READINGS` others; of a
-    reading that arrives at the place of the snapshot both orders are listed.
+    A unit's readings are put at every position among at most `MAX_COMMON_READINGS` others. For a
+    reading at the position of the snapshot both orders are listed.
     """
     values = range(len(subject.universe))
     for count in range(MAX_COMMON_READINGS + 1):
@@ -53,10 +53,10 @@ def neighbours(subject: Subject) -> Iterator[Neighbours]:
 def _interleaved(common: Stream, unit: Stream) -> Iterator[Neighbours]:
     """All ways to merge two streams and a snapshot, each keeping its own order."""
     seen = set()
-    for places in product(range(len(common) + 1), repeat=len(unit)):
-        if list(places) != sorted(places):
+    for positions in product(range(len(common) + 1), repeat=len(unit)):
+        if list(positions) != sorted(positions):
             continue
-        merged = _merge(common, unit, places)
+        merged = _merge(common, unit, positions)
         for with_at in range(len(merged) + 1):
             without_at = sum(not added for _, added in merged[:with_at])
             found = Neighbours(common, tuple(v for v, _ in merged), without_at, with_at)
@@ -65,11 +65,11 @@ def _interleaved(common: Stream, unit: Stream) -> Iterator[Neighbours]:
                 yield found
 
 
-def _merge(common: Stream, unit: Stream, places: Stream) -> list[tuple[int, bool]]:
+def _merge(common: Stream, unit: Stream, positions: Stream) -> list[tuple[int, bool]]:
     """Values in order of arrival, each with whether it belongs to the unit."""
     merged = []
     for place in range(len(common) + 1):
-        merged += [(v, True) for v, where in zip(unit, places, strict=True) if where == place]
+        merged += [(v, True) for v, where in zip(unit, positions, strict=True) if where == place]
         merged += [(v, False) for v in common[place : place + 1]]
     return merged
 
@@ -145,7 +145,7 @@ class _Run:
         return self.known[tape]
 
     def memory(self, tape: Tape) -> bytes:
-        """What the snapshot shows. The tape holds the draws before it: no later draw changes it,
+        """The view of the snapshot. The tape holds the draws before it: no later draw changes it,
         so the run ends there."""
         if self.view == "published":
             return b""
@@ -159,14 +159,14 @@ class _Run:
         def mark() -> None:
             before[0] = len(entropy.scales)
 
-        seen = self._observe(self.view, entropy, mark, looks=False)
+        seen = self._observe(self.view, entropy, mark, observed=False)
         return seen.wire, tuple(entropy.scales), before[0]
 
     def _observe(
-        self, view: View, rng: TapeEntropy, mark: Callable[[], None], looks: bool = True
+        self, view: View, rng: TapeEntropy, mark: Callable[[], None], observed: bool = True
     ) -> Observation:
         return observe(
-            self.mechanism, self.subject, self.stream, self.snapshot_at, view, rng, mark, looks
+            self.mechanism, self.subject, self.stream, self.snapshot_at, view, rng, mark, observed
         )
 
 
@@ -204,7 +204,7 @@ def largest_loss(
 
 
 def _distinct(pairs: Iterator[Neighbours], view: View) -> Iterator[Neighbours]:
-    """Where only the release is seen, the moment of a snapshot makes no difference."""
+    """For a view of the release alone, the moment of a snapshot makes no difference."""
     seen = set()
     for pair in pairs:
         key = (pair.without, pair.with_unit) if view == "published" else pair
@@ -217,7 +217,7 @@ def _loss(one: _Run, other: _Run, reach: int, shift: int) -> tuple[float, int, b
     """The largest log-ratio of `one`'s outcomes, their number, and whether each has one tape."""
     _, scales, before = one.outcome(())
     if other.outcome(())[1:] != (scales, before):
-        return inf, 0, True  # How much noise is drawn depends on the readings.
+        return inf, 0, True  # The number of draws of noise depends on the readings.
     draws = range(-reach, reach + 1)
     tapes = _by_outcome(one, dict.fromkeys(product(draws, repeat=before)), draws, scales)
     memories = {memory for memory, _ in tapes}

@@ -1,10 +1,10 @@
 """The exact law of the production sampler, with words of a few bits: every word and every tie.
 
-Words of 64 bits can't be enumerated, and nothing in the sampler depends on how long a word is but
-its tables. So the length is a parameter. Each tape of short words is drawn by production code. A
-tie reads on, and its tapes are continued by every next word. What is decided then gives bounds of
-each probability that are one tape apart. mpmath's intervals, which share no code with the
-sampler's tables, must lie between them.
+Words of 64 bits cannot be enumerated, and only the tables of the sampler depend on the length of
+words. So the length is a parameter. Each tape of short words is drawn by production code. A tie
+reads on, and its tapes are continued by every next word. The decided tapes give bounds of each
+probability that differ by one tape. mpmath's intervals, which share no code with the sampler's
+tables, must lie between them.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from pansketch_audit.exact.intervals import (
     surely_between,
 )
 
-QUICK_WORDS: tuple[tuple[int, int], ...] = ((6, 2),)  # bits of a word, how many words of a draw
+QUICK_WORDS: tuple[tuple[int, int], ...] = ((6, 2),)  # bits of each word, number of words in a draw
 FULL_WORDS: tuple[tuple[int, int], ...] = ((6, 3), (7, 2), (8, 2))
 SCALES = (Fraction(1, 3), Fraction(1), Fraction(157, 10), Fraction(150))
 CHANCES: tuple[Chance, ...] = (
@@ -157,7 +157,8 @@ def bernoulli_draw(chance: Chance, word_bits: int) -> Draw:
 
 @dataclass(frozen=True)
 class SamplerFound:
-    """What enumeration of one distribution found. `wrong`: the first disagreement, or nothing."""
+    """Result of the enumeration of one distribution. `wrong`: the first disagreement, or
+    nothing."""
 
     tapes: int
     bits: int
@@ -202,7 +203,7 @@ def laplace_found(scale: Fraction, word_bits: int, words: int) -> SamplerFound:
 
 
 def combination(scale: Fraction) -> tuple[int, str]:
-    """How many tapes of whole draws were drawn, and what is wrong with them.
+    """Return the number of tapes of whole draws, and the first error in them.
 
     A draw must be the signed, weighted sum of what each digit makes of words of its own. Words are
     so short that all of a draw have `COMBINED_BITS` at most.
@@ -254,7 +255,7 @@ def _convolved(law: dict[int, int], other: list[tuple[int, int]]) -> dict[int, i
 
 
 def sampler_findings(quick: bool) -> list[tuple[str, Callable[[], SamplerFound]]]:
-    """What is enumerated: names, and the enumerations themselves."""
+    """The enumerations, with their names."""
     found: list[tuple[str, Callable[[], SamplerFound]]] = []
     for bits, words in QUICK_WORDS if quick else FULL_WORDS:
         for scale in SCALES:

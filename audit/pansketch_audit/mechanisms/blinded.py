@@ -113,7 +113,7 @@ def _listed(question: KeeperQuestion, windows: tuple[MaskedWindow, ...]) -> Keep
 
 @dataclass(frozen=True)
 class BlindedMechanism:
-    """What device and keeper do, step by step: production, unless a field is replaced."""
+    """The steps of device and keeper: production code, unless a field is replaced."""
 
     epoch: Callable[[BlindedSketch, Any], None] = BlindedSketch.begin_epoch
     release: Callable[[BlindedSketch, Any], BlindedRelease] = BlindedSketch.release
@@ -161,8 +161,8 @@ def another_number(
 ) -> list[Callable[[], KeeperQuestion]]:
     """The first epoch of the window under another sequence number: what unmasks a snapshot."""
     (window,) = question.windows
-    lied = MaskedWindow(replace(window.window, sequence=2), window.epochs[:1])
-    return [lambda: question, lambda: mechanism.listed(question, (lied,))]
+    forged = MaskedWindow(replace(window.window, sequence=2), window.epochs[:1])
+    return [lambda: question, lambda: mechanism.listed(question, (forged,))]
 
 
 def twice_in_one(

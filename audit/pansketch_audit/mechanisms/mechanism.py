@@ -17,16 +17,17 @@ from pansketch_audit.mechanisms.subjects import Stream, Subject
 
 WINDOW = WindowId("device", "stream", 1, 0, 60)
 
-# Who sees what: `joint`, an unnoticed snapshot and the release; `terminal`, the snapshot alone,
-# of a device that publishes no more; `published`, the release alone; `known`, a snapshot that the
-# device answers with fresh noise, or by taking no more keys, and the release; `release`, what the
-# release's own noise leaves to be told of two memories that one key sets apart.
+# The views of adversaries. `joint`: an unnoticed snapshot and the release. `terminal`: the snapshot
+# alone, of a device that publishes no more. `published`: the release alone. `known`: a snapshot
+# that the device answers with fresh noise, or by absorbing no more keys, and the release.
+# `release`: the difference that the release's own noise leaves between two memories that differ by
+# one key.
 View = Literal["joint", "terminal", "published", "known", "release"]
 VIEWS: dict[str, tuple[View, ...]] = {
     "silent": ("joint",),
     "announced": ("terminal", "published", "known"),
 }
-# A key may come before and after the snapshot: the claim is a sum, and each summand is looked at.
+# A key may come before and after the snapshot: the claim is a sum, and each summand is tested.
 KEY_VIEWS: dict[str, tuple[View, ...]] = VIEWS | {
     "silent": ("terminal", "release", "joint", "known")
 }
@@ -36,7 +37,7 @@ PLAIN = (int, float, complex, str, bytes, bytearray, np.generic, Fraction, type(
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How a window begins, and how it is published as bytes. `readings`: how many there were."""
+    """The start of a window, and its publication as bytes. `readings`: their number."""
 
     start: Callable[[Any, Entropy], Any]
     publish: Callable[[Any, Entropy, int], bytes]
@@ -61,7 +62,7 @@ PRODUCTION = Mechanism(start, publish)
 
 @dataclass(frozen=True)
 class Observation:
-    """What one run shows: memory, or nothing; bytes on the wire, or nothing."""
+    """The view of one run: memory, or nothing; bytes on the wire, or nothing."""
 
     memory: bytes
     wire: bytes
@@ -75,15 +76,15 @@ def observe(
     view: View,
     rng: Entropy,
     at_snapshot: Callable[[], None] = lambda: None,
-    looks: bool = True,
+    observed: bool = True,
 ) -> Observation:
     """One run of a mechanism over a stream. `at_snapshot` is called when the snapshot is taken;
-    `looks`: whether it is looked at, which takes most of the time."""
+    `observed`: whether its memory is read, which takes most of the time."""
     sketch = mechanism.start(subject.spec, rng)
     memory = b""
     for arrived in range(len(stream) + 1):
         if arrived == snapshot_at and view != "published":
-            memory = memory_of(sketch, rng) if looks else b""
+            memory = memory_of(sketch, rng) if observed else b""
             at_snapshot()
             if view == "terminal":
                 return Observation(memory, b"")
@@ -95,15 +96,15 @@ def observe(
 
 
 def views_of(subject: Subject) -> tuple[View, ...]:
-    """What the subject's intrusion mode must withstand."""
+    """The views that the subject's intrusion mode must withstand."""
     return (KEY_VIEWS if subject.unit == "key" else VIEWS)[subject.intrusion]
 
 
 def claim(subject: Subject, view: View) -> Fraction:
     """The loss that the subject's guarantee allows in a view."""
-    promised = subject.spec.guarantee
-    parts = {"terminal": promised.state_micro, "release": promised.release_micro}
-    return Fraction(parts.get(view, promised.epsilon_micro), MICRO)
+    guarantee = subject.spec.guarantee
+    parts = {"terminal": guarantee.state_micro, "release": guarantee.release_micro}
+    return Fraction(parts.get(view, guarantee.epsilon_micro), MICRO)
 
 
 def memory_of(sketch: object, *public: object) -> bytes:

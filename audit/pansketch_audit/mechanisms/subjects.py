@@ -1,4 +1,4 @@
-"""What is audited. A sketch joins every part of the audit by an entry in `subjects()`."""
+"""The subjects of the audit. A sketch joins every part of the audit by an entry in `subjects()`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -66,12 +66,12 @@ class Subject:
 
     @property
     def removes(self) -> bool:
-        """Whether a key can be taken out again."""
+        """Return whether a key can be removed again."""
         return bool(getattr(self.spec, "turnstile", False))
 
     @property
     def draws(self) -> int:
-        """How many draws a state begins with."""
+        """Number of draws at the start of a state."""
         return len(self.counts(self.spec.start(NoNoise())))
 
     def reading(self, index: int) -> npt.NDArray[Any]:
@@ -139,8 +139,8 @@ def _moments() -> list[Subject]:
 
 
 def _views() -> list[Subject]:
-    """Two views of one attribute: a reading pays for both of them together, also one that is
-    missing. A number with atoms has too many cells to be enumerated; they are counted alike."""
+    """Two views of one attribute: a reading, also a missing one, spends epsilon for both of them
+    together. A number with atoms has too many cells for an enumeration; they are counted alike."""
     number = Attribute("x", low=0, high=1)
     category = Attribute("x", categories=("a",), atoms=(MISSING,))
     views = View(("x",), (1,), 600_000), View(("x",), (1,), 400_000)
@@ -164,7 +164,7 @@ def linear_counts(sketch: Any) -> npt.NDArray[np.int64]:
 @dataclass(frozen=True)
 class SeveralSpecs:
     """The sketches of one source, as the agent runs them: each absorbs every reading, with noise of
-    its own, and all are released. A reading pays the sum."""
+    its own, and all are released. A reading spends the sum."""
 
     specs: tuple[Spec, ...]
 
@@ -202,7 +202,7 @@ class SeveralSketches:
 
 
 def _several() -> list[Subject]:
-    """Two sketches with 3/4 and 1/4 of epsilon: one reading pays for both."""
+    """Two sketches with 3/4 and 1/4 of epsilon: one reading spends epsilon for both."""
     return [several_subject(intrusion) for intrusion in get_args(Intrusion)]
 
 
@@ -275,7 +275,7 @@ def key_bits(sketch: Any) -> npt.NDArray[np.int64]:
 
 
 def slot_of(spec: Spec, key: int) -> int | None:
-    """Where a key's bit is in memory; None if it is not tracked."""
+    """The address of a key's bit in memory; None if it is not tracked."""
     sketch = spec.start(NoNoise())
     sketch.update_many(np.array([key]))
     set_bits = np.flatnonzero(key_bits(sketch))
@@ -283,8 +283,9 @@ def slot_of(spec: Spec, key: int) -> int | None:
 
 
 def _telling(spec: Spec, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of many keys the few that can differ: two of one slot, if any share one, a key of another
-    slot, of another level if there is one, and one that is not tracked."""
+    """The few of many keys that can differ. They are two of one slot, if any share one, and a key
+    of another slot. They also include one of another level, if there is one, and one that is not
+    tracked."""
     by_slot: dict[int, list[int]] = {}
     untracked: list[int] = []
     for key in keys.tolist():

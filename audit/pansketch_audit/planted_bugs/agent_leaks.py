@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pansketch_audit.planted_bugs.bug import Bug, Places, agent_bugs
+from pansketch_audit.planted_bugs.bug import Bug, Targets, agent_bugs
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, SAMPLER, SKETCH
 from pansketch_fleet.sections.time_slots import MICROSECONDS, TimeSlots
 
@@ -36,7 +36,7 @@ def _noise_kept(add: Any) -> Any:
 
 
 def _in_product() -> deque[Any]:
-    """A global of a module of the product, in place of one that nobody reads here."""
+    """A global of a module of the product, in place of one that no code reads here."""
     kept: deque[Any] = import_module(LINEAR).DIGEST_BYTES
     return kept
 
@@ -97,7 +97,7 @@ def _health_counts(snapshot: Any) -> Any:
 
 
 def _taken_twice(limit: Any) -> Any:
-    """The first reading of a block is let through whatever its slot has had."""
+    """The first reading of a block is let through for any history of its slot."""
 
     def limiting(self: Any, at: Any, rows: Any) -> None:
         first = rows[:1].copy()
@@ -163,7 +163,7 @@ def _noted(absorb: Any) -> Any:
     return absorbing
 
 
-def _status_tells(now: Any) -> Any:
+def _status_leak(now: Any) -> Any:
     def telling(self: Any) -> Any:
         facts = now(self)
         scales = {each.name: "in use" for each in self._workers if hasattr(each, "_had")}
@@ -172,7 +172,7 @@ def _status_tells(now: Any) -> Any:
     return telling
 
 
-def _label_tells(_: Any) -> Any:
+def _label_leak(_: Any) -> Any:
     def _synchronised(self: Any, clock: Any) -> bool:
         return bool(vars(self).pop("_had", False))
 
@@ -223,7 +223,7 @@ def _counted_in_closure(absorb: Any) -> Any:
 def agent_leaks() -> list[Bug]:
     """All of them."""
     absorb, noted = f"{WINDOWS}.absorb", (f"{WORKER}.absorb", _noted)
-    lived: dict[str, tuple[str, int, Places]] = {
+    found: dict[str, tuple[str, int, Targets]] = {
         "noise-in-module": (
             "last 64 arrays of noise in a global",
             0,
@@ -278,12 +278,12 @@ def agent_leaks() -> list[Bug]:
         "status-tells": (
             "the status shows that readings came",
             0,
-            [noted, ("pansketch_agent.runtime.status_report:StatusReport._now", _status_tells)],
+            [noted, ("pansketch_agent.runtime.status_report:StatusReport._now", _status_leak)],
         ),
         "label-tells": (
             "a release's label shows that readings came",
             0,
-            [noted, (f"{WORKER}._synchronised", _label_tells)],
+            [noted, (f"{WORKER}._synchronised", _label_leak)],
         ),
         "cached-reading": ("a reading in a cache of results", 0, [(absorb, _cached)]),
         "class-count": ("exact count in a class", 0, [(absorb, _counted_by_class)]),
@@ -294,4 +294,4 @@ def agent_leaks() -> list[Bug]:
             [(absorb, _advancing)],
         ),
     }
-    return agent_bugs(lived)
+    return agent_bugs(found)

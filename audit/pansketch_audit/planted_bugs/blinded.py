@@ -81,7 +81,7 @@ class Redrawing(AnswersInMemory):
 
 
 def _unchecked(question: KeeperQuestion, windows: tuple[MaskedWindow, ...]) -> KeeperQuestion:
-    """A question that nobody checks."""
+    """A question that no keeper checks."""
     made: KeeperQuestion = object.__new__(KeeperQuestion)
     for name in ("fleet", "spec", "level", "share"):
         object.__setattr__(made, name, getattr(question, name))

@@ -1,4 +1,4 @@
-"""What a planted bug is, and what some have in common."""
+"""Planted bugs, and code that several of them share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -142,7 +142,7 @@ def in_agent(first: int, *patches: AbstractContextManager[None]) -> tuple[bool, 
 
 
 Make = Callable[[Any], Any]
-Places = list[tuple[str, Make]]
+Targets = list[tuple[str, Make]]
 
 
 def draws_bugs(found: dict[str, tuple[str, str, str, Make]]) -> list[Bug]:
@@ -153,11 +153,11 @@ def draws_bugs(found: dict[str, tuple[str, str, str, Make]]) -> list[Bug]:
     ]
 
 
-def agent_bugs(found: dict[str, tuple[str, int, Places]]) -> list[Bug]:
+def agent_bugs(found: dict[str, tuple[str, int, Targets]]) -> list[Bug]:
     """By name: what is wrong, the first case that may show it, and what takes what place."""
     return [
-        Bug(name, what, partial(_lived, first, places), "agent")
-        for name, (what, first, places) in found.items()
+        Bug(name, what, partial(_caught_in_agent, first, targets), "agent")
+        for name, (what, first, targets) in found.items()
     ]
 
 
@@ -165,5 +165,5 @@ def _drawn(family: str, where: str, make: Make) -> tuple[bool, str]:
     return in_draws(family, replaced(where, make))
 
 
-def _lived(first: int, places: Places) -> tuple[bool, str]:
-    return in_agent(first, *(replaced(where, make) for where, make in places))
+def _caught_in_agent(first: int, targets: Targets) -> tuple[bool, str]:
+    return in_agent(first, *(replaced(where, make) for where, make in targets))

@@ -169,7 +169,7 @@ def _biased_row(geometric: Any) -> Any:
 
 
 def _table_alone(resolve: Any) -> Any:
-    """What a sampler with a table of finite precision does."""
+    """The effect of a sampler with a table of finite precision."""
     return lambda self, first, words: int(np.searchsorted(self.table, first, side="right"))
 
 

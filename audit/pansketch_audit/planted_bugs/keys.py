@@ -169,7 +169,7 @@ def _alone(times: int) -> KeySequence:
 
 
 def key_bugs() -> list[Bug]:
-    """What the audit must refute of counters of distinct keys."""
+    """Planted bugs of counters of distinct keys, which the audit must refute."""
     count = key_subject("count", universe=2)
     bitmap = key_subject("bitmap", universe=2, release="bitmap")
     levels = key_subject("levels", levels=TWO_LEVELS)

@@ -3,21 +3,22 @@
 It exists to be caught: the audit and the benchmarks use it, and no configuration reaches it.
 
 Source: Digalakis, Karystinos and Garofalakis, "Improved Pan-Private Stream Density Estimation",
-arXiv 2111.08784, algorithm PPDS: the distinct sampling of Gibbons (VLDB 2001) over the randomised
-bits of Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-Private Streaming Algorithms" (ICS 2010).
+arXiv 2111.08784, algorithm PPDS. It is the distinct sampling of Gibbons (VLDB 2001) over the
+randomised bits of Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-Private Streaming Algorithms"
+(ICS 2010).
 
 The sample holds the ids of keys whose bit is 1. It begins with every key of the universe whose
-first bit, Bernoulli(p_init), is 1. At every appearance a key of the sample's level or above draws
-its bit anew, Bernoulli(p_upd), and is put in or taken out. Whenever more than `sample_size` ids are
-in, the level rises by one and ids of lower levels leave. It never sinks again, and this is the
-first mistake: every draw of a key may be the one that overfills the sample.
+first bit, Bernoulli(p_init), is 1. Every appearance of a key of the sample's level or above draws
+its bit again, Bernoulli(p_upd), and the key is added or removed. Whenever more than `sample_size`
+ids are in, the level rises by one and ids of lower levels leave. It never sinks again, and this is
+the first mistake: every draw of a key may be the one that overfills the sample.
 
-How much that shows: keys at levels 0, 1, 0, 2, a sample of 3, and the state "level 0, ids 1, 2, 3".
-The empty stream reaches it with p_init**3 (1 - p_init). If key 0 appeared T times, none of its
-draws may have been a 1 either, which is a factor (1 - p_upd)**T. So the loss of the state is
-T ln(1 / (1 - p_upd)) = T ln(1 + e**epsilon), at epsilon 0.5: 0.97 T. No other state shows more of
-key 0, and the promise was 0.5 for every T. Key 1 loses everything: "level 1, id 3 alone" cannot be
-reached unless key 1 appears, because what fills the sample leaves both 1 and 3 in.
+An example of the loss: keys at levels 0, 1, 0, 2, a sample of 3, and the state "level 0, ids 1, 2,
+3". The empty stream reaches it with p_init**3 (1 - p_init). If key 0 appeared T times, none of its
+draws may have been a 1 either, which is a factor (1 - p_upd)**T. So the loss of the state is T
+ln(1/(1 - p_upd)) = T ln(1 + e**epsilon), at epsilon 0.5: 0.97 T. No other state shows more of key
+0, and the guarantee was 0.5 for every T. Key 1 loses everything: "level 1, id 3 alone" cannot be
+reached unless key 1 appears. Otherwise the overflow leaves both 1 and 3 in.
 
 The second mistake is the noise of the output, see `scale_on_bits`.
 """
@@ -110,8 +111,8 @@ class PublishedSketch:
 def scale_on_bits(epsilon: float) -> float:
     """Parameter of the published output noise, as it lies on the sum of the m tracked bits.
 
-    The papers add Laplace(1 / (epsilon m)) to the density, whose sensitivity is 1 / m before the
-    bits' noise is taken out and 1 / (m tanh(epsilon / 2)) afterwards. On the sum, which one key
-    moves by 1, that is Laplace(tanh(epsilon / 2) / epsilon) instead of Laplace(1 / epsilon).
+    The papers add Laplace(1 / (epsilon m)) to the density. Its sensitivity is 1 / m before the
+    correction for the bits' noise, and 1 / (m tanh(epsilon / 2)) afterwards. On the sum, which one
+    key moves by 1, that is Laplace(tanh(epsilon / 2) / epsilon) instead of Laplace(1 / epsilon).
     """
     return tanh(epsilon / 2) / epsilon

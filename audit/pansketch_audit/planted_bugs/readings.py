@@ -182,7 +182,7 @@ def _reading_bugs(subject: Subject) -> list[Bug]:
         Bug(
             "float-laplace",
             "floating-point Laplace noise",
-            partial(attacks.floats_betray, subject),
+            partial(attacks.distinguish_floats, subject),
             "attack",
         ),
     ]

@@ -15,12 +15,12 @@ from pansketch import Attribute, Domain, HierarchySpec, Privacy, WireError, deco
 from pansketch_audit.seizure.captive_process import (
     ROOT,
     Captive,
-    Look,
     Sighting,
+    Snapshot,
     feed,
-    look,
     running,
     settle,
+    take_snapshot,
     until,
     until_our_end,
 )
@@ -63,7 +63,8 @@ IN_FLIGHT = "while the last reading arrives"
 
 @dataclass(frozen=True)
 class Run:
-    """One agent under seizure. `counted`: what its releases, all noise included, say it absorbed.
+    """One agent under seizure. `counted`: the readings that it absorbed, by its releases, all noise
+    included.
 
     `problem`: why the run showed nothing, or empty.
     """
@@ -72,27 +73,27 @@ class Run:
     readings: int
     counted: int
     releases: int
-    looks: tuple[Look, ...]
+    snapshots: tuple[Snapshot, ...]
     problem: str = ""
 
     @property
     def leaks(self) -> tuple[Sighting, ...]:
-        """What must not have been found: all but the last reading in memory."""
+        """Hits that are leaks: all but the last reading in memory."""
         return tuple(
             sighting
-            for look in self.looks
-            for sighting in look.sightings
-            if (sighting.place, sighting.reading) != ("memory", look.last)
+            for snapshot in self.snapshots
+            for sighting in snapshot.sightings
+            if (sighting.place, sighting.reading) != ("memory", snapshot.last)
         )
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What the looks could not look at."""
-        return tuple(name for look in self.looks for name in look.unread)
+        """Memory that the snapshots could not read."""
+        return tuple(name for snapshot in self.snapshots for name in snapshot.unread)
 
     @property
     def holds(self) -> bool:
-        searched = self.looks and not self.problem and not self.unread
+        searched = self.snapshots and not self.problem and not self.unread
         busy = self.releases > 1 and self.counted > self.readings / 2
         return bool(searched and busy and not self.leaks)
 
@@ -108,7 +109,7 @@ def run_agent(
     """Feeds float64[n, 2] from `source` ("stdin" or "replay") over WINDOWS windows. Never raises
     for what the agent does: see `problem`.
     """
-    looks: list[Look] = []
+    snapshots: list[Snapshot] = []
     counted, problem = 0, ""
     folder.mkdir()
     with Recorder() as recorder:
@@ -116,13 +117,13 @@ def run_agent(
         with running([*program, "run", "--config", str(config)], folder, recorder) as agent:
             try:
                 until(agent, lambda: bool(recorder.published), "it had published a message")
-                looks += SOURCES[source](scanner, agent, markers, window_seconds)
+                snapshots += SOURCES[source](scanner, agent, markers, window_seconds)
                 counted = _counted(folder)
             except (RuntimeError, OSError, WireError) as error:
-                said = (folder / "log").read_text().splitlines()[-1:]
-                problem = "; ".join([str(error), *said])
+                last_line = (folder / "log").read_text().splitlines()[-1:]
+                problem = "; ".join([str(error), *last_line])
     sent = len(_releases(folder))
-    return Run(source, len(markers), counted, sent, tuple(looks), problem)
+    return Run(source, len(markers), counted, sent, tuple(snapshots), problem)
 
 
 def _counted(folder: Path) -> int:
@@ -131,21 +132,21 @@ def _counted(folder: Path) -> int:
 
 def _by_stdin(
     scanner: Scanner, agent: Captive, markers: FloatArray, window_seconds: int
-) -> Iterator[Look]:
+) -> Iterator[Snapshot]:
     lines = json_lines(markers)
     half, last = len(lines) // 2, len(lines) - 1
     seconds = WINDOWS * window_seconds / 2
     feed(agent, _in_batches(lines[:half]), seconds)
-    yield look(agent, scanner, "half way", half - 1)
+    yield take_snapshot(agent, scanner, "half way", half - 1)
     feed(agent, lines[half:last], seconds)
     feed(agent, [lines[last][:-1]])
-    yield look(agent, scanner, IN_FLIGHT, last)
+    yield take_snapshot(agent, scanner, IN_FLIGHT, last)
     feed(agent, [b"\n"])
-    yield look(agent, scanner, "after the last reading", last)
+    yield take_snapshot(agent, scanner, "after the last reading", last)
     before = len(_releases(agent.folder))
     until(agent, lambda: len(_releases(agent.folder)) > before, "its next release")
     settle(agent)
-    yield look(agent, scanner, "after the next release", last)
+    yield take_snapshot(agent, scanner, "after the next release", last)
 
 
 def _in_batches(lines: Sequence[bytes]) -> list[bytes]:
@@ -161,7 +162,7 @@ def _in_batches(lines: Sequence[bytes]) -> list[bytes]:
 
 def _by_replay(
     scanner: Scanner, agent: Captive, markers: FloatArray, window_seconds: int
-) -> Iterator[Look]:
+) -> Iterator[Snapshot]:
     over = REPLAY_BEGIN + len(markers)
 
     def reached() -> bool:
@@ -170,10 +171,10 @@ def _by_replay(
 
     until(agent, reached, "its last release")
     settle(agent)
-    yield look(agent, scanner, "after all rows", len(markers) - 1)
+    yield take_snapshot(agent, scanner, "after all rows", len(markers) - 1)
 
 
-SOURCES: dict[str, Callable[[Scanner, Captive, FloatArray, int], Iterator[Look]]] = {
+SOURCES: dict[str, Callable[[Scanner, Captive, FloatArray, int], Iterator[Snapshot]]] = {
     "stdin": _by_stdin,
     "replay": _by_replay,
 }
@@ -207,7 +208,8 @@ def _csv(markers: FloatArray, window: int) -> str:
 
 
 def _releases(folder: Path) -> list[bytes]:
-    """What waits in the agent's outbox, as its own program exports it. Raises RuntimeError."""
+    """The queued releases in the agent's outbox, as its own program exports them. Raises
+    RuntimeError."""
     command = ["-m", "pansketch_agent", "outbox", "export", "--config", str(folder / "config.yaml")]
     done = subprocess.run([*until_our_end(), *command], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:

@@ -1,7 +1,7 @@
-"""A program held captive: fed line by line, then seized with all it has kept, written and sent.
+"""A captive program: fed line by line, then seized with its memory, files and sent bytes.
 
-A seizure stops the process, copies every readable page of its memory, and takes its files, its log
-and the bytes that its peer has received.
+A seizure stops the process and copies every readable page of its memory. It also copies its files,
+its log and the bytes that its peer has received.
 """
 
 import fcntl
@@ -38,10 +38,10 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """One search of one process. `last`: the number of the reading that it was given last.
 
-    `unread`: what could not be looked at, and why.
+    `unread`: memory that could not be read, and the reasons.
     """
 
     moment: str
@@ -72,14 +72,14 @@ def running(command: Sequence[str], folder: Path, recorder: Recorder) -> Iterato
         "HOME": str(files),
     }
     with (
-        log.open("wb") as said,
+        log.open("wb") as output,
         subprocess.Popen(
             [*until_our_end(), *command],
             cwd=files,
             env=environment,
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             bufsize=0,
         ) as process,
     ):
@@ -126,7 +126,7 @@ def settle(captive: Captive) -> None:
         until(captive, lambda: _sleeps(captive.process.pid), "it came to rest")
 
 
-def look(captive: Captive, scanner: Scanner, moment: str, last: int) -> Look:
+def take_snapshot(captive: Captive, scanner: Scanner, moment: str, last: int) -> Snapshot:
     """Seizes the process as it stands, with its files, its log and what it has sent."""
     sightings: dict[tuple[Place, int, str], Sighting] = {}
     unread: list[str] = []
@@ -139,7 +139,7 @@ def look(captive: Captive, scanner: Scanner, moment: str, last: int) -> Look:
         for hit in scanner.search(content):
             found = Sighting(place, hit.reading, hit.form, f"{name}+{hit.offset:#x}")
             sightings.setdefault((place, hit.reading, hit.form), found)
-    return Look(moment, last, searched, tuple(sightings.values()), tuple(unread))
+    return Snapshot(moment, last, searched, tuple(sightings.values()), tuple(unread))
 
 
 def _seized(captive: Captive) -> Iterator[tuple[Place, str, Bytes | None]]:
@@ -163,7 +163,7 @@ def _memory(captive: Captive) -> list[tuple[Place, str, Bytes | None]]:
 
 
 def _waiting(pipe: int) -> int:
-    """Bytes in a pipe that nobody has read yet."""
+    """Bytes in a pipe that the reader has not consumed yet."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 

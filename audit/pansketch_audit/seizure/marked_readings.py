@@ -42,9 +42,9 @@ def json_lines(readings: FloatArray) -> list[bytes]:
 def forms_of(values: FloatArray, spec: HierarchySpec) -> dict[str, Bytes]:
     """The forms in which readings float64[n, 2] could have been kept: name -> uint8[n, length].
 
-    Numbers in both byte orders. What has too few bits of its own to be told from chance (float32,
-    32-bit integers) is looked for beside the other attribute, or beside the next reading. Text is
-    the last digit before and ten behind the point, or its twelve behind it.
+    Numbers in both byte orders. Forms with too few bits to differ from chance (float32, 32-bit
+    integers) are searched next to the other attribute, or next to the next reading. Text is the
+    last digit before and ten behind the point, or its twelve behind it.
     """
     forms: dict[str, Bytes] = {}
     names = spec.domain.names
@@ -99,7 +99,7 @@ def _rows(texts: list[str], encoding: str) -> Bytes:
 
 
 def _units(values: FloatArray, spec: HierarchySpec) -> FloatArray:
-    """What the product itself computes on the way from a reading to its cell's number."""
+    """Values that the product itself computes between a reading and its cell's number."""
     order = spec.domain.split_order(spec.depth)
     columns = []
     for position, attribute in enumerate(spec.domain.attributes):
@@ -107,7 +107,7 @@ def _units(values: FloatArray, spec: HierarchySpec) -> FloatArray:
         if attribute.scale == "log":
             column = np.log(column / attribute.resolution + 1.0)
         if attribute.scaling.segments is not None:
-            column = attribute.scaling.segments.places(column)
+            column = attribute.scaling.segments.positions(column)
         columns.append(column * (2.0 ** order.count(position) / attribute.extent))
     return np.column_stack(columns)
 

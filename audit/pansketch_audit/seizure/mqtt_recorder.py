@@ -1,7 +1,7 @@
 """A loopback peer that lets a device publish (MQTT 3.1.1) and keeps every byte it sends.
 
-Evidence, not a broker: it forwards nothing, remembers no session and never acknowledges a release
-on behalf of a collector, so a device keeps its outbox.
+It is evidence, not a broker: it forwards nothing and remembers no session. It never acknowledges a
+release on behalf of a collector, so a device keeps its outbox.
 """
 
 import socket
@@ -83,7 +83,7 @@ class Recorder:
                 connection.sendall(self._reply(first, body))
 
     def _reply(self, first: int, body: bytes) -> bytes:
-        """What the packet is answered with; nothing for what needs no answer."""
+        """The answer to a packet; empty if it needs none."""
         kind = first >> 4
         if kind == CONNECT:
             return UNKNOWN_VERSION if body.startswith(MQTT_5) else CONNACK
@@ -102,7 +102,7 @@ class Recorder:
 
 
 def _topics(filters: bytes) -> int:
-    """How many topics a SUBSCRIBE asks for: each is told by its length, and a byte follows it."""
+    """Number of topics of a SUBSCRIBE: each has a length before it, and a byte after it."""
     count = 0
     while filters:
         filters = filters[3 + int.from_bytes(filters[:2], "big") :]

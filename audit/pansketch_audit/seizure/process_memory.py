@@ -20,7 +20,7 @@ WORD = np.dtype("<u8")
 BLOCK_BYTES = 1 << 20
 TABLE_BITS = 24
 MIX = np.uint64(0x9E3779B97F4A7C15)
-# Pages of the kernel's own; nobody can read them through /proc, and no program writes there.
+# Pages of the kernel's own; /proc does not show them, and no program writes there.
 KERNEL_PAGES = ("[vvar]", "[vvar_vclock]", "[vsyscall]")
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r\S+ \S+ \S+ \S+\s*(.*)")
 
@@ -63,8 +63,8 @@ class Scanner:
         self._words, self._codes = joined[order], np.concatenate([*codes, np.zeros(0, int)])[order]
         self._clean: set[bytes] = set()
         self._table = np.zeros(1 << TABLE_BITS, np.bool_)
-        self._table[_places(self._words)] = True
-        self._table[_places(self._heads)] = True
+        self._table[_indices(self._words)] = True
+        self._table[_indices(self._heads)] = True
 
     def search(self, region: Bytes) -> list[Hit]:
         """Every place in uint8[n] where a form of a reading begins."""
@@ -82,7 +82,7 @@ class Scanner:
     def _block(self, block: Bytes, start: int) -> Iterator[Hit]:
         for shift in range(min(8, max(0, len(block) - 7))):
             words = block[shift : shift + (len(block) - shift) // 8 * 8].view(WORD)
-            (candidates,) = np.nonzero(self._table[_places(words)])
+            (candidates,) = np.nonzero(self._table[_indices(words)])
             found = words[candidates]
             offsets = candidates * 8 + shift
             yield from self._narrow_hits(found, offsets + start)
@@ -112,7 +112,7 @@ class Scanner:
                 yield Hit(*known, offset)
 
 
-def _places(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+def _indices(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     mixed = words * MIX
     mixed >>= np.uint64(64 - TABLE_BITS)
     return mixed.astype(np.intp)

@@ -2,7 +2,8 @@
 
 It is searched for every reading in every form, and for as many decoys that it was never given. Only
 the reading in flight may be found. The same search must find that one while its line is incomplete,
-numbers planted in another process, and what programs made to leak kept, wrote, logged and sent.
+and numbers planted in another process. It must also find readings that leaky programs kept, wrote,
+logged and sent.
 """
 
 import time
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from pansketch import HierarchySpec
 from pansketch_audit.seizure.agent_process import IN_FLIGHT, SPEC, WINDOWS, Run, run_agent
-from pansketch_audit.seizure.captive_process import Place, feed, look, running
+from pansketch_audit.seizure.captive_process import Place, feed, running, take_snapshot
 from pansketch_audit.seizure.marked_readings import (
     FloatArray,
     forms_of,
@@ -42,7 +43,8 @@ PLANTED = "import sys; kept = sys.stdin.buffer.read(int(sys.argv[1])); sys.stdin
 
 
 def finds_planted(folder: Path, markers: FloatArray, spec: HierarchySpec) -> bool:
-    """Whether every form is found at each of eight alignments in another process's memory."""
+    """Return whether every form is found at each of eight alignments in another process's
+    memory."""
     forms = forms_of(markers, spec)
     blob, expected = bytearray(), set()
     for number, (name, rows) in enumerate(forms.items()):
@@ -55,15 +57,15 @@ def finds_planted(folder: Path, markers: FloatArray, spec: HierarchySpec) -> boo
         running(["-c", PLANTED, str(len(blob))], folder / "planted", peer) as p,
     ):
         feed(p, [bytes(blob)])
-        seen = look(p, Scanner(forms), "planted", 0)
+        seen = take_snapshot(p, Scanner(forms), "planted", 0)
     return expected <= {(s.form, s.reading) for s in seen.sightings if s.place == "memory"}
 
 
 def catches_leak(folder: Path, way: Place, markers: FloatArray, scanner: Scanner) -> bool:
-    """Whether every reading that a leaky program was given is found where it leaks to."""
+    """Return whether every reading of a leaky program is found where it leaks to."""
     with Recorder() as peer, running(["-c", LEAKY, way, str(peer.port)], folder / way, peer) as p:
         feed(p, json_lines(markers[:LEAKED_READINGS]))
-        seen = look(p, scanner, f"leak to {way}", LEAKED_READINGS - 1)
+        seen = take_snapshot(p, scanner, f"leak to {way}", LEAKED_READINGS - 1)
     found = {s.reading for s in seen.sightings if s.place == way}
     return set(range(min(LEAKED_READINGS, len(markers)))) <= found
 
@@ -91,7 +93,7 @@ class PositiveControl:
 
 @dataclass(frozen=True)
 class Seizure:
-    """What the seizures found. `chance`: probability of one chance hit in random bytes."""
+    """The findings of the seizures. `chance`: probability of one chance hit in random bytes."""
 
     readings: int
     forms: tuple[str, ...]
@@ -107,7 +109,7 @@ class Seizure:
 
     def __str__(self) -> str:
         missed = [control.what for control in self.controls if not control.caught]
-        parts = [_told(run) for run in self.runs]
+        parts = [_summary(run) for run in self.runs]
         if missed:
             parts.append(f"not caught: {', '.join(missed)}")
         caught = f"{len(self.controls) - len(missed)} of {len(self.controls)} controls caught"
@@ -139,7 +141,7 @@ def seize(readings: int = 10_000, sources: tuple[str, ...] | None = None) -> Sei
                 for w in LEAKS
             ),
         ]
-    searched = sum(look.searched_bytes for run in runs for look in run.looks)
+    searched = sum(snapshot.searched_bytes for run in runs for snapshot in run.snapshots)
     return Seizure(
         readings,
         scanner.names,
@@ -151,17 +153,17 @@ def seize(readings: int = 10_000, sources: tuple[str, ...] | None = None) -> Sei
     )
 
 
-def _told(run: Run) -> str:
+def _summary(run: Run) -> str:
     if run.problem or run.unread:
         return f"{run.source}: {run.problem or f'not read: {run.unread[0]}'}"
     old = len({sighting.reading for sighting in run.leaks})
     seen = f"{run.readings} readings, {old} found that should be gone"
-    return f"{run.source}: {seen} in {len(run.looks)} looks"
+    return f"{run.source}: {seen} in {len(run.snapshots)} looks"
 
 
 def _in_flight(run: Run) -> bool:
     return any(
-        look.moment == IN_FLIGHT
-        and {(s.place, s.reading) for s in look.sightings} == {("memory", look.last)}
-        for look in run.looks
+        snapshot.moment == IN_FLIGHT
+        and {(s.place, s.reading) for s in snapshot.sightings} == {("memory", snapshot.last)}
+        for snapshot in run.snapshots
     )

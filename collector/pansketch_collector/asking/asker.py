@@ -1,8 +1,8 @@
-"""The collector's part of a blinded fleet: asks keepers, again until they answer, and unblinds.
+"""The collector's part of a blinded fleet: asks keepers, retries until they answer, and unblinds.
 
-Each turn does what the database says is next. So a process that was killed goes on where it was:
-a question's list is on the disk before anybody is asked to answer it, and a question that comes
-again has the answer that it had.
+Each turn executes the next steps that the database lists. So a killed process continues from its
+last state. A question's list is on the disk before any keeper is asked to answer it. A repeated
+question has the same answer.
 """
 
 import logging
@@ -30,8 +30,8 @@ from pansketch_fleet.protocol.keeper_messages import Ask, ask_load
 from pansketch_fleet.settings.settings import AnswerLevel, Stream
 from pansketch_fleet.units import utc_text
 
-LOOK_SECONDS = 0.5
-AGAIN_SECONDS = 3_600.0  # between one look at all releases and the next
+SCAN_SECONDS = 0.5
+AGAIN_SECONDS = 3_600.0  # between two scans of all releases
 FAILED_SECONDS = 10.0  # the pause after a database that cannot be written
 MAX_AT_ONCE = 8  # questions sent in one turn
 UNKNOWN = "its settings are none that this collector served"
@@ -40,7 +40,7 @@ log = logging.getLogger("collector")
 
 
 class KeeperOutlet(Protocol):
-    """Where questions go: `pansketch_collector.mqtt.connection.CollectorClient`."""
+    """The publisher of questions: `pansketch_collector.mqtt.connection.CollectorClient`."""
 
     @property
     def connected(self) -> bool: ...
@@ -74,11 +74,11 @@ class Asker:
         self._presences = self._store.presences()
         self._turns: dict[tuple[bytes, bytes, str], _Turn] = {}
         self._noted: dict[str, int] = {}
-        self._look = self._again = 0.0
+        self._next_scan = self._again = 0.0
         self._begun = False
 
-    def heard(self, verdict: Outcome, now: int) -> None:
-        """Notes what a keeper says. What cannot be written now is asked for again."""
+    def receive(self, verdict: Outcome, now: int) -> None:
+        """Record a keeper's status. An update that cannot be written now is requested again."""
         try:
             match verdict:
                 case KeeperStatus(keeper, status):
@@ -86,10 +86,10 @@ class Asker:
                     if supersedes(status, None if known is None else known[1]):
                         self._store.note_presence(keeper, status, now)
                         self._presences[keeper] = status.state, status.session
-                        self._turns.clear()  # It may be back: nobody waits for a pause to end.
+                        self._turns.clear()  # The keeper may be back before the pause ends.
                 case KeeperReply(keeper, reply):
-                    self._store.hear(keeper, reply, now)
-                    self._look = 0.0
+                    self._store.record_reply(keeper, reply, now)
+                    self._next_scan = 0.0
                 case _:
                     pass
         except (*ERRORS, ValueError) as error:
@@ -97,9 +97,9 @@ class Asker:
 
     def step(self, uptime: float, now: int) -> None:
         """Makes the questions that are due, and does what is next for each open one."""
-        if uptime < self._look or not self._rules.keepers:
+        if uptime < self._next_scan or not self._rules.keepers:
             return
-        self._look = uptime + LOOK_SECONDS
+        self._next_scan = uptime + SCAN_SECONDS
         try:
             self._note(uptime)
             if self._outlet.connected:
@@ -110,7 +110,7 @@ class Asker:
                 self._send(uptime, now)
         except ERRORS as error:
             log.warning("keepers cannot be asked now (%s); retrying", error)
-            self._look = uptime + FAILED_SECONDS
+            self._next_scan = uptime + FAILED_SECONDS
 
     def _note(self, uptime: float) -> None:
         """Has new releases wait; once in a while looks at all of them."""
@@ -190,7 +190,7 @@ class Asker:
         return found if isinstance(found, LinearSpec) else None
 
     def _advance(self, open: OpenQuestion, now: int) -> None:
-        """The next state of a question, if all keepers have said what it needs."""
+        """The next state of a question, if all keepers have sent the answers that it needs."""
         states = {keeper.state for keeper in open.keepers}
         if open.state == "prepare" and states == {"prepared"}:
             if unfit := self._store.unfit(open.number):
@@ -232,7 +232,7 @@ class Asker:
         )
 
     def _send(self, uptime: float, now: int) -> None:
-        """Asks the keepers whose turn it is, those that are online or have never said."""
+        """Ask the keepers that are due, if they are online or have never sent a status."""
         turns: dict[tuple[bytes, bytes, str], _Turn] = {}
         sent = 0
         for each in self._store.open():

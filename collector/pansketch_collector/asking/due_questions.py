@@ -1,11 +1,11 @@
-"""Which releases a question is due about; pure.
+"""The releases about which a question is due; pure.
 
 A window belongs to the period, counted from 1970, in which it starts. A period is over when the
 last window that starts in it has ended on every device. The collector then waits for the stream's
-lateness, counted from the last release of the period that came. So a collector that was away, or
-devices that replay old readings, still give one question for each period. Nobody delays a question
-for ever: arrivals count for so many times the lateness after the first one. What comes
-after its period was asked about goes into the next question of its level.
+lateness, counted from the last release of the period that came. So an offline collector, or devices
+that replay old readings, still give one question for each period. No device delays a question for
+ever: arrivals count for so many times the lateness after the first one. Releases that arrive after
+their period's question go into the next question of its level.
 """
 
 from collections.abc import Sequence

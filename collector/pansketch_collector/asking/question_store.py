@@ -1,9 +1,9 @@
-"""Questions to keepers in the database: what waits for one, what is asked, and what was answered.
+"""Questions to keepers in the database: waiting releases, open questions, and answers.
 
-The set of windows that a question lists is fixed by its state `answer`, on the disk, before any
-keeper is asked for an answer. Until then keepers are only asked what they would refuse. Where a
-keeper refuses windows of a fixed list all the same, the question is given up for one without them,
-which is prepared anew: what another keeper has answered about already, it refuses then. Every
+State `answer` fixes the set of windows that a question lists. That state is on the disk before any
+keeper is asked for an answer. Until then keepers are only asked which windows they would refuse. If
+a keeper still refuses windows of a fixed list, the store replaces the question by one without them.
+The new question is prepared again, and refused for windows that another keeper has answered. Every
 method that changes something is one transaction; methods raise one of ERRORS.
 """
 
@@ -115,7 +115,7 @@ class QuestionStore:
         query = "SELECT payload FROM questions WHERE id = ?"
         return decode_question(self._db.execute(query, (number,)).fetchone()[0])
 
-    def hear(self, keeper: str, reply: Reply, at: int) -> None:
+    def record_reply(self, keeper: str, reply: Reply, at: int) -> None:
         """Notes a keeper's reply to an open question; any other is nothing."""
         row = self._db.execute(
             "SELECT id, q.state FROM questions AS q JOIN keeper_answers ON question = id"
@@ -146,7 +146,7 @@ class QuestionStore:
             self._leave(number, windows)
 
     def _leave(self, number: int, windows: Mapping[WindowKey, str]) -> bool:
-        """Whether the question had any of them; it is another one then."""
+        """Remove the windows. Return True if the question listed one and was replaced."""
         question = self.question(number)
         left = tuple(each for each in question.windows if each.key not in windows)
         if len(left) == len(question.windows):
@@ -173,8 +173,10 @@ class QuestionStore:
         return True
 
     def unfit(self, number: int) -> dict[WindowKey, str]:
-        """Windows of a question that was not asked, which it must not list: excluded ones, which
-        wait, and those whose release is gone, with that as the reason."""
+        """Windows that an unasked question must not list.
+
+        They are excluded ones, which wait, and those without a release, with that as the reason.
+        """
         rows = self._db.execute(
             f"SELECT {KEY}, {EXCLUDED} FROM window_levels AS w WHERE question = ? AND ({EXCLUDED}"
             f" OR NOT EXISTS (SELECT 1 FROM releases AS r WHERE {SAME}))",
@@ -238,7 +240,7 @@ class QuestionStore:
         return {keeper: (state, session) for keeper, state, session in rows}
 
     def note_presence(self, keeper: str, status: Status, at: int) -> None:
-        """Stores how a keeper says that it is."""
+        """Store the status of a keeper."""
         with transaction(self._db):
             self._db.execute(
                 "INSERT INTO keepers VALUES (?, ?, ?, ?) ON CONFLICT (keeper) DO UPDATE SET"

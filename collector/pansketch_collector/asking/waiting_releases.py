@@ -39,7 +39,7 @@ class Group:
 
 
 class WaitingReleases:
-    """What waits, on the connection that writes."""
+    """Waiting releases, on the connection that writes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -87,7 +87,7 @@ class WaitingReleases:
                 )
 
     def waiting(self, stream: str, level: AnswerLevel) -> dict[Group, list[WaitingPeriod]]:
-        """What no question of a level lists, and is not excluded."""
+        """The releases that no question of a level lists and that are not excluded."""
         found: dict[Group, list[WaitingPeriod]] = {}
         for fingerprint, joined, period, first, last in self._db.execute(
             "SELECT fingerprint, keepers, window_start / ?, min(received_at), max(received_at)"

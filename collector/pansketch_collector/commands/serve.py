@@ -100,7 +100,6 @@ def run_serve(config: CollectorConfig, options: argparse.Namespace) -> int:
 
 def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequence[str]]) -> None:
     notifier = sessions.notifier
-    shares = isinstance(config.collector.database, DatabaseServer)
     serving = f"serving fleet {config.fleet} into {config.collector.database}"
     path, words = http
     with (
@@ -114,10 +113,10 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
             rules.largest,
             notifier.connected,
             bool(config.keepers),
-            shares,
+            opened.workers,
         )
         discovery = discovery_of(config, client)
-        marks = Marks(config.fleet, opened, client, shares)
+        marks = Marks(config.fleet, opened, client, bool(opened.workers))
         scales = ScalePublication(config, opened.epochs, rules, client)
         asker = Asker(config, opened.connection, rules, client)
 
@@ -138,8 +137,8 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
 
         def on_committed(message: Incoming, outcome: Outcome) -> None:
             marks.on_committed(message, outcome)
-            scales.heard(message, outcome)
-            asker.heard(outcome, clock.now())
+            scales.receive(message, outcome)
+            asker.receive(outcome, clock.now())
             if discovery is not None:
                 discovery.on_committed(message, outcome)
 
@@ -218,6 +217,7 @@ def _ingest(config: CollectorConfig, sessions: Sessions) -> None:
             config.fleet,
             rules.largest,
             notifier.connected,
+            workers=opened.workers,
             worker=worker,
         )
 

@@ -58,11 +58,11 @@ class CollectorClient:
         largest_release: int,
         connected: Callable[[bool], object] = bool,
         keepers: bool = False,
-        shares: bool = False,
+        workers: str = "",
         worker: str = "",
     ) -> None:
-        """`keepers`: subscribe to the keepers' topics. `shares`: other collectors ingest releases
-        too.
+        """`keepers`: subscribe to the keepers' topics. `workers`: the group of the processes that
+        share the releases; "" without others.
 
         `worker`: the name of a worker, which ingests releases only; "" for `serve`. `connected`
         receives each change of the property and may not block. Raises CommandError for unusable TLS
@@ -72,7 +72,7 @@ class CollectorClient:
         self._mqtt, self._fleet, self._worker = mqtt, fleet, worker
         status, release, health = topics.fleet_filter(fleet)
         self._release_filter = release
-        self._shared_filter = topics.shared_filter(fleet, release) if shares or worker else ""
+        self._shared_filter = topics.shared_filter(workers, release) if workers else ""
         self._other_filters: tuple[str, ...] = ()
         if not worker:
             self._other_filters = status, health, topics.scale_filter(fleet)

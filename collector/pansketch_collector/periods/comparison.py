@@ -1,8 +1,7 @@
-"""`query change` and `query drift`: two periods of a stream, or two groups of its devices,
-attribute by attribute.
+"""`query change` and `query drift`: two periods of a stream, or two groups of its devices.
 
-Both decide with one level for all attributes together (Holm): the probability that a difference is
-reported of any attribute whose readings did not change is at most LEVEL.
+Both decide with one level for all attributes together (Holm). Some attributes may have unchanged
+readings. The probability to report a difference of any of them is at most LEVEL.
 """
 
 import json
@@ -33,9 +32,12 @@ OF_CATEGORIES = "of the readings"
 @dataclass(frozen=True)
 class AttributeChange:
     """One attribute in two periods, or groups of devices. `first`, `second`: its means, for
-    `change`. `size`: their difference, or how far the distribution moved; `p_value`: of no change.
-    `from_noise`: of `drift`, the size that noise alone gives on average. `refusal` says why nothing
-    is told."""
+    `change`.
+
+    `size`: their difference, or how far the distribution moved; `p_value`: of no change.
+    `from_noise`: of `drift`, the average size by noise alone. `refusal` holds the reason of a
+    missing result.
+    """
 
     attribute: str
     unit: str
@@ -66,10 +68,10 @@ def compare(
     question: str,
     names: Sequence[str] = (),
 ) -> PeriodComparison:
-    """Two selections of a stream that share no release; of all attributes unless told.
+    """Compare two selections of a stream that share no release, by default in all attributes.
 
-    Raises CommandError: for an unknown attribute, one that has no mean, one without releases,
-    and one whose readings noise outweighs for all attributes.
+    Raises CommandError: for an unknown attribute, one that has no mean, one without releases, and
+    one whose readings noise outweighs for all attributes.
     """
     stream = next(s for s in config.streams if s.name == periods[0].stream)
     assert isinstance(stream, ReadingStream), "check_answers refuses streams of keys"
@@ -141,7 +143,7 @@ def _drift(attribute: Attribute, first: Merged, second: Merged) -> AttributeChan
 
 
 def as_table(found: PeriodComparison) -> str:
-    """An aligned table, what decides, and what each period rests on."""
+    """An aligned table, the rule of decision, and the releases of each period."""
     change = found.question == CHANGE
     header = ["attribute", *(["first", "second"] if change else []), "change", "unit", "p", ""]
     rows = [

@@ -1,7 +1,7 @@
 """`query QUESTION --by window|day|device`: one answer for each group of releases, as a series.
 
-Each row is the model of its own releases alone, or of groups of their devices (`--robust`), and is
-refused by the same rule as an answer of all of them: a row that noise outweighs has no value. Its
+Each row is the model of its own releases alone, or of groups of their devices (`--robust`). The
+same rule refuses it as an answer of all releases: a row that noise outweighs has no value. Its
 releases still help the smoother: those of several such rows together give it one.
 """
 
@@ -49,12 +49,12 @@ By = Literal["window", "day", "device"]
 
 @dataclass(frozen=True)
 class Row:
-    """The answer of one group: of a window or day from `start` to `end` by the fleet's clock, in
-    unix seconds, or of a `device`.
+    """The answer of one group: a `device`, or a window or day from `start` to `end`.
 
-    `readings`: their estimated number. `answer` is None where there is none; then `refusal` says
-    why, and `more_windows` how many more windows of all devices it needs, if that is known.
-    `level`: the smoothed answer, where one was asked for; None where the other rows do not tell it.
+    Times are of the fleet's clock, in unix seconds. `readings`: their estimated number. `answer` is
+    None for a refused row. Then `refusal` holds the reason, and `more_windows` the number of
+    missing windows of all devices, if known. `level`: the smoothed answer, if requested; None if
+    the other rows do not determine it.
     """
 
     start: int
@@ -103,8 +103,8 @@ def series(
 ) -> Series:
     """A row for each group that has a release.
 
-    Raises CommandError: for a question that has no such rows, for too many of them, for an empty
-    selection, and for what `questions.answer` refuses whatever the releases are.
+    Raises CommandError: for a question without such rows, for too many of them, and for an empty
+    selection. Also for every refusal of `questions.answer` that does not depend on the releases.
     """
     stream = next(s for s in config.streams if s.name == selection.stream)
     assert isinstance(stream, ReadingStream), "check_answers refuses streams of keys"
@@ -174,7 +174,7 @@ def series(
 def _devices(
     reader: Reader, selection: Selection, by: By, found: Sequence[Basis], held: Sequence[Selection]
 ) -> int:
-    """How many devices have a release in one of the rows that were answered."""
+    """The number of devices with a release in one of the answered rows."""
     named = frozenset().union(*(each.named for each in found if isinstance(each, Merged)))
     if named or by == "device" or len(found) == 1:
         return len(named) or sum(each.devices for each in found)
@@ -197,7 +197,7 @@ def _check(stream: ReadingStream, choice: GeneratorChoice, asked: SeriesQuestion
 
 
 def _is_of_one(domain: Domain, asked: SeriesQuestion) -> bool:
-    """Whether the question is of one attribute."""
+    """True if the question is of one attribute."""
     if asked.question == "count":
         try:
             positions = parse_predicate(" ".join(asked.words), domain).positions

@@ -13,7 +13,7 @@ NOISY = "their noise outweighs their readings, or none of their releases can be 
 
 
 def as_table(found: Series) -> str:
-    """An aligned table, a line of what it rests on, and one for each reason of a refusal."""
+    """An aligned table, a line about its releases, and a line for each reason of a refusal."""
     unit = next((f" ({e.answer.unit})" for e in found.rows if e.answer and e.answer.unit), "")
     shares = any(e.answer is not None and e.answer.share is not None for e in found.rows)
     header = [

@@ -1,4 +1,4 @@
-"""`--smooth`: the level of a series of answers, which also rests on rows that noise outweighs."""
+"""`--smooth`: the level of a series of answers, which also uses rows that noise outweighs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -60,9 +60,9 @@ def smoothed(
 ) -> tuple[list[Estimate | None], float] | None:
     """The level at each time, and the standard deviation of its steps; None without any answer.
 
-    `bounds`: what an answer is never outside of. A level is inside of them. One whose error is no
-    less than that of any number inside of them is refused: few answers do not tell how far a level
-    moves to a time without one.
+    `bounds`: the range of an answer. A level is inside of them. A level whose error is no less than
+    that of any number inside of them is refused. Few answers do not tell how far a level moves to a
+    time without one.
     """
     told = [(each.value, each.standard_error) if each else (np.nan, np.nan) for each in answers]
     values, errors = np.array(told, dtype=np.float64).T

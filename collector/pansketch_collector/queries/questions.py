@@ -144,7 +144,7 @@ def answer(model: Model, name: str, words: Sequence[str]) -> Answer | Matrix:
 
 
 def bounds_of(domain: Domain, name: str, words: Sequence[str]) -> tuple[float, float]:
-    """What an answer that is one number is never outside of, in its unit."""
+    """The range of an answer that is one number, in its unit."""
     if name in ("mean", "quantile"):
         attribute = attribute_of(domain, words[0])
         return attribute.origin, attribute.highest

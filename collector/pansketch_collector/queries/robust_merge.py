@@ -38,8 +38,8 @@ from pansketch_fleet.settings.settings import Stream
 MIN_DEVICES = 5
 MAX_GROUPS = 9
 MEDIAN = sqrt(pi / 2)  # standard error of a median in that of a mean, for normal values
-# The median of absolute deviations of so many normal values, times this, is a standard deviation
-# that is wide enough: a median lies within two of its standard errors in 95.4 % of all cases.
+# The median of absolute deviations of so many normal values, times this, is a standard deviation.
+# It is wide enough: a median lies within two of its standard errors in 95.4 % of all cases.
 WIDTHS = {4: 4.04, 5: 3.98, 6: 2.72, 7: 2.76, 8: 2.29, 9: 2.32}
 
 Floats = npt.NDArray[np.float64]
@@ -156,8 +156,11 @@ def _asked(
     releases: Callable[..., int],
     formed: int,
 ) -> tuple[list[Result], list[LeftOut]]:
-    """What the groups answer, and the releases of those that do not: one hostile device must not be
-    able to end an answer. Raises what the groups raise where more than a quarter of all does."""
+    """The answers of the groups, and the releases of groups without an answer.
+
+    One hostile device must not prevent an answer. Raises the groups' error if more than a quarter
+    of all groups raise one.
+    """
     found: list[Result] = []
     failures: list[CommandError] = []
     silent: list[LeftOut] = []
@@ -220,14 +223,15 @@ def _middle(shares: Sequence[float | None]) -> float | None:
 
 
 def median(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """Along the first axis, of groups, element by element; and its standard error.
+    """The median along the first axis, of groups, element by element; and its standard error.
 
-    That holds the spread of the groups, divided by the root of their number. What all groups have
-    in common, such as the width of boxes and cells that share a counter, shows in no spread and is
-    not divided: the middle one of the groups' own standard errors bounds it.
+    The error holds the spread of the groups, divided by the root of their number. Groups may share
+    an error, such as the width of boxes and of cells that share a counter. It appears in no spread
+    and is not divided. So the median of the groups' own standard errors bounds it.
 
-    A group without a figure counts as one that is far too high, and so as a hostile one; where most
-    have none, there is none: NaN."""
+    A group without a figure counts as one that is far too high, and so as a hostile one. If most
+    groups have none, the result is NaN.
+    """
     value = np.median(np.where(np.isfinite(values), values, inf), axis=0)
     value = np.where(np.isfinite(value), value, np.nan)
     away = np.abs(values - value)

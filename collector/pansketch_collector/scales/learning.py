@@ -73,10 +73,10 @@ def _atoms(domain: Domain, spikes: Sequence[Spike]) -> Iterator[tuple[str, tuple
 def proposal(
     config: Config, stream: ReadingStream, present: RescaledStream | None, now: int
 ) -> Knots:
-    """The knots to publish: those in use, and new ones where they pay.
+    """The knots to publish: those in use, and new ones where they reduce the error.
 
     They are learned from the windows of the last `scales.every`, counted from the newest one.
-    Raises CommandError where there is nothing to learn from.
+    Raises CommandError without releases to learn from.
     """
     assert stream.scales is not None
     with reading(config.collector.database) as reader:
@@ -118,7 +118,7 @@ def as_yaml(found: Learned, source: str) -> str:
         f"# Add these keys below streams.{found.stream}.attributes, on the collector and on every",
         "# device. Earlier windows are answered together with later ones.",
     ]
-    lines += [f"# {_told(spike)}" for spike in found.spikes]
+    lines += [f"# {_describe_spike(spike)}" for spike in found.spikes]
     scales = {attribute.name: attribute for attribute in found.attributes}
     for name in dict.fromkeys([*scales, *found.atoms]):
         lines.append(f"{name}:")
@@ -131,8 +131,8 @@ def as_yaml(found: Learned, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(spike: Spike) -> str:
-    """What a spike is, and what an operator has to know."""
+def _describe_spike(spike: Spike) -> str:
+    """A spike in words, with the operator's next step."""
     share, where = 100 * spike.share.value, f"{spike.low:g} to {spike.high:g}"
     if spike.value is None:
         return (

@@ -1,9 +1,10 @@
-"""When scales are published, and what becomes of scales that somebody else publishes.
+"""The publication of scales, and the handling of scales that another client publishes.
 
-One message a stream is retained. It is learned from stored releases in a thread of its own, stored
-with its epoch, and then published, so that no device can have scales that this collector does not
-know. What the broker holds is heard on each connection: newer scales that devices would take are
-stored too, after a restored backup or beside another collector; any others are replaced.
+The broker retains one message a stream. A separate thread learns scales from stored releases. The
+collector stores them with their epoch, and then publishes them. So no device can have scales that
+this collector does not know. On each connection the collector receives the retained scales. It also
+stores newer scales that devices would accept, after a restored backup or beside another collector.
+It replaces any others.
 """
 
 import logging
@@ -29,18 +30,18 @@ from pansketch_fleet.protocol.scale_message import Scales
 from pansketch_fleet.settings.settings import PublishedScales, ReadingStream, Stream
 from pansketch_fleet.units import utc_text
 
-NOTICE_SECONDS = 600  # Devices that are online hear of new scales so long before, or a window.
+NOTICE_SECONDS = 600  # Devices that are online receive new scales so long before, or a window.
 FIRST_SECONDS, LAST_SECONDS = (
     10.0,
     86_400.0,
-)  # the pause after an attempt in vain, at first and last
+)  # the first and the maximum pause after a failed attempt
 RESTORE_SECONDS = 60.0
 
 log = logging.getLogger("collector")
 
 
 class ScalePublisher(Protocol):
-    """Where scales go: `pansketch_collector.mqtt.connection.CollectorClient`."""
+    """The publisher of scales: `pansketch_collector.mqtt.connection.CollectorClient`."""
 
     @property
     def connected(self) -> bool: ...
@@ -48,7 +49,7 @@ class ScalePublisher(Protocol):
 
 
 class ScaleStore(Protocol):
-    """Where they are kept: `pansketch_collector.storage.config_epochs.EpochStore`."""
+    """The store of scales: `pansketch_collector.storage.config_epochs.EpochStore`."""
 
     def publish(self, config: Config, found: RescaledStream, at: int) -> list[Epoch]: ...
     def published(self, config: Config, stream: Stream) -> RescaledStream | None: ...
@@ -77,9 +78,9 @@ class _Learner:
 
 @dataclass
 class _Stream:
-    """One stream that has published scales. Times are of the clock that never jumps.
+    """One stream that has published scales. Times are of the monotonic clock.
 
-    `pause`: after an attempt to learn in vain. `restore`: when what the broker has is replaced.
+    `pause`: after a failed attempt to learn. `restore`: when the retained message is replaced.
     """
 
     own: ReadingStream
@@ -90,7 +91,7 @@ class _Stream:
     restore: float = inf
     restored: float = -inf
     learner: _Learner | None = None
-    said: str = ""
+    last_logged: str = ""
 
     @property
     def knots(self) -> Knots:
@@ -106,11 +107,11 @@ class _Stream:
         kept = self.rules.every_seconds if self.knots and self.rules.learned else DAY_SECONDS
         return self.newest.scales.begins + kept
 
-    def say(self, level: int, text: str) -> None:
-        """Logs what is news."""
-        if text != self.said:
+    def log_change(self, level: int, text: str) -> None:
+        """Log a text that differs from the last one."""
+        if text != self.last_logged:
             log.log(level, "%s: %s", self.own.name, text)
-        self.said = text
+        self.last_logged = text
 
 
 class ScalePublication:
@@ -141,10 +142,10 @@ class ScalePublication:
                 if self._connected:
                     self._attend(each)
             except ERRORS as error:
-                each.say(logging.WARNING, f"scales cannot be stored now ({error}); retrying")
+                each.log_change(logging.WARNING, f"scales cannot be stored now ({error}); retrying")
                 each.due = uptime + LAST_SECONDS / 24
 
-    def heard(self, _message: Incoming, verdict: Outcome) -> None:
+    def receive(self, _message: Incoming, verdict: Outcome) -> None:
         """Judges scales that the broker sends; this collector's own come back too."""
         if not isinstance(verdict, ScalesReceived) or not verdict.payload:
             return
@@ -158,7 +159,9 @@ class ScalePublication:
             try:
                 self._judge(each, verdict.payload)
             except ERRORS as error:
-                each.say(logging.WARNING, f"scales cannot be stored ({error}); check the disk")
+                each.log_change(
+                    logging.WARNING, f"scales cannot be stored ({error}); check the disk"
+                )
 
     def _judge(self, each: _Stream, payload: bytes) -> None:
         """Takes scales that devices take; others are replaced, once a minute."""
@@ -170,11 +173,13 @@ class ScalePublication:
                 raise ValueError(f"they begin at {utc_text(scales.begins)}")
             found = RescaledStream(scales, rescaled(each.own, scales, self._config.profile))
         except ValueError as error:
-            each.say(logging.ERROR, f"replacing scales of another program: {error}")
+            each.log_change(logging.ERROR, f"replacing scales of another program: {error}")
             each.restore = max(each.restored + RESTORE_SECONDS, self._uptime)
             return
         begin = utc_text(scales.begins)
-        each.say(logging.WARNING, f"another program published scales for windows from {begin} on")
+        each.log_change(
+            logging.WARNING, f"another program published scales for windows from {begin} on"
+        )
         self._note(each, found)
         each.learner = None  # It learns beside other scales than these.
 
@@ -192,9 +197,11 @@ class ScalePublication:
             each.due = self._uptime + each.pause
             each.pause = min(2 * each.pause, LAST_SECONDS)
             if isinstance(found, str):
-                each.say(logging.INFO, f"no scales to publish yet: {found}")
+                each.log_change(logging.INFO, f"no scales to publish yet: {found}")
             elif found == each.knots:
-                each.say(logging.INFO, "no new scale is better by a quarter: those in use stay")
+                each.log_change(
+                    logging.INFO, "no new scale is better by a quarter: those in use stay"
+                )
             else:
                 each.pause = FIRST_SECONDS
                 self._publish(each, found)
@@ -209,7 +216,7 @@ class ScalePublication:
         self._note(each, RescaledStream(scales, rescaled(each.own, scales, self._config.profile)))
         what = f"learned scales of {', '.join(knots)}" if knots else "the configured scales"
         begin = utc_text(scales.begins)
-        each.say(logging.INFO, f"published {what}, for windows from {begin} on")
+        each.log_change(logging.INFO, f"published {what}, for windows from {begin} on")
         self._announce(each)
 
     def _note(self, each: _Stream, found: RescaledStream) -> None:
@@ -218,8 +225,10 @@ class ScalePublication:
         self._rules.renew(self._config, each.own, epochs)
 
     def _announce(self, each: _Stream) -> None:
-        """Has the broker retain the newest scales. Where there are none it has nothing to retain;
-        devices may wait for what it had, and are told to stay on the configured scales."""
+        """Have the broker retain the newest scales, or nothing if there are none.
+
+        Devices may wait for the former message; the empty one keeps them on the configured scales.
+        """
         restoring, each.restore = each.restore < inf, inf
         if restoring:
             each.restored = self._uptime

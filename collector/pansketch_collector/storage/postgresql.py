@@ -47,13 +47,14 @@ _TYPES: Final = (
     ("max(deleted_id, OLD.id)", "max(generation.deleted_id, OLD.id)"),
 )
 # Functions of SQLite that PostgreSQL lacks, for the shared statements. `pansketch_schema`: version
-# of the tables, and identity of the server that served them.
+# of the tables, identity of the server that served them, secret name of the group of workers.
 _OWN: Final = """
 CREATE FUNCTION min(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     AS 'SELECT least($1, $2)';
 CREATE FUNCTION max(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     AS 'SELECT greatest($1, $2)';
-CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL);
+CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL,
+    workers TEXT NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', ''));
 """
 
 
@@ -279,7 +280,7 @@ def _version(db: Postgresql) -> int | None:
 
 def _create_tables(db: Postgresql) -> int:
     db.script(tables())
-    db.execute("INSERT INTO pansketch_schema VALUES (?, '')", (schema.VERSION,))
+    db.execute("INSERT INTO pansketch_schema (version, place) VALUES (?, '')", (schema.VERSION,))
     return schema.VERSION
 
 

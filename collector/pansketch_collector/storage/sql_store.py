@@ -68,6 +68,10 @@ class SqlStore:
         self._layouts: set[bytes] = set()
         self.generation = str(connection.execute("SELECT id FROM generation").fetchone()[0])
 
+    @property
+    def workers(self) -> str:
+        return ""
+
     def high_water(self, device: str) -> list[HighWaterMark]:
         return holdings.high_water(self._db, device)
 

@@ -28,10 +28,14 @@ class Store(Protocol):
 
     Attributes:
         generation: names this database; one that was restored from a copy has another name.
+        workers: the secret name of the processes that ingest into it; "" if one process does.
     """
 
     @property
     def generation(self) -> str: ...
+
+    @property
+    def workers(self) -> str: ...
 
     @property
     def epochs(self) -> EpochStore:

@@ -94,6 +94,11 @@ class ServerStore(SqlStore):
         self._windows: dict[tuple[str, str, int], StoredWindow | None] = {}
         self._rows: list[tuple[Any, ...]] = []
 
+    @property
+    def workers(self) -> str:
+        (name,) = self._db.execute("SELECT workers FROM pansketch_schema").fetchone()
+        return str(name)
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """See `SqlStore.batch`."""

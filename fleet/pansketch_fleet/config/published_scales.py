@@ -83,7 +83,7 @@ def with_knots(attribute: Attribute, knots: Sequence[float]) -> Attribute:
     found = replace(attribute, scale="learned", resolution=1.0, knots=tuple(knots))
     values = np.array(found.knots)
     points = _points(found, values)
-    positions = np.clip(attribute.scaling.places(values), 0.0, 1.0)
+    positions = np.clip(attribute.scaling.positions(values), 0.0, 1.0)
     if np.any((np.diff(positions) > MAX_PART_WIDTH) & (points > 1)):
         raise ValueError(
             f"{attribute.name}: a part is wider than a quarter of the configured scale"

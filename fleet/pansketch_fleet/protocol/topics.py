@@ -93,12 +93,13 @@ def fleet_filter(fleet: str) -> tuple[str, str, str]:
     return f"{root}/status", f"{root}/release/+", f"{root}/health"
 
 
-def shared_filter(fleet: str, wanted: str) -> str:
+def shared_filter(group: str, wanted: str) -> str:
     """The shared subscription of several collectors: the broker sends each message to one of them.
 
-    (MQTT 5, 4.8.2) Raises ValueError on a bad id.
+    (MQTT 5, 4.8.2) `group`: a secret name, so that no device can join. Raises ValueError on a bad
+    id.
     """
-    return f"$share/pansketch-{_id(fleet)}/{wanted}"
+    return f"$share/pansketch-{_id(group)}/{wanted}"
 
 
 def scale_filter(fleet: str) -> str:

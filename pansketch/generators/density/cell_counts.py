@@ -1,9 +1,10 @@
 """Counts of cells out of released count-sketches, and the heaviest cells among them.
 
-Each row estimates a cell's count by its counter there times the cell's sign: unbiased, with
-variance (F2 - c**2) / R + v, where F2 is the sum of the squares of all cells' counts, c the cell's
-own count and v the noise of one counter. The mean of K rows has a K-th of that. Collisions are
-rare and large, which the median withstands; noise is neither, and there the mean is nearer.
+Each row estimates a cell's count by its counter there times the cell's sign. The estimate is
+unbiased, with variance (F2 - c**2) / R + v. F2 is the sum of the squares of all cells' counts, c
+the cell's own count and v the noise of one counter. The mean of K rows has a K-th of that variance.
+Collisions are rare and large, which the median withstands; noise is neither, and there the mean is
+nearer.
 
 The heaviest cells are found in nothing but the release. Up to 2**20 cells are all looked at.
 Beyond, a search descends: the heaviest cells of the coarsest table, then the heaviest among their
@@ -55,7 +56,7 @@ class ReleasedTable:
         return (collisions + self.noise_variance) / self.sketch.rows
 
     def choose(self, recovery: Recovery) -> Recovery:
-        """What "auto" stands for here: the mean where noise outweighs collisions."""
+        """Resolve "auto": the mean where noise outweighs collisions."""
         if recovery != "auto":
             return recovery
         noisy = self.noise_variance >= self.second_moment / self.sketch.width
@@ -76,7 +77,7 @@ def read_slots(table: FloatArray, slots: npt.NDArray[np.intp]) -> FloatArray:
     """Counters times the signs that slots stand for: float64[rows, width] at intp[rows, n] ->
     float64[rows, n]."""
     signed = np.stack([table, -table], axis=2).reshape(len(table), -1)
-    return np.stack([row.take(places) for row, places in zip(signed, slots, strict=True)])
+    return np.stack([row.take(indices) for row, indices in zip(signed, slots, strict=True)])
 
 
 def _some(paths: Paths) -> Iterator[Paths]:
@@ -92,9 +93,9 @@ def _median(rows: FloatArray) -> FloatArray:
     """By a sorting network over whole rows: far faster than sorting each cell's few numbers."""
     ordered = list(rows)
     for last in range(len(ordered) - 1, 0, -1):
-        for place in range(last):
-            pair = ordered[place : place + 2]
-            ordered[place : place + 2] = [np.minimum(*pair), np.maximum(*pair)]
+        for index in range(last):
+            pair = ordered[index : index + 2]
+            ordered[index : index + 2] = [np.minimum(*pair), np.maximum(*pair)]
     return np.asarray((ordered[(len(rows) - 1) // 2] + ordered[len(rows) // 2]) / 2)
 
 
@@ -131,7 +132,7 @@ def boxes(domain: Domain, paths: Paths, bits: int) -> tuple[FloatArray, FloatArr
 
 
 def _ceilings(domain: Domain) -> FloatArray:
-    """Where the values of each attribute end in the unit interval."""
+    """End of the values of each attribute in the unit interval."""
     return np.array(
         [
             1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent
@@ -141,18 +142,18 @@ def _ceilings(domain: Domain) -> FloatArray:
 
 
 def _possible(domain: Domain, paths: Paths, bits: int) -> npt.NDArray[np.bool_]:
-    """Whether cells hold any value: codes beyond the last category do not exist."""
+    """Return whether cells hold any value: codes beyond the last category do not exist."""
     held = np.ones(len(paths), np.bool_)
     order = domain.split_order(bits)
     for position, attribute in enumerate(domain.attributes):
         if attribute.categories is None:
             continue
-        places = [place for place, owner in enumerate(order) if owner == position]
+        indices = [index for index, owner in enumerate(order) if owner == position]
         first = np.zeros_like(paths)  # The first code of the cell, in cells of codes.
-        for place in places:
-            bit = (paths >> np.uint64(bits - 1 - place)) & np.uint64(1)
+        for index in indices:
+            bit = (paths >> np.uint64(bits - 1 - index)) & np.uint64(1)
             first = (first << np.uint64(1)) | bit
-        codes = first << np.uint64(attribute.max_bits - len(places))
+        codes = first << np.uint64(attribute.max_bits - len(indices))
         held &= codes < len(attribute.categories)
     return held
 

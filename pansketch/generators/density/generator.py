@@ -1,13 +1,13 @@
 """Density Sketch's generator: a released table becomes a density, and a sampler of its heavy cells.
 
-Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301): f_C,
-the density anywhere, is the count of a point's cell as its rows tell it; f_S draws a cell among the
-heaviest by its count, and a point evenly within it. The heavy cells are found in the release
-(density/cell_counts.py), as the paper's appendix D proposes for private sketches. Two changes:
-their counts are fitted to the table together (density/unbiased_counts.py), and the number of
-readings is a counter of its own. `as_published=True` reads each cell by itself and divides by the
-sum of all cells' counts, as the paper does; benchmarks/density/density.py and
-benchmarks/papers/density_sketches.py measure one against the other.
+Desai, Coleman, Shrivastava, "Density sketches for sampling and estimation" (arXiv 2102.12301). f_C,
+the density anywhere, is the count of a point's cell, estimated from its rows. f_S draws a cell
+among the heaviest by its count, and a point evenly within it. The heavy cells are found in the
+release (density/cell_counts.py), as the paper's appendix D proposes for private sketches. Two
+changes: their counts are fitted to the table together (density/unbiased_counts.py), and the number
+of readings is a counter of its own. `as_published=True` reads each cell independently and divides
+by the sum of all cells' counts, as the paper does. benchmarks/density/density.py and
+benchmarks/papers/density_sketches.py compare the two.
 """
 
 from functools import partial
@@ -89,8 +89,8 @@ def density(
         if spec.depth <= ENUMERABLE_BITS:
             readings = _summed(tables[-1], spec, recovery)
     else:
-        # Cells next in line are fitted too, for their readings are in the same counters: at least
-        # as many as there are counters to tell them apart.
+        # The next heaviest cells are fitted too, because their readings are in the same counters.
+        # As many cells are fitted as the counters can separate, or more.
         paths, counts = find(max(2 * cells, min(MIN_FITTED, tables[-1].sketch.size)))
         counts = fit_counts(tables[-1], paths, counts, max(readings.value, 0.0))
         paths, counts = top(paths, counts, cells)

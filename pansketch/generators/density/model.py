@@ -1,17 +1,17 @@
-"""What a density sketch says of the density its readings come from: in numbers and in samples.
+"""Density of the readings, estimated from a density sketch: in numbers and in samples.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 
 Desai, Coleman, Shrivastava (Density Sketch) bound the integrated mean square error of their
-estimate by the bias and the variance of a histogram (Scott, "Multivariate density estimation",
-chapter 3), the collisions of the count-sketch and the noise. The terms here have those causes, but
-hold for a finite number of readings, with constants derived here: n readings, N cells of volume
-1/N, K rows of R columns, noise of variance v in a counter.
+estimate. Their terms are the bias and the variance of a histogram (Scott, "Multivariate density
+estimation", chapter 3), the collisions of the count-sketch and the noise. The terms here have those
+causes, but hold for a finite number of readings, with constants derived here. There are n readings,
+N cells of volume 1/N, K rows of R columns, and noise of variance v in a counter.
 
 A cell's estimated density is N/n times its count's, and the integral is the mean over cells of the
 squared error. Sampling: the counts' variance is n at most in all, so N/n. Collisions and noise: a
-recovered count's variance is (F2/R + v)/K at most, in each of N cells of weight N/n**2, and F2, the
-sum of the squared counts, is n**2 roughness/N + n at most. All densities are of the unit cube.
+recovered count's variance is (F2/R + v)/K at most, in each of N cells of weight N/n**2. F2, the sum
+of the squared counts, is n**2 roughness/N + n at most. All densities are of the unit cube.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def imse_terms(
 
 @dataclass(frozen=True, eq=False)
 class DensityModel:
-    """What a release says of the density its readings come from.
+    """Density of the readings, estimated from a release.
 
     Attributes:
         spec: of the release.

@@ -1,19 +1,19 @@
-"""What a count-sketch says of every cell without any choice: signed, noisy, and right on average.
+"""Unbiased counts of all cells of a count-sketch: signed and noisy.
 
-Choosing heavy cells and keeping counts from going negative bring a sampler near the truth, but how
-far off it is cannot be seen in the sampler itself. Counts read off the table for all cells alike
-have no bias in any sum of them: in a mean, a share, a count. So a sampler's error bar is its
-distance from them, together with their own noise.
+Choosing heavy cells and keeping counts from going negative bring a sampler near the truth. The
+sampler itself does not show its remaining error. Counts read off the table for all cells alike have
+no bias in any sum of them: in a mean, a share, a count. So a sampler's error bar is its distance
+from them, together with their own noise.
 
 Collisions are most of that noise, unless a guess of the histogram is taken out of the table and
-added again. A guess that has seen a row's counters would explain its noise too, and bias it;
-therefore each row has a guess of its own, fitted to the other rows, whose hashing is independent.
+added again. A guess that depends on a row's counters would explain its noise too, and bias it.
+Therefore each row has a guess of its own, fitted to the other rows, whose hashing is independent.
 
-A fit takes the counts of all known cells at once. A table is a linear image of the histogram: the
-non-negative counts whose own table is nearest to the released one, in least squares, explain the
-collisions among themselves. Accelerated projected gradient (Beck, Teboulle, "A fast iterative
-shrinkage-thresholding algorithm for linear inverse problems", SIAM J. Imaging Sciences 2009, with
-constant step).
+A fit takes the counts of all known cells at once. A table is a linear image of the histogram. So
+the non-negative counts whose own table is nearest to the released one, in least squares, explain
+the collisions among themselves. The algorithm is accelerated projected gradient with a constant
+step (Beck, Teboulle, "A fast iterative shrinkage-thresholding algorithm for linear inverse
+problems", SIAM J. Imaging Sciences 2009).
 """
 
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ class SignedMeasure:
     deviations: FloatArray
 
     def replicates(self, generator: np.random.Generator) -> list[Partition]:
-        """The measure with its noise drawn anew, summed up in boxes that outweigh their noise."""
+        """The measure with independent noise, summed up in boxes that outweigh their noise."""
         bits = self.beyond.sketch.bits
         shift = np.uint64(bits - min(bits, self._box_bits()))
         paths, members = np.unique(self.cells >> shift, return_inverse=True)

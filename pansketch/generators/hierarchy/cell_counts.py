@@ -20,7 +20,7 @@ ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more chang
 
 
 def row_counts(level: Level, block: FloatArray, paths: Paths) -> FloatArray:
-    """What each row of a private count-min table says of cells: float64[rows, n]."""
+    """Estimates of cells by each row of a private count-min table: float64[rows, n]."""
     assert level.hash is not None
     columns = level.hash.table(paths)
     return np.take_along_axis(block.reshape(level.rows, level.width), columns, axis=1)
@@ -36,9 +36,9 @@ def smallest_row(
 def by_noise(
     level: Level, block: FloatArray, paths: Paths, total: float, draws: float
 ) -> FloatArray:
-    """The minimum over rows suits one stream, where collisions outweigh noise; in a fleet's sum
-    noise outweighs them and the minimum sits low, so there it is the mean less the expected
-    collisions."""
+    """The minimum over rows suits one stream, where collisions outweigh noise. In a fleet's sum
+    noise outweighs collisions, and the minimum is too low. There the estimate is the mean less the
+    expected collisions."""
     if np.sqrt(draws * level.noise_variance) < total / level.width:
         return smallest_row(level, block, paths, total, draws)
     rows = row_counts(level, block, paths)
@@ -55,19 +55,19 @@ def separated(
 ) -> FloatArray:
     """Counts of cells less what the others in their counters hold, float64[n].
 
-    Which cells share a counter is public, and what their parents hold is known: consistent counts
-    that explain the counters are found by projected gradient descent from `values`. `unknown`:
-    readings in cells that are not among these, on average even over the counters. `consistent`:
-    the nearest counts that agree with the parents.
+    The cells of a counter are public, and the counts of their parents are known. Projected gradient
+    descent from `values` finds consistent counts that explain the counters. `unknown`: readings in
+    cells that are not among these, on average even over the counters. `consistent`: the nearest
+    counts that agree with the parents.
     """
     assert level.hash is not None
     columns = level.hash.table(paths)
     columns += np.arange(level.rows)[:, None] * level.width
-    counters, places = block - unknown / level.width, columns.ravel()
+    counters, indices = block - unknown / level.width, columns.ravel()
 
     def load(held: npt.NDArray[Any]) -> FloatArray:
         weights = np.concatenate([held] * level.rows)
-        return np.asarray(np.bincount(places, weights, len(counters)), np.float64)
+        return np.asarray(np.bincount(indices, weights, len(counters)), np.float64)
 
     def unexplained(held: FloatArray) -> FloatArray:
         return np.asarray(counters - load(held))

@@ -1,15 +1,15 @@
 """PrivHP's growth: a merged hierarchy release becomes a partition of the domain.
 
-Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 3 and 4, read as: cells of the exact levels are
-all kept; from there the children of the k heaviest cells are estimated from their level's table,
-made consistent with their parents, and so on down; cells that are not refined are leaves, and the
-leaves of every depth together carry all mass. The printed loop bounds are off by one.
+Holland, Camtepe, Thapa, Xue (PrivHP), Algorithms 3 and 4, with loop bounds corrected by one. All
+cells of the exact levels are kept. Below them, the children of the k heaviest cells are estimated
+from their level's table and made consistent with their parents, level by level. Cells that are not
+refined are leaves. The leaves of all depths together hold all readings.
 
-Five changes, each post-processing, each measured in benchmarks/hierarchy/growth.py against the
-paper's own choice (`as_published=True`): exact levels are fitted by weighted least squares before
-they are made consistent, consistency is a projection, the estimator of a sketched cell follows the
-noise, cells that share a counter are told apart by what their parents hold, and children that noise
-explains are left empty where it would carry readings far away.
+Five changes are post-processing; benchmarks/hierarchy/growth.py compares each with the paper's
+choice (`as_published=True`). Exact levels are fitted by weighted least squares before consistency,
+which is a projection. Estimators of sketched cells follow the noise. Counts of parents separate
+cells that share a counter. Children that noise explains stay empty where it would carry readings
+far.
 """
 
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class _Frontier:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What is known of the cells of a level before they are made consistent, float64[n], and the
+    """Estimates of the cells of a level before they are made consistent, float64[n], and the
     standard deviation of one."""
 
     level: Level
@@ -63,7 +63,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of the growth that can be taken in several ways."""
+    """Choices in the steps of the growth."""
 
     least_squares: bool
     consistent: Consistency
@@ -88,8 +88,8 @@ def _grown(
     spread: FloatArray | None,
 ) -> Partition:
     """`spread`: of the readings along each attribute, in the unit interval; None: no pruning."""
-    places = zip(spec.exact_levels, blocks, strict=False)
-    exact = [_Counts(each, counts, _deviation(each, draws)) for each, counts in places]
+    levels = zip(spec.exact_levels, blocks, strict=False)
+    exact = [_Counts(each, counts, _deviation(each, draws)) for each, counts in levels]
     total = float(blocks[0][0])
     if steps.least_squares:
         exact = _least_squares(spec, exact)
@@ -189,14 +189,14 @@ def _consistent(
 
 
 def _distances(attribute: Attribute, units: FloatArray) -> FloatArray:
-    """Places as distances from the scale's beginning, which a learned scale does not tell."""
+    """Convert positions to distances from the start; a learned scale does not define them."""
     if not attribute.knots:
         return units
     return (attribute.from_unit(units) - attribute.origin) / (attribute.highest - attribute.origin)
 
 
 def _sides(spec: HierarchySpec, paths: Paths, bits: int) -> FloatArray:
-    """How wide cells are along each attribute, float64[n, d]."""
+    """Widths of cells along each attribute, float64[n, d]."""
     low, high = spec.domain.boxes(paths, bits)
     columns = zip(spec.domain.attributes, low.T, high.T, strict=True)
     return np.stack([_distances(a, up) - _distances(a, down) for a, down, up in columns], axis=1)
@@ -210,14 +210,14 @@ def _without_slabs(
     widest: FloatArray,
 ) -> FloatArray:
     """Children in a slab across an attribute, and wider along it than `widest`, are impossible if
-    noise explains all of the slab: where another attribute divides the readings, no cell by itself
-    stands out."""
+    noise explains all of the slab. No single cell stands out if another attribute divides the
+    readings."""
     level, values = counts.level, families.ravel()
     children = _children(frontier, level)
     wide = _sides(spec, children, level.bits) > widest
     if not wide.any():
         return families
-    # Children of an empty parent are as empty whatever their counters say.
+    # Children of an empty parent are as empty for any values of their counters.
     possible = (families > IMPOSSIBLE).ravel() & np.repeat(frontier.mass > 0, families.shape[1])
     low, _ = spec.domain.boxes(children, level.bits)
     empty = np.zeros(len(values), np.bool_)
@@ -236,10 +236,10 @@ def _without_slabs(
 def _pruned(
     families: FloatArray, parents: FloatArray, limit: float, most: FloatArray
 ) -> FloatArray:
-    """Children below the limit of what noise explains are impossible, if noise explains all of them
-    together too, and the limit is less than `most`, float64[parents], of the parent. A few readings
-    that noise puts into the wrong child cost little where children are near each other, and as much
-    as all others where they are not."""
+    """Children below the limit of noise are impossible under two conditions. Noise explains all of
+    them together too, and the limit is less than `most`, float64[parents], of the parent. A few
+    readings in the wrong child cost little where children are near each other, and much where they
+    are not."""
     pruned = (families < limit) & (limit < most * parents)[:, None]
     lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
     pruned &= (lost < limit * np.sqrt(pruned.sum(axis=1)))[:, None]
@@ -254,7 +254,7 @@ def _children(frontier: _Frontier, level: Level) -> Paths:
 
 
 def _ceilings(spec: HierarchySpec) -> FloatArray:
-    """Where the values of each attribute end in the unit interval."""
+    """End of the values of each attribute in the unit interval."""
     return np.array(
         [
             1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent

@@ -1,7 +1,7 @@
 """A KD-tree over a merged hierarchy release: weighted points, samples, answers with error bars.
 
 Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
-(arXiv 2306.13211). The paper counts raw points within bounds taken from them; here the bounds are
+(arXiv 2306.13211). The paper counts raw points within bounds taken from them. Here the bounds are
 the public domain, and the counts are those of a release, so everything is post-processing.
 `kdtree_points` (generators/kdtree_points/) is the same tree over a batch of raw points.
 """

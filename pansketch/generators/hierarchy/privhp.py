@@ -1,4 +1,4 @@
-"""PrivHP: a release of a hierarchy becomes a model, whose errors are seen by growing it again from
+"""PrivHP: a release of a hierarchy becomes a model. Its errors are estimated by growing it from
 counters with more noise, and with other cells in one counter."""
 
 from collections.abc import Iterator
@@ -73,10 +73,11 @@ def hashed_otherwise(
     generator: np.random.Generator,
     keys: int,
 ) -> Iterator[tuple[HierarchySpec, list[FloatArray]]]:
-    """What counters would be under other hash keys: of so many keys, spec and blocks.
+    """Simulate the counters under other hash keys: for so many keys, the spec and the blocks.
 
-    Which cells share a counter is chance too. The fitted model is taken out of each table as it was
-    hashed, and put in as it is under another key; what no model explains stays where it is.
+    The hash key decides which cells share a counter, and it is random too. The contribution of the
+    fitted model to each table is subtracted, and its contribution under another key is added. The
+    residual stays.
     """
     if not spec.sketched_levels:
         yield from repeat((spec, blocks), keys)
@@ -127,8 +128,8 @@ def _tables(spec: HierarchySpec, paths: Paths, mass: FloatArray) -> list[FloatAr
 
 
 def noise_of(release: Release) -> Noise:
-    """What the readings of a release of a hierarchy have to outweigh. Raises ValueError for another
-    family."""
+    """Return the noise that the readings of a hierarchy's release have to outweigh. Raises
+    ValueError for another family."""
     spec = release.spec
     if not isinstance(spec, HierarchySpec):
         raise ValueError(f"a hierarchy is wanted, not a release of family {spec.family}")
@@ -151,7 +152,7 @@ def noise_of(release: Release) -> Noise:
 def with_noise(
     spec: HierarchySpec, released: list[FloatArray], draws: float, generator: np.random.Generator
 ) -> list[FloatArray]:
-    """What was released with as much noise again: its own is still in it, and in no fit."""
+    """The release with as much noise again: its own noise is still in it, and in no fit."""
     deviations = [np.sqrt(draws * level.noise_variance) for level in spec.levels]
     return [
         block + generator.normal(0, deviation, len(block))

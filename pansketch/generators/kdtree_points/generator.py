@@ -2,22 +2,22 @@
 
 Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
 (arXiv 2306.13211). Algorithm 1 (equal bins, those whose noisy count exceeds a threshold) is the
-tree of height h = h'; Algorithms 2 and 3 halve cells from height h to h'. Two repairs: the bounds
-are the public domain, not the least and greatest value of the data, and noise is integer and exact.
+tree of height h = h'. Algorithms 2 and 3 halve cells from height h to h'. There are two repairs.
+The bounds are the public domain, not the least and greatest value of the data. Noise is integer and
+exact.
 
 Neighbouring batches differ by adding or removing one unit. One reading is in one cell of each
-height, so it changes one count of every deciding height and one count of a leaf by 1: noise has
+height. So it changes one count of every deciding height and one count of a leaf by 1. Noise has
 scale (h' - h) / eps' and 1 / eps'', with eps' + eps'' the epsilon of a reading. To replace a
-reading is to remove one and to add one: for the same epsilon twice those scales are needed, which
-is what the paper prints.
+reading is to remove one and to add one. For the same epsilon this needs twice those scales, which
+the paper prints.
 
-What is returned is protected, and nothing else: the points lie in the memory of whoever calls, so
-a batch is not pan-private, whichever intrusion is asked for, and how long the call takes depends on
-the points.
+Only the returned model is protected. The points are in the memory of the caller, so a batch is not
+pan-private under any intrusion. The duration of the call depends on the points.
 
 Counts and their noise come from two sources. `Batch` is secret: raw points, whose counts leave only
-with exact noise. `Redrawn` is public: the readings that a tree was fitted to with noise drawn anew,
-for error bars.
+with exact noise. `Redrawn` is public: the readings of a fitted tree with independent noise, for
+error bars.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ from pansketch.randomness.exact_noise import Entropy
 from pansketch.sketches.hierarchy import DEEPEST
 
 DEPTH = 24
-FALSE_BINS = 1.0  # How many of the first cells may, if all are empty, hold noise, on average.
+FALSE_BINS = 1.0  # Expected number of the first cells that hold noise, if all are empty.
 
 
 def kdtree_points(
@@ -164,7 +164,8 @@ def _plan(
 
 
 class Batch:
-    """Paths of points, sorted, so that the count of a cell is the distance of two places. Secret.
+    """Paths of points, sorted, so that the count of a cell is the difference of two indices.
+    Secret.
 
     Raises ValueError for points of another shape than float64[n, d].
     """
@@ -227,6 +228,6 @@ class Redrawn:
 
     def passing(self, cells: int, scale: Fraction, threshold: int) -> Passing:
         many = self.generator.binomial(cells, chance_above(scale, threshold))
-        places = np.unique(self.generator.integers(0, max(cells, 1), many))
-        beyond = self.generator.geometric(-np.expm1(-1 / float(scale)), len(places))
-        return places, threshold + beyond
+        indices = np.unique(self.generator.integers(0, max(cells, 1), many))
+        beyond = self.generator.geometric(-np.expm1(-1 / float(scale)), len(indices))
+        return indices, threshold + beyond

@@ -2,10 +2,10 @@
 below.
 
 Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
-(arXiv 2306.13211), Algorithms 2 and 3, over any source of counts and of their noise. From height h
-to height h' a cell whose noisy count exceeds tau is halved; one that is not halved is a leaf, with
-a noisy count of its own. A cell of height l is a path of l bits (`Domain.split_order` says which
-attribute a bit halves).
+(arXiv 2306.13211), Algorithms 2 and 3. They work over any source of counts and of their noise. From
+height h to height h' a cell whose noisy count exceeds tau is halved. A cell that is not halved is a
+leaf, with a noisy count of its own. A cell of height l is a path of l bits (`Domain.split_order`
+gives the attribute that a bit halves).
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from pansketch.generators.kdtree_points.sparse_noise import Integers, Passing, m
 
 Paths = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
-HALVINGS = 1.0  # How often noise alone may halve an empty domain, on average.
+HALVINGS = 1.0  # Expected number of halvings of an empty domain by noise alone.
 EmptyCells = Literal["implicit", "explicit"]
 Counts = npt.NDArray[Any]  # int64 of a batch, float64 of what was fitted
 _NONE: Passing = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -65,7 +65,7 @@ def grow(first: Layer, below: Callable[[int, Paths], Layer]) -> list[Layer]:
 
 
 def possible(domain: Domain, paths: Paths, bits: int) -> Mask:
-    """Whether cells hold any value: codes beyond the last category do not exist."""
+    """Return whether cells hold any value: codes beyond the last category do not exist."""
     if all(attribute.categories is None for attribute in domain.attributes):
         return np.ones(len(paths), np.bool_)
     low, high = boxes(domain, paths, bits)
@@ -109,7 +109,7 @@ def tau_of(scale: Fraction, cells: float, heights: int, halvings: float) -> int:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What is public: heights, thresholds, Laplace scales of decisions and of leaves."""
+    """Public parameters: heights, thresholds, Laplace scales of decisions and of leaves."""
 
     domain: Domain
     depth: int

@@ -1,10 +1,10 @@
-"""The readings that the noisy counts of a KD-tree together say its leaves hold.
+"""Readings in the leaves of a KD-tree, estimated from all of its noisy counts.
 
 Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
-(arXiv 2306.13211), keep the noisy counts of the leaves. The counts that cells were halved by are
-public too, so all of them are fitted here: least squares over the tree, then none negative and
-children that sum to their parent. `as_published` keeps the leaves' counts, negative ones as zero;
-benchmarks/kdtree/kdtree.py measures one against the other.
+(arXiv 2306.13211), keep the noisy counts of the leaves. The counts that decided halvings are public
+too, so all of them are fitted here. Least squares over the tree come first. Then no count is
+negative, and children sum to their parent. `as_published` keeps the leaves' counts, negative ones
+as zero. benchmarks/kdtree/kdtree.py compares the two.
 """
 
 from collections.abc import Callable, Sequence

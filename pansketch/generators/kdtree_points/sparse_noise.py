@@ -1,13 +1,13 @@
-"""Which of very many empty cells pass a threshold by their noise alone, without visiting them all.
+"""Draw which of very many empty cells pass a threshold by noise alone, without visiting them all.
 
 Kreačić, Nouri, Potluru, Balch, Veloso, "Differentially private synthetic data using KD-trees"
-(arXiv 2306.13211): Algorithm 4 draws noise for every empty cell; Algorithm 5 draws only those that
-pass, and is equal to it in distribution. A cell passes with one known probability p, so the gaps
-between cells that pass are geometric, and by how much they pass is geometric too.
+(arXiv 2306.13211). Algorithm 4 draws noise for every empty cell. Algorithm 5 draws only those that
+pass, and is equal to it in distribution. A cell passes with one known probability p. So the gaps
+between cells that pass are geometric, and so are the excesses over the threshold.
 
-Both are exact here. Candidates come with gaps of ratio exp(-1 / c), with c rational and so chosen
-that a cell is a candidate with probability p' >= p, barely; each is kept with probability p / p',
-compared by its binary expansion.
+Both are exact here. Candidates come with gaps of ratio exp(-1 / c), with c rational. It is chosen
+so that a cell is a candidate with a probability p' just above p. Each candidate is kept with
+probability p / p', compared by its binary expansion.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def explicit_passing(cells: int, scale: Fraction, threshold: int, rng: Entropy) 
 def implicit_passing(cells: int, scale: Fraction, threshold: int, rng: Entropy) -> Passing:
     """Algorithm 5: as `explicit_passing` in distribution, in time of the number that pass.
 
-    For threshold >= 0. How much is drawn depends on `cells`, so only the result may be shown.
+    For threshold >= 0. The number of draws depends on `cells`, so only the result may be shown.
     """
     gap = _gap_scale(chance_above(scale, threshold))
     candidates = _candidates(cells, gap, rng)
@@ -88,14 +88,14 @@ def _gap_scale(chance: float) -> Fraction:
 
 
 def _candidates(cells: int, gap: Fraction, rng: Entropy) -> Integers:
-    """Each of `cells` places independently with probability 1 - exp(-1 / gap), rising."""
+    """Each of `cells` indices independently with probability 1 - exp(-1 / gap), rising."""
     found, last = [np.zeros(0, np.int64)], -1
     while last < cells:
         gaps = _geometric(gap, min(DRAWS_AT_ONCE, 16 + int(2 * (cells - last) / gap)), rng)
         # A gap beyond the last cell ends the search anyway, and must not overflow the sum.
-        places = last + np.cumsum(np.minimum(gaps, cells) + 1)
-        last = int(places[-1])
-        found.append(places[places < cells])
+        indices = last + np.cumsum(np.minimum(gaps, cells) + 1)
+        last = int(indices[-1])
+        found.append(indices[indices < cells])
     return np.concatenate(found)
 
 
@@ -116,12 +116,12 @@ def _kept(count: int, first_bits: Callable[[int], int], rng: Entropy) -> npt.NDA
     limit = np.uint64(first_bits(WORD_BITS))
     words = _uniform_words(count, rng)
     kept = words < limit
-    for place in np.flatnonzero(words == limit):
+    for index in np.flatnonzero(words == limit):
         uniform, bits = int(limit), WORD_BITS
         while uniform == first_bits(bits):
             uniform = uniform << WORD_BITS | int(_uniform_words(1, rng)[0])
             bits += WORD_BITS
-        kept[place] = uniform < first_bits(bits)
+        kept[index] = uniform < first_bits(bits)
     return kept
 
 

@@ -51,18 +51,18 @@ class Dense:
         return self._mean(lambda part, _: part)
 
     def means_with(self, values: Values) -> FloatArray:
-        return self._mean(lambda _, place: values[place].astype(np.float64))
+        return self._mean(lambda _, index: values[index].astype(np.float64))
 
     def combined(self, weights: FloatArray) -> FloatArray:
         return np.concatenate([part @ weights for part, _ in self._parts()])
 
     def _parts(self) -> Iterator[tuple[FloatArray, slice]]:
         for start in range(0, len(self._values), POINTS_AT_ONCE):
-            place = slice(start, start + POINTS_AT_ONCE)
-            yield self._values[place].astype(np.float64), place
+            index = slice(start, start + POINTS_AT_ONCE)
+            yield self._values[index].astype(np.float64), index
 
     def _mean(self, other: Any) -> FloatArray:
-        total = sum(part.T @ other(part, place) for part, place in self._parts())
+        total = sum(part.T @ other(part, index) for part, index in self._parts())
         return np.asarray(total / len(self._values))
 
 
@@ -72,17 +72,17 @@ class OneHot:
     def __init__(self, columns: npt.NDArray[np.int32], lengths: tuple[int, ...]) -> None:
         self._lengths = lengths
         self._starts = np.cumsum((0, *lengths[:-1]))
-        self._places = columns - self._starts.astype(np.int32)[:, None]
+        self._indices = columns - self._starts.astype(np.int32)[:, None]
 
     @property
     def size(self) -> int:
         return sum(self._lengths)
 
     def second_moments(self) -> FloatArray:
-        found = np.diag(self.means_with(np.ones((self._places.shape[1], 1)))[:, 0])
+        found = np.diag(self.means_with(np.ones((self._indices.shape[1], 1)))[:, 0])
         for first, second in combinations(range(len(self._lengths)), 2):
             shape = self._lengths[first], self._lengths[second]
-            cells = self._places[first] * np.int32(shape[1]) + self._places[second]
+            cells = self._indices[first] * np.int32(shape[1]) + self._indices[second]
             joint = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape) / len(cells)
             (a, b), (p, q) = (self._starts[[first, second]], shape)
             found[a : a + p, b : b + q] = joint
@@ -94,20 +94,20 @@ class OneHot:
 
     def _means_with(self, values: Values) -> FloatArray:
         sums = [
-            np.bincount(places, weights=values, minlength=length)
-            for places, length in zip(self._places, self._lengths, strict=True)
+            np.bincount(indices, weights=values, minlength=length)
+            for indices, length in zip(self._indices, self._lengths, strict=True)
         ]
         return np.concatenate(sums) / len(values)
 
     def combined(self, weights: FloatArray) -> FloatArray:
-        total = np.zeros(self._places.shape[1])
-        for places, start in zip(self._places, self._starts, strict=True):
-            total += weights[start + places]
+        total = np.zeros(self._indices.shape[1])
+        for indices, start in zip(self._indices, self._starts, strict=True):
+            total += weights[start + indices]
         return total
 
     def row(self, row: int) -> "OneHot":
         """The features of one row alone."""
-        return OneHot(self._places[row : row + 1], self._lengths[row : row + 1])
+        return OneHot(self._indices[row : row + 1], self._lengths[row : row + 1])
 
 
 def design_of(spec: MomentsSpec, rows: FloatArray) -> Dense | OneHot:

@@ -1,10 +1,10 @@
 """M2M, moment to moment: a merged release of feature sums becomes a model of its readings.
 
-Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (arXiv 2211.14062): a function of a reading
-is approximated by features, and its mean by the same combination of the noisy mean features. Two
-changes, each post-processing, each measured in benchmarks/moments/m2m.py against the paper's own
-choice (`as_published=True`): the ridge follows the release (moments/ridge.py), and the marginals
-of HIST are read off directly (moments/marginal.py).
+Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye (arXiv 2211.14062) approximate a function of
+a reading by features. Its mean is the same combination of the noisy mean features. There are two
+changes. Each is post-processing, and benchmarks/moments/m2m.py compares each with the paper's own
+choice (`as_published=True`). The ridge follows the release (moments/ridge.py). The marginals of
+HIST are read off directly (moments/marginal.py).
 """
 
 from math import sinh, sqrt
@@ -45,8 +45,8 @@ def m2m(
         generator: draws the points; None: one that the spec's fingerprint seeds, so that answers
             repeat.
         as_published: the paper's ridge, without an intercept, and no marginals read off directly.
-        ridge: the published one: "theorem1" with lambda = sigma^2 / n^2, the default of
-            `as_published`, or "eq5" with lambda = sigma^2 / n, as in Equation 5 and Algorithm 1.
+        ridge: the published one: "theorem1" with lambda = sigma^2 / n^2, or "eq5" with lambda =
+            sigma^2 / n, of Equation 5 and Algorithm 1. `as_published` has "theorem1" by default.
 
     Returns:
         The model, with its error bars.

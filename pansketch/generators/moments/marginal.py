@@ -11,7 +11,7 @@ from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.generators.moments.ridge import Means
 from pansketch.generators.partition.box_overlap import steepness
 
-INSIDE = 64  # Places inside a bin where a function is looked at.
+INSIDE = 64  # Positions inside a bin at which a function is evaluated.
 
 Column = Callable[[FloatArray], npt.NDArray[Any]]
 
@@ -34,7 +34,7 @@ class Marginal:
     def means(self, function: Column) -> Means:
         """Means of functions of the attribute: values float64[n] -> [n, k].
 
-        What is counted is how far a function is from its mean over the bins: so a constant is
+        The counts weigh the difference of a function from its mean over the bins. So a constant is
         exact, and the counts of all bins add up to the number of readings.
         """
         inside, spread = self._bins(function)
@@ -60,8 +60,8 @@ class Marginal:
         )
         whole = np.concatenate([values, ends[:-1, None], ends[1:, None]], axis=1)
         least, most, mean = whole.min(axis=1), whole.max(axis=1), values.mean(axis=1)
-        # Readings that pile up on one value may do so on either side of a step, even at its edge:
-        # as in a partition, their share is anything from the least to the most.
+        # Readings of one frequent value may be on either side of a step, even at its edge. So, as
+        # in a partition, their share is anything from the minimum to the maximum.
         piled = (mean - (least + most) / 2) ** 2 + (most - least) ** 2 / 12
         below = np.concatenate([[0.0], np.cumsum(np.maximum(self.counts, 0.0))])
         steep = steepness(np.arange(bins + 1.0), below)[:, None]

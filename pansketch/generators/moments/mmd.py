@@ -1,8 +1,9 @@
-"""Maximum mean discrepancy: how far two weighted sets of points are apart, by a Gaussian kernel.
+"""Maximum mean discrepancy: the distance of two weighted sets of points, by a Gaussian kernel.
 
 Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test" (JMLR 2012), the biased
-estimate: the distance of the two kernel mean embeddings, which is zero for equal sets and needs no
-correction for points that are weighted. Exact, in blocks: O(n m) time, memory of one block.
+estimate. It is the distance of the two kernel mean embeddings, which is zero for equal sets and
+needs no correction for weighted points. It is exact, and computed in blocks: O(n m) time, memory of
+one block.
 """
 
 from itertools import product
@@ -36,8 +37,8 @@ def mmd(
         The discrepancy: 0 for equal sets, below 1.5 for any.
 
     Raises:
-        ValueError: a set is empty or not finite, the sets differ in d, weights have another length,
-            are negative or all zero, or the bandwidth is not positive.
+        ValueError: a set is empty or not finite, the sets differ in d, or the bandwidth is not
+            positive. Or weights have another length, are negative or all zero.
 
     Reference:
         Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test" (JMLR 2012), the
@@ -61,8 +62,9 @@ def kernel_mean(
 ) -> float:
     """Mean of the kernel over all pairs of one point of each set, by their weights.
 
-    Raises ValueError for sets that are empty, of different dimensions or not finite, for weights of
-    another length, negative ones or all zero, and for a bandwidth that is not positive.
+    Raises ValueError for sets that are empty, of different dimensions or not finite, and for a
+    bandwidth that is not positive. Weights of another length, negative ones or all zero raise it
+    too.
     """
     if not (np.isfinite(bandwidth) and bandwidth > 0):
         raise ValueError(f"the bandwidth must be positive, not {bandwidth:g}")

@@ -1,4 +1,4 @@
-"""What a release of feature sums says of its readings: means, counts, weights, with error bars.
+"""Model of a release of feature sums: means, counts and weights of its readings, with error bars.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
@@ -29,7 +29,7 @@ from pansketch.sketches.moments.sketch import MomentsSpec
 
 @dataclass(frozen=True, eq=False)
 class M2MModel:
-    """What a release of feature sums says of its readings.
+    """Model of the readings of a release of feature sums.
 
     Estimates are linear in the function and not clipped: a share may come out below 0, and those of
     several groups add up. Errors hold noise, shrinkage, and what the features do not express.
@@ -142,8 +142,8 @@ class M2MModel:
         edges = self._edges(position, bins)
 
         def inside(column: FloatArray) -> Values:
-            places = np.searchsorted(edges[1:-1], column, side="right")
-            return np.asarray(places[:, None] == np.arange(len(edges) - 1))
+            indices = np.searchsorted(edges[1:-1], column, side="right")
+            return np.asarray(indices[:, None] == np.arange(len(edges) - 1))
 
         return self._totals_of_attribute(position, inside), edges
 
@@ -186,16 +186,16 @@ class M2MModel:
         attributes = self.domain.attributes
         if names is None:
             names = tuple(a.name for a in attributes if a.categories is None and not a.cyclic)
-        places = [self._numeric(name) for name in names]
+        indices = [self._numeric(name) for name in names]
         centres = np.array([self.mean(name).value for name in names])
-        centred = self.rows[:, places] - centres
-        first, second = np.triu_indices(len(places))
+        centred = self.rows[:, indices] - centres
+        first, second = np.triu_indices(len(indices))
         found = self._shares(self.fit.means(centred[:, first] * centred[:, second]))
-        value, error = np.empty((2, len(places), len(places)))
+        value, error = np.empty((2, len(indices), len(indices)))
         for matrix, numbers in ((value, found.value), (error, found.standard_error)):
             matrix[first, second] = matrix[second, first] = numbers
         if self._marginals:
-            for place, (position, centre) in enumerate(zip(places, centres, strict=True)):
+            for place, (position, centre) in enumerate(zip(indices, centres, strict=True)):
                 own = self._of_attribute(position, _square_from(float(centre)))
                 value[place, place], error[place, place] = own.value[0], own.standard_error[0]
         return Estimates(value, error)
@@ -230,7 +230,7 @@ class M2MModel:
         attributes = self.domain.attributes
         return {
             place: Marginal(attributes[place], parts, own, self.sums.variance, self.sums.count)
-            for place, parts, own in zip(features.places, features.parts, counts, strict=True)
+            for place, parts, own in zip(features.indices, features.parts, counts, strict=True)
         }
 
     def _of_attribute(self, position: int, function: Column) -> Estimates:
@@ -250,7 +250,8 @@ class M2MModel:
 
     def _totals(self, means: Means) -> Estimates:
         count, error = self.readings.value, self.readings.standard_error
-        # What the sums contribute needs no number of readings: only the rest is multiplied by it.
+        # The contribution of the sums needs no number of readings: only the rest is multiplied by
+        # it.
         variance = count**2 * means.variance + ((means.value - means.slope) * error) ** 2
         return Estimates(count * means.value, np.sqrt(variance))
 

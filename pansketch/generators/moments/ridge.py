@@ -2,12 +2,13 @@
 
 Houssiau et al. (M2M) approximate a function f of a reading by features, and estimate its mean by a
 times the noisy mean features. The weights a minimise the mean square over training points plus
-lambda |a|^2. A ridge is the posterior mean of a model: along a training's uncorrelated directions
-the readings' means are independent, with variance tau^2 = sigma_xi^2 / (n^2 lambda) before the
-noise. The paper prints two: Theorem 1 has lambda = sigma_xi^2 / n^2, so tau = 1, a single point.
-Equation 5 and Algorithm 1 have lambda = sigma_xi^2 / n, so tau^2 = 1 / n, readings as even as the
-training. Here tau is unknown: it is averaged over its posterior, given the release. Error bars are
-the posterior deviation: noise, shrinkage, what the features cannot express, and doubt about tau.
+lambda |a|^2. A ridge is the posterior mean of a model. In it, the readings' means along a
+training's uncorrelated directions are independent. Their variance before the noise is tau^2 =
+sigma_xi^2 / (n^2 lambda). The paper prints two: Theorem 1 has lambda = sigma_xi^2 / n^2, so tau =
+1, a single point. Equation 5 and Algorithm 1 have lambda = sigma_xi^2 / n, so tau^2 = 1 / n,
+readings as even as the training. Here tau is unknown: it is averaged over its posterior, given the
+release. Error bars are the posterior deviation: noise, shrinkage, what the features cannot express,
+and doubt about tau.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Training points of M2M: points of a public distribution that stand for readings.
 
-How functions of a reading look to a feature map on these points depends on no release. A release
-gives the points weights (Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye, M2M, arXiv
-2211.14062, implicit M2M), by which synthetic records are drawn from them.
+The features of these points, and of functions of them, depend on no release. A release gives the
+points weights (Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye, M2M, arXiv 2211.14062,
+implicit M2M), by which synthetic records are drawn from them.
 """
 
 from collections.abc import Callable
@@ -118,8 +118,8 @@ def uniform(domain: Domain, count: int, generator: np.random.Generator) -> Float
 
 
 def _leading(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """About the leading eigenpairs of a large matrix, by subspace iteration (Halko, Martinsson,
-    Tropp, SIAM Review 2011, Algorithm 4.4) from a fixed start, so that answers repeat.
+    """Approximate the leading eigenpairs of a large matrix by subspace iteration (Halko,
+    Martinsson, Tropp, SIAM Review 2011, Algorithm 4.4). The start is fixed, so that answers repeat.
 
     Any orthonormal directions serve, so single precision is enough to find them.
     """
@@ -148,16 +148,16 @@ class WeightedPoints:
         if count < 0:
             raise ValueError("the number of records must not be negative")
         cumulative = np.cumsum(self.weights)
-        places = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], "right")
-        return np.asarray(self.points[np.minimum(places, len(cumulative) - 1)])
+        indices = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], "right")
+        return np.asarray(self.points[np.minimum(indices, len(cumulative) - 1)])
 
 
 def weighted_points(points: FloatArray, weights: FloatArray, domain: Domain) -> WeightedPoints:
     """The training's points by the readings' density there, as near to it as none is negative.
 
-    Features that cannot follow a density leave ripples of both signs around it. Negative weights
-    set to zero alone would leave too much weight where there are no readings: the nearest weights
-    of the same sum are taken (a projection onto the simplex).
+    Features that cannot follow a density leave ripples of both signs around it. Setting negative
+    weights to zero alone would leave too much weight where there are no readings. So the weights
+    are projected onto the simplex: the nearest ones of the same sum.
     """
     return WeightedPoints(_as_given(points, domain), onto_simplex(weights, len(weights)))
 
@@ -168,7 +168,7 @@ def _as_given(points: FloatArray, domain: Domain) -> FloatArray:
     if all(lattice is None for lattice in lattices):
         return points
     points = points.copy()
-    for place, lattice in enumerate(lattices):
+    for index, lattice in enumerate(lattices):
         if lattice is not None:
-            points[:, place] = lattice.points(lattice.nearest(points[:, place]))
+            points[:, index] = lattice.points(lattice.nearest(points[:, index]))
     return points

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estimates:
-    """`Partition.share` of every bin at once, and its standard errors: a box lies in few bins, so
-    all of them cost little more than one does."""
+    """`Partition.share` of every bin at once, and its standard errors. A box lies in few bins, so
+    all bins together cost little more than one."""
     inside = _inside(model, conditions)
     model.check(inside)
     if model.total <= 0:

@@ -40,7 +40,7 @@ def cumulative(
 ) -> tuple[FloatArray, FloatArray]:
     """Edges of intervals that may overlap, float64[m], and the share of readings below each.
 
-    Where signed shares make a density negative it counts as none; the whole is 1.
+    A density that signed shares make negative counts as 0; the whole is 1.
     """
     edges = np.unique(np.concatenate([low, high]))
     change = np.zeros(len(edges))
@@ -59,10 +59,10 @@ def least_point(lattice: Lattice, q: float, edges: FloatArray, below: FloatArray
     cell = int(np.clip(np.searchsorted(below, least), 1, len(edges) - 1))
     place = np.interp([least], below[cell - 1 : cell + 1], edges[cell - 1 : cell + 1])
     value = float(lattice.scaling.values(place)[0])
-    # What rounding does to a number is one point.
+    # Rounding moves a number by at most one point.
     numbers = np.floor(value / float(lattice.step)) + np.array([-1.0, 0.0, 1.0])
     numbers = np.clip(numbers, lattice.first, lattice.last)
-    reached = np.interp(lattice.places(numbers + 1), edges, below) >= least
+    reached = np.interp(lattice.positions(numbers + 1), edges, below) >= least
     return float(lattice.points(numbers)[np.argmax(reached) if reached.any() else -1])
 
 
@@ -84,8 +84,8 @@ def systematic(
 
 
 def steepness(edges: FloatArray, below: FloatArray) -> FloatArray:
-    """How likely the readings of a cell pile up on one value: 0 to 1, by how much denser it is than
-    the cells beside it. float64[m] edges and shares below them -> float64[m - 1]."""
+    """Probability that the readings of a cell have one frequent value: 0 to 1, by its density over
+    that of the cells beside it. float64[m] edges and shares below them -> float64[m - 1]."""
     heights = np.diff(below) / np.maximum(np.diff(edges), SCARCE)
     beside = np.maximum(np.append(heights[1:], 0.0), np.append(0.0, heights[:-1]))
     return np.asarray(np.clip(1 - STEEP * beside / np.maximum(heights, SCARCE), 0.0, 1.0))

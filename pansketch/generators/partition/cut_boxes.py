@@ -1,8 +1,8 @@
-"""Errors of questions that cut cells: nobody knows on which side of a cut their readings lie.
+"""Errors of questions that cut cells: a release does not show on which side of a cut readings are.
 
-Where a model's boxes are parts of one attribute's cells, a cell is what was released, and all of
-its parts err together. Inside a cell the readings may be as uneven as the cells beside it differ
-from it.
+A model's boxes may be parts of one attribute's cells. Then the cell was released, and all of its
+parts err together. Inside a cell the readings may be as uneven as the cells beside it differ from
+it.
 """
 
 from collections.abc import Mapping
@@ -53,8 +53,8 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     """Squared error of the readings in bins of one attribute, float64[bins, n] of each box, and in
     those of the others, float64[m, n]: float64[bins, m].
 
-    A cell that holds far more than the cells beside it may hold a value with mass of its own, which
-    is on one side of a cut wherever that is.
+    A cell that holds far more than the cells beside it may hold a value with mass of its own. For
+    any cut, that value is on one side of it.
     """
     which, uneven, steep = _cells(model, axis)
     many = len(steep)
@@ -71,8 +71,8 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
 def _cells(
     model: "Partition", axis: int
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], FloatArray, FloatArray]:
-    """Which cell each box is in, intp[n]; of each cell how uneven it may be inside, and how likely
-    its readings pile up, both 0 to 1. Boxes are cells where nothing else is known."""
+    """The index of each box's cell, intp[n]. For each cell, how uneven it may be inside, and the
+    probability of one frequent value, both 0 to 1. Without cells, boxes are cells."""
     low, shares = model.low[:, axis], model.box_shares()
     if axis not in model.cells:
         edges, below = cumulative(low, model.high[:, axis], shares)
@@ -88,7 +88,7 @@ def _cells(
 
 
 def doubt_of_mean(model: "Partition", position: int) -> float:
-    """An error of an attribute's mean: nobody knows where in its cell a reading lies."""
+    """Error of an attribute's mean, because a release does not show positions inside a cell."""
     edges, below, uneven, _ = _row(model, position)
     shares = np.diff(below)
     held = shares > 0
@@ -121,9 +121,9 @@ def _row(model: "Partition", axis: int) -> tuple[FloatArray, FloatArray, FloatAr
 
 
 def unevenness(attribute: Attribute, held: FloatArray) -> FloatArray:
-    """By how much, of itself, the density of each cell differs from those beside it: float64 as
-    `held`, 0 to 1. Outside the bounds there is none. Of learned cells, which are as wide as
-    readings were rare, and of cells between atoms nothing is told by those beside them."""
+    """Relative difference between the density of each cell and those of the cells beside it:
+    float64 as `held`, 0 to 1. Outside the bounds there is none. Neighbours show nothing about
+    learned cells, whose width follows rare readings, nor about cells between atoms."""
     if attribute.knots or attribute.placed is not None:
         return np.ones_like(held)
     edges = np.arange(len(held) + 1) / len(held)

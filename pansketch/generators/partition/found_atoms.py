@@ -69,10 +69,10 @@ def found_atoms(model: FittedModel) -> tuple[Spike, ...]:
 def _spikes(boxes: Boxes | None, attribute: Attribute) -> Iterator[Spike]:
     if boxes is None:
         raise ValueError("nothing to find: the model has no boxes")
-    told = values_alone(boxes)
-    if told is None or len(told[0]) < 4:
+    curve = values_alone(boxes)
+    if curve is None or len(curve[0]) < 4:
         return
-    edges, below = told
+    edges, below = curve
     shares, steep = np.diff(below), steepness(edges, below)
     others = [
         np.diff(np.interp(edges, *alone, 0.0, 1.0))

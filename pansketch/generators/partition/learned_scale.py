@@ -1,16 +1,16 @@
 """Scales that follow the readings: knots learned from an earlier private release of a stream.
 
-Where readings crowd, cells of equal width hide where they lie. The knots cut an attribute into
-parts of about equally many readings, so that cells are fine where readings are. A release is
-private already, so what is learned from it costs no epsilon; and no scale changes what a reading
-adds to a sketch, so a wrong one costs accuracy alone.
+Cells of equal width hide the positions of dense readings. The knots cut an attribute into parts of
+about equally many readings, so that cells are fine where readings are. A release is private
+already, so learning from it costs no epsilon. A scale does not change the amount that a reading
+adds to a sketch, so a wrong scale costs accuracy alone.
 
 A part must not be wide where it holds few readings: noise in it would lie far from all of them. So
-the sum of the squared shares of the parts, and of their shares times their widths, is kept small. A
-value with mass of its own gets a part of its own, not all the parts. A scale is learned only where
-a release tells its parts apart, for knots that follow noise are worse than equal widths. A share of
-the parts follows the configured scale, and no part is wider than a quarter of it: readings that
-come later in an empty range still find cells there.
+learning minimises the squared shares of the parts, and their shares times their widths. A value
+with mass of its own gets a part of its own, not all the parts. A scale is learned only where a
+release separates its parts from noise, because knots that follow noise are worse than equal widths.
+A share of the parts follows the configured scale, and no part is wider than a quarter of it. So
+later readings in an empty range still find cells there.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ CLEAR = 1.5  # standard errors of the readings below a cut, that a part must hol
 WIDE = 0.5  # how much a part's width counts beside its readings
 RESERVED = 1 / 32  # of the parts: spread as the configured scale is
 WIDEST = 1 / 4  # of the configured scale: no part is wider, but for a part of one piece
-PAYS = 3 / 4  # of the present scale's cost, that a new one has at most
+MAX_COST_RATIO = 3 / 4  # of the present scale's cost, that a new one has at most
 PIECES = 4  # how much finer than the model's cells the new ones may be
 MARGIN = 1 / 1024  # of a step: a knot lies so far below a point, for readings are rounded
 SEARCHES, ROUNDS = 30, 5
@@ -85,7 +85,7 @@ def _learned(
     present: Attribute,
     hold: bool,
 ) -> Attribute:
-    """`hold`: the present scale stays where the new one does not pay."""
+    """`hold`: the present scale stays where the new one is not better."""
     whole = model.domain.attributes[place]
     if whole.categories is not None or not whole.varies or whole.cyclic:
         return present
@@ -104,7 +104,7 @@ def _learned(
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
             values = pieces.values[cuts]
-            if hold and pieces.cost(values) > PAYS * pieces.cost(_parts(present, parts)):
+            if hold and pieces.cost(values) > MAX_COST_RATIO * pieces.cost(_parts(present, parts)):
                 return present
             knots = tuple(values.tolist())
             return replace(whole, scale="learned", resolution=1.0, knots=knots)
@@ -121,11 +121,10 @@ def _parts(attribute: Attribute, parts: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """What parts are made of. `values`: where a knot may be, from low to high, float64[n];
-    `below`: the share of the readings below each; `others`: the same in the model's replicates,
-    float64[r, n]; `widths`: distances from low, in spreads of the readings; `held`: `below` with
-    heavier tails; `mixed`: that with what is reserved for the configured scale; `places`: on that
-    scale."""
+    """Possible knots. `values`: from low to high, float64[n]. `below`: the share of the readings
+    below each. `others`: the same in the model's replicates, float64[r, n]. `widths`: distances
+    from low, in spreads of the readings. `held`: `below` with heavier tails. `mixed`: that, mixed
+    with the share for the configured scale. `positions`: positions on that scale."""
 
     values: FloatArray
     below: FloatArray
@@ -133,23 +132,23 @@ class _Pieces:
     widths: FloatArray
     held: FloatArray
     mixed: FloatArray
-    places: FloatArray
+    positions: FloatArray
 
     @classmethod
     def of(
         cls, boxes: Boxes, parts: int, attribute: Attribute, configured: Attribute
     ) -> "_Pieces | None":
         """None where no reading has a value but an atom."""
-        told = values_alone(boxes)
-        if told is None:
+        curve = values_alone(boxes)
+        if curve is None:
             return None
-        edges, _ = told
+        edges, _ = curve
         values = _candidates(attribute, edges, parts)
-        places = np.clip(attribute.scaling.places(values), 0.0, 1.0)
-        places[-1] = 1.0
-        below = np.interp(places, *told, 0.0, 1.0)
+        positions = np.clip(attribute.scaling.positions(values), 0.0, 1.0)
+        positions[-1] = 1.0
+        below = np.interp(positions, *curve, 0.0, 1.0)
         others = [
-            np.interp(places, *alone, 0.0, 1.0)
+            np.interp(positions, *alone, 0.0, 1.0)
             for each in boxes.replicates
             if each.total > 0 and (alone := values_alone(each)) is not None
         ]
@@ -159,7 +158,7 @@ class _Pieces:
         tails = (tails - tails[0]) / (tails[-1] - tails[0])
         held = (1 - TAILS) * below + TAILS * tails
         widths = (values - values[0]) / spread
-        reserved = np.clip(configured.scaling.places(values), 0.0, 1.0)
+        reserved = np.clip(configured.scaling.positions(values), 0.0, 1.0)
         return cls(
             values,
             below,
@@ -184,8 +183,9 @@ class _Pieces:
         return float(np.sqrt(np.mean(apart**2))) if apart.size else 0.0
 
     def cuts(self, parts: int) -> Indices:
-        """Which values are knots, intp[parts + 1]: the heaviest part is as light as can be, then
-        every cut is moved to where the two parts beside it cost least together."""
+        """The indices of knots among the values, intp[parts + 1]. First the weight of the heaviest
+        part is minimised. Then every cut moves to where the two parts beside it cost least
+        together."""
         cuts = self._even(parts)
         for _ in range(ROUNDS):
             for place in range(1, parts):
@@ -198,13 +198,13 @@ class _Pieces:
     def _cost(self, start: Indices, end: Indices) -> FloatArray:
         mixed = self.mixed[end] - self.mixed[start]
         share = np.maximum(self.held[end] - self.held[start], 0.0)
-        wide = (self.places[end] - self.places[start] > WIDEST) & (end - start > 1)
+        wide = (self.positions[end] - self.positions[start] > WIDEST) & (end - start > 1)
         cost = mixed**2 + WIDE**2 * share * (self.widths[end] - self.widths[start])
         return np.where(wide, np.inf, cost)
 
     def _even(self, parts: int) -> Indices:
         """A part is filled until the next piece would make it heavier than allowed; the least
-        allowed weight is found by bisection. A piece that is heavier by itself is a part."""
+        allowed weight is found by bisection. A single piece that is heavier is a part."""
         light, heavy = 0.0, 1.0
         for _ in range(SEARCHES):
             allowed = (light + heavy) / 2
@@ -223,9 +223,9 @@ class _Pieces:
         """The ends of parts of at most that weight, or of one piece each; stops after `most`."""
         ends: list[int] = []
         start, last = 0, len(self.mixed) - 1
-        limits = self.places + WIDEST
+        limits = self.positions + WIDEST
         while start < last and len(ends) < most:
-            ends_of = (self.mixed, self.mixed[start] + allowed), (self.places, limits[start])
+            ends_of = (self.mixed, self.mixed[start] + allowed), (self.positions, limits[start])
             end = min(int(np.searchsorted(*each, side="right")) - 1 for each in ends_of)
             start = min(max(start + 1, end), last)
             ends.append(start)
@@ -233,7 +233,7 @@ class _Pieces:
 
 
 def _graded(edges: FloatArray) -> Iterator[FloatArray]:
-    """Places inside wide cells beside narrow ones, at distances that double: readings of a wide
+    """Positions inside wide cells beside narrow ones, at distances that double. Readings of a wide
     cell are often at the end where the narrow ones begin."""
     widths = np.diff(edges)
     for doubled in range(MAX_BITS):

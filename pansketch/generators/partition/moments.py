@@ -1,5 +1,5 @@
 """Moments of a partition with error bars: covariances of its attributes, and the mean of a cyclic
-one, which is the direction in which its values, as unit vectors, add up.
+one. That mean is the direction of the sum of its values as unit vectors.
 
 Inside a box readings are taken to be spread evenly and independently in the attributes' scales.
 Everything here reads released integers only, so it is post-processing and costs no privacy.
@@ -16,72 +16,74 @@ from pansketch.generators.partition.box_overlap import distinct
 from pansketch.generators.significance import squared_error
 
 
-def covariances(partition: Boxes, places: tuple[int, ...]) -> Estimates:
+def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     """Covariances of attributes by position, in their units, with standard errors: [k, k]."""
-    value = _covariance(partition, places)
-    resolution = _resolution(partition, places)
+    value = _covariance(partition, indices)
+    resolution = _resolution(partition, indices)
     others = {n: each for n, each in enumerate(partition.replicates) if each.total > 0}
     if not others:
-        return Estimates(value, np.sqrt(resolution + _hidden(partition, places, np.diag(value))))
-    apart = {number: _covariance(each, places) - value for number, each in others.items()}
+        return Estimates(value, np.sqrt(resolution + _hidden(partition, indices, np.diag(value))))
+    apart = {number: _covariance(each, indices) - value for number, each in others.items()}
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
-    wider = np.mean([_resolution(each, places) for each in others.values()], axis=0)
+    wider = np.mean([_resolution(each, indices) for each in others.values()], axis=0)
     squares = squared_error(apart, partition.alike) + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
-    return Estimates(value, np.sqrt(squares + _hidden(partition, places, largest)))
+    return Estimates(value, np.sqrt(squares + _hidden(partition, indices, largest)))
 
 
-def _hidden(partition: Boxes, places: tuple[int, ...], variances: FloatArray) -> FloatArray:
-    """Squared error that noise leaves in how attributes vary together: at most that of a
-    correlation of which nothing is known, between attributes of at most these variances."""
-    found = np.zeros((len(places), len(places)))
+def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -> FloatArray:
+    """Squared error that noise leaves in covariances. At most it is that of an unknown correlation
+    between attributes of at most these variances."""
+    found = np.zeros((len(indices), len(indices)))
     if partition.hidden is None:
         return found
-    for (i, a), (j, b) in combinations(enumerate(places), 2):
+    for (i, a), (j, b) in combinations(enumerate(indices), 2):
         first, second = sorted((a, b))
-        told = partition.hidden(
+        hidden = partition.hidden(
             (first, second), _centred(partition, first), _centred(partition, second)
         )
-        found[i, j] = found[j, i] = min(told / partition.total**2, variances[i] * variances[j] / 3)
+        found[i, j] = found[j, i] = min(
+            hidden / partition.total**2, variances[i] * variances[j] / 3
+        )
     return found
 
 
-def _centred(partition: Boxes, place: int) -> OfCells:
-    attribute, shares = partition.domain.attributes[place], partition.box_shares()
-    mean = shares @ attribute.cell_means(partition.low[:, place], partition.high[:, place])
+def _centred(partition: Boxes, index: int) -> OfCells:
+    attribute, shares = partition.domain.attributes[index], partition.box_shares()
+    mean = shares @ attribute.cell_means(partition.low[:, index], partition.high[:, index])
     return lambda low, high: np.nan_to_num(attribute.cell_means(low, high) - mean)  # `missing`
 
 
-def _covariance(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
-    shares, centred, within = _moments(partition, places)
+def _covariance(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
+    shares, centred, within = _moments(partition, indices)
     between = (centred * shares[:, None]).T @ centred
     return np.asarray((between + between.T) / 2 + np.diag(shares @ within))
 
 
 def _moments(
-    partition: Boxes, places: tuple[int, ...]
+    partition: Boxes, indices: tuple[int, ...]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shares of the boxes float64[n]; their means less the overall one, and the variances inside
     them, both float64[n, k]."""
     shares = partition.box_shares()
-    means, variances = np.empty((2, len(shares), len(places)))
-    for column, place in enumerate(places):
-        attribute = partition.domain.attributes[place]
-        low, high, which = distinct(partition.low[:, place], partition.high[:, place])
+    means, variances = np.empty((2, len(shares), len(indices)))
+    for column, index in enumerate(indices):
+        attribute = partition.domain.attributes[index]
+        low, high, which = distinct(partition.low[:, index], partition.high[:, index])
         means[:, column] = attribute.cell_means(low, high)[which]
         variances[:, column] = attribute.cell_variances(low, high)[which]
     return shares, means - shares @ means, variances
 
 
-def _resolution(partition: Boxes, places: tuple[int, ...]) -> FloatArray:
+def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
     """Squared error of taking readings as even inside boxes: float64[k, k].
 
-    A box's mean and the products inside it err as those of one even reading would, each box by
-    itself. Where density falls, though, all boxes' readings lie nearer to the middle than evenly:
-    of two attributes that cancels, of a square it is a sixth of the box's width squared (Sheppard's
-    correction, once for the centres and once for what is inside).
+    A box's mean and the products inside it err as those of one even reading would, independently of
+    other boxes. If density falls, though, all boxes' readings lie nearer to the middle than evenly.
+    For two attributes that cancels. For a square it is a sixth of the box's width squared
+    (Sheppard's correction, once for the centres and once for the inside).
     """
-    shares, centred, within = _moments(partition, places)
+    shares, centred, within = _moments(partition, indices)
     squares = (shares**2)[:, None]
     apart = (squares * centred**2).T @ within
     inside = (squares * within).T @ within

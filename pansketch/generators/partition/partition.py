@@ -43,12 +43,12 @@ class Partition:
         low: lower corners of the boxes, float64[n, d] in [0, 1].
         high: upper corners, float64[n, d] in [0, 1].
         mass: readings in each box, float64[n].
-        replicate: makes models of the same releases with their declared noise drawn anew. Standard
-            errors are the spread of a statistic over them.
-        unresolved: an error in readings, where boxes claim more than was released of several
-            attributes together; `Dependence.doubt` computes it.
-        noise: what the readings have to outweigh; None: nothing.
-        hidden: the squared error that noise leaves in what is told of two attributes;
+        replicate: makes models of the same releases with independent draws of their declared noise.
+            Standard errors are the spread of a statistic over them.
+        unresolved: an error in readings, where boxes state more about several attributes together
+            than was released; `Dependence.doubt` computes it.
+        noise: the noise that the readings have to outweigh; None: none.
+        hidden: the squared error that noise leaves in the joint counts of two attributes;
             `Dependence.hidden` computes it.
         cells: by position the bits of an attribute's cells, of which boxes are parts; of others
             boxes themselves are cells.
@@ -92,9 +92,9 @@ class Partition:
     def sample(self, count: int, generator: np.random.Generator) -> FloatArray:
         """Synthetic records, float64[count, d], in real units and inside the bounds.
 
-        Boxes are drawn by systematic sampling: the records of one call are not independent, and the
-        number in each box is its share of them, up or down to a whole one. Of an attribute with a
-        step the values are multiples of it.
+        Boxes are drawn by systematic sampling, so the records of one call are not independent. The
+        number in each box is its share of them, rounded up or down. Of an attribute with a step the
+        values are multiples of it.
 
         Raises:
             EmptyModel: noise outweighs the readings, or their noisy number is not positive.
@@ -225,14 +225,14 @@ class Partition:
         if names is None:
             ordered = (a for a in self.domain.attributes if a.categories is None and not a.cyclic)
             names = tuple(attribute.name for attribute in ordered)
-        places = tuple(self._ordered(name) for name in names)
-        if not places:
+        indices = tuple(self._ordered(name) for name in names)
+        if not indices:
             raise ValueError("there is no covariance without an attribute that is a number")
-        self.check(places)
-        return covariances_of_present(self, places)
+        self.check(indices)
+        return covariances_of_present(self, indices)
 
     def sampler(self) -> "Partition":
-        """What draws synthetic records: the boxes themselves."""
+        """Return a sampler of synthetic records: the boxes themselves."""
         return self
 
     def box_shares(self) -> FloatArray:

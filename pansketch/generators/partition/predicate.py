@@ -35,7 +35,7 @@ class Comparison:
         return np.asarray(COMPARE[self.operator](column, self.value))
 
     def interval(self, attribute: Attribute) -> tuple[float, float]:
-        """Where it holds, as a unit interval; a category's code begins and ends one."""
+        """The unit interval in which it holds; a category's code begins and ends one."""
         if self.atom is not None and (found := of_atom(attribute, self.atom)) is not None:
             return found
         if self.operator == "=":
@@ -65,8 +65,8 @@ class Predicate:
         return found
 
     def intervals(self, domain: Domain) -> dict[int, tuple[float, float]]:
-        """Where it holds, as unit intervals by attribute; both ends are the same where it holds
-        nowhere. Whether an end belongs to it makes a difference where there is a step."""
+        """The unit intervals in which it holds, by attribute. Both ends are the same if it holds
+        nowhere. With a step it matters whether an end belongs to the interval."""
         found: dict[int, tuple[float, float]] = {}
         for each in self.comparisons:
             attribute = domain.attributes[each.position]

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
 
 
-def present(model: "Partition", places: Sequence[int]) -> "Partition":
+def present(model: "Partition", indices: Sequence[int]) -> "Partition":
     """The boxes in which none of these attributes is missing; the model itself where none can be.
 
     Raises EmptyModel where all readings lack one of them.
     """
-    placed = {place: model.domain.attributes[place].placed for place in places}
-    ends = {place: each.present for place, each in placed.items() if each and each.present < 1}
+    placed = {index: model.domain.attributes[index].placed for index in indices}
+    ends = {index: each.present for index, each in placed.items() if each and each.present < 1}
     if not ends:
         return model
     found = _present(model, ends)
     if model.total > 0 and found.total <= 0:
-        names = ", ".join(model.domain.names[place] for place in ends)
+        names = ", ".join(model.domain.names[index] for index in ends)
         raise EmptyModel(f"no reading has a value: {names} is missing")
     return found
 
 
 def _present(model: "Partition", ends: dict[int, float]) -> "Partition":
     held = np.ones(len(model.low), np.bool_)
-    for place, end in ends.items():
-        held &= model.low[:, place] < end
+    for index, end in ends.items():
+        held &= model.low[:, index] < end
     return replace(
         model,
         low=model.low[held],
@@ -51,13 +51,13 @@ def _present(model: "Partition", ends: dict[int, float]) -> "Partition":
     )
 
 
-def covariances_of_present(model: "Partition", places: tuple[int, ...]) -> Estimates:
+def covariances_of_present(model: "Partition", indices: tuple[int, ...]) -> Estimates:
     """Covariances of attributes by position, of each two over the readings that have both."""
-    if all(present(model, [place]) is model for place in places):
-        return covariances(model, places)
-    value, errors = np.zeros((2, len(places), len(places)))
-    for i, j in combinations_with_replacement(range(len(places)), 2):
-        pair = (places[i], places[j])[: 1 + (i < j)]
+    if all(present(model, [index]) is model for index in indices):
+        return covariances(model, indices)
+    value, errors = np.zeros((2, len(indices), len(indices)))
+    for i, j in combinations_with_replacement(range(len(indices)), 2):
+        pair = (indices[i], indices[j])[: 1 + (i < j)]
         found = covariances(present(model, pair), pair)
         value[i, j] = value[j, i] = found.value[0, -1]
         errors[i, j] = errors[j, i] = found.standard_error[0, -1]
@@ -81,8 +81,8 @@ def alone(model: "Partition", position: int) -> "Partition":
 
 
 def values_alone(boxes: Boxes) -> tuple[FloatArray, FloatArray] | None:
-    """As `cumulative` gives it, of the values of one attribute's scale, without any of its atoms:
-    edges in the unit interval of the same attribute without atoms. None where there are none.
+    """As `cumulative` returns it, of the values of one attribute's scale, without any of its atoms.
+    Edges are in the unit interval of the same attribute without atoms. None if there are no values.
     `boxes`: of this attribute alone."""
     (attribute,) = boxes.domain.attributes
     low, high, shares = boxes.low[:, 0], boxes.high[:, 0], boxes.box_shares()

@@ -22,9 +22,10 @@ NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floa
 def common_domain(domains: Sequence[Domain]) -> Domain:
     """The domain that holds all of these: bounds as wide as the widest, the rest as in the first.
 
-    Scales may differ where one is learned: the first learned one is taken, for it knows best where
-    readings lie inside a box. Atoms may have been declared between two of them: earlier readings of
-    such a value are spread in its cell, and earlier ones without a value were not counted.
+    Scales may differ where one is learned. The first learned one is used, because it follows the
+    readings inside a box best. Atoms may have been declared between two of them. Then earlier
+    readings of such a value are spread in its cell, and earlier ones without a value were not
+    counted.
 
     Args:
         domains: one or more.
@@ -34,7 +35,7 @@ def common_domain(domains: Sequence[Domain]) -> Domain:
 
     Raises:
         ValueError: attributes, units, categories, constants, circles or other scales differ; the
-            text says which. An even spread in one of them is not even in the other.
+            text names them. An even spread in one of them is not even in the other.
     """
     first, *others = domains
     attributes = {each.name: each for each in first.attributes}
@@ -95,27 +96,27 @@ def rebased(model: Partition, domain: Domain) -> Partition:
     """
     if model.domain == domain:
         return model
-    places = [model.domain.index(name) for name in domain.names]  # by the new column, the old one
+    indices = [model.domain.index(name) for name in domain.names]  # by the new column, the old one
 
     def moved(edges: FloatArray) -> FloatArray:
         columns = [
             _moved(model.domain.attributes[old], domain.attributes[new], edges[:, old])
-            for new, old in enumerate(places)
+            for new, old in enumerate(indices)
         ]
         return np.stack(columns, axis=1)
 
     def unresolved(inside: Mapping[int, FloatArray]) -> FloatArray:
-        return model.unresolved({places[axis]: share for axis, share in inside.items()})
+        return model.unresolved({indices[axis]: share for axis, share in inside.items()})
 
     def ends_of(old: int, function: OfCells) -> OfCells:
-        one, other = model.domain.attributes[old], domain.attributes[places.index(old)]
+        one, other = model.domain.attributes[old], domain.attributes[indices.index(old)]
         return lambda low, high: function(_moved(one, other, low), _moved(one, other, high))
 
     def hidden(pair: tuple[int, int], first: OfCells, second: OfCells) -> float:
         assert model.hidden is not None
         (one, left), (two, right) = sorted(
             (
-                (places[axis], function)
+                (indices[axis], function)
                 for axis, function in zip(pair, (first, second), strict=True)
             ),
             key=lambda item: item[0],
@@ -130,12 +131,12 @@ def rebased(model: Partition, domain: Domain) -> Partition:
         model.mass,
         lambda: [rebased(each, domain) for each in model.replicates],
         unresolved,
-        None if model.noise is None else model.noise.at(places),
+        None if model.noise is None else model.noise.at(indices),
         None if model.hidden is None else hidden,
         # Cells of a wider domain are others.
         {
             new: model.cells[old]
-            for new, old in enumerate(places)
+            for new, old in enumerate(indices)
             if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
         },
         model.alike,
@@ -143,15 +144,15 @@ def rebased(model: Partition, domain: Domain) -> Partition:
 
 
 def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
-    """Places in the unit interval of one attribute as places in that of a wider one."""
+    """Convert positions in the unit interval of one attribute to those in that of a wider one."""
     if old == new:
         return edges
     if old.categories is not None:  # Only one of them can be missing.
         return np.asarray(edges * (old.extent / new.extent))
-    found = new.scaling.places(old.scaling.values(edges))
+    found = new.scaling.positions(old.scaling.values(edges))
     if old.lattice is not None and new.lattice is not None:
         # The last cell holds the point `high`, which an interval up to its place would leave out.
-        after = float(new.lattice.places(np.array([old.lattice.last + 1.0]))[0])
+        after = float(new.lattice.positions(np.array([old.lattice.last + 1.0]))[0])
         found = np.where(edges >= old.scaling.top, after, found)
     if old.placed is not None and new.placed is not None:
         # Atoms have sections of the same length, in the same order.

@@ -1,1 +1,1 @@
-"""What releases of several periods tell of time: levels, and attributes that changed."""
+"""Changes over several periods, estimated from releases: levels, and attributes that changed."""

@@ -1,10 +1,10 @@
-"""Whether an attribute is distributed otherwise in two periods, beyond noise.
+"""Test whether an attribute's distribution differs between two periods, beyond noise.
 
-The distance of two distributions is Wasserstein's, of order 1: how far readings must move, on
-average, to become those of the other period. Noise alone makes it positive. Its distribution
-without a change follows from two known causes: the noise of the releases, whose variances are
-public, and the sampling of so many independent readings from one distribution. Both are drawn anew,
-from a public seed, and the p-value is the share of draws that reach the distance (Monte Carlo test;
+The distance of two distributions is Wasserstein's, of order 1: the mean distance that readings must
+move to become those of the other period. Noise alone makes it positive. Its distribution without a
+change follows from two known causes. One is the noise of the releases, whose variances are public.
+The other is the sampling of so many independent readings from one distribution. Both are simulated
+from a public seed. The p-value is the share of draws that reach the distance (Monte Carlo test;
 Davison and Hinkley, "Bootstrap methods and their application", section 4.2).
 
 Views and the exact levels of a hierarchy count cells of one attribute at several resolutions. The
@@ -66,8 +66,8 @@ def running_sums(releases: Sequence[Release], name: str) -> RunningSums:
     """Of one attribute, from merged releases, one of each spec, added up in their coarsest cells.
 
     Raises:
-        ValueError: there is no release, one is of a family that counts no cells of one attribute,
-            the attribute is unknown or not counted, or differs between the specs.
+        ValueError: there is no release, or one is of a family that counts no cells of one
+            attribute. Or the attribute is unknown, not counted, or differs between the specs.
     """
     found = [_sums(release, name) for release in releases]
     if not found:
@@ -93,14 +93,14 @@ def _sums(release: Release, name: str) -> RunningSums:
         if isinstance(spec, ViewsSpec)
         else list(_levels(release, spec, position))
     )
-    told = [each for each in resolutions if each.precision.any()]
-    finest = max((each.bits for each in told), default=0)
+    informative = [each for each in resolutions if each.precision.any()]
+    finest = max((each.bits for each in informative), default=0)
     if not finest:
         raise ValueError(f"{name} has no counts of its own, and nothing is known of its changes")
     bits = min(finest, MAX_BITS)
     cells = cells_of(attribute, bits)
     weights, weighted = np.zeros((cells, cells)), np.zeros(cells)
-    coarse = [_coarser(one, bits) for one in told]
+    coarse = [_coarser(one, bits) for one in informative]
     # Beyond that the sums of the others are lost in rounding. Errors only become larger by it.
     most = MAX_RATIO * min(each.precision[each.precision > 0].min() for each in coarse)
     for each in coarse:
@@ -126,7 +126,7 @@ def _coarser(resolution: Resolution, bits: int) -> Resolution:
 
 
 def _levels(release: Release, spec: HierarchySpec, position: int) -> Iterator[Resolution]:
-    """What the exact levels of a hierarchy say of one attribute. Cells that no category has are
+    """Counts of one attribute from the exact levels of a hierarchy. Cells that no category has are
     left out: noise alone is in them."""
     attribute = spec.domain.attributes[position]
     for level, block in zip(spec.levels, release.split(), strict=True):
@@ -144,7 +144,7 @@ def _levels(release: Release, spec: HierarchySpec, position: int) -> Iterator[Re
 
 @dataclass(frozen=True)
 class Drift:
-    """How far an attribute's readings moved between two periods.
+    """Distance that an attribute's readings moved between two periods.
 
     Attributes:
         distance: in the attribute's unit, less what noise adds; of categories the share of readings
@@ -161,7 +161,7 @@ class Drift:
 
 
 def margin_drift(one: Sequence[Release], other: Sequence[Release], name: str) -> Drift:
-    """How far one attribute moved from one period to another, which share no release.
+    """Estimate how far one attribute moved from one period to another, which share no release.
 
     Args:
         one: merged releases of the first period, one of each spec: views or hierarchies.

@@ -4,7 +4,7 @@ A level moves as a random walk, and each estimate is the level with the noise of
 error, which the releases state. One number is unknown, the variance of the level's steps. It is the
 one of greatest likelihood, given all estimates of a series. The filter is Kalman's, and the
 smoother that of Rauch, Tung and Striebel ("Maximum likelihood estimates of linear dynamic systems",
-AIAA Journal 1965); nothing is known of the level before the first estimate (Durbin and Koopman,
+AIAA Journal 1965). Before the first estimate the level has a diffuse prior (Durbin and Koopman,
 "Time series analysis by state space methods", section 2.9).
 
 Everything here reads estimates from releases, so it is post-processing and costs no privacy.
@@ -40,8 +40,8 @@ class Levels:
 def smooth_levels(values: FloatArray, errors: FloatArray, times: FloatArray) -> Levels:
     """The levels of k series, by their estimates at t moments.
 
-    A level is the one under the variance of greatest likelihood. Its standard error holds that
-    variance's own uncertainty: it is taken over all variances, weighted by their likelihood and by
+    A level is the one under the variance of greatest likelihood. Its standard error includes that
+    variance's own uncertainty. It averages over all variances, weighted by their likelihood and by
     a flat prior of the steps' standard deviation.
 
     Args:
@@ -75,7 +75,7 @@ def smooth_levels(values: FloatArray, errors: FloatArray, times: FloatArray) -> 
 
 
 def _checked(values: FloatArray, errors: FloatArray, times: FloatArray) -> npt.NDArray[np.bool_]:
-    """Where there is a value."""
+    """True where there is a value."""
     if values.ndim != 2 or values.shape != errors.shape or times.shape != values.shape[:1]:
         raise ValueError("values and errors must be [t, k], and times [t]")
     if not len(times) or not (np.diff(times) > 0).all():
@@ -132,12 +132,12 @@ class _Series:
     def _refined(self, grid: FloatArray, best: npt.NDArray[np.intp]) -> FloatArray:
         """The variance of greatest likelihood between the neighbours of the best of a grid, or 0:
         float64[k]."""
-        places = np.arange(grid.shape[1])
-        low = np.log(grid[np.maximum(best - 1, 0), places])
-        high = np.log(grid[np.minimum(best + 1, len(grid) - 1), places])
+        indices = np.arange(grid.shape[1])
+        low = np.log(grid[np.maximum(best - 1, 0), indices])
+        high = np.log(grid[np.minimum(best + 1, len(grid) - 1), indices])
         share = np.linspace(0.0, 1.0, FINE)[:, None]
-        finer = np.concatenate([np.zeros((1, len(places))), np.exp(low + share * (high - low))])
-        return np.asarray(finer[np.argmax(self._filtered(finer).likelihood, axis=0), places])
+        finer = np.concatenate([np.zeros((1, len(indices))), np.exp(low + share * (high - low))])
+        return np.asarray(finer[np.argmax(self._filtered(finer).likelihood, axis=0), indices])
 
     def _smoothed(
         self, filtered: "_Filtered", variances: FloatArray

@@ -13,7 +13,7 @@ from pansketch.sketches.slot_occupancy import together
 def distinct_keys(
     releases: Iterable[Release], keys: Literal["disjoint", "shared"] = "disjoint"
 ) -> Estimate:
-    """How many distinct keys several releases have.
+    """Estimate the number of distinct keys in several releases.
 
     Args:
         releases: of distinct counters.
@@ -45,7 +45,7 @@ def distinct_keys(
 
 
 def frozen(release: Release) -> bool:
-    """Whether a device in a release stopped counting keys before its window ended.
+    """Return whether a device in a release stopped counting keys before its window ended.
 
     A device stops when an intrusion is announced to it. The window may then have had more keys than
     the release counts.

@@ -1,8 +1,8 @@
 """Keys as 64-bit words: badge numbers, MAC addresses, any text.
 
 An integer is its own word. A text's word is BLAKE2b-64 of its UTF-8 bytes, unkeyed, so that every
-device turns a text into the same word; the key that changes from window to window comes later, when
-words are spread over slots (pansketch/sketches/distinct/slots.py).
+device turns a text into the same word. The key that changes from window to window is applied later,
+when words are spread over slots (pansketch/sketches/distinct/slots.py).
 """
 
 import sys
@@ -38,9 +38,9 @@ def key_words(keys: Sequence[str | bytes]) -> Words:
     """
     _check_texts(keys)
     words = np.zeros(len(keys), np.uint64)
-    places = words.view(np.uint8).data
-    for place, key in enumerate(keys):
-        _write_digest(key, places[WORD_BYTES * place : WORD_BYTES * (place + 1)])
+    buffer = words.view(np.uint8).data
+    for index, key in enumerate(keys):
+        _write_digest(key, buffer[WORD_BYTES * index : WORD_BYTES * (index + 1)])
     _overwrite_freed_bytes()
     if sys.byteorder == "little":
         words.byteswap(inplace=True)
@@ -50,12 +50,12 @@ def key_words(keys: Sequence[str | bytes]) -> Words:
 def as_words(
     keys: Keys, universe: int | None
 ) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_], bool]:
-    """Keys as an array of integers; which of them are no keys, bool[n]; and whether the array is a
-    copy. Whoever calls erases the copy and the second array after use.
+    """Return keys as an array of integers, a mask of invalid keys, bool[n], and whether the array
+    is a copy. The caller erases the copy and the mask after use.
 
-    No key is an integer that is negative, beyond 64 bits or not below `universe`, where there is
-    one; there a text is none either; and nothing else is a key anywhere. One that is none says
-    nothing of the others. Raises ValueError for what cannot hold keys.
+    An integer is invalid if it is negative, beyond 64 bits or not below `universe`. A text is
+    invalid if there is a universe. Values of all other types are invalid. An invalid key does not
+    affect the others. Raises ValueError for arguments that cannot hold keys.
     """
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         if keys.ndim != 1:
@@ -63,8 +63,8 @@ def as_words(
         return keys, _outside(keys, universe), False
     _check_sequence(keys)
     words, wrong = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.bool_)
-    for place, key in enumerate(keys):
-        wrong[place] = not _write_word(key, universe, words[place : place + 1])
+    for index, key in enumerate(keys):
+        wrong[index] = not _write_word(key, universe, words[index : index + 1])
     _overwrite_freed_bytes()
     return words, wrong, True
 
@@ -119,6 +119,6 @@ def _check_texts(keys: Any) -> None:
 
 
 def _overwrite_freed_bytes() -> None:
-    """The texts and digests freed last still stand in Python's pools: take their places."""
+    """The texts and digests freed last are still in Python's memory pools: overwrite them."""
     # All at once, or one place of each pool would be taken again and again.
     _ = [bytes(length) for length in _POOLED_LENGTHS for _ in range(_OF_EACH_LENGTH)]

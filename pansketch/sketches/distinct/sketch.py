@@ -1,11 +1,11 @@
 """The secret state of a distinct counter in one window: one bit for each tracked slot.
 
-A bit is drawn anew at every appearance of a key of its slot, whatever it was before. So an
-intruder cannot tell one appearance from a thousand, and no list of what was seen is needed.
+Every appearance of a key of its slot draws the bit again, independently of its former value. So an
+intruder cannot distinguish one appearance from a thousand, and no list of former keys is needed.
 
 Bits are packed. They are unpacked section by section, for a moment, and erased, so that scratch
-stays small whatever the array holds. Bit i is bit 7 - i % 8 of byte i // 8; what is left of the
-last byte stays zero.
+stays small for any array. Bit i is bit 7 - i % 8 of byte i // 8; the rest of the last byte stays
+zero.
 """
 
 from fractions import Fraction
@@ -43,27 +43,27 @@ def draw_bits(packed: Bytes, count: int, chance: Chance, rng: Entropy) -> None:
     drawn.fill(0)
 
 
-def write_bits(packed: Bytes, count: int, places: npt.NDArray[np.intp], values: Bytes) -> None:
-    """Set the bits at `places`, intp[n], to `values`, uint8[n]; `places` is sorted and overwritten.
+def write_bits(packed: Bytes, count: int, indices: npt.NDArray[np.intp], values: Bytes) -> None:
+    """Set the bits at `indices`, intp[n], to `values`, uint8[n]. `indices` is overwritten, sorted.
 
-    A place of `count` or more is none. Of several values for one place the last one stays.
+    An index of `count` or more is ignored. Of several values for one index the last one stays.
     """
-    places.sort()
+    indices.sort()
     low = 0
-    while low < len(places) and places[low] < count:
-        start = int(places[low]) // SECTION_BITS * SECTION_BITS
+    while low < len(indices) and indices[low] < count:
+        start = int(indices[low]) // SECTION_BITS * SECTION_BITS
         end = min(start + SECTION_BITS, count)
-        high = int(np.searchsorted(places, end))
+        high = int(np.searchsorted(indices, end))
         section = _section(packed, start, end)
-        np.subtract(places[low:high], start, out=places[low:high])
-        section[places[low:high]] = values[low:high]
+        np.subtract(indices[low:high], start, out=indices[low:high])
+        section[indices[low:high]] = values[low:high]
         _store(packed, start, section)
         section.fill(0)
         low = high
 
 
 def count_ones(packed: Bytes, start: int, end: int) -> int:
-    """How many of the bits from `start` to `end` are 1."""
+    """Number of ones among the bits from `start` to `end`."""
     total = 0
     for low in range(start // 8 * 8, end, SECTION_BITS):
         section = _section(packed, low, min(low + SECTION_BITS, end))
@@ -83,7 +83,7 @@ def _store(packed: Bytes, start: int, section: Bytes) -> None:
 
 
 class KeySpec(Spec, Protocol):
-    """What a sketch of keys asks of its spec. See `DistinctSpec`."""
+    """The parts of a spec that a sketch of keys needs. See `DistinctSpec`."""
 
     @property
     def universe(self) -> int | None: ...
@@ -119,7 +119,7 @@ class DistinctSketch:
         self._bits = np.zeros(spec.nbytes, np.uint8)
         self._slots = _slots(spec)
         self._words = np.zeros(KEYS_AT_ONCE, np.uint64)
-        self._places = np.zeros(KEYS_AT_ONCE, np.intp)
+        self._indices = np.zeros(KEYS_AT_ONCE, np.intp)
         self._drawn = np.zeros(KEYS_AT_ONCE, np.uint8)
         self._intrusions = 0
         self._closed = False
@@ -139,10 +139,10 @@ class DistinctSketch:
         """Absorb appearances of keys: integers, int or uint[n], or in an open universe texts, a
         sequence of str or bytes. A text is the same key as its word (`key_words`).
 
-        What is no key, such as a number outside the universe, is left out alone, as a reading is
-        that is no number: if it took others with it, one unit would be as many as a batch has.
-        After `rerandomise` nothing is absorbed. Raises ValueError for what cannot hold keys, a
-        single text for example; SketchClosed after the release.
+        An invalid key, such as a number outside the universe, is ignored alone, as a reading that
+        is not a number. If other keys were ignored with it, one unit would affect a whole batch.
+        After `rerandomise` nothing is absorbed. Raises ValueError for an argument that cannot hold
+        keys, such as a single text, and SketchClosed after the release.
         """
         self._redraw(keys, self._spec.chances[1])
 
@@ -157,10 +157,11 @@ class DistinctSketch:
         self._redraw(keys, self._spec.chances[0])
 
     def rerandomise(self, rng: Entropy) -> None:
-        """An announced intrusion: the sketch is frozen, it takes no more keys in this window.
+        """An announced intrusion: the sketch absorbs no more keys in this window.
 
-        Fresh noise would not do: a key that the intruder saw pays again if it appears again. That
-        the window is incomplete shows in the release's `draws`, one more for each intrusion.
+        Fresh noise would not suffice: a key that the intruder saw spends epsilon again if it
+        appears again. That the window is incomplete shows in the release's `draws`, one more for
+        each intrusion.
         """
         self._check_open()
         self._intrusions += 1
@@ -206,7 +207,7 @@ class DistinctSketch:
                 some = slice(start, start + KEYS_AT_ONCE)
                 self._redraw_some(words[some], wrong[some], chance)
         finally:
-            for scratch in (self._words, self._places, self._drawn):
+            for scratch in (self._words, self._indices, self._drawn):
                 scratch[: len(words)].fill(0)
             wrong.fill(False)
             if copied:
@@ -215,23 +216,23 @@ class DistinctSketch:
     def _redraw_some(
         self, keys: npt.NDArray[np.integer[Any]], wrong: npt.NDArray[np.bool_], chance: Chance
     ) -> None:
-        """Draw the bit of every key's slot anew.
+        """Draw the bit of every key's slot again.
 
-        Of a slot's draws in one batch the last one stays, as if it were the only one: they are
-        independent of each other and of the keys. So there is one for every key, tracked or not,
-        wrong or not, and the work does not depend on the keys.
+        Of a slot's draws in one batch the last one stays. This equals a single draw, because they
+        are independent of each other and of the keys. So there is one draw for every key, tracked
+        or not, valid or not, and the work does not depend on the keys.
         """
         count = len(keys)
-        words, places, drawn = self._words[:count], self._places[:count], self._drawn[:count]
+        words, indices, drawn = self._words[:count], self._indices[:count], self._drawn[:count]
         self._rng.fill_bernoulli(chance, drawn)
         np.copyto(words, keys, casting="unsafe")
         np.putmask(words, wrong, 0)
         self._slots.place(words)
         np.putmask(words, wrong, self._spec.tracked)
-        # What is not tracked has no bit. Clipped while it has 64 bits, as an index may have 32.
+        # An untracked slot has no bit. Clipped while it has 64 bits, as an index may have 32.
         np.minimum(words, np.uint64(self._spec.tracked), out=words)
-        np.copyto(places, words, casting="unsafe")
-        write_bits(self._bits, self._spec.tracked, places, drawn)
+        np.copyto(indices, words, casting="unsafe")
+        write_bits(self._bits, self._spec.tracked, indices, drawn)
 
     def _check_open(self) -> None:
         if self._closed:

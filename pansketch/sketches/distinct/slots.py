@@ -1,11 +1,12 @@
-"""Which slot a key falls into: public, keyed, and another one in every window.
+"""Map keys to slots: the map is public, keyed, and differs in every window.
 
 An open universe is hashed to slots, evenly; keys may share one. An enumerated universe is permuted,
-so that every key has a slot of its own: a Feistel network (Luby and Rackoff, "How to construct
-pseudorandom permutations from pseudorandom functions", 1988) over the next power of two, applied
-again to whatever falls outside (cycle-walking: Black and Rogaway, "Ciphers with arbitrary finite
-domains", 2002). Privacy never rests on either, so the keys are public and the mixing is only as
-strong as statistics needs. Scratch is overwritten before a call returns.
+so that every key has a slot of its own. The permutation is a Feistel network (Luby and Rackoff,
+"How to construct pseudorandom permutations from pseudorandom functions", 1988) over the next power
+of two. It is applied again to results outside of the universe (cycle-walking: Black and Rogaway,
+"Ciphers with arbitrary finite domains", 2002). Privacy never depends on either, so the keys are
+public and the mixing is only as strong as statistics needs. Scratch is overwritten before a call
+returns.
 """
 
 from typing import Protocol
@@ -19,7 +20,7 @@ KEYS_AT_ONCE = 1 << 14
 WORD_BITS = 64
 HALF_BITS = np.uint64(32)
 LOW_HALF = np.uint64((1 << 32) - 1)
-LEVEL_BITS = np.uint64(16)  # The highest bits of a word tell its level, the others its slot.
+LEVEL_BITS = np.uint64(16)  # The highest bits of each word select its level, the others its slot.
 LOW_16 = np.uint64((1 << 16) - 1)
 # Odd multipliers and shifts of the finaliser of MurmurHash3 as varied by Stafford (his mix 13).
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -31,7 +32,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Slots(Protocol):
-    """Where keys fall."""
+    """Map of keys to slots."""
 
     def place(self, words: Words) -> None:
         """Overwrite keys by their slots, in place: uint64[n], n at most `KEYS_AT_ONCE`."""
@@ -42,7 +43,7 @@ class HashedSlots:
     """Slots of an open universe: `tracked` * 2**level of them; any 64-bit word is a key.
 
     A word is mixed to a uniform fraction of 1, and its slot is that fraction of all slots, rounded
-    down: no slot is likelier than another by more than `tracked` / 2**64.
+    down. So no slot is likelier than another by more than `tracked` / 2**64.
     """
 
     def __init__(self, hash_key: int, tracked: int, level: int) -> None:
@@ -155,14 +156,14 @@ class PermutedSlots:
         self._permute(words)
         outside = self._outside[: len(words)]
         while np.greater_equal(words, self._universe, out=outside).any():
-            places = np.flatnonzero(outside)
-            walking = self._walking[: len(places)]
+            indices = np.flatnonzero(outside)
+            walking = self._walking[: len(indices)]
             # In the mode "raise" the words would be copied to a buffer that we cannot erase.
-            np.take(words, places, out=walking, mode="clip")
+            np.take(words, indices, out=walking, mode="clip")
             self._permute(walking)
-            np.put(words, places, walking)
+            np.put(words, indices, walking)
             walking.fill(0)
-            places.fill(0)
+            indices.fill(0)
         outside.fill(False)
 
     def _permute(self, words: Words) -> None:

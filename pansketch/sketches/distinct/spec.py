@@ -1,15 +1,15 @@
-"""The pan-private distinct counter: how many distinct keys a window has.
+"""The pan-private distinct counter: the number of distinct keys in a window.
 
 Digalakis, Karystinos and Garofalakis, "Improved pan-private stream density estimation" (PPDS and
-OptBern), after Dwork et al., "Pan-private streaming algorithms" (ICS 2010): a tracked key has one
-bit, drawn at first with one chance, and drawn anew with a higher one at each appearance.
+OptBern), after Dwork et al., "Pan-private streaming algorithms" (ICS 2010). A tracked key has one
+bit. It is drawn at first with one probability, and again with a higher one at each appearance.
 
-Three things differ from the papers (docs/explanation/privacy.md): which keys are tracked is public
-and fixed before the stream, the noise of the output is fitted to the output's real sensitivity, and
-a key's slot is its address, so that bits are all the state there is.
+Three things differ from the papers (docs/explanation/privacy.md). The tracked keys are public and
+fixed before the stream. The noise of the output is fitted to the output's real sensitivity. A key's
+slot is its address, so the state consists of bits alone.
 
-Without a guess of how many keys there are, slots lie on levels that sample ever fewer keys, and
-every level is there from the start. A key's level is a function of its public hash alone.
+Without a guess of the number of keys, slots are on levels that sample ever fewer keys, and every
+level exists from the start. A key's level is a function of its public hash alone.
 """
 
 from dataclasses import dataclass, field, replace
@@ -47,8 +47,8 @@ class DistinctSpec:
     Args:
         privacy: epsilon, unit (a key) and intrusion.
         universe: keys are the integers below it; a random sample of them is tracked, one bit each.
-        expected_keys: keys are any texts or integers, hashed to slots: the number of distinct keys
-            in a window; of all devices together if releases are united. With a right guess the
+        expected_keys: the number of distinct keys in a window; of all devices together if releases
+            are united. Keys are any texts or integers, hashed to slots. With a right guess the
             error is smaller than that of levels, with a wrong one larger.
         memory: maximum bytes of the state.
         variant: "ppds", "optbern" or "dwork".
@@ -137,7 +137,7 @@ class DistinctSpec:
 
     @property
     def slots(self) -> int:
-        """How many slots keys fall into, tracked or not."""
+        """Number of slots, tracked or not."""
         return self.universe or self.tracked << self.level
 
     @property
@@ -174,14 +174,14 @@ class DistinctSpec:
     @cached_property
     def fingerprint(self) -> bytes:
         """8 bytes over all that decides what the counters mean and how they are protected."""
-        promise = self.guarantee
+        guarantee = self.guarantee
         form = {
             "family": self.family,
             "privacy": [
-                promise.state_micro,
-                promise.release_micro,
-                str(promise.unit),
-                promise.intrusion,
+                guarantee.state_micro,
+                guarantee.release_micro,
+                str(guarantee.unit),
+                guarantee.intrusion,
             ],
             "sizes": [self.universe or 0, self.tracked, self.level],
             **({"levels": list(self.levels)} if self.levels else {}),
@@ -191,8 +191,8 @@ class DistinctSpec:
         return form_digest(form)
 
     def for_window(self, index: int) -> "DistinctSpec":
-        """The spec of one public window: keys fall into other slots, so that nobody can follow a
-        key from window to window, and releases of different windows do not merge."""
+        """The spec of one public window. Keys have other slots in each window, so that an observer
+        cannot follow a key from window to window. Releases of different windows do not merge."""
         return replace(self, hash_key=derive_word(self.hash_key, f"window/{index}"))
 
     def counter_bounds(self, readings: int, draws: int) -> CounterBounds:
@@ -255,7 +255,8 @@ class DistinctSpec:
 
     @property
     def estimator(self) -> KeyEstimator:
-        """What turns this spec's releases into numbers of keys; of levels, each on its own."""
+        """Estimator of the number of keys from this spec's releases; of levels, each
+        independently."""
         bitmap = self.release == "bitmap"
         channel = Channel(*(chance.probability for chance in self.chances))
         if self.flip is not None:
@@ -265,6 +266,6 @@ class DistinctSpec:
 
     @property
     def level_estimator(self) -> LevelEstimator:
-        """What turns releases of several levels into one number of keys."""
+        """Estimator of one number of keys from releases of several levels."""
         each = self.estimator
         return LevelEstimator(self.levels, each.bitmap, each.channel, each.output_variance)

@@ -1,13 +1,14 @@
-"""What a key's bit is drawn from, and how epsilon is shared between the state and the output.
+"""Probabilities of a key's bit, and the division of epsilon between the state and the output.
 
-Three variants of one mechanism: a bit begins with one chance of being 1 and is drawn anew with a
-higher one at every appearance of its key, so that an intruder cannot tell one appearance from many.
+There are three variants of one mechanism. A bit begins with one probability of being 1, and every
+appearance of its key draws it again with a higher one. So an intruder cannot distinguish one
+appearance from many.
 
 * `dwork`: 1/2 and 1/2 + epsilon/4 (Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-private
   streaming algorithms", ICS 2010).
-* `optbern` and `ppds`: 1/(1 + e^epsilon) and e^epsilon/(1 + e^epsilon), the two that lie furthest
-  apart at this loss (Digalakis, Karystinos and Garofalakis, "Improved pan-private stream density
-  estimation"). The paper's two algorithms differ in how keys are sampled; with a public sample of
+* `optbern` and `ppds`: 1/(1 + e^epsilon) and e^epsilon/(1 + e^epsilon). No pair differs more at
+  this loss (Digalakis, Karystinos and Garofalakis, "Improved pan-private stream density
+  estimation"). The paper's two algorithms differ in how keys are sampled. With a public sample of
   an enumerated universe they are one.
 """
 
@@ -36,10 +37,10 @@ def chances(variant: Variant, state_micro: int) -> tuple[Chance, Chance]:
 
 
 def keeps_within(variant: Variant, state_micro: int) -> bool:
-    """Whether the state's loss is at most its epsilon.
+    """Return whether the state's loss is at most its epsilon.
 
-    With `dwork` a 0 is 1/(1 - epsilon/2) times likelier without the key, and the logarithm of that
-    is at most epsilon iff 1 - epsilon/2 >= e^-epsilon, which is so up to 1.5936.
+    With `dwork` a 0 is 1/(1 - epsilon/2) times likelier without the key. The logarithm of that is
+    at most epsilon iff 1 - epsilon/2 >= e^-epsilon, which holds up to 1.5936.
     """
     if variant != "dwork":
         return True
@@ -96,8 +97,8 @@ def _leaves_both(privacy: Privacy, share: Fraction) -> bool:
 
 
 def _variance(variant: Variant, offer: Guarantee, sizes: tuple[int, ...]) -> Fraction:
-    """What noise adds to the variance of a count of full slots, half of them full; a rational, so
-    that every machine finds the same least one. Only `dwork` depends on how many are full."""
+    """Variance that noise adds to a count of full slots, half of them full. It is rational, so that
+    every machine finds the same minimum. Only `dwork` depends on how many are full."""
     tracked, noise = sum(sizes), len(sizes) * output_variance(offer.release_micro)
     if variant == "dwork":
         gain = Fraction(offer.state_micro, MICRO) / 4

@@ -1,7 +1,7 @@
 """Random Fourier features (RFF) of readings, as integers: Rahimi, Recht, NIPS 2007.
 
-A frequency's cosine and sine are one entry of a table of the circle, so the largest norm of a
-reading's features is known by looking at every entry.
+A frequency's cosine and sine are one entry of a table of the circle. So the maximum over its
+entries gives the largest norm of a reading's features.
 """
 
 from dataclasses import dataclass
@@ -61,21 +61,21 @@ class Fourier:
         """Features of public positions: uint32[d, n] -> float32[n, size], exact."""
         angles, term = np.empty((2, self.count, positions.shape[1]), np.uint32)
         self.projections.angles(positions, angles, term)
-        places = angles >> np.uint32(TURN_BITS - ANGLE_BITS)
-        found = [table[places].astype(np.float32) / np.float32(ONE) for table in circle()]
+        indices = angles >> np.uint32(TURN_BITS - ANGLE_BITS)
+        found = [table[indices].astype(np.float32) / np.float32(ONE) for table in circle()]
         return np.concatenate(found).T
 
 
 class FourierSums:
-    """A cosine and a sine come from one look-up: their table holds cosine * 2**32 + sine, and so
-    does the sum over a block of fewer than 2**15 readings."""
+    """One table entry gives a cosine and a sine: it is cosine * 2**32 + sine. So is the sum over a
+    block of fewer than 2**15 readings."""
 
     def __init__(self, features: Fourier, block: int) -> None:
         cosines, sines = circle()
         self._table = (cosines.astype(np.int64) << PACK_BITS) + sines
         self._projections, self._count = features.projections, features.count
         self._angles, self._term = np.zeros((2, features.count * block), np.uint32)
-        self._places = np.zeros(features.count * block, np.intp)
+        self._indices = np.zeros(features.count * block, np.intp)
         self._packed = np.zeros(features.count * block, np.int64)
         self._sums, self._sines = np.zeros((2, features.count), np.int64)
 
@@ -84,15 +84,15 @@ class FourierSums:
         shape = self._count, positions.shape[1]
         used = shape[0] * shape[1]
         angles, term = (each[:used].reshape(shape) for each in (self._angles, self._term))
-        places, packed = self._places[:used].reshape(shape), self._packed[:used].reshape(shape)
+        indices, packed = self._indices[:used].reshape(shape), self._packed[:used].reshape(shape)
         self._projections.angles(positions, angles, term)
         np.right_shift(angles, np.uint32(TURN_BITS - ANGLE_BITS), out=angles)
-        np.copyto(places, angles)
+        np.copyto(indices, angles)
         # "clip" keeps numpy from taking into a buffer of its own.
-        np.take(self._table, places, out=packed, mode="clip")
+        np.take(self._table, indices, out=packed, mode="clip")
         np.add.reduce(packed, axis=1, out=self._sums)
         self._unpack(counters)
-        for scratch in (angles, term, places, packed, self._sums, self._sines):
+        for scratch in (angles, term, indices, packed, self._sums, self._sines):
             scratch.fill(0)
 
     def _unpack(self, counters: Counters) -> None:

@@ -12,7 +12,7 @@ from pansketch.sketches.counter_bounds import CounterRow
 from pansketch.sketches.moments.projections import ANGLE_BITS, TURN_BITS, Projections
 
 Counters = npt.NDArray[np.int64]
-Columns = npt.NDArray[np.intp]  # What numpy indexes with: another type would be copied.
+Columns = npt.NDArray[np.intp]  # The index type of numpy: another type would be copied.
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +76,12 @@ class Histograms:
     """HIST: one histogram of each attribute, with `lengths` bins of equal width.
 
     `parts`: how many such bins the whole unit interval has; a list of categories may end before it.
-    `places`: the positions of the attributes in a reading; constants have no histogram.
+    `indices`: the positions of the attributes in a reading; constants have no histogram.
     """
 
     lengths: tuple[int, ...]
     parts: tuple[int, ...]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     _starts: Columns = field(init=False, repr=False)
     _scale: Columns = field(init=False, repr=False)
     _away: Columns = field(init=False, repr=False)
@@ -99,11 +99,11 @@ class Histograms:
     @classmethod
     def of(cls, domain: Domain, bins: int) -> "Histograms":
         """`bins` bins of a number, one for each category, none for a constant."""
-        places = tuple(place for place, a in enumerate(domain.attributes) if a.varies)
-        attributes = [domain.attributes[place] for place in places]
+        indices = tuple(index for index, a in enumerate(domain.attributes) if a.varies)
+        attributes = [domain.attributes[index] for index in indices]
         lengths = tuple(len(a.categories) if a.categories else bins for a in attributes)
         parts = tuple(1 << a.max_bits if a.categories else bins for a in attributes)
-        return cls(lengths, parts, places)
+        return cls(lengths, parts, indices)
 
     @property
     def rows(self) -> int:
@@ -133,8 +133,8 @@ class Histograms:
 
     def columns(self, positions: Positions, columns: Columns, scratch: Positions) -> None:
         """The feature that is 1 in every row: uint32[d, n] -> intp[d, n] in `columns`."""
-        for column, place in zip(columns, self.places, strict=True):
-            np.copyto(column, positions[place])
+        for column, index in zip(columns, self.indices, strict=True):
+            np.copyto(column, positions[index])
         np.multiply(columns, self._scale, out=columns)
         np.right_shift(columns, self._away, out=columns)
         np.add(columns, self._starts, out=columns)

@@ -1,8 +1,8 @@
 """Random projections of positions to angles, and the table of a circle: public, and integers alone.
 
-An angle is a position times a Gaussian direction, in fractions of a turn that wrap around by
-themselves. Directions derive from a public key. Their last digit rests on the platform's logarithm
-and cosine; a spec's fingerprint covers the integers, so that maps which differ never merge.
+An angle is a position times a Gaussian direction, in fractions of a turn that wrap around.
+Directions derive from a public key. Their last digit depends on the platform's logarithm and
+cosine. A spec's fingerprint covers the integers, so that maps which differ never merge.
 """
 
 from dataclasses import dataclass

@@ -1,16 +1,16 @@
 """Moment sketches: private sums of features, from which any mean of the readings is estimated.
 
 Houssiau, Schellekens, Chatalic, Annamraju, de Montjoye, "M2M: a general method to perform various
-data analysis tasks from a differentially private sketch" (arXiv 2211.14062), sketch a stream by
-sums of random Fourier features (RFF), of one-hot hashes (RACE) or of histograms (HIST). The number
-of readings is released with noise of its own, for a share of epsilon.
+data analysis tasks from a differentially private sketch" (arXiv 2211.14062). A sketch holds sums of
+random Fourier features (RFF), of one-hot hashes (RACE) or of histograms (HIST). The number of
+readings is released with noise of its own, for a share of epsilon.
 
 The paper adds real noise to real sums once, which floating point betrays and a snapshot followed by
 a release undoes. Here features, sums and noise are integers, and `silent` mode adds a second, fresh
 draw at the release (docs/explanation/privacy.md). A feature is computed from positions by integer
-arithmetic and a fixed table alone: a map has finitely many values, its sensitivity is the largest
-L1 norm among them, rounding included, and every machine computes the same features. What is random
-in a map derives from a public key.
+arithmetic and a fixed table alone. So a map has finitely many values, and every machine computes
+the same features. The sensitivity is the largest L1 norm among the values, rounding included. All
+randomness of a map derives from a public key.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class FeatureMap(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many numbers are computed for each reading."""
+        """Number of values that are computed for each reading."""
         ...
 
     @property
@@ -143,7 +143,7 @@ class MomentsSpec(LinearSpec):
             raise ValueError(f"m counts cosines and sines, so it must be even, not {self.m}")
         self._check_fraction("sigma", SHARPEST, SMOOTHEST)
         self._check_fraction("count_share", 1e-6, 1 - 1e-6)
-        # Derived here, so that whatever cannot work is refused now and not at the first reading.
+        # Derived here, so that impossible parameters are refused now and not at the first reading.
         self.domain.refuse_atoms()
         PositionEncoder(self.domain, 1)
         object.__setattr__(self, "map", self._derive_map())

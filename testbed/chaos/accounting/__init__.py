@@ -1,1 +1,1 @@
-"""Every debited release accounted for."""
+"""Reconciliation of every debited release."""

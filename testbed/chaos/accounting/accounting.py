@@ -1,8 +1,8 @@
-"""The accounting: what became of every release that was ever debited, each in one class.
+"""Reconciliation: the fate of every release that was ever debited, each in one class.
 
-A pure function of the evidence. Whatever fits no class, or two that exclude each other, is a
-failure. A fault excuses the releases that it is known to have destroyed, by name, and no others;
-of the rest a share of MERGED_SHARE at least must have arrived.
+A pure function of the evidence. A release that fits no class, or two exclusive ones, is a failure.
+A fault excuses the releases that it is known to have destroyed, by name, and no others. At least
+MERGED_SHARE of the rest must have arrived.
 """
 
 import signal
@@ -16,7 +16,7 @@ from testbed.chaos.environment.configuration import (
     KEEPERS,
     SMALL_OUTBOX_BYTES,
     devices,
-    patient_among,
+    write_behind_among,
 )
 from testbed.chaos.environment.supervisor import End
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, MAX_SECONDS
@@ -51,7 +51,7 @@ CLASSES: Mapping[str, str] = {
 DESTROYED = (TWINNED, DROPPED, DAMAGED, ERASED, UNKEPT, RISKED, CRASHED)
 MERGED_SHARE = 0.95
 FULL_SHARE = 0.5  # An outbox that drops holds at least this much of what it may.
-# Why a program may end by itself; it is started again.
+# Errors that may end a program; the supervisor restarts it.
 LEDGER_FULL = (
     "cannot be used",
     "refuses the debit",
@@ -91,7 +91,7 @@ class Account:
 
 
 def account(evidence: Evidence) -> Account:
-    """What became of each, and what must not be."""
+    """The class of each release, and the violations."""
     classes = _classes(evidence)
     failures = [
         *evidence.run.problems,
@@ -117,9 +117,9 @@ def account(evidence: Evidence) -> Account:
 
 
 def _classes(evidence: Evidence) -> dict[Name, str]:
-    """The class of each debit: the first of its places."""
+    """The class of each debit: the first that lists it."""
     run = evidence.run
-    places: dict[str, Collection[Name]] = {
+    by_class: dict[str, Collection[Name]] = {
         MERGED: {row.name for row in evidence.stored},
         WAITING: evidence.waiting.keys(),
         TWINNED: twinned(evidence),
@@ -132,18 +132,18 @@ def _classes(evidence: Evidence) -> dict[Name, str]:
         CRASHED: run.lost_with_process - evidence.made.keys(),
     }
     return {
-        debit.name: next((where for where in places if debit.name in places[where]), NOWHERE)
+        debit.name: next((where for where in by_class if debit.name in by_class[where]), NOWHERE)
         for debit in evidence.debits
     }
 
 
 def twinned(evidence: Evidence) -> set[Name]:
-    """What a second agent of the device's name has cost: the collector has refused or disputed a
-    window that both released, or the device itself has refused to send one.
+    """The releases that a second agent of the same device name has cost.
 
-    A mark names no windows, so a device that sees one of an unknown ledger sends no window up to
-    the mark's end. Those within the life of the second agent, and those that waited when it began,
-    are excused; no others of the device are.
+    The collector refused or disputed a window that both released, or the device refused to send it.
+    A mark names no windows. So a device that sees a mark of an unknown ledger sends no window up to
+    the end of the mark. Excused are the releases within the life of the second agent and those
+    queued when it began; no others of the device are.
     """
     run = evidence.run
     covered = {n for n in evidence.refused if any(r.covers(n) for r in run.twin_ranges)}
@@ -159,12 +159,13 @@ def let_go(run: Run) -> set[Name]:
 
 
 def at_risk(run: Run) -> set[Name]:
-    """What the option lets a kill take: held by a device under it, for no longer than it says."""
-    patient = patient_among(len(run.devices))
+    """The losses that the option allows a kill: releases held under it, for no longer than its
+    limit."""
+    write_behind = write_behind_among(len(run.devices))
     return {
         held.name
         for held in run.held
-        if held.name.device in patient
+        if held.name.device in write_behind
         and held.code == -signal.SIGKILL
         and held.seconds <= MAX_SECONDS
     }
@@ -219,8 +220,8 @@ def _wrong_bytes_waiting(evidence: Evidence) -> Iterator[str]:
 
 
 def _wrong_counts(evidence: Evidence) -> Iterator[str]:
-    """A device counts what it drops. A crash may come between count and log line, and a full disk
-    may keep the count in memory only; a state that was lost or restored has lost its count."""
+    """A device counts the releases that it drops. A crash may come between count and log line. A
+    full disk may keep the count in memory only. A lost or restored state has lost its count."""
     named = count_by_device({drop.name for drop in evidence.run.drops})
     ends = Counter(end.program for end in evidence.run.ends)
     forgetful = {span.device for span in evidence.run.full_disks}
@@ -259,25 +260,27 @@ def _wrong_ends(evidence: Evidence) -> Iterator[str]:
     yield from (f"{name}: something unforeseen, see this log" for name in evidence.tracebacks)
     for end in evidence.run.ends:
         if not end.ours and not _explained(end, evidence):
-            yield f"{end.program}: ended unexpectedly with {end.code}: {end.said}"
+            yield f"{end.program}: ended unexpectedly with {end.code}: {end.last_line}"
 
 
 def _explained(end: End, evidence: Evidence) -> bool:
     if end.code == 0 or end.program in ("holder", "broker"):
-        return True  # A broker that fails by itself is one more fault, and not ours.
-    if NOT_DRAINED in end.said:
-        return True  # What is left is in the outbox, and counted there.
+        return True  # A broker that crashes is not a finding about the fleet.
+    if NOT_DRAINED in end.last_line:
+        return True  # The rest is in the outbox, and counted there.
     if end.program in KEEPERS:
         restored = evidence.run.faults.get("keeper-restored", 0) > 0
-        return restored and end.code == 1 and OLD_LEDGER in end.said
+        return restored and end.code == 1 and OLD_LEDGER in end.last_line
     twice = end.program in {name.device for name in evidence.run.twins}
-    other = UNKNOWN_LEDGER in end.before + end.said
-    if (twice and (DISPUTED in end.said or other)) or (end.program in evidence.run.reset and other):
-        # The second agent of its name released the window first, or another ledger is first seen
-        # when the outbox is emptied, which a replay without readings does.
+    other = UNKNOWN_LEDGER in end.lines_before + end.last_line
+    if (twice and (DISPUTED in end.last_line or other)) or (
+        end.program in evidence.run.reset and other
+    ):
+        # The second agent of its name released the window first. Or the fleet first sees another
+        # ledger when the outbox is drained, because a replay without readings does so.
         return end.code == 1
     if end.program == "collector":
-        return end.code == 1 and any(sign in end.said for sign in DATABASE_AWAY)
+        return end.code == 1 and any(sign in end.last_line for sign in DATABASE_AWAY)
     if any(span.device == end.program for span in evidence.run.full_disks):
-        return end.code == 1 and any(sign in end.said for sign in LEDGER_FULL)
+        return end.code == 1 and any(sign in end.last_line for sign in LEDGER_FULL)
     return False

@@ -1,8 +1,8 @@
-"""What became of every masked release at every level: in one answer, or not, for a known reason.
+"""Reconciliation of every masked release at every level: in one answer, or excused by a fault.
 
-A pure function of what was heard on the wire and of the collector's database. No keeper may have
-answered twice with other noise: neither one question, nor one window at one level. A fault excuses
-the windows that it names, and no others.
+A pure function of the messages seen on the wire and of the collector's database. No keeper may
+answer one question, or one window at one level, twice with distinct noise. A fault excuses the
+windows that it names, and no others.
 """
 
 import base64
@@ -64,12 +64,15 @@ class Settled:
 
 @dataclass(frozen=True)
 class Answers:
-    """What there is to account for. `questions`: by digest, as they were sent; `heard`: the answers
-    by keeper and digest; `levels`: of each stored masked release and level what the database says
-    of it: the question's state, the problem, and whether it is left out."""
+    """The input of the reconciliation.
+
+    `questions`: by digest, as they were sent. `observed`: the answers by keeper and digest.
+    `levels`: the database's record of each stored masked release and level: the question's state,
+    the problem, and whether the release is left out.
+    """
 
     questions: Mapping[bytes, KeeperQuestion]
-    heard: Mapping[tuple[str, bytes], frozenset[bytes]]
+    observed: Mapping[tuple[str, bytes], frozenset[bytes]]
     settled: tuple[Settled, ...]
     levels: Mapping[str, tuple[str, str, bool]]
     waiting: Mapping[str, tuple[int, int]]
@@ -88,12 +91,12 @@ class AnswerAccount:
         return {name: counted[name] for name in CLASSES}
 
 
-def write(folder: Path, heard: AnswerObserver) -> None:
-    """Leaves in the folder what was heard."""
-    rows = [{"question": _text(each)} for each in heard.questions()]
+def write(folder: Path, observed: AnswerObserver) -> None:
+    """Write the observed messages into the folder."""
+    rows = [{"question": _text(each)} for each in observed.questions()]
     rows += [
         {"keeper": keeper, "to": digest.hex(), "answer": _text(answer)}
-        for (keeper, digest), answers in heard.answers().items()
+        for (keeper, digest), answers in observed.answers().items()
         for answer in sorted(answers)
     ]
     (folder / HEARD).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -102,14 +105,14 @@ def write(folder: Path, heard: AnswerObserver) -> None:
 def gather(folder: Path) -> Answers:
     """Reads a finished run. Raises OSError, ValueError, sqlite3.Error when it is none."""
     questions: dict[bytes, KeeperQuestion] = {}
-    heard: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
+    observed: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
     for row in map(json.loads, (folder / HEARD).read_text().splitlines()):
         if "question" in row:
             question = decode_question(base64.b64decode(row["question"]))
             questions[question.digest] = question
         else:
             answer = base64.b64decode(row["answer"])
-            heard[row["keeper"], bytes.fromhex(row["to"])].add(answer)
+            observed[row["keeper"], bytes.fromhex(row["to"])].add(answer)
     database = database_in(folder)
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
@@ -125,7 +128,7 @@ def gather(folder: Path) -> Answers:
         ).fetchall()
     return Answers(
         questions,
-        {name: frozenset(found) for name, found in heard.items()},
+        {name: frozenset(found) for name, found in observed.items()},
         tuple(Settled(decode_question(row[0]), *row[1:]) for row in rows),
         {
             level_name(device, stream, incarnation, sequence, str(level)): (
@@ -140,7 +143,7 @@ def gather(folder: Path) -> Answers:
 
 
 def account(folder: Path, evidence: Evidence, answers: Answers) -> AnswerAccount:
-    """What became of each, and what must not be."""
+    """The class of each release at each level, and the violations."""
     run = evidence.run
     numbers = Counter(
         (debit.name.device, debit.sequence)
@@ -197,13 +200,13 @@ def _why(answers: Answers, name: str) -> str:
 
 
 def _answered_twice(answers: Answers) -> Iterator[str]:
-    for (keeper, digest), found in answers.heard.items():
+    for (keeper, digest), found in answers.observed.items():
         if len(found) > 1:
             yield f"{keeper}: question {digest.hex()[:12]} answered {len(found)} times, differently"
         if digest not in answers.questions:
             yield f"{keeper}: question {digest.hex()[:12]} answered, and never asked"
     for keeper in KEEPERS:
-        asked = (q for d, q in answers.questions.items() if (keeper, d) in answers.heard)
+        asked = (q for d, q in answers.questions.items() if (keeper, d) in answers.observed)
         counted = Counter(chain.from_iterable(map(levels_of, asked)))
         yield from (f"{keeper}: {name} answered {n} times" for name, n in counted.items() if n > 1)
 
@@ -213,7 +216,7 @@ def _beyond_epsilon(answers: Answers) -> Iterator[str]:
     for keeper in KEEPERS:
         spent: dict[object, dict[str, Fraction]] = defaultdict(dict)
         for digest, question in answers.questions.items():
-            if (keeper, digest) in answers.heard:
+            if (keeper, digest) in answers.observed:
                 for each in question.windows:
                     spent[each.key][question.level] = question.share
         for key, levels in spent.items():
@@ -249,10 +252,10 @@ def _wrong_sums(folder: Path, evidence: Evidence, answers: Answers) -> Iterator[
                 yield f"{name}: a release that it lists was never seen"
             else:
                 total += decode_blinded(payload, spec).counters
-        heard = {k: answers.heard.get((k, question.digest), frozenset()) for k in KEEPERS}
-        if any(len(each) > 1 for each in heard.values()):
-            continue  # That is said already; nobody knows which of them was added.
-        for keeper, given in heard.items():
+        observed = {k: answers.observed.get((k, question.digest), frozenset()) for k in KEEPERS}
+        if any(len(each) > 1 for each in observed.values()):
+            continue  # Another violation reports that already.
+        for keeper, given in observed.items():
             if not given:
                 yield f"{name}: settled without an answer of {keeper}"
             for answer in given:

@@ -1,6 +1,6 @@
-"""What a finished run has left: ledgers, outboxes, logs, the database, and what was observed.
+"""The files of a finished run: ledgers, outboxes, logs, the database, and the observations.
 
-Everything is read from files, so a run can be judged again, also after somebody has changed them.
+All evidence is read from files. So a run can be judged again, also after an edit of its files.
 """
 
 import base64
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """What the run knew: the part of the evidence that no program of the fleet has written.
+    """The run's own records: the part of the evidence that no program of the fleet has written.
 
     The sets of names are those of `testbed.chaos.observation.ledger_marks.Marks`.
     """
@@ -54,9 +54,9 @@ class Run:
     problems: tuple[str, ...]  # what went wrong with the run itself
     seconds: Mapping[str, float]
     ends: tuple[End, ...] = ()
-    held: tuple[Held, ...] = ()  # by patient devices, and on no disk when their process ended
+    held: tuple[Held, ...] = ()  # by write-behind devices, and on no disk when their process ended
     debits: tuple[Debit, ...] = ()  # all that were seen in a ledger until its process ended
-    drops: tuple[Drop, ...] = ()  # as the devices' logs said it
+    drops: tuple[Drop, ...] = ()  # from the devices' logs
     full_disks: tuple[Span, ...] = ()
     damaged: frozenset[Name] = frozenset()
     erased: frozenset[Name] = frozenset()
@@ -148,7 +148,7 @@ def gather(folder: Path) -> Evidence:
 
 
 def _debits(run: Run, states: Mapping[str, Path]) -> tuple[Debit, ...]:
-    """What was seen during the run, and what the ledgers say now; each once."""
+    """The debits that were seen during the run or are in the ledgers now, each once."""
     seen = dict.fromkeys(run.debits)
     for device, state in states.items():
         seen |= dict.fromkeys(debits_in(state, device))
@@ -175,29 +175,29 @@ def _plain(value: Name | frozenset[Any]) -> object:
 
 
 def _read_run(folder: Path) -> Run:
-    said: dict[str, Any] = json.loads((folder / RUN).read_text())
-    said |= {field: frozenset(Name(**name) for name in said[field]) for field in _NAMES}
+    record: dict[str, Any] = json.loads((folder / RUN).read_text())
+    record |= {field: frozenset(Name(**name) for name in record[field]) for field in _NAMES}
     return Run(
-        held=tuple(Held(Name(**held.pop("name")), **held) for held in said.pop("held")),
-        debits=tuple(Debit(Name(**one.pop("name")), **one) for one in said.pop("debits")),
-        drops=tuple(Drop(Name(**one.pop("name")), **one) for one in said.pop("drops")),
-        full_disks=tuple(Span(**one) for one in said.pop("full_disks")),
-        twin_ranges=tuple(TwinRange(**one) for one in said.pop("twin_ranges")),
-        reset=frozenset(said.pop("reset")),
-        forgotten=frozenset(said.pop("forgotten")),
-        ends=tuple(End(**end) for end in said.pop("ends")),
-        devices=tuple(said.pop("devices")),
-        problems=tuple(said.pop("problems")),
-        **said,
+        held=tuple(Held(Name(**held.pop("name")), **held) for held in record.pop("held")),
+        debits=tuple(Debit(Name(**one.pop("name")), **one) for one in record.pop("debits")),
+        drops=tuple(Drop(Name(**one.pop("name")), **one) for one in record.pop("drops")),
+        full_disks=tuple(Span(**one) for one in record.pop("full_disks")),
+        twin_ranges=tuple(TwinRange(**one) for one in record.pop("twin_ranges")),
+        reset=frozenset(record.pop("reset")),
+        forgotten=frozenset(record.pop("forgotten")),
+        ends=tuple(End(**end) for end in record.pop("ends")),
+        devices=tuple(record.pop("devices")),
+        problems=tuple(record.pop("problems")),
+        **record,
     )
 
 
 def _read_made(folder: Path) -> dict[Name, dict[str, bytes]]:
     made: dict[Name, dict[str, bytes]] = defaultdict(dict)
     for text in (folder / MADE).read_text().splitlines():
-        said = json.loads(text)
-        payload = base64.b64decode(said.pop("payload"))
-        made[Name(**said)][digest(payload)] = payload
+        record = json.loads(text)
+        payload = base64.b64decode(record.pop("payload"))
+        made[Name(**record)][digest(payload)] = payload
     return dict(made)
 
 
@@ -231,7 +231,8 @@ def _broke(path: Path) -> bool:
 
 
 def _listed(text: str) -> tuple[int, int]:
-    """How many releases the list names, and how many it says were dropped. Raises ValueError."""
+    """The numbers of releases that the list names and that it reports as dropped. Raises
+    ValueError."""
     header, *rows = text.splitlines() or [""]
     if not header.startswith("release"):
         raise ValueError(f"outbox list: {header}")

@@ -57,7 +57,7 @@ HOSTILE_CLIENT_ACL = f"\nuser {HOSTILE_CLIENT}\ntopic write pansketch/v1/{FLEET}
 
 @dataclass(frozen=True)
 class Limits:
-    """What the broker lets wait, and the longest message."""
+    """The broker's limits on queued messages and on the length of a message."""
 
     inflight: int = 256
     queued: int = 20_000
@@ -106,7 +106,7 @@ class Broker:
         self.limit(replace(Limits(), certificate=name))
 
     def change_passwords(self, wrong: bool) -> None:
-        """From now on, for whoever connects."""
+        """Applies to every new connection."""
         self._put_passwords(wrong)
         self.program.signal(signal.SIGHUP)
 
@@ -131,7 +131,8 @@ class Broker:
         path.chmod(0o600)
 
     def _accepts(self) -> bool:
-        """Whether its main loop, which begins after its signal handlers are set, lets us in."""
+        """True if its main loop accepts a connection; it begins after the signal handlers are
+        set."""
         hello, reader = (
             connect(PROBE, HOSTILE_CLIENT, self._site.password(HOSTILE_CLIENT)),
             AnswerReader(),

@@ -1,4 +1,4 @@
-"""What the configurations of a run say, but for names and numbers."""
+"""The texts of a run's configurations, without names and numbers."""
 
 LEVEL_SECONDS, LATENESS_SECONDS = (4, 12), 2  # of the masked stream
 CONFIG = """\

@@ -45,15 +45,15 @@ EPSILON, OTHER_EPSILON = 1.0, 2.0
 
 @dataclass(frozen=True)
 class Device:
-    """One device. `small_outbox`, `small_disk`: what can be full; `secured`: over TLS.
+    """One device. `small_outbox`, `small_disk`: its limits; `secured`: over TLS.
 
-    `patient`: it writes a release only when no ack comes in time. Then what it made may be seen on
-    its link alone, so that must not be secured.
+    `write_behind`: it writes a release only when no ack comes in time. Then its releases may be
+    visible on its link alone, so that must not be secured.
     """
 
     name: str
     policy: str = "reject_new"
-    patient: bool = False
+    write_behind: bool = False
     small_outbox: bool = False
     small_disk: bool = False
     secured: bool = False
@@ -61,16 +61,16 @@ class Device:
 
 ROLES: Sequence[Device] = (
     Device("", policy="reject_new", small_outbox=True),
-    Device("", policy="drop_oldest", small_outbox=True, patient=True),
+    Device("", policy="drop_oldest", small_outbox=True, write_behind=True),
     Device("", small_disk=True),
     Device("", secured=True),
     Device(""),
     Device("", policy="drop_oldest"),
     Device("", policy="reject_new", small_outbox=True),
     Device("", policy="drop_oldest", small_outbox=True),
-    Device("", small_disk=True, patient=True),
+    Device("", small_disk=True, write_behind=True),
     Device("", secured=True),
-    Device("", patient=True),
+    Device("", write_behind=True),
     Device("", policy="drop_oldest"),
 )
 
@@ -81,9 +81,9 @@ def devices(count: int) -> list[Device]:
     return [replace(ROLES[n % len(ROLES)], name=f"dev-{n + 1:02d}") for n in numbers]
 
 
-def patient_among(count: int) -> list[str]:
+def write_behind_among(count: int) -> list[str]:
     """The names of those that write a release only when no ack comes in time."""
-    return [device.name for device in devices(count) if device.patient]
+    return [device.name for device in devices(count) if device.write_behind]
 
 
 class Site:
@@ -190,7 +190,7 @@ class Site:
             state=state or device.name,
             profile=profile,
             policy=device.policy,
-            persist="when_unacknowledged" if device.patient else "always",
+            persist="when_unacknowledged" if device.write_behind else "always",
             epsilon=epsilon,
             window=WINDOW_SECONDS,
             keepers=", ".join(f"{name}: {{key: '{key}'}}" for name, key in self._keys.items()),
@@ -231,7 +231,7 @@ def keeper_command(config: Path) -> list[str]:
 
 
 def outbox_command(config: str) -> list[str]:
-    """What the agent lists of its outbox."""
+    """The agent's listing of its outbox."""
     return [sys.executable, "-m", "pansketch_agent", "outbox", "list", "--config", config]
 
 
@@ -240,7 +240,7 @@ def database_in(folder: Path) -> Path:
 
 
 def keeper_state_in(folder: Path, name: str) -> Path:
-    """Where a keeper has its keys and its ledger."""
+    """The folder of a keeper's keys and ledger."""
     return folder / "keeper" / name
 
 
@@ -259,12 +259,12 @@ def keeper_user(name: str) -> str:
 
 
 def state_in(folder: Path, device: str) -> Path:
-    """Where a device has its ledger and its outbox."""
+    """The folder of a device's ledger and outbox."""
     return folder / "var" / device
 
 
 def readings(chance: float) -> bytes:
-    """A reading as an agent takes it in; what it says is of no matter here."""
+    """A reading as an agent ingests it; its values do not matter here."""
     return json.dumps({"temp": 50 * chance - 5, "pm25": 300 * chance}).encode() + b"\n"
 
 

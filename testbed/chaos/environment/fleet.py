@@ -41,11 +41,11 @@ DEVICE_DISK_BYTES, DATABASE_DISK_BYTES = 2 * 2**20, 48 * 2**20
 
 
 class TooLate(Exception):
-    """Something did not happen in time; the text says what."""
+    """An awaited event did not happen in time; the message names it."""
 
 
 class WrongInput(Exception):
-    """A program refuses its configuration; the text is what it says."""
+    """A program refuses its configuration; the text is its error message."""
 
 
 class Ended(Exception):
@@ -73,9 +73,9 @@ class Fleet:
         self.observer = Observer(
             configuration.FLEET, {n: state / "outbox" for n, state in states.items()}
         )
-        patient = {device.name for device in devices if device.patient}
+        write_behind = {device.name for device in devices if device.write_behind}
         self.ages = Ages(
-            {name: states[name] for name in patient},
+            {name: states[name] for name in write_behind},
             self.observer.saw_on_disk,
             lambda stream: configuration.WINDOW_SECONDS * (stream == configuration.MASKED),
         )
@@ -136,7 +136,7 @@ class Fleet:
         command = configuration.agent_command(config)
         agent = Service(name, command, self.site.folder, environment, reads=True)
         agent.after = lambda: self._agent_ended(name)
-        agent.hears = lambda line: self._agent_says(name, line)
+        agent.on_line = lambda line: self._read_agent_line(name, line)
         self.agents[name] = self._supervisor.add(agent)
         if device.small_disk:
             self.disks[name] = (
@@ -153,15 +153,15 @@ class Fleet:
         return self.clocks[name].environment
 
     def note_rolled_back(self, names: set[Name]) -> None:
-        """These were stored, and the database knows them no more. A device that keeps its copy of
-        one can send it again; one that has none is excused."""
+        """These were stored, but the restored database does not hold them. A device that keeps its
+        copy of one can retransmit it; one without a copy is excused."""
         kept = {name for device in self.names for name in self.kept_by(device)}
         self.marks.note(self.marks.unkept, names - kept)
         self.marks.note(self.marks.rolled_back, names & kept)
 
     def needed(self, device: str) -> set[Name]:
-        """What is on the disk of a device and may be nowhere else: what waits, and what was rolled
-        back in the database."""
+        """The releases on a device's disk that may exist nowhere else: its backlog, and releases
+        that the database lost in a rollback."""
         waiting = waiting_of(device, state_in(self.site.folder, device))
         return waiting | (self.marks.rolled_back & self.kept_by(device))
 
@@ -187,7 +187,7 @@ class Fleet:
 
     def _agent_ended(self, device: str) -> None:
         code = self.agents[device].ends[-1].code
-        self.observer.look(device)
+        self.observer.scan(device)
         self.ages.note_end(device, code)
         debits = self.note_debits(device)
         lost = {name for name in last_debits(debits) if not self.observer.saw(name)}
@@ -197,18 +197,18 @@ class Fleet:
         self.marks.note(self.marks.lost_with_process, lost)
 
     def note_debits(self, device: str) -> list[Debit]:
-        """What the ledger of a device says now, which the run remembers from then on."""
+        """The debits in a device's ledger now; the run remembers them from then on."""
         found = debits_in(state_in(self.site.folder, device), device)
         self.marks.note_debits(device, found)
         return found
 
-    def _agent_says(self, device: str, line: str) -> None:
+    def _read_agent_line(self, device: str, line: str) -> None:
         """A line of an agent's log: a release that it gives up is noted, with what it held then."""
         dropped, refused = dropped_in(line), refused_in(line)
         if not dropped and not refused:
             return
         self.note_debits(device)
-        names = [self.marks.newest(device, *said) for said in refused]
+        names = [self.marks.newest(device, *one) for one in refused]
         self.marks.note(self.marks.refused, {name for name in names if name is not None})
         for stream, sequence in dropped:
             name = self.marks.newest(device, stream, sequence)
@@ -216,15 +216,15 @@ class Fleet:
                 self.marks.drops.append(Drop(name, time.time(), self._held_bytes(device, name)))
 
     def _held_bytes(self, device: str, dropped: Name) -> int:
-        """What the outbox of a device holds on its disk, and what it may hold in memory, the
-        dropped release included."""
+        """The bytes that a device's outbox holds on disk and may hold in memory, with the dropped
+        release."""
         waiting = [payload for _, payload in releases_in(self.outbox(device))]
         sizes = [cost(len(payload)) for payload in waiting]
         usual = max(sizes, default=MIN_RELEASE_BYTES)
         return sum(sizes) + usual * len({dropped} | self.ages.young(device))
 
     def windows(self) -> dict[str, int]:
-        """How many windows of the fast stream each device has debited."""
+        """The number of windows of the fast stream that each device has debited."""
         for name in self.names:
             self.note_debits(name)
         return {
@@ -260,11 +260,13 @@ class Fleet:
         for program in (self.collector, *self.keepers.values(), *self.agents.values()):
             for end in program.ends:
                 if end.code == WRONG_INPUT:
-                    raise WrongInput(f"{end.program}: {end.said}")
+                    raise WrongInput(f"{end.program}: {end.last_line}")
 
     def drain(self) -> None:
-        """Ends all devices and starts them with nothing more to come: each ends by itself once its
-        outbox is empty, or after DRAIN_SECONDS."""
+        """Stop all devices and restart them without input.
+
+        Each exits once its outbox is empty, or after DRAIN_SECONDS.
+        """
         for agent in self.agents.values():
             agent.end(signal.SIGTERM)
         for device in self.devices:
@@ -289,8 +291,8 @@ class Fleet:
             self._list(name)
 
     def _list(self, device: str) -> None:
-        """Leaves in the folder what the agent's own `outbox list` says."""
+        """Write the agent's own `outbox list` into the folder."""
         command = configuration.outbox_command(f"{device}.yaml")
         environment = {**os.environ, **self.site.environment}
-        said = run_child(command, cwd=self.site.folder, env=environment, timeout=START_SECONDS)
-        (self.site.folder / "list" / f"{device}.txt").write_bytes(said.stdout or said.stderr)
+        done = run_child(command, cwd=self.site.folder, env=environment, timeout=START_SECONDS)
+        (self.site.folder / "list" / f"{device}.txt").write_bytes(done.stdout or done.stderr)

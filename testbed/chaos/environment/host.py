@@ -1,9 +1,8 @@
-"""What a fault sets on the host of a program: a small disk to be filled up, and its wall clock.
+"""Faults of a program's host: a small disk that can be filled, and the wall clock.
 
-A disk is a tmpfs in a mount namespace of ours, which is gone with this run, however it ends. Where
-the system does not allow one, a limit on the size of files (RLIMIT_FSIZE) of the process stands in.
-libfaketime sets the wall clock in the process. The clock that only grows is left alone, as it is
-when somebody sets the time of a host.
+A disk is a tmpfs in a mount namespace of this process, which ends with the run. If the system does
+not allow one, a limit on file sizes (RLIMIT_FSIZE) of the process replaces it. libfaketime sets the
+wall clock in the process. The monotonic clock is untouched, as on a host whose time is set.
 """
 
 import ctypes
@@ -20,7 +19,7 @@ _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _PRIVATE, _RECURSIVE = 1 << 18, 1 << 14
 FILLER = "filler"
 CHUNK = bytes(4096)
-SPARE_BYTES = 150  # What a process may still write into its smallest file under a limit.
+SPARE_BYTES = 150  # The bytes that a process may still append to its smallest file under a limit.
 
 
 class Disk(Protocol):
@@ -113,7 +112,7 @@ def min_limit(soft: int, hard: int) -> int:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file; 0 before it is there."""
+    """Bytes of a file; 0 before it exists."""
     return os.stat(path).st_size if path.exists() else 0
 
 
@@ -127,7 +126,7 @@ LIBRARY = "libfaketimeMT.so.1"
 
 
 def library() -> Path | None:
-    """Where libfaketime is on this host, None where it is not."""
+    """The path of libfaketime on this host; None without it."""
     found = [path for place in PLACES for path in Path("/").glob(f"{place[1:]}/{LIBRARY}")]
     return found[0] if found else None
 

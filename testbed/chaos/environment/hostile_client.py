@@ -33,14 +33,15 @@ FLOOD_MESSAGES, FLOOD_BYTES = 64, 2**16
 
 
 class HostileClient:
-    """Speaks to the broker at `port` of this host. What it draws is public."""
+    """Connects to the broker at `port` of this host. Its random inputs are not secret."""
 
     def __init__(self, port: int, password: str) -> None:
         self._port = port
         self._hello = connect(CLIENT, HOSTILE_CLIENT, password)
 
-    def garbage(self, devices: list[str], draw: float) -> None:
-        """Bytes that are no MQTT; no release, status or ack; and topics of nobody."""
+    def send_malformed(self, devices: list[str], draw: float) -> None:
+        """Malformed packets; invalid releases, statuses and acks; and topics outside of the
+        fleet."""
         rng = np.random.default_rng(int(draw * 2**32))
         self._send(rng.bytes(2000))
         self._send(self._hello + publish("x", b"y")[:-2])
@@ -75,8 +76,8 @@ class HostileClient:
         self._send(b"".join(parts))
 
     def flood(self, devices: list[str], draw: float) -> None:
-        """Retained messages for streams that nobody has configured: each connection of the
-        collector from now on gets them all."""
+        """Retained messages for streams that no configuration names: each new connection of the
+        collector receives them all."""
         device = devices[int(draw * len(devices))]
         payload = bytes(FLOOD_BYTES)
         invented = (topics.release(FLEET, device, f"invented-{n}") for n in range(FLOOD_MESSAGES))
@@ -104,7 +105,8 @@ HIGH_SEQUENCE = 2**62
 
 
 class HostileDevice:
-    """Publishes under its own name at the broker of `port`; nothing that it says may be stored."""
+    """Publishes under its own client id at the broker of `port`; the collector must store nothing
+    of it."""
 
     def __init__(self, port: int, password: str, config: Config) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""The programs of a run, started again whenever they end by themselves."""
+"""The programs of a run, restarted after an unexpected end."""
 
 import os
 import signal
@@ -10,35 +10,33 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.notify_socket import NotSaid
+from testbed.notify_socket import ProgramTimeout
 from testbed.program import END_SECONDS, Program
 
-PAUSE_SECONDS = 1.0  # Before a program that has ended by itself is started again.
-LOOK_SECONDS = 0.1
-LINES_BEFORE = 8  # of the last line: where a program has said several reasons
+PAUSE_SECONDS = 1.0  # Delay before the restart of a program that ended unexpectedly.
+POLL_SECONDS = 0.1
+LINES_BEFORE = 8  # lines kept before the last one: a program may log several causes
 
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended: its exit code, the last line that it said, whether we ended it, and some
-    lines before the last one."""
+    """The end of a process: its exit code, its last line, and some lines before that. `ours`: the
+    run ended it."""
 
     program: str
     code: int
-    said: str
+    last_line: str
     ours: bool
-    before: str = ""
+    lines_before: str = ""
 
 
 @dataclass(eq=False)
 class Service:
-    """A program, which may be started many times. `after`: called whenever its process has ended,
-    before there is another one.
+    """A program, which may be started many times.
 
-    `hears`: called with each whole line that it logs, while it runs.
-
-    `lane`: held by whoever starts or ends it. `reads`: it has a pipe as its standard input.
-    `retired`: it is never started again.
+    `after`: called after each end of its process, before the next start. `on_line`: called with
+    each whole line that it logs. `lane`: a thread holds it while it starts or ends the program.
+    `reads`: its standard input is a pipe. `retired`: it is never started again.
     """
 
     name: str
@@ -47,7 +45,7 @@ class Service:
     environment: Mapping[str, str]
     reads: bool = False
     after: Callable[[], object] = lambda: None
-    hears: Callable[[str], object] = lambda line: None
+    on_line: Callable[[str], object] = lambda line: None
     lane: threading.RLock = field(default_factory=threading.RLock)
     ends: list[End] = field(default_factory=list)
     wanted: bool = False
@@ -80,7 +78,7 @@ class Service:
                 self.log,
                 folder=self.folder,
                 environment=self.environment,
-                hears=self.hears,
+                on_line=self.on_line,
                 stdin=subprocess.PIPE if self.reads else subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -98,8 +96,8 @@ class Service:
             if pid is not None:
                 with suppress(ProcessLookupError):
                     (os.killpg if group else os.kill)(pid, number)
-                with suppress(NotSaid):
-                    self.program.ends(END_SECONDS)
+                with suppress(ProgramTimeout):
+                    self.program.wait(END_SECONDS)
             self._note(self.program, ours=pid is not None)
 
     def signal(self, number: int) -> None:
@@ -108,7 +106,7 @@ class Service:
                 self.program.process.send_signal(number)
 
     def revive(self) -> None:
-        """Starts it again where it has ended by itself."""
+        """Restart the program after an unexpected end."""
         if not self.wanted or self.running or not self.lane.acquire(blocking=False):
             return
         try:
@@ -128,7 +126,7 @@ class Service:
 
     def _note(self, program: Program, ours: bool) -> None:
         program.close()
-        *before, last = program.said.splitlines() or [""]
+        *before, last = program.output.splitlines() or [""]
         lines = "\n".join(before[-LINES_BEFORE:])
         self.ends.append(End(self.name, program.process.returncode, last, ours, lines))
         self.program = None
@@ -155,7 +153,7 @@ class Supervisor:
         return service
 
     def _watch(self, service: Service) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             service.revive()
 
     def __exit__(self, *_: object) -> None:
@@ -168,5 +166,5 @@ class Supervisor:
                     os.killpg(program.process.pid, signal.SIGKILL)
         for thread in self._threads:
             thread.join(END_SECONDS)
-        for service in self.services:  # One that was just started anew.
+        for service in self.services:  # The process that was just restarted.
             service.end(signal.SIGKILL, group=True)

@@ -242,7 +242,7 @@ ACTS: Mapping[str, Act] = {
     "broker-small": _broker_limited,
     "password-changed": _password_changed,
     "certificate-expired": _certificate_expired,
-    "garbage": lambda fleet, fault: fleet.hostile_client.garbage(fleet.names, fault.draw),
+    "garbage": lambda fleet, fault: fleet.hostile_client.send_malformed(fleet.names, fault.draw),
     "state-lost": _to_some_device(state_damage.state_lost),
     "state-restored": _to_some_device(state_damage.state_restored),
     "agent-twice": state_damage.twin,

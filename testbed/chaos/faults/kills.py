@@ -68,15 +68,17 @@ def keeper_killed_answering(fleet: Fleet, fault: Fault) -> None:
 
 
 def keeper_restored(fleet: Fleet, fault: Fault) -> None:
-    """A backup of a keeper's ledger is written back: the keeper must not run. Then its own ledger
-    comes back. Where nothing was answered since the backup, the first one of the run is taken."""
+    """Restore a backup of a keeper's ledger, with which the keeper must not run; then undo it.
+
+    If nothing was answered since the backup, the first ledger of the run is restored.
+    """
     ledger, keeper = keeper_ledger_in(fleet.site.folder, fault.target), fleet.keepers[fault.target]
-    aside = fleet.site.folder / "backup" / f"{fault.number}-{fault.target}"
-    aside.mkdir()
+    backup = fleet.site.folder / "backup" / f"{fault.number}-{fault.target}"
+    backup.mkdir()
     with keeper.lane:
         with (
             closing(sqlite3.connect(ledger)) as source,
-            closing(sqlite3.connect(aside / "copy")) as copy,
+            closing(sqlite3.connect(backup / "copy")) as copy,
         ):
             source.backup(copy)
         before, until = _changes(ledger), time.monotonic() + CHANGE_SECONDS
@@ -85,11 +87,11 @@ def keeper_restored(fleet: Fleet, fault: Fault) -> None:
         fleet.pause(fault.seconds)
         keeper.end(signal.SIGKILL)
         now = _changes(ledger)
-        old = aside / "copy" if before < now else first_ledger_in(fleet.site.folder, fault.target)
+        old = backup / "copy" if before < now else first_ledger_in(fleet.site.folder, fault.target)
         changed = _changes(old) < now
         for ending in SIDECARS:
             if _sidecar(ledger, ending).exists():
-                shutil.move(_sidecar(ledger, ending), aside)
+                shutil.move(_sidecar(ledger, ending), backup)
         shutil.copyfile(old, ledger)
         ledger.chmod(0o600)
         keeper.start()
@@ -103,8 +105,8 @@ def keeper_restored(fleet: Fleet, fault: Fault) -> None:
             keeper.end(signal.SIGKILL)
             for ending in SIDECARS:
                 _sidecar(ledger, ending).unlink(missing_ok=True)
-                if (aside / _sidecar(ledger, ending).name).exists():
-                    shutil.move(aside / _sidecar(ledger, ending).name, ledger.parent)
+                if (backup / _sidecar(ledger, ending).name).exists():
+                    shutil.move(backup / _sidecar(ledger, ending).name, ledger.parent)
             keeper.start()
 
 

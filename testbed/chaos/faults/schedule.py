@@ -22,16 +22,16 @@ Where = Literal[
 
 @dataclass(frozen=True)
 class Kind:
-    """What may go wrong. `where`: what it happens to; `weight`: how often, beside the others.
+    """A kind of fault. `where`: its target; `weight`: its relative frequency.
 
-    `seconds`: the shortest and the longest time that it lasts, or that a killed program is away.
+    `seconds`: the minimum and maximum duration of the fault, or of a killed program's absence.
     """
 
     name: str
     where: Where
     weight: float
     seconds: tuple[float, float]
-    says: str
+    description: str
 
 
 KINDS: Sequence[Kind] = (
@@ -87,8 +87,9 @@ BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: `at` seconds after the start of the faults, `seconds` long. `draw`: in [0, 1), for
-    whatever else it has to choose.
+    """One fault: `at` seconds after the start of the faults, `seconds` long.
+
+    `draw`: a number in [0, 1) for all other choices of the fault.
     """
 
     number: int
@@ -101,7 +102,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Targets:
-    """What there is, for each `Kind.where`; a kind without a target does not happen."""
+    """The targets of each `Kind.where`; a kind without a target never occurs."""
 
     of: Mapping[str, Sequence[str]]
     without: Mapping[str, str] = field(default_factory=dict)  # kinds left out, and why

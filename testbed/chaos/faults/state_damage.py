@@ -1,5 +1,7 @@
-"""Faults that damage, lose or roll back what somebody remembers: a segment of the outbox (as a
-power cut or a worn card leaves it), a device's state, the database; and a second agent of one name.
+"""Faults that damage, lose or roll back stored state: a segment, a state folder, the database.
+
+A segment of the outbox is damaged as by a power loss or a worn card. A second agent of one name is
+such a fault too.
 """
 
 import shutil
@@ -23,7 +25,7 @@ from testbed.chaos.observation.answers import fixed
 from testbed.chaos.observation.ledger_marks import Debit, debits_in
 from testbed.chaos.observation.observer import Name, waiting_of
 
-AHEAD_SECONDS = 30.0  # How long a window in the future is waited for,
+AHEAD_SECONDS = 30.0  # The longest wait for a window in the future,
 GO_ON_SECONDS = 120.0  # and the first one of a device that has lost its state.
 SIDECARS = ("-wal", "-shm")
 # A release of the last window may not wait yet.
@@ -57,8 +59,8 @@ def _at_rest(fleet: Fleet, fault: Fault) -> Iterator[None]:
     """No other fault touches this device's clock, disk or process meanwhile.
 
     Without its ledger and without the collector a device cannot know which windows it has released.
-    Only the clock takes it past them. So the fault waits before until no window of a clock that was
-    ahead is in the future, and no clock is set back before the device has debited a later window.
+    Only the clock moves it past them. So the fault first waits until no window of a clock that was
+    ahead is in the future. No clock is set back before the device has debited a later window.
     """
     name = fault.target
     with fleet.lane(f"clock {name}"), fleet.lane(f"disk {name}"):
@@ -77,7 +79,7 @@ def _at_rest(fleet: Fleet, fault: Fault) -> Iterator[None]:
 
 
 def gone_on(before: Iterable[Debit], now: Iterable[Debit]) -> bool:
-    """Whether each stream has debited a window after all that were debited before."""
+    """True if each stream has debited a window after all windows that were debited before."""
     ends: dict[str, int] = {}
     for debit in before:
         ends[debit.name.stream] = max(debit.end, ends.get(debit.name.stream, 0))
@@ -136,7 +138,7 @@ def _stored(database: Path) -> set[Name]:
 
 
 def twin(fleet: Fleet, fault: Fault) -> None:
-    """Somebody copies a card: for a while two agents of one name take turns at the broker."""
+    """A copied SD card: for a while two agents of one name alternate at the broker."""
     device = next(device for device in fleet.devices if device.name == fault.target)
     state = fleet.site.folder / "var" / f"{fault.target}-twin-{fault.number}"
     config = fleet.site.configure(device, fleet.links[fault.target].port, state=state.name)

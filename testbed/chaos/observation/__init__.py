@@ -1,1 +1,1 @@
-"""What is observed from outside during a run."""
+"""Observation of a run from outside."""

@@ -1,7 +1,7 @@
-"""What the collector asked keepers and what they answered, seen on the wire; and what waits.
+"""The questions to keepers and their answers, seen on the wire, and the open questions.
 
-A keeper's word is not asked for, nor the collector's: whoever has the broker has every answer, also
-one that was lost behind it.
+The records of keepers and collector are not used: the broker's traffic holds every answer, also one
+that was lost after the broker.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_fleet.units import seconds
 from testbed.mqtt_packets import PublishReader
 
-# Whoever was asked for an answer may have given one.
+# A keeper that was asked may have answered.
 FIXED = "state IN ('answer', 'answered', 'failed')"
 
 
@@ -44,31 +44,31 @@ class AnswerObserver:
             return {name: set(found) for name, found in self._answers.items()}
 
     def asker(self) -> Callable[[bytes], object]:
-        """What hears a connection of the collector."""
-        return self._tap("ask", self._heard_question)
+        """The tap of a connection of the collector."""
+        return self._tap("ask", self._note_question)
 
     def keeper(self) -> Callable[[bytes], object]:
-        """What hears a connection of a keeper."""
-        return self._tap("answer", self._heard_answer)
+        """The tap of a connection of a keeper."""
+        return self._tap("answer", self._note_answer)
 
-    def _tap(self, kind: str, hears: Callable[[str, bytes], None]) -> Callable[[bytes], object]:
+    def _tap(self, kind: str, receive: Callable[[str, bytes], None]) -> Callable[[bytes], object]:
         reader = PublishReader()
 
-        def hear(content: bytes) -> None:
+        def tap(content: bytes) -> None:
             for topic, payload in reader.feed(content):
                 place = topics.parse(topic)
                 if place is not None and place.kind == kind:
-                    hears(place.device, payload)
+                    receive(place.device, payload)
 
-        return hear
+        return tap
 
-    def _heard_question(self, keeper: str, payload: bytes) -> None:
+    def _note_question(self, keeper: str, payload: bytes) -> None:
         question = Ask.decode(payload).question
         with self._mutex:
             self._questions.setdefault(question.digest, encode_question(question))
             self.asked += 1
 
-    def _heard_answer(self, keeper: str, payload: bytes) -> None:
+    def _note_answer(self, keeper: str, payload: bytes) -> None:
         reply = Reply.decode(payload)
         if reply.kind == "answered":
             with self._mutex:
@@ -76,7 +76,7 @@ class AnswerObserver:
 
 
 def levels_of(question: KeeperQuestion) -> set[str]:
-    """What a question is about, as names of windows at its level."""
+    """The subject of a question, as names of windows at its level."""
     return {level_name(*each.key, question.level) for each in question.windows}
 
 
@@ -85,15 +85,18 @@ def level_name(device: str, stream: str, incarnation: bytes, sequence: int, leve
 
 
 def fixed(database: Path) -> set[str]:
-    """The windows, at their levels, of which the database says that keepers were asked."""
+    """The windows, at their levels, that the database records as asked."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(f"SELECT payload FROM questions WHERE {FIXED}").fetchall()
     return {name for (payload,) in rows for name in levels_of(decode_question(payload))}
 
 
 def waiting_until(database: Path) -> dict[str, tuple[int, int]]:
-    """Windows that no question lists, at their levels: when their own period ends, and that of the
-    question that is to list them, which is a later one for a late release. In unix seconds."""
+    """Windows that no question lists, at their levels, with two times in unix seconds.
+
+    The first is the end of their own period. The second is the end of the period whose question is
+    to list them; it is later for a late release.
+    """
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         rows = connection.execute(
             "SELECT device, stream, incarnation, sequence, level, window_start, (SELECT"
@@ -111,7 +114,7 @@ def waiting_until(database: Path) -> dict[str, tuple[int, int]]:
 
 
 def unsettled(database: Path) -> int:
-    """How many questions have no answer yet."""
+    """The number of open questions."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         query = "SELECT count(*) FROM questions WHERE state IN ('prepare', 'answer')"
         (found,) = connection.execute(query).fetchone()

@@ -1,7 +1,7 @@
-"""What a device held in memory only when its process ended, and for how long.
+"""The releases that a device held only in memory when its process ended, and their ages.
 
-With `persist: when_unacknowledged` that is lost with the process. A device's own word is not asked
-for: the age of a release counts from when its debit was first seen in the ledger.
+With `persist: when_unacknowledged` they are lost with the process. A device's own reports are not
+used: the age of a release counts from the first sight of its debit in the ledger.
 """
 
 import signal
@@ -16,7 +16,7 @@ from pansketch_agent.outbox.write_behind import BUFFER_SECONDS
 from testbed.chaos.observation.ledger_marks import debits_in
 from testbed.chaos.observation.observer import Name
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LATE_SECONDS = 5.0  # A busy host needs so long to come to writing what is due.
 MAX_SECONDS = BUFFER_SECONDS + LATE_SECONDS
 
@@ -83,7 +83,7 @@ class Ages:
         return {n for n, age in ages.items() if age <= MAX_SECONDS and not self._written(n)}
 
     def explain(self, device: str, code: int) -> bool:
-        """Whether the option, and nothing else, explains what this end of the device has cost."""
+        """True if the option alone explains the losses at this end of the device."""
         return device in self._states and code == -signal.SIGKILL
 
     def note_end(self, device: str, code: int) -> None:
@@ -91,7 +91,7 @@ class Ages:
         if device not in self._states:
             return
         now = time.monotonic()
-        self._look(device, now)
+        self._poll(device, now)
         with self._mutex:
             ours = {name for name in self._since if name.device == device} - self._judged
             self._judged |= ours
@@ -101,11 +101,11 @@ class Ages:
                     self.held.append(Held(name, round(now - since, 2), code))
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             for device in self._states:
-                self._look(device, time.monotonic())
+                self._poll(device, time.monotonic())
 
-    def _look(self, device: str, now: float) -> None:
+    def _poll(self, device: str, now: float) -> None:
         """Notes the debits that are new."""
         try:
             size = (self._states[device] / "ledger").stat().st_size

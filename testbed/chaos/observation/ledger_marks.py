@@ -1,7 +1,6 @@
-"""What the run itself knows of each device: every debit ever seen, what it destroyed, and when a
-device said that it dropped or refused a release.
+"""The run's own records of each device: every debit ever seen, its faults, and logged drops.
 
-A ledger can be lost or rolled back by a fault, so the debits are collected here as they are seen.
+A fault can lose or roll back a ledger, so the run collects the debits as it sees them.
 """
 
 import re
@@ -36,8 +35,9 @@ class Debit:
 
 @dataclass(frozen=True)
 class Drop:
-    """A device's log says that it dropped a release. `at`: unix seconds of the host's clock;
-    `full_bytes`: what its outbox held then, as far as it can be seen from outside.
+    """A device's log reports a dropped release. `at`: unix seconds of the host's clock.
+
+    `full_bytes`: the size of its outbox then, as far as it is visible from outside.
     """
 
     name: Name
@@ -60,8 +60,10 @@ class Span:
 
 @dataclass(frozen=True)
 class TwinRange:
-    """The windows of one stream that a second agent of a device's name may have released, from the
-    first that it can know of, which starts at `since`, to the end of its last debit.
+    """The windows of one stream that a second agent of a device's name may have released.
+
+    They reach from the first that it can know of, which starts at `since`, to the end of its last
+    debit.
     """
 
     device: str
@@ -76,17 +78,20 @@ class TwinRange:
 
 @dataclass
 class Marks:
-    """What happened to releases by name, each put there by the fault that did it.
+    """The fates of releases by name; each fault records its own.
 
-    `damaged`: waited in a segment where the run damaged them. `erased`: waited in a state folder
-    that the run deleted or replaced. `unkept`: stored once, in a database that the run replaced by
-    an older copy, with no copy on the device. `rolled_back`: the same, with a copy on the device;
-    `damaged` and `erased` name these copies too. `twins`: windows that a second agent of the same
-    name has debited. `twin_ranges`: the windows in which it lived. `overtaken`: the older ones of
-    those streams that waited on the device when it began. `lost_with_process`: debited last before
-    a process was killed or ended with an error, and seen nowhere by then. `reset`: devices whose
-    state was deleted or replaced. `forgotten`: windows at levels, of questions that keepers were
-    asked to answer, and that were in a database which the run replaced by an older copy.
+    `damaged`: queued in a segment that the run damaged. `erased`: queued in a state folder that the
+    run deleted or replaced. `unkept`: stored once, in a database that the run replaced by an older
+    copy, without a copy on the device. `rolled_back`: the same, with a copy on the device;
+    `damaged` and `erased` name these copies too.
+
+    `twins`: windows that a second agent of the same name has debited. `twin_ranges`: the windows in
+    which it lived. `overtaken`: the older queued releases of those streams when it began.
+    `lost_with_process`: debited last before a kill or an error of the process, and never seen.
+
+    `reset`: devices whose state was deleted or replaced. `forgotten`: windows at levels, of
+    questions that keepers were asked. They were in a database that the run replaced by an older
+    copy.
     """
 
     damaged: set[Name] = field(default_factory=set)

@@ -1,7 +1,7 @@
-"""What devices made, seen from outside: on their disks, and on the wire.
+"""The releases of devices, observed from outside: on their disks, and on the wire.
 
-A device's own word is not asked for. Both places are needed: what is dropped was never sent, and
-what is acknowledged at once may be off the disk before anybody looks.
+A device's own reports are not used. Both observations are needed. A dropped release was never sent.
+An acknowledged one may be deleted from the disk before the next poll.
 """
 
 import threading
@@ -19,7 +19,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
 from testbed.mqtt_packets import PublishReader
 
-LOOK_SECONDS = 0.03
+POLL_SECONDS = 0.03
 
 
 @dataclass(frozen=True, order=True)
@@ -98,7 +98,7 @@ class Observer:
         finally:
             with self._mutex:
                 del self._beside[outbox]
-            self._look_in(device, outbox)
+            self._scan_folder(device, outbox)
 
     def on_disk(self, device: str) -> set[Name]:
         """The releases that are in the segments of a device now."""
@@ -108,10 +108,10 @@ class Observer:
                 found |= {name for name, _ in _releases(device, path.read_bytes())}
         return found
 
-    def look(self, device: str) -> None:
+    def scan(self, device: str) -> None:
         """Reads what is new in the device's segments and among its dead letters."""
         folder = self._outboxes[device]
-        names = self._look_in(device, folder)
+        names = self._scan_folder(device, folder)
         refused = set()
         with suppress(OSError):
             for path in (folder / "refused").glob("*.release"):
@@ -120,7 +120,7 @@ class Observer:
             self._written |= names
             self._refused |= {name for name in refused if name is not None}
 
-    def _look_in(self, device: str, folder: Path) -> set[Name]:
+    def _scan_folder(self, device: str, folder: Path) -> set[Name]:
         """Notes what is new in the segments of an outbox, and returns its names."""
         found = set()
         with suppress(OSError):  # A folder that is not there yet.
@@ -131,16 +131,16 @@ class Observer:
         return found
 
     def tap(self, device: str) -> Callable[[bytes], object]:
-        """What hears a connection of this device."""
+        """The tap of a connection of this device."""
         reader = PublishReader()
 
-        def hear(content: bytes) -> None:
+        def tap(content: bytes) -> None:
             for topic, payload in reader.feed(content):
-                self._heard(device, topic, payload)
+                self._note_sent(device, topic, payload)
 
-        return hear
+        return tap
 
-    def _heard(self, device: str, topic: str, payload: bytes) -> None:
+    def _note_sent(self, device: str, topic: str, payload: bytes) -> None:
         place = topics.parse(topic)
         if place is None or place.kind != "release" or place.device != device:
             return
@@ -165,13 +165,13 @@ class Observer:
         return content
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._stop.wait(POLL_SECONDS):
             for device in self._outboxes:
-                self.look(device)
+                self.scan(device)
             with self._mutex:
                 others = list(self._beside.items())
             for folder, device in others:
-                self._look_in(device, folder)
+                self._scan_folder(device, folder)
 
 
 def _releases(device: str, content: bytes) -> Iterator[tuple[Name, bytes]]:

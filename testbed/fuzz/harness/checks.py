@@ -1,8 +1,7 @@
-"""The harness: one input into one target, and whatever was promised of it checked.
+"""The harness runs one input through one target and checks the properties of the target.
 
-A run raises nothing but the target's documented errors; each is one printable line of bounded
-length; nothing of a secret input stands in an error or in the log; memory and work are bounded by
-the size of the input.
+A run raises only the target's documented errors. Each is one printable line of bounded length. No
+error and no log line holds a part of a secret input. The size of the input bounds memory and work.
 """
 
 import gc
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from testbed.fuzz.harness.target import Broken, Run, Target, promise
+from testbed.fuzz.harness.target import Broken, Run, Target, require
 
 MAX_SAID = 2000  # characters of an error
 MAX_KEPT = 32 << 20  # bytes that all inputs together may leave behind: what is made once
@@ -28,18 +27,18 @@ _DIGITS = re.compile(rb"[0-9]{6,}")
 
 
 class _TooLong(BaseException):
-    """Ends a run of too many steps; not an Exception, so nobody on the way takes it for one."""
+    """Ends a run of too many steps; not an Exception, so that no handler of a target catches it."""
 
 
-class _Ear(logging.Handler):
+class _Handler(logging.Handler):
     """Keeps what is logged during one run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[str] = []
+        self.logged: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append(record.getMessage())
+        self.logged.append(record.getMessage())
 
 
 class Watch:
@@ -51,8 +50,8 @@ class Watch:
     def __init__(self, target: Target, folder: Path, count_steps: bool = False) -> None:
         self._target, self._count_steps = target, count_steps
         self._run = target.open(folder)
-        self._ear = _Ear()
-        for data in target.seeds():  # What is made once and kept is not the cost of an input.
+        self._handler = _Handler()
+        for data in target.seeds():  # Objects created once are not the cost of an input.
             with suppress(Exception):
                 self._run(data)
         self._before, _ = tracemalloc.get_traced_memory()
@@ -60,30 +59,30 @@ class Watch:
     def __call__(self, data: bytes) -> str:
         """TAKEN, or the name of the documented error that was raised. Raises Broken."""
         most = self._target.memory.at(len(data))
-        outcome, said, taken = self._measured(data)
+        outcome, errors, taken = self._measured(data)
         if taken > most:
-            # All threads of the process are measured, and what is made once and kept: an input that
-            # takes too much does so again, alone. What it keeps for itself the next check finds.
+            # The trace covers all threads and objects that are created once. An expensive input is
+            # expensive again, alone. The next check finds memory that the target retains.
             with _alone():
-                outcome, said, again = self._measured(data)
+                outcome, errors, again = self._measured(data)
             taken = min(taken, again)
-        promise(taken <= most, f"{taken} bytes of memory, above the bound of {most}")
+        require(taken <= most, f"{taken} bytes of memory, above the bound of {most}")
         self._check_kept()
-        self._check_texts(data, said)
+        self._check_texts(data, errors)
         return outcome
 
     def _measured(self, data: bytes) -> tuple[str, list[str], int]:
-        """The outcome, what was said of it, and the bytes of memory that it took at the most."""
-        self._ear.heard.clear()
-        logging.getLogger().addHandler(self._ear)
+        """The outcome, the texts of errors and logs, and the maximum bytes of memory."""
+        self._handler.logged.clear()
+        logging.getLogger().addHandler(self._handler)
         before, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
         try:
-            outcome, said = self._outcome(data)
+            outcome, errors = self._outcome(data)
             _, peak = tracemalloc.get_traced_memory()
         finally:
-            logging.getLogger().removeHandler(self._ear)
-        return outcome, said, peak - before
+            logging.getLogger().removeHandler(self._handler)
+        return outcome, errors, peak - before
 
     def _outcome(self, data: bytes) -> tuple[str, list[str]]:
         try:
@@ -100,20 +99,20 @@ class Watch:
         return TAKEN, []
 
     def _check_kept(self) -> None:
-        """What stays after one input, or little by little after many."""
+        """The memory that stays after one input, or grows over many."""
         if tracemalloc.get_traced_memory()[0] - self._before > MAX_KEPT:
             gc.collect()
             kept = tracemalloc.get_traced_memory()[0] - self._before
-            promise(kept <= MAX_KEPT, f"{kept} bytes are kept of this input and those before it")
+            require(kept <= MAX_KEPT, f"{kept} bytes are kept of this input and those before it")
 
-    def _check_texts(self, data: bytes, said: list[str]) -> None:
-        for text in said[:1] + self._ear.heard:
-            promise(text.isprintable(), "an error or a log line that is not one printable line")
-            promise(len(text) <= MAX_SAID, f"an error or a log line of {len(text)} characters")
+    def _check_texts(self, data: bytes, errors: list[str]) -> None:
+        for text in errors[:1] + self._handler.logged:
+            require(text.isprintable(), "an error or a log line that is not one printable line")
+            require(len(text) <= MAX_SAID, f"an error or a log line of {len(text)} characters")
         if self._target.secret:
             open_part = self._target.public(data)
-            for text in said + self._ear.heard:
-                promise(
+            for text in errors + self._handler.logged:
+                require(
                     not shown(data, open_part, text),
                     "something of the input stands in an error or log",
                 )
@@ -121,7 +120,7 @@ class Watch:
 
 @contextmanager
 def watching() -> Iterator[None]:
-    """Memory is traced, and the log is silent but for what the harness hears."""
+    """Trace memory, and send log records to the harness only."""
     root, level = logging.getLogger(), logging.getLogger().level
     silent, traced = logging.NullHandler(), tracemalloc.is_tracing()
     root.addHandler(silent)
@@ -139,18 +138,18 @@ def watching() -> Iterator[None]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No garbage of before is left, and no other thread runs while this one has something to do."""
+    """Free unreachable objects first, and keep other threads from running meanwhile."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(ALONE_SECONDS)
     try:
-        gc.collect()  # Takes long enough for a thread that waits already to have its turn before.
+        gc.collect()  # Long enough for a waiting thread to run first.
         yield
     finally:
         sys.setswitchinterval(interval)
 
 
 def shown(data: bytes, public: bytes, text: str) -> bool:
-    """Whether a text holds a mark, or a longer number, of the input beside its public part."""
+    """True if a text holds a mark, or a longer number, of the input beside its public part."""
     words = {mark for mark in MARKS if mark in data}.union(_DIGITS.findall(data))
     return any(word.decode("ascii") in text for word in words if word not in public)
 

@@ -1,4 +1,4 @@
-"""What a target is: a function of bytes, what is promised of it, and where its inputs start."""
+"""A target: a function of bytes, its properties, and its first inputs."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ Run = Callable[[bytes], None]
 
 
 class Broken(AssertionError):
-    """A promise that some input breaks: one line."""
+    """A violated property, in a single-line text."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ def nothing(_data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Target:
-    """One reader of bytes.
+    """One parser of bytes.
 
-    `open`: makes the function in a folder of its own; the function returns, raises one of `errors`,
-    or raises Broken for a promise that it checks itself. `seeds`: inputs to start from. `memory`:
-    the most bytes that one input may take beside what the target holds anyway. `steps`: the most
-    lines of Python. `secret`: the input holds readings or keys, and nothing of it may be said
-    but what stands in its `public` part. `tokens`: what is worth putting somewhere.
+    `open`: creates the function in its own folder. The function returns, raises one of `errors`, or
+    raises Broken for a property that it checks. `seeds`: inputs to start from. `memory`: the most
+    bytes that one input may add to the target's own. `steps`: the most lines of Python.
+
+    `secret`: the input holds readings or keys. Messages may hold only its `public` part. `tokens`:
+    useful fragments of inputs.
     """
 
     about: str
@@ -50,7 +51,7 @@ class Target:
     tokens: tuple[bytes, ...] = ()
 
 
-def promise(holds: object, otherwise: str) -> None:
+def require(holds: object, otherwise: str) -> None:
     """Raises Broken unless it holds."""
     if not holds:
         raise Broken(otherwise)
@@ -69,7 +70,7 @@ def golden() -> list[bytes]:
 
 
 def kept(target: str) -> list[Path]:
-    """Inputs of one target that once broke a promise, or nearly did."""
+    """Inputs of one target that once violated a property, or nearly did."""
     folder = KEPT / target
     return sorted(folder.iterdir()) if folder.is_dir() else []
 

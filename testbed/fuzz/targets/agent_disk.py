@@ -1,4 +1,4 @@
-"""What a device reads back from its disk: outbox, ledger, and refused releases."""
+"""The files that a device reads from its disk: outbox, ledger, and refused releases."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ from pansketch_agent.outbox.records import (
 )
 from pansketch_agent.outbox.segments import Segments
 from pansketch_fleet.protocol.messages import MAX_NUMBER
-from testbed.fuzz.harness.target import Bound, Run, Target, promise
+from testbed.fuzz.harness.target import Bound, Run, Target, require
 from testbed.fuzz.targets.releases import body_of, own_seeds, sealed
 
 FIRST = Key(1, "air")
@@ -39,27 +39,27 @@ def _open_records(folder: Path) -> Run:
 
 
 def _segment(data: bytes, folder: Path) -> None:
-    """What is sound in a segment is read back byte by byte, now and after another start."""
+    """The valid part of a segment is read back byte by byte, now and after a restart."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "00000001.segment").write_bytes(data)
     waiting = queued_in(scan(data))
     first = _contents(Segments(folder, SEGMENT_BYTES))
-    promise(set(first) == set(waiting), "an intact release is lost, or one is invented")
-    promise(_contents(Segments(folder, SEGMENT_BYTES)) == first, "a second start reads otherwise")
-    promise(dict(list_outbox.releases_in(folder)) == first, "the listing differs from the outbox")
+    require(set(first) == set(waiting), "an intact release is lost, or one is invented")
+    require(_contents(Segments(folder, SEGMENT_BYTES)) == first, "a second start reads otherwise")
+    require(dict(list_outbox.releases_in(folder)) == first, "the listing differs from the outbox")
     after = Segments(folder, SEGMENT_BYTES)
     after.append(FIRST, b"a new one")
     for key in list(after.positions):
         after.forget(key)
     after.close()
-    promise(not _contents(Segments(folder, SEGMENT_BYTES)), "a forgotten release is there again")
+    require(not _contents(Segments(folder, SEGMENT_BYTES)), "a forgotten release is there again")
 
 
 def _contents(segments: Segments) -> dict[Key, bytes]:
     waiting = [key for key in segments.positions if key not in segments.kept]
     found = {key: segments.read(key) for key in waiting}
-    promise(None not in found.values(), "a release that waits cannot be read")
+    require(None not in found.values(), "a release that waits cannot be read")
     return {key: payload for key, payload in found.items() if payload is not None}
 
 
@@ -90,24 +90,24 @@ def _open_debits(folder: Path) -> Run:
 
 
 def _ledger(data: bytes, state: Path) -> None:
-    """What was spent is never less after another start, and numbers go on where they were."""
+    """The spent epsilon never decreases after a restart, and numbers continue."""
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir()
     path = state / "ledger"
     path.write_bytes(data)
-    book, sound_bytes = read_accounts(path)
+    accounts, sound_bytes = read_accounts(path)
     torn = sound_bytes < len(data)
     with Ledger(state) as ledger:
-        for stream, account in book.by_stream.items():
+        for stream, account in accounts.by_stream.items():
             spent = ledger.spent(stream)
-            promise(spent.sequence == account.sequence + torn, "a number is used twice")
-            promise(spent.lifetime_micro >= account.lifetime_micro, "what was spent is less")
-        promise(read_accounts(path)[1] == path.stat().st_size, "a torn end is not repaired")
+            require(spent.sequence == account.sequence + torn, "a number is used twice")
+            require(spent.lifetime_micro >= account.lifetime_micro, "what was spent is less")
+        require(read_accounts(path)[1] == path.stat().st_size, "a torn end is not repaired")
         last = ledger.spent("air")
         number = ledger.debit({"air": 1}, last.until, last.until + 60)["air"]
-    promise(number == last.sequence + 1, "a number is left out")
+    require(number == last.sequence + 1, "a number is left out")
     again, _ = read_accounts(path)
-    promise(again.account("air").sequence == number, "a debit is lost")
+    require(again.account("air").sequence == number, "a debit is lost")
 
 
 def _lines() -> list[bytes]:
@@ -139,10 +139,12 @@ def _adopted(data: bytes, folder: Path) -> None:
     (folder / "dropped").write_bytes(data)
     taken: list[bytes] = []
     requeue_files(folder, lambda _key, content: taken.append(content))
-    promise(taken in ([], [payload]), "a release is adopted with other bytes")
-    aside = list((folder / "damaged").glob("*")) if not taken else []
-    promise(taken or len(aside) == 1, "a release is neither requeued nor moved to the damaged ones")
-    promise(0 <= dropped_in(folder) <= MAX_NUMBER, "a number of dropped releases that cannot be")
+    require(taken in ([], [payload]), "a release is adopted with other bytes")
+    damaged = list((folder / "damaged").glob("*")) if not taken else []
+    require(
+        taken or len(damaged) == 1, "a release is neither requeued nor moved to the damaged ones"
+    )
+    require(0 <= dropped_in(folder) <= MAX_NUMBER, "a number of dropped releases that cannot be")
 
 
 def _open_listing(folder: Path) -> Run:
@@ -157,7 +159,7 @@ def _listed(data: bytes, folder: Path) -> None:
     content = SIGNATURE + encode(RELEASE, FIRST, payload)
     (folder / "00000001.segment").write_bytes(content)
     rows = list_outbox.as_rows(folder, 0.0, None)
-    promise(len(rows) == 2, "a release that waits is not listed")
+    require(len(rows) == 2, "a release that waits is not listed")
     list(list_outbox.as_jsonl("meadow", "post-7", folder))
 
 

@@ -1,4 +1,4 @@
-"""What people give the collector: exported files, questions, dates, and both programs' words."""
+"""The collector's inputs from people: exported files, questions, dates, and command lines."""
 
 import base64
 import io
@@ -25,7 +25,7 @@ from pansketch_collector.storage.writer import SqliteStore
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
-from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, promise
+from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, require
 from testbed.fuzz.targets.releases import PLAIN, made, own_seeds, specs
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("N", "NE", "ö"))])
@@ -52,23 +52,23 @@ def _open_condition(_folder: Path) -> Run:
 
 
 def _condition(data: bytes) -> None:
-    """What parses can be asked of rows and of boxes."""
+    """A parsed question can be answered from rows and from boxes."""
     found = parse_predicate(data.decode("utf-8", "replace"), DOMAIN)
     held = found.holds(ROWS)
-    promise(held.shape == (len(ROWS),), "a condition does not answer for every row")
+    require(held.shape == (len(ROWS),), "a condition does not answer for every row")
     for low, high in found.intervals(DOMAIN).values():
-        promise(0 <= low <= 1 and 0 <= high <= 1, "an interval beyond the unit interval")
+        require(0 <= low <= 1 and 0 <= high <= 1, "an interval beyond the unit interval")
 
 
 def _model() -> Model:
-    """Four boxes, and the same with their noise drawn anew, which is none."""
+    """Four boxes; a redraw of their noise, which is zero, returns the same boxes."""
     release = made(specs()[0], 40)
     low = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]])
     boxes = Partition(PLAIN, low, low + 0.5, np.arange(1.0, 5.0))
     fitted = replace(boxes, replicate=lambda: [boxes, boxes])
-    promise = release.spec.guarantee
+    guarantee = release.spec.guarantee
     return Model(
-        generator="privhp", windows=1, devices=1, span=(0, 1), guarantee=promise, fitted=fitted
+        generator="privhp", windows=1, devices=1, span=(0, 1), guarantee=guarantee, fitted=fitted
     )
 
 
@@ -91,7 +91,7 @@ def _open_date(_folder: Path) -> Run:
 
 def _date(text: str) -> None:
     seconds = when(text)
-    promise(type(seconds) is int and seconds >= 0, "a date that is no time")
+    require(type(seconds) is int and seconds >= 0, "a date that is no time")
 
 
 def _open_export(folder: Path) -> Run:
@@ -101,7 +101,7 @@ def _open_export(folder: Path) -> Run:
     def run(data: bytes) -> None:
         _exported(data, folder / "file.jsonl", store, rules)
 
-    finalize(run, store.close)  # From Python 3.13 on a database that nobody closes is a warning.
+    finalize(run, store.close)  # Since Python 3.13 a database that is not closed raises a warning.
     return run
 
 
@@ -110,8 +110,8 @@ def _exported(data: bytes, path: Path, store: SqliteStore, rules: Rules) -> None
     path.write_bytes(data)
     counts = replay(path, store, rules, lambda: 1)
     lines = sum(1 for line in data.split(b"\n") if line.strip())
-    promise(sum(counts.values()) == lines, "a line is not counted, or twice")
-    promise(summary(path, counts).isprintable(), "a summary that is not one line")
+    require(sum(counts.values()) == lines, "a line is not counted, or twice")
+    require(summary(path, counts).isprintable(), "a summary that is not one line")
 
 
 def _exports() -> list[bytes]:
@@ -128,7 +128,7 @@ def _open_words(_folder: Path) -> Run:
 
 
 def _words(data: bytes) -> None:
-    """A letter for the program, then the words. What is wrong is said in one line on stderr."""
+    """A letter for the program, then its arguments. An error is one line on stderr."""
     program, *words = data.decode("utf-8", "replace").split("\0")
     parser: Callable[[], object] = agent_parser if program == "a" else collector_parser
     out, err = io.StringIO(), io.StringIO()
@@ -140,9 +140,9 @@ def _words(data: bytes) -> None:
         else:
             return
     said = err.getvalue().removesuffix("\n")
-    promise(status in (0, 2), "an exit code that is not documented")
-    promise(status == 0 or (said and said.isprintable()), "an error of several lines")
-    promise(len(said) < 2000, "an endless line")
+    require(status in (0, 2), "an exit code that is not documented")
+    require(status == 0 or (said and said.isprintable()), "an error of several lines")
+    require(len(said) < 2000, "an endless line")
 
 
 BOXES = Bound(4 << 20, 2_000)

@@ -16,14 +16,14 @@ from pansketch_fleet.settings.sources import (
     Mqtt,
 )
 from pansketch_fleet.yaml.interpolation import fill
-from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, promise
+from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, require
 
 SECRET = "word-that-nobody-may-see"
 HEAD = "fleet: meadow\nmqtt: {url: 'mqtt://localhost'}\nagent: {device: post-7}\n"
 STREAM = "streams:\n  air:\n    window: 10m\n    privacy: {epsilon: 1}\n"
 READINGS = "    attributes: {temp: {low: -40, high: 60}, wind: {categories: [N, E]}}\n"
 STDIN = "    source: {type: stdin}\n"
-# What stands before each section, by the letter that an input begins with.
+# The text before each section, by the first letter of an input.
 SECTIONS = {
     "m": "fleet: meadow\nagent: {device: post-7}\n" + STREAM + STDIN + READINGS + "mqtt:\n",
     "a": HEAD.replace("agent: {device: post-7}\n", "") + STREAM + STDIN + READINGS + "agent:\n",
@@ -111,10 +111,10 @@ def _load(path: Path) -> None:
                 texts.append(validate_report.validation(config, MemoryProtection("", Path("/"))))
         except ConfigError as error:
             refused, texts = error, [str(error)]
-            promise(error.line <= path.read_bytes().count(b"\n") + 1, "a line beyond the file")
-        promise(not any(SECRET in text for text in texts), "a secret is shown")
+            require(error.line <= path.read_bytes().count(b"\n") + 1, "a line beyond the file")
+        require(not any(SECRET in text for text in texts), "a secret is shown")
         lines = [line for text in texts for line in text.split("\n")]
-        promise(all(line.isprintable() for line in lines), "a report that is not printable")
+        require(all(line.isprintable() for line in lines), "a report that is not printable")
     if refused is not None:
         raise refused
 
@@ -140,7 +140,7 @@ def _filled(data: bytes, folder: Path) -> None:
     try:
         fill(value.decode("utf-8", "replace"), {"X": variable.decode("utf-8", "replace")}, folder)
     except ValueError as error:
-        promise(SECRET not in str(error), "a secret is shown")
+        require(SECRET not in str(error), "a secret is shown")
         raise ConfigError("config.yaml", 1, "value", str(error)) from None
 
 

@@ -13,7 +13,7 @@ from pansketch_fleet.protocol.audit_record import AuditRecord
 from pansketch_fleet.protocol.keeper_messages import Ask, Reply
 from pansketch_fleet.protocol.messages import Ack, Health, Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import Scales
-from testbed.fuzz.harness.target import Bound, Broken, Run, Target, promise
+from testbed.fuzz.harness.target import Bound, Broken, Run, Target, require
 
 TOKENS = (
     b'"', b"{", b"}", b"[", b":", b",", b"\\u0000", b"\\ud800", b"\xff", b"NaN", b"1e999", b"-0",
@@ -25,7 +25,7 @@ PLANTED = {"init-only": True, "pcg64": True}
 
 
 class Message(Protocol):
-    """An Ack, a Status, or whatever else comes to be beside them."""
+    """An Ack, a Status, or any other message type."""
 
     def encode(self) -> bytes: ...
     @classmethod
@@ -39,7 +39,7 @@ def _decoding(kind: type[Message]) -> Callable[[Path], Run]:
             again = kind.decode(found.encode())
         except ValueError as error:
             raise Broken("a message that was taken is refused when it comes again") from error
-        promise(again == found, "a message comes back changed")
+        require(again == found, "a message comes back changed")
 
     return lambda _folder: run
 
@@ -97,7 +97,7 @@ def _open_topic(_folder: Path) -> Run:
 
 
 def _topic(data: bytes) -> None:
-    """What is taken apart spells the same topic again."""
+    """A parsed topic formats to the same text."""
     text = data.decode("utf-8", "replace")
     found = topics.parse(text)
     if found is None:
@@ -121,7 +121,7 @@ def _topic(data: bytes) -> None:
             again = topics.keeper_answer(found.fleet, found.device)
         case "keeper-status":
             again = topics.keeper_status(found.fleet, found.device)
-    promise(again == text, "a topic is spelled differently from what was taken apart")
+    require(again == text, "a topic is spelled differently from what was taken apart")
 
 
 def _topics() -> list[bytes]:
@@ -135,15 +135,15 @@ def _open_quantities(_folder: Path) -> Run:
 
 
 def _quantities(data: bytes) -> None:
-    """The first byte says whether it is a size."""
+    """The first byte selects between a size and a topic."""
     text = data[1:].decode("utf-8", "replace")
     if data[:1] == b"s":
         size = quantities.size_bytes(text)
-        promise(quantities.size_bytes(quantities.size_text(size)) == size, "a size is changed")
+        require(quantities.size_bytes(quantities.size_text(size)) == size, "a size is changed")
         return
     seconds = quantities.seconds(text)
     again = quantities.seconds(quantities.duration_text(seconds)) if seconds < 1e15 else seconds
-    promise(abs(again - seconds) <= 1e-12 * seconds, "a duration is changed")
+    require(abs(again - seconds) <= 1e-12 * seconds, "a duration is changed")
 
 
 def _amounts() -> list[bytes]:

@@ -41,7 +41,7 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Ack, Health, Status
 from pansketch_fleet.protocol.messages import digest as payload_digest
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
-from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, golden, promise
+from testbed.fuzz.harness.target import EXAMPLE, Bound, Run, Target, golden, require
 
 MAX_COUNTERS = 1 << 12
 PLAIN = Domain([Attribute("temp", -40, 60), Attribute("pm25", 0, 1000, scale="log")])
@@ -66,7 +66,7 @@ def specs() -> tuple[Spec, ...]:
 
 
 def made(spec: Spec, spread: int, windows: int = 1) -> Release:
-    """A release with made-up counters, the same at every call."""
+    """A release with generated counters, the same at every call."""
     counters = np.random.default_rng(spread).integers(-spread, spread + 1, sum(spec.blocks))
     named = tuple(WindowId(f"dev-{n}", "air", n, 60 * n, 60 * n + 60) for n in range(windows))
     return Release(spec, named, 2 * windows, counters)
@@ -99,12 +99,12 @@ def _decoded(data: bytes) -> None:
     for spec in known or specs()[:1]:
         release = decode(data, spec)
         again = encode(release)
-        promise(again == data, "a release is encoded differently from what was decoded")
-        promise(peek(again).windows == header.windows, "windows come back changed")
-        promise(release.windows == header.windows, "a header that is not the release's")
+        require(again == data, "a release is encoded differently from what was decoded")
+        require(peek(again).windows == header.windows, "windows come back changed")
+        require(release.windows == header.windows, "a header that is not the release's")
         twice = decode_all([data, data], spec)
         same = all((one.counters == release.counters).all() for one in twice)
-        promise(same, "a release is decoded differently among others")
+        require(same, "a release is decoded differently among others")
 
 
 def body_of(data: bytes) -> bytes:
@@ -129,7 +129,7 @@ def _rice(data: bytes) -> None:
     values = rice_decode(codes, counts)
     places = np.split(values, np.cumsum(counts)[:-1])
     again = [rice_encode(block) for block in places]
-    promise(again == codes, "integers are encoded differently from what was decoded")
+    require(again == codes, "integers are encoded differently from what was decoded")
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
@@ -170,7 +170,7 @@ def _integers(data: bytes) -> None:
     values = values[:64] >> min(data[:1] + b"\x28")
     if len(values) and (np.abs(values) < 1 << 48).all():
         found = rice_decode([rice_encode(values)], [len(values)])
-        promise((found == values).all(), "integers come back changed")
+        require((found == values).all(), "integers come back changed")
 
 
 def _open_inbox(_folder: Path) -> Run:
@@ -186,7 +186,7 @@ def _judged(data: bytes, rules: Rules) -> None:
     name = topic.decode("utf-8", "replace")
     message = Incoming(name, payload, len(payload), payload_digest(payload), 0, 0, 0)
     alone, *others = validate([message], rules) + validate([message, message], rules)
-    promise(others == [alone, alone], "a message is judged differently among others")
+    require(others == [alone, alone], "a message is judged differently among others")
     _check_outcome(alone, message)
 
 
@@ -194,13 +194,13 @@ def _check_outcome(outcome: Validated, message: Incoming) -> None:
     match outcome:
         case Accepted(window, _, _, payload):
             topic = topics.release("beijing-air", window.device, window.stream)
-            promise((topic, payload) == message[:2], "a release is accepted as another one")
+            require((topic, payload) == message[:2], "a release is accepted as another one")
         case DeviceStatus(_, status):
-            promise(Status.decode(status.encode()) == status, "a status comes back changed")
+            require(Status.decode(status.encode()) == status, "a status comes back changed")
         case HealthReport(_, health):
-            promise(Health.decode(health.encode()) == health, "a health comes back changed")
+            require(Health.decode(health.encode()) == health, "a health comes back changed")
         case Rejected(reason, text, device, stream, sequence):
-            promise(text.isprintable(), "a refusal that is not one printable line")
+            require(text.isprintable(), "a refusal that is not one printable line")
             if device is not None and stream is not None:
                 Ack(stream, sequence, "0" * 32, "refused", f"{reason}: {text}"[:300]).encode()
 

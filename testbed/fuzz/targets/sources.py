@@ -1,4 +1,5 @@
-"""What sensors say: JSON lines and messages, CSV files, and the small files of /sys and /proc."""
+"""Inputs from sensors: JSON lines and messages, CSV files, and the small files of /sys and
+/proc."""
 
 import csv
 import gzip
@@ -17,7 +18,7 @@ from pansketch_agent.sources import metrics_page, replay, stdin
 from pansketch_agent.sources.decoders import KeyDecoder, ReadingDecoder, RecordDecoder
 from pansketch_agent.sources.readings import NotOfferedError, Readings, Rows, SourceError
 from pansketch_agent.sources.sensors import host_metrics, hwmon, iio, onewire
-from testbed.fuzz.harness.target import Bound, Run, Target, promise
+from testbed.fuzz.harness.target import Bound, Run, Target, require
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("N", "E"))])
 STILL = Clock(lambda: 1.0, lambda: 0.0, lambda _stop, _seconds: False)
@@ -49,7 +50,7 @@ def _lines(data: bytes) -> None:
     for form in FORMS:
         whole = _taken([data], form)
         parts = _taken([data[:middle], data[middle:]], form)
-        promise(whole.tobytes() == parts.tobytes(), "rows differ by how their bytes arrive")
+        require(whole.tobytes() == parts.tobytes(), "rows differ by how their bytes arrive")
 
 
 def _taken(parts: Iterable[bytes], form: RecordDecoder) -> Rows:
@@ -79,11 +80,11 @@ def _open_message(_folder: Path) -> Run:
 
 
 def _message(data: bytes) -> None:
-    """What is no message of a form leaves its row alone."""
+    """A message that does not fit a form leaves its row unchanged."""
     for form in FORMS:
         rows = form.empty(1)
         if not form.decode_line(memoryview(data), rows, 0):
-            promise(not rows.any(), "a message that is none has written a row")
+            require(not rows.any(), "a message that is none has written a row")
         form.overwrite_freed()
 
 
@@ -94,7 +95,7 @@ def _open_page(_folder: Path) -> Run:
 def _page_line(data: bytes) -> None:
     """A line of a page of metrics is a sample, or none."""
     found = metrics_page.parse(memoryview(data))
-    promise(found is None or type(found[2]) is float, "a sample's value is no number")
+    require(found is None or type(found[2]) is float, "a sample's value is no number")
 
 
 def _open_csv(folder: Path) -> Run:
@@ -126,22 +127,22 @@ def _replaying(path: Path, content: Callable[[bytes], bytes]) -> Run:
 
 
 def _replayed(path: Path, form: RecordDecoder) -> Exception | None:
-    """Row by row it is the same as in blocks. What it raises is handed back."""
+    """Parsing row by row and in blocks agrees. An exception is returned."""
     stop = threading.Event()
     try:
         blocks = _fingerprint(replay.blocks(path, form))
         paced = _fingerprint(replay.paced(path, form, 60.0, STILL, stop))
     except (SourceError, NotOfferedError) as error:
         return error
-    promise(blocks == paced, "rows differ between a replay in blocks and a paced one")
+    require(blocks == paced, "rows differ between a replay in blocks and a paced one")
     return None
 
 
 def _fingerprint(found: Iterable[Readings]) -> tuple[int, int]:
-    """How many rows there are, and a number that differs where they do."""
+    """The number of rows, and a digest of their values."""
     count, number = 0, 0
     for block in found:
-        promise(
+        require(
             ((block.at >= 0) & (block.at < replay.MAX_UNIX_SECONDS)).all(),
             "a time beyond all times",
         )
@@ -181,9 +182,9 @@ def _measured(data: bytes, root: Path) -> None:
     values = [iio.measure("iio:device0/temp", root), hwmon.measure("hwmon0/temp1", root)]
     values += [hwmon.measure("thermal_zone0", root), onewire.measure("28-0316a2798dff", root)]
     values += [host_metrics.measure(name, root) for name in host_metrics.SENSORS]
-    promise(all(type(value) is float for value in values), "a sensor's value is no number")
+    require(all(type(value) is float for value in values), "a sensor's value is no number")
     cells = [cell for row in list_sensors.as_rows(list_sensors.sensors(root)) for cell in row]
-    promise(all(cell.isprintable() for cell in cells), "a sensor's line is not printable")
+    require(all(cell.isprintable() for cell in cells), "a sensor's line is not printable")
 
 
 def _csv() -> list[bytes]:

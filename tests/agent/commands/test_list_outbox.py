@@ -124,7 +124,7 @@ def test_beside_a_running_agent(device, broker, peer, until, capsys):
         sent = len(deaf.releases)
         assert outbox(device, "retry") == 0
         assert capsys.readouterr().out == ("the running agent retransmits at once: 4 in flight\n")
-        agent.says("retransmitting the releases in flight")
+        agent.wait_for_output("retransmitting the releases in flight")
         until(lambda: len(deaf.releases) >= sent + 4, "the same again")
         assert len(set(deaf.releases)) == 4
         assert outbox(device, "export", str(device.folder / "left")) == 0
@@ -145,11 +145,11 @@ def test_an_agent_that_does_not_answer_is_reported(filled, capsys, monkeypatch):
 
 def test_the_collector_ingests_what_was_exported(device, capsys):
     device.configure()
-    assert device.start("run", "--drain", "0").ends() == 1
+    assert device.start("run", "--drain", "0").wait() == 1
     file = device.folder / "left.jsonl"
     assert outbox(device, "export", str(file)) == 0
     for expected in ("5 stored, 0 duplicates", "0 stored, 5 duplicates"):
         collector = device.start("replay", str(file), program=("-m", "pansketch_collector"))
-        assert collector.ends() == 0, collector.said
+        assert collector.wait() == 0, collector.output
         assert collector.process.stdout is not None
-        assert expected in collector.said + collector.process.stdout.read()
+        assert expected in collector.output + collector.process.stdout.read()

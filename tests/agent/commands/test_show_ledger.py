@@ -58,9 +58,9 @@ def test_a_capped_stream_stops_with_reports_and_the_others_go_on(device, broker,
     device.config.write_text(f"{head}  air:\n{stream}  water:\n{free}")
     with peer(broker.url) as collector:
         agent = device.start("run")
-        assert agent.ends() == 1
+        assert agent.wait() == 1
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
-    said = [line for line in agent.said.splitlines() if "daily cap" in line]
+    said = [line for line in agent.output.splitlines() if "daily cap" in line]
     assert len(said) == 1
     assert "air: stopped at its daily cap of epsilon 5, nothing more is released" in said[0]
     assert [w.sequence for w in collector.windows() if w.stream == "air"] == [1, 2, 3, 4, 5]

@@ -34,28 +34,28 @@ def test_the_command_makes_a_running_agent_draw_afresh(
         agent = device.start("run")
         until(lambda: collector.releases, "a first release")
         command = device.start("rerandomise")
-        assert command.ends() == 0, command.said
-        assert agent.said.count(SAID) == 1
+        assert command.wait() == 0, command.output
+        assert agent.output.count(SAID) == 1
         seen = len(collector.releases)
         until(lambda: len(collector.releases) >= seen + 2, "two more releases")
         assert agent.stop() == 0
     counts = [draws(payload) for payload in collector.releases]
     assert counts[0] == plain
     assert sorted(counts)[-2:] == [plain, plain + 1]
-    assert agent.said.count(SAID) == 1
+    assert agent.output.count(SAID) == 1
 
 
 def test_sigusr1_is_the_same_announcement(device, until):
     device.configure(source="{type: stdin}", window="1h")
     agent = device.start("run")
-    agent.starts()
+    agent.wait_until_ready()
     for number in (1, 2):
         assert lock_holder(device.state) == agent.process.pid
         agent.process.send_signal(signal.SIGUSR1)
         answered = f"{agent.process.pid} {number}\n"
         until(lambda text=answered: (device.state / "intrusions").read_text() == text, "an answer")
     assert agent.stop() == 0
-    assert agent.said.count(SAID) == 2
+    assert agent.output.count(SAID) == 2
 
 
 def test_without_an_agent_it_is_one_line_and_a_failure(device, capsys):

@@ -38,7 +38,7 @@ def test_another_broker_gets_the_windows_that_follow_and_none_is_lost(
         agent.process.send_signal(signal.SIGHUP)
         seen = len(first.releases) + 2
         until(lambda: len(second.releases) >= seen, "releases at the second broker")
-        assert agent.stop() == 0, agent.said
+        assert agent.stop() == 0, agent.output
     windows = sorted({w for p in (first, second) for w in p.windows()}, key=lambda w: w.start)
     assert [each.sequence for each in windows] == list(range(1, len(windows) + 1))
     assert all(each.end == later.start for each, later in pairwise(windows))
@@ -64,21 +64,21 @@ def test_what_cannot_change_is_refused_and_nothing_changes(device, before, after
     port, ignored = free_port(), free_port()
     device.configure(f"mqtt://127.0.0.1:{port}", source="{type: stdin}")
     agent = device.start("run")
-    agent.starts()
+    agent.wait_until_ready()
     began = time.monotonic_ns()
     edit(device, f":{port}", f":{ignored}")
     edit(device, before, after)
     agent.process.send_signal(signal.SIGHUP)
-    agent.says(f"{KEPT}: ")
+    agent.wait_for_output(f"{KEPT}: ")
     agent.notified.wait_for("READY", "1", SECONDS, times=2)
     assert (agent.notified.value("RELOADING"), agent.notified.times("RELOADING")) == ("1", 1)
     at = int(agent.notified.value("MONOTONIC_USEC")) * 1000
     assert began - 1000 <= at <= time.monotonic_ns()
-    assert says in agent.said
-    assert str(ignored) not in agent.said
+    assert says in agent.output
+    assert str(ignored) not in agent.output
     edit(device, after, before)
     agent.process.send_signal(signal.SIGHUP)
-    agent.says(f"no broker at 127.0.0.1:{ignored}")
+    agent.wait_for_output(f"no broker at 127.0.0.1:{ignored}")
     assert agent.stop() == 0
 
 
@@ -100,7 +100,7 @@ def test_releases_that_wait_are_signed_once_the_device_is_enrolled(device, broke
         assert sealed.release in device.releases().values()
         agent.stop()
     for secret in (held.key, held.password):
-        assert secret not in agent.said
+        assert secret not in agent.output
 
 
 def test_an_agent_in_a_terminal_ends_with_it(device, broker, peer, until):
@@ -112,7 +112,7 @@ def test_an_agent_in_a_terminal_ends_with_it(device, broker, peer, until):
             agent = device.start("run", stdin=terminal)
             until(lambda: first.statuses, "a status")
             agent.process.send_signal(signal.SIGHUP)
-            assert agent.ends() == -signal.SIGHUP
+            assert agent.wait() == -signal.SIGHUP
     finally:
         os.close(keyboard)
         os.close(terminal)

@@ -150,13 +150,13 @@ def test_health_states_how_many_wait_for_the_collector_and_why(device, broker, p
     ) as collector:
         agent = device.start("run")
         until(lambda: len(set(collector.releases)) == 5, "each release once")
-        agent.says("deferred release 1")
+        agent.wait_for_output("deferred release 1")
         # Answers may not have reached the agent yet: its next health shows them.
         until(lambda: collector.healths[-1][1].deferred == {"fingerprint": 5}, "a health")
         before = len(collector.healths)
         assert agent.stop() == 0
         until(lambda: len(collector.healths) > before, "the last health")
-    assert agent.said.count("the collector deferred") == 1
+    assert agent.output.count("the collector deferred") == 1
     assert collector.healths[-1][1].deferred == {"fingerprint": 5}
     assert collector.healths[-1][1].waiting == 5
     assert len(device.outbox()) == 5
@@ -177,7 +177,7 @@ def test_what_was_refused_is_exported_and_retransmitted(device, broker, peer, un
 
     with peer(broker.url, answer) as collector:
         agent = device.start("run")
-        assert agent.ends() == 1
+        assert agent.wait() == 1
         assert len(refused_in(device.state / "outbox")) == 2
         code, said = words("list")
         assert "refused and kept: 2; `outbox retry --refused` requeues them" in said
@@ -190,8 +190,8 @@ def test_what_was_refused_is_exported_and_retransmitted(device, broker, peer, un
         assert said.endswith("refused releases as well: 2\n")
         sent = len(collector.releases)
         agent = device.start("run")
-        assert agent.ends() == 0, agent.said
-        assert "requeued dead-lettered releases, on request (releases: 2)" in agent.said
+        assert agent.wait() == 0, agent.output
+        assert "requeued dead-lettered releases, on request (releases: 2)" in agent.output
         assert collector.sequences()[sent:] == [1, 2]
     assert refused_in(device.state / "outbox") == []
     assert device.outbox() == []

@@ -17,11 +17,11 @@ def test_a_broker_that_hangs_is_left_and_gets_everything_later(device, peer, bro
         agent = device.start("run", program=("-c", IMPATIENT))
         until(lambda: collector.releases, "a first release")
         with hanging.program.frozen():
-            agent.says("does not answer; reconnecting")
+            agent.wait_for_output("does not answer; reconnecting")
             held = max(collector.sequences())
         until(lambda: max(collector.sequences()) >= held + 3, "what came meanwhile")
         until(lambda: not device.outbox(), "their acknowledgements")
-        assert agent.stop() == 0, agent.said
+        assert agent.stop() == 0, agent.output
     assert sorted(set(collector.sequences())) == list(range(1, max(collector.sequences()) + 1))
     assert len(set(collector.releases)) == max(collector.sequences())
-    assert "Traceback" not in agent.said
+    assert "Traceback" not in agent.output

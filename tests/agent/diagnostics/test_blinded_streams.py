@@ -26,7 +26,7 @@ def output_of(device, capsys):
 def test_validate_states_the_bytes_of_a_release(device, blinded, capsys):
     config = blinded(", epoch: 7m", rows=HOURS)
     stated = re.search(r"release +(\d+) bytes with every epoch", output_of(device, capsys))
-    assert device.start("run", "--drain", "0").ends() == 1
+    assert device.start("run", "--drain", "0").wait() == 1
     releases = device.releases().values()
     assert {len(decode_blinded(p, config.streams[0].spec).epochs) for p in releases} == {10}
     assert len(releases) >= 3
@@ -54,15 +54,15 @@ def test_validate_states_adversary_keepers_and_answers(device, blinded, capsys, 
 def test_without_pynacl_a_blinded_stream_is_refused_by_a_single_line(device, blinded, command):
     blinded()
     program = device.start(command, program=("-c", WITHOUT_NACL))
-    assert program.ends() == 2
-    assert program.said.count("\n") == 1
-    assert "streams.air.privacy.aggregation: needs PyNaCl; pip install" in program.said
+    assert program.wait() == 2
+    assert program.output.count("\n") == 1
+    assert "streams.air.privacy.aggregation: needs PyNaCl; pip install" in program.output
     assert not device.state.exists()
 
 
 def test_a_local_stream_does_without_pynacl(device):
     device.configure()
-    assert device.start("validate", program=("-c", WITHOUT_NACL)).ends() == 0
+    assert device.start("validate", program=("-c", WITHOUT_NACL)).wait() == 0
     assert sys.modules["nacl"] is not None
 
 

@@ -23,7 +23,7 @@ SYSTEM = "{type: system, interval: 1s}"
 def found_by(device, *more: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit code and the findings of a check in a process of its own, by subject."""
     command = device.start("check", "--json", *more)
-    code = command.ends()
+    code = command.wait()
     assert command.process.stdout is not None
     found = json.loads(command.process.stdout.read())
     return code, {each["subject"]: (each["state"], each["text"]) for each in found}
@@ -49,7 +49,7 @@ def test_a_sound_device_is_all_ok_or_refused_by_the_system(device, broker):
 def test_it_is_a_table_for_people(device, broker):
     device.configure(broker.url)
     command = device.start("check")
-    assert command.ends() == 0
+    assert command.wait() == 0
     out = command.process.stdout.read()
     assert out.splitlines()[0].split() == ["core", "dumps", "ok", "off"]
 
@@ -57,12 +57,12 @@ def test_it_is_a_table_for_people(device, broker):
 def test_it_does_not_disturb_the_running_agent(device, broker):
     device.configure(broker.url, source="{type: stdin}")
     agent = device.start("run")
-    agent.connects()
+    agent.wait_until_connected()
     code, found = found_by(device)
     assert (code, found["broker"][0]) == (0, "ok")
     assert f"held by the running agent (process {agent.process.pid})" in found["ledger"][1]
     assert agent.stop() == 0
-    assert "no broker" not in agent.said
+    assert "no broker" not in agent.output
 
 
 def test_a_broker_that_is_absent(device):
@@ -152,13 +152,13 @@ def test_a_clock_of_another_century_is_wrong(device, now, state):
 def test_an_agent_that_runs_is_hardened(device):
     device.configure(source="{type: stdin}")
     agent = device.start("run")
-    agent.starts()
+    agent.wait_until_ready()
     limits = Path(f"/proc/{agent.process.pid}/limits").read_text()
     (core,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
     assert core.split()[4:6] == ["0", "0"]
     status = Path(f"/proc/{agent.process.pid}/status").read_text()
     locked = int(status.partition("VmLck:")[2].split()[0])
-    assert locked or "running without protection of memory lock" in agent.said
+    assert locked or "running without protection of memory lock" in agent.output
     assert agent.stop() == 0
 
 
@@ -166,7 +166,7 @@ def test_an_idle_agent_needs_little_beside_its_libraries(device):
     """Interpreters and NumPy differ by 5 MiB between releases; the agent's own share does not."""
     device.configure(source="{type: stdin}")
     agent = device.start("run")
-    agent.starts()
+    agent.wait_until_ready()
     resident = resident_kib(agent.process.pid)
     assert agent.stop() == 0
     words = [sys.executable, "-c", "import numpy, ssl; print(flush=True); input()"]
@@ -207,7 +207,7 @@ def test_a_hundred_streams_fit_a_small_board(device):
     (device.folder / "rows.csv").write_text(f"time,temp\n{rows}")
     device.config.write_text(HUNDRED + "".join(STREAM.format(number=n) for n in range(100)))
     agent = device.start("run")
-    agent.says("waiting for the collector to acknowledge the outbox")
+    agent.wait_for_output("waiting for the collector to acknowledge the outbox")
     status = Path(f"/proc/{agent.process.pid}/status").read_text()
     assert int(status.partition("VmHWM:")[2].split()[0]) < 120 * 1024
     assert agent.stop() == 0

@@ -123,19 +123,19 @@ def test_an_agent_that_may_swap_states_it_wherever_it_states_its_guarantee(
     where = ("--root", str(swapping(root)))
     with peer(broker.url) as collector:
         agent = limited(device, "run", *where)
-        assert agent.ends() == 0
-    assert agent.said.count("running without protection of memory lock: NOT locked") == 1
-    assert "swap is on" in agent.said
+        assert agent.wait() == 0
+    assert agent.output.count("running without protection of memory lock: NOT locked") == 1
+    assert "swap is on" in agent.output
     for status in collector.statuses:
         assert status.streams["air"].guarantee.endswith(EXCEPT)
     assert {health.memory_protected for _, health in collector.healths} == {False}
     check = limited(device, "check", "--json", *where)
-    assert check.ends() == 0
+    assert check.wait() == 0
     found = {each["subject"]: each for each in json.load(check.process.stdout)}
     assert found["memory lock"]["state"] == "refused"
     assert "NOT locked" in found["memory lock"]["text"]
     valid = limited(device, "validate", *where)
-    assert valid.ends() == 0
+    assert valid.wait() == 0
     said = valid.process.stdout.read()
     assert "memory  NOT locked (the limit on locked memory is too low) and swap is on" in said
     assert "not covered" in said
@@ -146,8 +146,8 @@ def test_without_swap_nothing_is_taken_from_the_guarantee(device, broker, peer, 
     device.configure(broker.url)
     with peer(broker.url) as collector:
         agent = limited(device, "run", "--root", str(root(SWAPS)))
-        assert agent.ends() == 0
-    assert "not locked (the limit on locked memory is too low), and no swap is on" in agent.said
+        assert agent.wait() == 0
+    assert "not locked (the limit on locked memory is too low), and no swap is on" in agent.output
     guarantees = {status.streams["air"].guarantee for status in collector.statuses}
     assert guarantees == {str(load_agent(device.config, {}).streams[0].spec.guarantee)}
     assert {health.memory_protected for _, health in collector.healths} == {True}
@@ -156,13 +156,13 @@ def test_without_swap_nothing_is_taken_from_the_guarantee(device, broker, peer, 
 def test_where_the_lock_is_required_swap_ends_it_before_any_sketch(device, root):
     required(device)
     agent = limited(device, "run", "--root", str(swapping(root)))
-    assert agent.ends() == 1
-    (line,) = agent.said.splitlines()
+    assert agent.wait() == 1
+    (line,) = agent.output.splitlines()
     assert "agent.require_locked_memory is true and memory is NOT locked" in line
     assert "LimitMEMLOCK=infinity" in line
     assert not device.state.exists()
     check = limited(device, "check", "--json", "--root", str(device.folder / "root"))
-    check.ends()
+    check.wait()
     found = {each["subject"]: each["state"] for each in json.load(check.process.stdout)}
     assert found["memory lock"] == "wrong"
 
@@ -170,15 +170,15 @@ def test_where_the_lock_is_required_swap_ends_it_before_any_sketch(device, root)
 def test_swap_of_which_nothing_is_known_ends_it_as_well(device, root):
     required(device)
     agent = limited(device, "run", "--root", str(root(None)))
-    assert agent.ends() == 1
-    assert "whether swap is on is unknown" in agent.said
+    assert agent.wait() == 1
+    assert "whether swap is on is unknown" in agent.output
 
 
 def test_where_it_is_required_no_swap_will_do(device, broker, peer, root):
     required(device, broker)
     with peer(broker.url):
         agent = limited(device, "run", "--root", str(root(SWAPS)))
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
 
 
 def test_a_lock_suffices_with_any_swap(device, broker, peer, root):
@@ -186,7 +186,7 @@ def test_a_lock_suffices_with_any_swap(device, broker, peer, root):
     required(device, broker)
     with peer(broker.url):
         agent = device.start("run", "--root", str(swapping(root)))
-        assert agent.ends() == (0 if may_lock() else 1), agent.said
+        assert agent.wait() == (0 if may_lock() else 1), agent.output
 
 
 def test_swap_that_is_turned_on_later_ends_an_agent_that_requires_none(device, root, monkeypatch):

@@ -30,18 +30,18 @@ def test_two_agents_with_one_name_log_it_once_each(device, tmp_path, protocol):
         text = device.config.read_text()
         device.config.write_text(text.replace(f':{port}"', f':{port}", protocol: "{protocol}"'))
         first = device.start("run")
-        first.connects()
+        first.wait_until_connected()
         device.config.write_text(
             device.config.read_text().replace("device: dev-1", "device: dev-1, state: twin")
         )
         received = healths(port)
         second = device.start("run")
         for agent in (first, second):
-            until(lambda agent=agent: SAYS.search(agent.said), lambda agent=agent: agent.said)
+            until(lambda agent=agent: SAYS.search(agent.output), lambda agent=agent: agent.output)
         until(lambda: any(health.name_conflicts for health in received), "a health that says it")
         for agent in (first, second):
             assert agent.stop() == 0
-            assert len(SAYS.findall(agent.said)) == 1
+            assert len(SAYS.findall(agent.output)) == 1
 
 
 def healths(port: int) -> list[Health]:

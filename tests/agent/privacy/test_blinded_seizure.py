@@ -86,7 +86,7 @@ def left_behind(device, blinded, keepers, tmp_path):
         program = "-c", FED.format(defect=defect), str(tmp_path / "keys")
         agent = device.start("run", program=program)
         ledger = device.state / "ledger"
-        until(lambda: ledger.exists() and device.ledger(), lambda: agent.said)
+        until(lambda: ledger.exists() and device.ledger(), lambda: agent.output)
         for _ in range(ANNOUNCED):
             announce_intrusion(device.state, system_clock())
         scanner = Scanner(pieces(config, label_in(device), privates, keepers))

@@ -60,7 +60,7 @@ def log_of(device, until, families, feed) -> set[str]:
     agent = device.start("run", "--drain", "0")
 
     def released() -> bool:
-        assert agent.process.poll() is None, agent.said
+        assert agent.process.poll() is None, agent.output
         with suppress(BrokenPipeError):
             feed(agent)
         done = [line[1] for line in device.ledger()] if (device.state / "ledger").exists() else []
@@ -68,7 +68,7 @@ def log_of(device, until, families, feed) -> set[str]:
 
     until(released, f"{WINDOWS} windows of each stream")
     agent.stop()
-    return normal(agent.said)
+    return normal(agent.output)
 
 
 def normal(said: str) -> set[str]:
@@ -161,8 +161,8 @@ def test_a_replay(device, tmp_path):
         (each.folder / "rows.csv").write_text(text)
         configure(each, "{type: replay, path: rows.csv}", FAMILIES, "1h")
         agent = each.start("run", "--drain", "0")
-        agent.ends()
-        return normal(agent.said)
+        agent.wait()
+        return normal(agent.output)
 
     compared(device, tmp_path, made)
 
@@ -190,10 +190,10 @@ def test_a_warning_that_a_reading_brings_about_is_in_no_log(device):
     """The second line of defence, for unforeseen arithmetic."""
     device.configure()
     agent = device.start("run", "--drain", "0", program=("-c", NOISY))
-    agent.ends()
-    assert "is in the outbox" in agent.said
-    assert "Warning" not in agent.said
-    assert "a reading has come" not in agent.said
+    agent.wait()
+    assert "is in the outbox" in agent.output
+    assert "Warning" not in agent.output
+    assert "a reading has come" not in agent.output
 
 
 def test_a_line_of_a_reading_would_be_seen(device):
@@ -201,5 +201,5 @@ def test_a_line_of_a_reading_would_be_seen(device):
     device.configure()
     program = NOISY.replace("warnings.warn(", "sys.stderr.write(")
     agent = device.start("run", "--drain", "0", program=("-c", program))
-    agent.ends()
-    assert "a reading has come" in agent.said
+    agent.wait()
+    assert "a reading has come" in agent.output

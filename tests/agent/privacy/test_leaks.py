@@ -34,7 +34,7 @@ def test_the_kernel_counts_the_bytes_that_an_agent_has_read(device, until):
     device.configure(source="{type: stdin}", window="3650d")
     # Before it is ready it draws the noise that its windows begin with.
     agent = device.start("run", program=("-c", DUMPABLE))
-    agent.starts()
+    agent.wait_until_ready()
     assert agent.process.stdin is not None
     before = counted(agent.process.pid)["rchar"]
     for readings in (20, 1):

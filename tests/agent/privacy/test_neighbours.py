@@ -29,14 +29,14 @@ def seen_outside(device, collector_of, url: str, middle: str, privacy: str) -> d
     rows = f"time,temp,wind\n{FIRST}{middle}{LAST}"
     device.configure(url, rows=rows, privacy=privacy)
     agent = device.start("run", "--drain", "0")
-    agent.ends()
-    offline = {"names": device.outbox(), "offline": wiped(agent.said)}
+    agent.wait()
+    offline = {"names": device.outbox(), "offline": wiped(agent.output)}
     with collector_of(url) as collector:
         agent = device.start("run")
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
         return offline | {
             # The number without acknowledgement by then depends on the network and the disk.
-            "log": [line for line in wiped(agent.said) if "waiting for the coll" not in line],
+            "log": [line for line in wiped(agent.output) if "waiting for the coll" not in line],
             # Without the header, which has the ledger's random incarnation.
             "ledger": (device.state / "ledger").read_bytes().partition(b"\n")[2],
             "files": sorted(path.name for path in device.state.rglob("*")),

@@ -33,8 +33,8 @@ def test_a_replay_leaves_no_value_behind(device, broker, peer):
     device.configure(broker.url, rows=ROWS)
     with peer(broker.url) as collector:
         agent = device.start("run")
-        assert agent.ends() in (0, 1)
-    assert not found_in(agent.said.encode())
+        assert agent.wait() in (0, 1)
+    assert not found_in(agent.output.encode())
     assert collector.releases
     assert not any(found_in(payload) for payload in collector.releases)
     check_folder(device.state)
@@ -45,9 +45,9 @@ def test_a_damaged_file_leaves_no_value_behind(device, tmp_path):
     (tmp_path / "rows.csv.gz").write_bytes(whole[:-20])
     device.configure(source="{type: replay, path: rows.csv.gz}", rows=ROWS)
     agent = device.start("run", "--drain", "0")
-    assert agent.ends() == 1
-    assert "is damaged" in agent.said
-    assert not found_in(agent.said.encode())
+    assert agent.wait() == 1
+    assert "is damaged" in agent.output
+    assert not found_in(agent.output.encode())
 
 
 def test_a_header_of_values_is_not_quoted_by_a_failing_stream(device):
@@ -56,8 +56,8 @@ def test_a_header_of_values_is_not_quoted_by_a_failing_stream(device):
     for line in (f'{{"temp": {TEXT}, "wind": "N"}}', TEXT, f'{{"temp": "{TEXT}"', f"{{{TEXT}: 1}}"):
         agent.process.stdin.write(line + "\n")
         agent.process.stdin.flush()
-    assert agent.ends() == 1
-    assert not found_in(agent.said.encode())
+    assert agent.wait() == 1
+    assert not found_in(agent.output.encode())
     check_folder(device.state)
 
 
@@ -77,9 +77,9 @@ sys.exit(main(sys.argv[1:]))
 def test_an_unforeseen_error_states_where_and_not_what(device):
     device.configure(rows=ROWS)
     agent = device.start("run", "--drain", "0", program=("-c", BROKEN_SKETCH))
-    assert agent.ends() == 1
-    assert "air: stopped by ValueError at __main__:" in agent.said
-    assert not found_in(agent.said.encode())
+    assert agent.wait() == 1
+    assert "air: stopped by ValueError at __main__:" in agent.output
+    assert not found_in(agent.output.encode())
 
 
 @pytest.mark.parametrize("count", [1, 4000])
@@ -87,10 +87,10 @@ def test_the_agent_states_the_same_for_any_number_of_readings(device, count):
     rows = "time,temp,wind\n" + f"2024-01-01T00:30:00Z,{TEXT},N\n" * count
     device.configure(rows=rows)
     agent = device.start("run", "--drain", "0")
-    assert agent.ends() == 1
+    assert agent.wait() == 1
     # The first depends on the machine, the second on when the broker is asked for.
     around = ("running without protection of", "no broker")
-    lines = [line for line in agent.said.splitlines() if not any(a in line for a in around)]
+    lines = [line for line in agent.output.splitlines() if not any(a in line for a in around)]
     assert len(lines) == 3
-    assert "4000" not in agent.said
+    assert "4000" not in agent.output
     assert [debit[0] for debit in device.ledger()] == ["1"]

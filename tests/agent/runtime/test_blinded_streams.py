@@ -82,7 +82,7 @@ def test_releases_unblind_to_what_was_counted(device, blinded, keepers):
     """
     config = blinded(epsilon=100.0, rows=hours(5, gap=(2,)))
     agent = device.start("run", "--drain", "0")
-    assert agent.ends() == 1, "its releases are not acknowledged"
+    assert agent.wait() == 1, "its releases are not acknowledged"
     payloads = device.releases()
     assert sorted(key.sequence for key in payloads) == [*range(1, len(payloads) + 1)]
     found = answered(config, payloads.values(), keepers)
@@ -94,7 +94,7 @@ def test_releases_unblind_to_what_was_counted(device, blinded, keepers):
 
 def test_a_release_has_the_stated_bytes_and_one_key_for_each_epoch(device, blinded):
     config = blinded(", epoch: 10m", rows=hours(4))
-    device.start("run", "--drain", "0").ends()
+    device.start("run", "--drain", "0").wait()
     spec = config.streams[0].spec
     for key, payload in device.releases().items():
         release = decode_blinded(payload, spec)
@@ -110,7 +110,7 @@ def test_no_reading_changes_the_number_of_epochs(device, blinded, gap):
 
     A gap of two hours has a whole window, which does not begin with the hour."""
     config = blinded(", epoch: 10m", rows=hours(4, gap=gap) + f"{BEGIN + 4 * HOUR},11.5,N\n")
-    device.start("run", "--drain", "0").ends()
+    device.start("run", "--drain", "0").wait()
     releases = [decode_blinded(each, config.streams[0].spec) for each in device.releases().values()]
     assert {len(each.epochs) for each in releases} == {7}
     assert len({len(each) for each in device.releases().values()}) == 1
@@ -230,7 +230,7 @@ def kill_again_and_again(device):
     for number in range(KILLS // FOLDERS):
         before = debits_in(device)
         agent = device.start("run")
-        until(lambda: debits_in(device) >= before + 2 + number % 4, lambda: agent.said)  # noqa: B023
+        until(lambda: debits_in(device) >= before + 2 + number % 4, lambda: agent.output)  # noqa: B023
         time.sleep(uniform.random() * 0.05)
         agent.process.kill()
         assert agent.process.wait(SECONDS) == -9

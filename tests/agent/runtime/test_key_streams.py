@@ -36,7 +36,7 @@ def test_a_replay_releases_every_window_with_its_own_spec(keyed, device, broker,
     config = keyed(broker.url, rows_of([1, 2, 2, 1], [], [5], [*range(100), *range(50)]))
     with peer(broker.url) as collector:
         agent = device.start("run")
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
     offset = schedule_for("dev-1", HOUR).offset
     starts = [window.start for window in collector.windows()]
     assert starts == [NEW_YEAR + HOUR * n + offset for n in range(4)]
@@ -57,10 +57,10 @@ def test_texts_on_standard_input_are_counted_once_each(keyed, device, broker, pe
     config = keyed(broker.url, source="{type: stdin}", window="2s", sketch=sketch)
     with peer(broker.url) as collector:
         agent = device.start("run")
-        agent.connects()
+        agent.wait_until_connected()
         agent.process.stdin.write("".join(f'{{"badge": "b{n % 30}"}}\n' for n in range(90)))
         agent.process.stdin.close()
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
     counts = [round(released(config, each).distinct().value) for each in collector.releases]
     # Lines written at once lie in one window, or in two. Two of 30 keys share one of 100,000 slots
     # with probability below 0.5 %, three pairs below 1e-7.
@@ -73,8 +73,8 @@ def test_a_key_sketch_is_frozen_by_an_announced_intrusion(keyed, device, broker,
     with peer(broker.url) as collector:
         agent = device.start("run")
         until(lambda: collector.releases, "a first window's end")
-        assert device.start("rerandomise").ends() == 0
-        agent.says("no more keys are taken until the window ends (doors)")
+        assert device.start("rerandomise").wait() == 0
+        agent.wait_for_output("no more keys are taken until the window ends (doors)")
         before = len(collector.releases)
         agent.process.stdin.write('{"badge": 7}\n')
         agent.process.stdin.flush()
@@ -86,7 +86,7 @@ def test_a_key_sketch_is_frozen_by_an_announced_intrusion(keyed, device, broker,
         # or in two, 8 in one.
         until(lambda: counted(config, collector) in (2, 3), "windows with both keys")
         agent.process.stdin.close()
-        assert agent.ends() == 0
+        assert agent.wait() == 0
     found = [released(config, payload) for payload in collector.releases]
     stopped = [release for release in found if frozen(release)]
     assert len(stopped) == 1
@@ -106,9 +106,9 @@ def test_an_announced_live_stream_leaves_out_the_window_that_has_begun(keyed, de
     keyed(broker.url, source=source, window="2s", privacy="{epsilon: 1, intrusion: announced}")
     with peer(broker.url) as collector:
         agent = device.start("once")
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
     (window,) = collector.windows()
-    assert "doors: the first window starts at" in agent.said
+    assert "doors: the first window starts at" in agent.output
     begun = float(device.ledger()[0][2])
     assert window.start == begun
     started = (device.state / "lock").stat().st_mtime
@@ -133,10 +133,10 @@ def test_no_key_in_any_log_message_or_file(keyed, device, broker, peer):
     keyed(broker.url, rows, sketch="expected_keys: 100")
     with peer(broker.url) as collector:
         agent = device.start("run")
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
     assert collector.releases
     assert not any(map(holds_the_mark, collector.releases))
-    assert not holds_the_mark(agent.said.encode())
+    assert not holds_the_mark(agent.output.encode())
     assert holding(device.state) == []
     assert holding(device.folder) == ["rows.csv"], "the search finds what is there"
 
@@ -157,9 +157,9 @@ sys.exit(main(sys.argv[1:]))
 def test_an_unforeseen_error_states_where_and_not_what(keyed, device):
     keyed(rows=rows_of([423]))
     agent = device.start("run", "--drain", "0", program=("-c", BROKEN))
-    assert agent.ends() == 1
-    assert "doors: stopped by ValueError at __main__:" in agent.said
-    assert "423" not in agent.said
+    assert agent.wait() == 1
+    assert "doors: stopped by ValueError at __main__:" in agent.output
+    assert "423" not in agent.output
 
 
 @pytest.mark.parametrize("keys", [[], [1], [7, "", "x", -1], list(range(900))])
@@ -168,8 +168,8 @@ def test_the_agent_states_and_spends_the_same_for_any_keys(keyed, device, keys):
     rows = "".join(f"{NEW_YEAR + 1800},{key}\n" for key in keys or [""])
     keyed(rows=f"time,badge\n{rows}")
     agent = device.start("run", "--drain", "0")
-    assert agent.ends() == 1  # no collector
-    said = [line for line in agent.said.splitlines() if "doors" in line]
+    assert agent.wait() == 1  # no collector
+    said = [line for line in agent.output.splitlines() if "doors" in line]
     assert len(said) == 2
     assert "epsilon 100 hides next to nothing" in said[0]
     assert "release 1" in said[1]

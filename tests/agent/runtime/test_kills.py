@@ -55,8 +55,8 @@ def check_books(state: Path) -> tuple[int, int]:
 
 def wait_for_debits(agent, ledger: Path, count: int) -> None:
     ended = agent.process.poll
-    until(lambda: debits_in(ledger) >= count or ended() is not None, lambda: agent.said)
-    assert ended() is None, agent.said
+    until(lambda: debits_in(ledger) >= count or ended() is not None, lambda: agent.output)
+    assert ended() is None, agent.output
 
 
 def debits_in(ledger: Path) -> int:
@@ -106,7 +106,7 @@ def test_kills(device, tmp_path):
 def test_the_books_are_checked(device):
     """The control: a release without a debit, one twice, and a wrong window are each found."""
     device.configure(window="10s", rows="\n".join(rows().splitlines()[:30]))
-    assert device.start("run", "--drain", "0").ends() == 1
+    assert device.start("run", "--drain", "0").wait() == 1
     debits, releases = check_books(device.state)
     assert debits == releases > 10
     (segment,) = (device.state / "outbox").glob("*.segment")

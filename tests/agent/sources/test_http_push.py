@@ -212,12 +212,12 @@ def test_an_agent_releases_what_is_posted(device, broker, peer, port):
     device.configure(broker.url, source=f"{{type: http, port: {port}}}", window="2s")
     with peer(broker.url) as collector:
         agent = device.start("run")
-        agent.says(f"air: listening to http://127.0.0.1:{port}/")
+        agent.wait_for_output(f"air: listening to http://127.0.0.1:{port}/")
         assert post(port, '{"temp": 17.348261, "wind": 12}') == (202, "")
         assert post(port, '{"temp": 17.348261')[0] == 400
         until(lambda: collector.releases, "a release")
         assert agent.stop() == 0
-    assert "17.34" not in agent.said
+    assert "17.34" not in agent.output
 
 
 def test_its_settings_are_shown(device, capsys):

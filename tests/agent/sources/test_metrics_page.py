@@ -291,5 +291,5 @@ def test_an_agent_releases_what_a_page_shows(device, broker, peer, capsys):
         assert f'room_celsius{{room="kitchen"}}, wind_code at {url}, every 1s' in out
         assert "source.metrics.temp" in out
         agent = device.start("once")
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
         assert collector.releases

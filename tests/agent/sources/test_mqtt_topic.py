@@ -119,10 +119,10 @@ def test_an_agent_releases_what_a_topic_states(device, broker, peer, until):
     device.configure(broker.url, source=source(broker.url), window="2s")
     with peer(broker.url) as collector:
         agent = device.start("run")
-        agent.says("air: listening to home/air")
+        agent.wait_for_output("air: listening to home/air")
         with publisher(broker.url) as publish:
             publish(GOOD)
             publish('{"temp": 17.348261, "wind": 12}')
         until(lambda: collector.releases, "a release")
         assert agent.stop() == 0
-    assert "17.34" not in agent.said
+    assert "17.34" not in agent.output

@@ -133,5 +133,5 @@ def test_an_agent_releases_what_a_sensor_measures(device, broker, peer, root):
     device.configure(broker.url, source=source, window="1s")
     with peer(broker.url) as collector:
         agent = device.start("once", "--root", str(root))
-        assert agent.ends() == 0, agent.said
+        assert agent.wait() == 0, agent.output
     assert len(collector.releases) == 1

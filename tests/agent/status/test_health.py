@@ -227,11 +227,11 @@ def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, 
     with peer(broker.url) as collector:
         agent = device.start("run")
         until(lambda: len(collector.releases) >= 2, "releases")
-        assert agent.stop() == 0, agent.said
+        assert agent.stop() == 0, agent.output
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
         assert collector.healths == []
-    assert agent.said.count("no health is published") == 1
-    assert "Traceback" not in agent.said
+    assert agent.output.count("no health is published") == 1
+    assert "Traceback" not in agent.output
 
 
 def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
@@ -239,7 +239,7 @@ def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, b
     with peer(broker.url) as collector:
         agent = device.start("run")
         until(lambda: collector.healths, "the first health")
-        assert agent.stop() == 0, agent.said
+        assert agent.stop() == 0, agent.output
         until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
     assert len(collector.healths) == 2
     for retained, health in collector.healths:
@@ -254,7 +254,7 @@ def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, b
 def test_the_health_of_an_agent_whose_collector_is_unavailable(device, broker, peer, until):
     device.configure(broker.url)
     agent = device.start("run", "--drain", "0")
-    assert agent.ends() == 1
+    assert agent.wait() == 1
     (device.state / "outbox/refused").mkdir()
     (device.state / "outbox/refused/x").write_bytes(b"x")
     with peer(broker.url, answer=lambda payload, ack: None) as deaf:

@@ -73,7 +73,7 @@ def test_windows_by_elapsed_time_do_not_count_as_synchronised(device):
 def test_a_replay_states_nothing_of_the_clock(device):
     """Its windows bear the times of its file."""
     device.configure()
-    device.start("run", "--drain", "0").ends()
+    device.start("run", "--drain", "0").wait()
     assert [w.clock_synchronised for w in windows_in(device)] == [None] * 5
 
 
@@ -82,7 +82,7 @@ def test_an_agent_on_this_host_reports_the_kernel_s_state(device, broker, peer, 
     with peer(broker.url) as collector:
         agent = device.start("run")
         until(lambda: collector.releases and collector.healths, "a release and a health")
-        assert agent.stop() == 0, agent.said
+        assert agent.stop() == 0, agent.output
     known = clock_is_synchronised()
     assert collector.windows()[0].clock_synchronised is known
     assert collector.healths[0][1].clock_synchronised is known

@@ -220,11 +220,11 @@ def test_no_reading_ends_a_window_of_the_real_agent(device, until):
         with suppress(BrokenPipeError):
             agent.process.stdin.write('{"temp": 11.5, "wind": "N"}\n')
             agent.process.stdin.flush()
-        return agent.said.count("debit by") >= 4
+        return agent.output.count("debit by") >= 4
 
     until(debited, "four windows")
     agent.stop()
-    assert set(re.findall("debit by (.*)", agent.said)) == {"MainThread"}
+    assert set(re.findall("debit by (.*)", agent.output)) == {"MainThread"}
 
 
 def test_a_program_s_end_is_logged_when_its_window_is_over(device, until):
@@ -233,11 +233,11 @@ def test_a_program_s_end_is_logged_when_its_window_is_over(device, until):
     command = json.dumps([sys.executable, str(device.folder / "speak.py")])
     device.configure(source=f"{{type: exec, command: {command}}}", window="2s")
     agent = device.start("run", "--drain", "0")
-    until(lambda: agent.said.count("is in the outbox") >= 3, "three windows")
+    until(lambda: agent.output.count("is in the outbox") >= 3, "three windows")
     (device.folder / "speak.py").write_text("raise SystemExit(4)")
-    agent.says("exit status 4")
+    agent.wait_for_output("exit status 4")
     agent.stop()
-    lines = [line for line in agent.said.splitlines() if "air: " in line]
+    lines = [line for line in agent.output.splitlines() if "air: " in line]
     told = [n for n, line in enumerate(lines) if "has ended" in line]
     assert [line.partition("status ")[2][:1] for line in lines if "has ended" in line] == ["3", "4"]
     assert all("is in the outbox" in lines[n - 1] for n in told)

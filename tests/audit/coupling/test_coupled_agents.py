@@ -1,5 +1,8 @@
 """Coupled agents: the product's are alike, and every kind of leak is seen."""
 
+import os
+import threading
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -33,6 +36,41 @@ def test_agents_of_every_unit_are_alike(tmp_path):
         assert holds, found
         units.add(type(case.config.streams[0].plan.privacy.unit).__name__)
     assert units == {"str", "Span"}
+
+
+@contextmanager
+def files_of_another_thread():
+    """A thread opens and closes files, as other parts of a process do."""
+    over, changes = threading.Event(), 0
+
+    def churn():
+        nonlocal changes
+        opened = []
+        while not over.wait(0.001):
+            changes += 1
+            if len(opened) < 9 and changes % 3:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+            else:
+                os.close(opened.pop(0))
+        for handle in opened:
+            os.close(handle)
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        yield lambda: changes
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_other_threads_of_the_process_change_nothing(tmp_path):
+    """Descriptors of files are in the agent's memory, and the kernel gives the lowest free one."""
+    with files_of_another_thread() as changes:
+        for case in agent_cases(3, 2, tmp_path):
+            found, holds = coupled_agent(case)
+            assert holds, found
+        assert changes() > 100
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -90,7 +128,7 @@ def test_memory_reaches_what_hides_in_functions_caches_and_generators():
     assert memory_of_objects([held]) != after
 
 
-def test_memory_reaches_the_locals_of_a_generator_that_waits():
+def test_memory_reaches_the_locals_of_a_suspended_generator():
     def waiting(value):
         kept = value
         yield

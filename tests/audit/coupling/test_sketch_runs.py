@@ -51,7 +51,7 @@ def test_hostile_readings_hold_each_value_alone_and_together():
 @pytest.mark.parametrize(
     "scale", [Fraction(1, 10), Fraction(7, 3), Fraction(1000), Fraction(2**40)]
 )
-def test_the_production_sampler_draws_what_a_script_says(scale):
+def test_the_production_sampler_draws_the_values_of_a_script(scale):
     """Across the sampler's blocks of 4,096."""
     first, second = (ScriptedNoise(seed) for seed in (1, 1))
     counters = np.zeros((2, 9000), np.int64)
@@ -101,7 +101,7 @@ def test_what_no_noise_hides_is_named():
     assert not two_counters(shared).hidden
 
 
-def test_a_key_pays_for_its_bit_and_for_the_release():
+def test_a_key_spends_epsilon_for_its_bit_and_for_the_release():
     spec = DistinctSpec(Privacy(2.0, "key"), universe=64, output_share=Fraction(1, 4))
     assert key_loss(spec) == 2
     dwork = DistinctSpec(Privacy(1.0, "key", "announced"), universe=64, variant="dwork")

@@ -71,8 +71,8 @@ class Squared(Around):
 
 @pytest.mark.parametrize("bends", [False, True])
 def test_tapes_that_follow_from_others_give_the_law_of_all(monkeypatch, bends):
-    """Of 256 tapes 127 have three or four draws that are not zero. Where the masks are not affine,
-    which is the control, the quick audit sees it and runs every tape too."""
+    """Of 256 tapes 127 have three or four draws that are not zero. The control has masks that are
+    not affine: the quick audit detects it and runs every tape too."""
     monkeypatch.setattr(blinded, "FEW_TAPES", 0)
     monkeypatch.setattr(blinded, "OTHER_TAPES", 10)
     runs = []
@@ -113,7 +113,7 @@ def test_pairs_are_all_readings_at_all_moments():
         assert sum(map(len, with_reading)) == sum(map(len, without)) + 1
 
 
-def test_a_run_shows_what_the_tape_says():
+def test_a_run_shows_the_draws_of_the_tape():
     """Masks of 0 but for those of the other keeper, which are 1: the counts show."""
     seen = observe_blinded(BlindedMechanism(), ((0,), (1, 1)), once, 4, ())
     assert seen.drawn == 4

@@ -48,7 +48,7 @@ def times(count, key=0):
 
 
 @pytest.mark.parametrize("subject", SMALL, ids=named)
-def test_production_loses_what_theory_says(subject):
+def test_production_loses_the_epsilon_of_theory(subject):
     """With equality for the state and for the release; jointly less, for the second appearance is
     itself a draw. A sketch that knows of the snapshot is frozen, and its release tells no more.
     Bits of 1/2 and 1/2 + epsilon/4 (dwork) are nearer each other than epsilon allows."""
@@ -160,7 +160,7 @@ def test_a_key_that_stays_in_memory_is_an_infinite_loss():
 
 
 def test_a_memory_that_draws_alone_do_not_decide_is_refused():
-    """What is not in memory could carry a key past the snapshot, and the chain would not see it."""
+    """State outside of memory could carry a key past the snapshot, unseen by the chain."""
     calls = []
 
     def count(sketch, keys):
@@ -184,8 +184,8 @@ def test_a_release_that_only_one_stream_can_have_is_an_infinite_loss():
 def test_the_sampled_bounds_stay_below_the_claims():
     """Too high with probability 1e-6 each: production code and real entropy, in 2,000 runs.
 
-    Not by accident either: the bounds for a key that came before the snapshot, or on both sides,
-    are above zero; each would need a deviation of eight standard errors not to be (below 1e-14).
+    The bounds for a key that came before the snapshot, or on both sides, are above zero. Each would
+    need a deviation of eight standard errors to reach zero (below 1e-14).
     """
     subject = next(s for s in KEYS if s.name == "distinct, hashed, bitmap")
     found = {m: lower_bound(PRODUCTION, subject, m, 2000).epsilon for m in moments_of(subject)}
@@ -197,19 +197,19 @@ def test_the_sampled_bounds_stay_below_the_claims():
 
 
 def test_rewinding_finds_nothing_in_the_product():
-    broken, said = attacks.rewound(os_entropy, key_subject("many", universe=256, memory=32))
+    broken, measured = attacks.rewound(os_entropy, key_subject("many", universe=256, memory=32))
     assert not broken
-    assert "no generator" in said
+    assert "no generator" in measured
 
 
-def test_a_planted_generator_gives_the_initial_bits_away():
+def test_a_planted_generator_reveals_the_initial_bits():
     """Of 40 keys each changes its bit with probability 0.53: none does in 1e-13 of all runs."""
     measured = report.plant("keys-pcg64").measured
     assert "all 256 initial bits" in measured
     assert " and 0 that changed" not in measured
 
 
-def test_the_report_looks_at_every_counter_in_every_view():
+def test_the_report_tests_every_counter_in_every_view():
     """The quick one leaves out those with many slots or keys."""
     listed = subjects()
     every, few = (
@@ -224,7 +224,7 @@ def test_the_report_looks_at_every_counter_in_every_view():
     assert few == {named(subject): views_of(subject) for subject in SMALL}
 
 
-def test_findings_say_how_near_the_claim_a_loss_comes():
+def test_findings_report_how_near_the_claim_a_loss_comes():
     which = next(i for i, s in enumerate(subjects()) if s.name == "distinct, optbern")
     found = report.perform(report.Task("exact", which, True, views_of(subjects()[which])))
     assert all(finding.holds for finding in found)

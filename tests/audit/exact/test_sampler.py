@@ -51,7 +51,7 @@ def test_four_digits_are_combined_from_words_of_their_own():
 
 
 def test_a_table_of_64_bits_continues_that_of_a_few():
-    """What is shown at 8 bits is the beginning of what a device has."""
+    """The table of 8 bits is the beginning of a device's table."""
     for scale in sampler.SCALES:
         for (weight, short), (same, digit) in zip(
             geometric(scale, 8), geometric(scale), strict=True
@@ -74,7 +74,7 @@ def test_a_biased_sampler_is_seen_and_nothing_of_it_stays(bug):
     assert sampler.bernoulli_found(LogOdds(Fraction(1)), 6, 2).holds
 
 
-def test_without_mpmath_the_audit_says_what_is_missing(monkeypatch):
+def test_without_mpmath_the_audit_names_the_missing_package(monkeypatch):
     def missing():
         raise ModuleNotFoundError("No module named 'mpmath'")
 

@@ -75,7 +75,7 @@ def test_a_key_of_a_higher_level_shows_with_certainty():
 
 
 @pytest.mark.parametrize("key", range(4))
-def test_a_sample_that_never_fills_keeps_the_promise(key):
+def test_a_sample_that_never_fills_keeps_the_guarantee(key):
     """Negative control: it is the level that leaks, not the bits."""
     assert losses(4, key, 100) == pytest.approx([0.5] * 100)
 

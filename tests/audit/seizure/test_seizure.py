@@ -1,4 +1,4 @@
-"""The seizure finds what is there, and finds the product's agent empty."""
+"""The seizure finds planted readings, and finds none in the product's agent."""
 
 import os
 import socket
@@ -11,7 +11,13 @@ import pytest
 
 from pansketch_audit.seizure import captive_process
 from pansketch_audit.seizure.agent_process import SPEC, Run, run_agent
-from pansketch_audit.seizure.captive_process import Captive, Look, Sighting, look, running
+from pansketch_audit.seizure.captive_process import (
+    Captive,
+    Sighting,
+    Snapshot,
+    running,
+    take_snapshot,
+)
 from pansketch_audit.seizure.marked_readings import forms_of, marked_readings
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import BLOCK_BYTES, Scanner, process_memory
@@ -139,9 +145,9 @@ def may_read_others():
     return os.geteuid() == 0 or "CI" in os.environ
 
 
-def says_that_it_needs_root(holds, said):
+def reports_that_it_needs_root(holds, output):
     assert not holds
-    assert "the audit needs root, or CAP_SYS_PTRACE" in " ".join(said)
+    assert "the audit needs root, or CAP_SYS_PTRACE" in " ".join(output)
 
 
 @pytest.mark.parametrize("way", LEAKS)
@@ -149,7 +155,7 @@ def test_a_leak_is_caught(way, tmp_path):
     assert catches_leak(tmp_path, way, MARKED, SCANNER)
 
 
-def test_a_program_that_does_not_leak_is_not_said_to(tmp_path):
+def test_a_program_without_a_leak_is_not_reported(tmp_path):
     """Negative control of the control."""
     assert not catches_leak(tmp_path, "nowhere", MARKED, SCANNER)
 
@@ -159,10 +165,10 @@ def test_planted_forms_are_found_in_another_process(tmp_path):
 
 
 def test_an_agent_that_keeps_its_readings_is_caught(tmp_path):
-    """The agent's own program with one line too many."""
+    """The agent's own program with an additional line."""
     run = run_agent("stdin", tmp_path / "run", MARKED, SCANNER, 1, ("-c", LEAKY_AGENT))
     if not may_read_others():
-        says_that_it_needs_root(run.holds, run.unread)
+        reports_that_it_needs_root(run.holds, run.unread)
         return
     assert not run.problem
     assert {s.reading for s in run.leaks if s.place == "memory"} >= set(range(COUNT - 1))
@@ -183,20 +189,20 @@ def test_memory_that_cannot_be_read_is_no_pass(tmp_path, monkeypatch):
     command = ["-c", "import sys; sys.stdin.read()"]
     with Recorder() as peer, running(command, tmp_path / "run", peer) as program:
         assert isinstance(program, Captive)
-        seen = look(program, SCANNER, "now", 0)
+        seen = take_snapshot(program, SCANNER, "now", 0)
     assert seen.unread[0].startswith("the memory of the process (Permission denied; the audit ne")
     assert len(seen.unread) == 1
     assert not Run("stdin", COUNT, COUNT, 4, (seen,)).holds
 
 
 def test_what_a_run_must_be_to_hold():
-    clean = Look("now", 9, 1, (Sighting("memory", 9, "text", "anonymous"),), ())
+    clean = Snapshot("now", 9, 1, (Sighting("memory", 9, "text", "anonymous"),), ())
     run = Run("stdin", 10, 10, 4, (clean,))
     assert run.holds
     for place, reading in (("memory", 8), ("disk", 9), ("log", 9), ("wire", 9), ("memory", 12)):
         seen = replace(clean, sightings=(Sighting(place, reading, "text", "somewhere"),))
-        assert not replace(run, looks=(seen,)).holds
-    assert not replace(run, looks=()).holds
+        assert not replace(run, snapshots=(seen,)).holds
+    assert not replace(run, snapshots=()).holds
     assert not replace(run, releases=1).holds
     assert not replace(run, counted=3).holds, "an agent that drops its readings proves nothing"
 
@@ -204,7 +210,7 @@ def test_what_a_run_must_be_to_hold():
 def test_the_agent_holds_none_of_its_readings():
     found = seize(1_000)
     if not may_read_others():
-        says_that_it_needs_root(found.holds, [str(found)])
+        reports_that_it_needs_root(found.holds, [str(found)])
         return
     assert found.holds, str(found)
     assert [run.source for run in found.runs] == ["stdin"]
@@ -217,8 +223,8 @@ def test_the_agent_holds_none_of_its_readings():
 def test_a_paced_replay_holds_none_of_the_rows_it_has_absorbed(tmp_path):
     run = run_agent("replay", tmp_path / "run", MARKED, SCANNER, 1)
     if not may_read_others():
-        says_that_it_needs_root(run.holds, run.unread)
+        reports_that_it_needs_root(run.holds, run.unread)
         return
     assert not run.problem
-    assert run.looks
+    assert run.snapshots
     assert not run.leaks

@@ -207,14 +207,14 @@ class Collector:
         batch = [incoming(*each) for each in messages]
         return commit_batch(self.store, batch, self.rules, at)
 
-    def hear(self, keeper, payload, now):
+    def receive(self, keeper, payload, now):
         (outcome,) = self.take((topics.keeper_answer(FLEET, keeper), payload))
-        self.asker.heard(outcome, now)
+        self.asker.receive(outcome, now)
 
     def presence(self, keeper, state, session="s", now=BEGIN):
         payload = Status(state, session, {}).encode()
         (outcome,) = self.take((topics.keeper_status(FLEET, keeper), payload))
-        self.asker.heard(outcome, now)
+        self.asker.receive(outcome, now)
 
     def turns(self, hours, count=12):
         """Runs `count` turns at `hours` after the beginning, and delivers all replies between
@@ -225,7 +225,7 @@ class Collector:
             self.asker.step(self.uptime, now)
             waiting, self.fleet.outlet.waiting = self.fleet.outlet.waiting, []
             for keeper, payload in waiting:
-                self.hear(keeper, payload, now)
+                self.receive(keeper, payload, now)
 
     def close(self):
         self._opened.__exit__(None, None, None)

@@ -92,7 +92,7 @@ def test_replies_to_no_question_of_a_stranger_or_twice_change_nothing(make_fleet
             ("tower", Reply("answered", question, tower, (), "", b"x")),  # It was not asked.
             ("tower", Reply("refused", question, tower, (("x", "air", b"", 1),), "never")),
         ]:
-            collector.hear(keeper, reply.encode(), BEGIN)
+            collector.receive(keeper, reply.encode(), BEGIN)
         topic = topics.keeper_answer(FLEET, "stranger")
         (outcome,) = collector.take((topic, Reply("prepared", question, tower).encode()))
         assert outcome.reason == "topic"
@@ -108,7 +108,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(make_fleet):
         (question,) = rows(fleet.database, "SELECT digest FROM questions")[0]
         key = fleet.keepers["tower"].id
         reply = Reply("answered", question, key, (), "", b"not an answer").encode()
-        collector.hear("tower", reply, BEGIN)
+        collector.receive("tower", reply, BEGIN)
         collector.turns(24)
     check_sums(fleet, {("1h", 0): all_of([0])})
 

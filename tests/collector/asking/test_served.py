@@ -59,7 +59,7 @@ def test_answers_are_the_sums_of_the_readings_and_noise_of_the_keepers(
 ):
     fleet = make_fleet(url=f"mqtt://127.0.0.1:{port}", lateness="20s", quiet=False, readings=900)
     keepers(fleet)
-    start(fleet.path).connects()
+    start(fleet.path).wait_until_connected()
     publish(port, fleet, all_of(range(4)))
     waiting.until(lambda: len(sums(fleet)) == 4, lambda: str(states(fleet)))
     found = sums(fleet)
@@ -102,7 +102,7 @@ def test_a_collector_that_is_killed_asks_no_window_in_two_lists_and_loses_none(
 
     keepers(fleet, seen)
     first = start(fleet.path)
-    first.connects()
+    first.wait_until_connected()
     with turn:  # A keeper that has a question waits until the process to kill is known.
         publish(port, fleet, all_of(range(HOURS)))
         serving.append(first)

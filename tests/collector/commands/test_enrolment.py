@@ -165,4 +165,4 @@ def test_a_collector_that_requires_signatures_warns_without_enrolled_devices(sma
     text = small_fleet.path.read_text()
     text = text.replace("collector: {", "collector: {require_signature: true, ")
     small_fleet.path.write_text(text)
-    start(small_fleet.path).says("refuses every release: no device is enrolled")
+    start(small_fleet.path).wait_for_output("refuses every release: no device is enrolled")

@@ -74,7 +74,7 @@ def test_devices_appear_with_their_reported_values(
         for key, entity in two["components"].items():
             heard = home.kept[entity["state_topic"]]
             assert render(entity["value_template"], heard) == SHOWN[key], key
-        assert "announcing devices to Home Assistant, below homeassistant/device" in serving.said
+        assert "announcing devices to Home Assistant, below homeassistant/device" in serving.output
         with household(port) as restarted:
             until(lambda: restarted.announced().keys() == {"one", "two"})
             assert {place("one"), place("two")} <= restarted.retained
@@ -87,7 +87,7 @@ def test_nothing_is_published_where_it_is_not_wanted(broker, wanting, start, con
         with connect(port, small_fleet.fleet, "one") as peer:
             born(peer, small_fleet, "one")
             serving = start(small_fleet.path)
-            serving.connects()
+            serving.wait_until_connected()
             peer.publish(topics.health(small_fleet.fleet, "one"), HEALTH.encode())
             peer.exchange(small_fleet.topic("one"), small_fleet.release("one", 1))
             goes_on(serving, 2.0)
@@ -95,7 +95,7 @@ def test_nothing_is_published_where_it_is_not_wanted(broker, wanting, start, con
         assert {topic.removeprefix(mine) for topic in home.kept} == {
             "status", "health", "release/air", "ack", "mark",
         }  # fmt: skip
-        assert "Home Assistant" not in serving.said
+        assert "Home Assistant" not in serving.output
         assert serving.stop() == 0
 
 
@@ -106,12 +106,12 @@ def test_a_broker_that_lost_its_state_receives_announcements_again(
     small_fleet = wanting(port, "true")
     with broker(port), connect(port, small_fleet.fleet, "one") as peer, household(port) as home:
         serving = start(small_fleet.path)
-        serving.connects()
+        serving.wait_until_connected()
         born(peer, small_fleet, "one")
         until(lambda: "one" in home.announced())
-    until(lambda: "closed the connection" in serving.said)
+    until(lambda: "closed the connection" in serving.output)
     with broker(port), household(port) as home, connect(port, small_fleet.fleet, "one") as peer:
-        serving.connects(times=2)
+        serving.wait_until_connected(times=2)
         assert home.announced() == {}
         born(peer, small_fleet, "one")
         until(lambda: "one" in home.announced())
@@ -136,7 +136,7 @@ def test_what_was_announced_is_taken_back_and_stays_away(
         wanting(port, "{remove: true}")
         again = start(small_fleet.path)
         until(lambda: {place("one"), place("two")} <= home.emptied)
-        until(lambda: "2 devices are removed from Home Assistant; now leave" in again.said)
+        until(lambda: "2 devices are removed from Home Assistant; now leave" in again.output)
         assert again.stop() == 0
         with household(port, "homeassistant/#") as fresh:
             until(lambda: other in fresh.kept)
@@ -166,7 +166,7 @@ def test_a_device_name_in_a_malformed_message_is_not_announced(
         small_fleet = wanting(port, "true")
         with connect(port, small_fleet.fleet, "one") as peer:
             serving = start(small_fleet.path)
-            serving.connects()
+            serving.wait_until_connected()
             for topic, payload in (
                 ("pansketch/v1/elsewhere/two/status", Status("online", "s", {}).encode()),
                 (topics.status(small_fleet.fleet, "three"), b"{}"),
@@ -197,7 +197,7 @@ def test_one_device_is_taken_back_for_good(broker, wanting, start, until, connec
             peer.publish(place("one"), b"", retain=True)
             assert first.stop() == 0
             second = start(small_fleet.path)
-            second.connects()
+            second.wait_until_connected()
             born(peer, small_fleet, "two")
             until(lambda: "two" in home.announced())
         assert home.announced().keys() == {"two"}

@@ -186,8 +186,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site.fill()
     with serving(site) as server:
         yield server
-        assert server.program.stop() == 0, server.program.said
-        assert "Traceback" not in server.program.said
+        assert server.program.stop() == 0, server.program.output
+        assert "Traceback" not in server.program.output
 
 
 @pytest.fixture

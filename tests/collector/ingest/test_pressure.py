@@ -22,7 +22,7 @@ def test_the_broker_delivers_releases_that_came_while_it_was_dead(
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
         small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
         first = start(small_fleet.path)
-        first.connects()
+        first.wait_until_connected()
         with connect(port, small_fleet.fleet, "one") as peer:
             peer.exchange(small_fleet.topic(), small_fleet.release("one", 1))
             flood = [small_fleet.release("one", n) for n in range(2, 150)]
@@ -47,7 +47,7 @@ def test_a_full_queue_holds_the_broker_back_and_does_not_keep_it_from_stopping(
     with mosquitto(tmp_path, settings=KEEPS_ALL) as port:
         small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
         first = start(small_fleet.path)
-        first.connects()
+        first.wait_until_connected()
         with connect(port, small_fleet.fleet, "one") as peer:
             peer.exchange(small_fleet.topic(), small_fleet.release("one", 1))
             flood = [b"%d" % number for number in range(MAX_QUEUED + 3 * BATCH)]

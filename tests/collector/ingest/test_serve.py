@@ -39,7 +39,7 @@ def begin(start, served):
 
     def run():
         serving = start(served.path)
-        serving.connects()
+        serving.wait_until_connected()
         return serving
 
     return run
@@ -135,31 +135,31 @@ def test_a_broker_that_is_absent_at_the_start_is_logged_once_and_waited_for(
     port = free_port()
     small_fleet = make_small_fleet(url=f"mqtt://127.0.0.1:{port}")
     serving = start(small_fleet.path)
-    until(lambda: "is not there" in serving.said)
+    until(lambda: "is not there" in serving.output)
     # paho retries after one and two more seconds; neither may be logged.
     goes_on(serving, 4.0)
     with embedded(port):
-        serving.connects()
+        serving.wait_until_connected()
         with connect(port, small_fleet.fleet, "one") as peer:
             assert peer.exchange(small_fleet.topic(), small_fleet.release()).sequence == 1
-        assert serving.said.count("is not there") == 1
-        assert serving.said.count("is connected") == 1
+        assert serving.output.count("is not there") == 1
+        assert serving.output.count("is connected") == 1
         assert serving.stop() == 0
 
 
 def test_it_stops_cleanly_while_there_is_no_broker(small_fleet, start, until, connect):
     serving = start(small_fleet.path)
-    until(lambda: "is not there" in serving.said)
+    until(lambda: "is not there" in serving.output)
     assert serving.stop() == 0
-    assert serving.said.splitlines()[-1].endswith("stopped")
+    assert serving.output.splitlines()[-1].endswith("stopped")
 
 
 def test_a_second_one_on_the_same_database_ends_with_a_single_line(served, begin, start, connect):
     begin()
     second = start(served.path)
-    assert second.ends() == 1
-    assert second.said.count("\n") == 1
-    assert "another collector is serving" in second.said
+    assert second.wait() == 1
+    assert second.output.count("\n") == 1
+    assert "another collector is serving" in second.output
 
 
 def test_readers_answer_while_it_serves(broker, served, begin, capsys, connect):

@@ -40,13 +40,13 @@ class Outboxes:
     def __init__(self, port, fleet):
         self.acks, self.marks, self._changed = {}, {}, threading.Condition()
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
-        self._client.on_message = self._hear
+        self._client.on_message = self._receive
         self._client.connect("127.0.0.1", port)
         self._client.subscribe(f"{topics.PREFIX}/{fleet}/+/ack", 1)
         self._client.loop_start()
         self._fleet = fleet
 
-    def _hear(self, client, userdata, message):
+    def _receive(self, client, userdata, message):
         with self._changed:
             if topics.is_mark(message.topic):
                 self.marks[topics.parse(message.topic).device] = Mark.decode(message.payload)
@@ -100,13 +100,13 @@ def test_a_killed_worker_and_a_killed_server_lose_nothing_and_store_nothing_twic
             for device in DEVICES
         ]
         leader = stack.enter_context(collector(fleet, tmp_path / "leader", "serve"))
-        leader.connects()
+        leader.wait_until_connected()
         workers = [
             stack.enter_context(collector(fleet, tmp_path / f"worker-{n}", "ingest"))
             for n in range(2)
         ]
         for each in workers:
-            each.connects()
+            each.wait_until_connected()
         outboxes = stack.enter_context(closing(Outboxes(port, fleet.fleet)))
         third = len(pool) // 3
         outboxes.publish(pool[:third])
@@ -117,7 +117,7 @@ def test_a_killed_worker_and_a_killed_server_lose_nothing_and_store_nothing_twic
             workers[0].process.send_signal(signal.SIGKILL)
 
         outboxes.publish(pool[third : 2 * third], kill_a_worker)
-        assert workers[0].ends() == -signal.SIGKILL
+        assert workers[0].wait() == -signal.SIGKILL
 
         def kill_the_server():
             so_many = 2 * third + third // 8
@@ -130,11 +130,11 @@ def test_a_killed_worker_and_a_killed_server_lose_nothing_and_store_nothing_twic
         assert sorted(fleet.stored()) == sorted(payload for _, payload in pool)
         assert not faults(fleet)
         assert workers[1].stop() == leader.stop() == 0
-        assert " took 0 messages" not in workers[1].said
-        assert "quarantined" not in workers[1].said + leader.said
+        assert " took 0 messages" not in workers[1].output
+        assert "quarantined" not in workers[1].output + leader.output
         # The leader publishes what others stored.
         outboxes.listen_to_marks()
-        assert outboxes.until(lambda: len(outboxes.marks) == len(DEVICES)), leader.said
+        assert outboxes.until(lambda: len(outboxes.marks) == len(DEVICES)), leader.output
         assert {mark.streams["air"].windows for mark in outboxes.marks.values()} == {WINDOWS}
 
 

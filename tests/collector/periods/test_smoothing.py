@@ -59,7 +59,7 @@ def test_without_an_answer_there_is_no_level():
 def test_a_level_has_an_error_below_that_of_any_number_inside_the_bounds_or_is_refused(
     answered, value
 ):
-    """Of one answer nobody can tell how far the level moves; of twelve alike one can."""
+    """One answer does not tell how far the level moves; twelve equal ones do."""
     bounds = -30.0, 50.0
     answers = [Answer(value, 2.0, "degC")] * answered + [None]
     levels, _ = smoothed(answers, [float(at) for at in range(answered + 1)], bounds)

@@ -89,11 +89,11 @@ class Serving:
         until(lambda: each.learner is None or each.learner.found is not None, "an attempt")
         self.passes()
 
-    def hears(self, scales):
+    def receive(self, scales):
         payload = scales if isinstance(scales, bytes) else scales.encode()
         (outcome,) = commit_batch(self.opened, [incoming(TOPIC, payload)], self.rules, self.now)
         assert outcome == ScalesReceived("loose", payload)
-        self.task.heard(incoming(TOPIC, payload), outcome)
+        self.task.receive(incoming(TOPIC, payload), outcome)
 
     def scales(self, begins, knots=None):
         held = KNOTS if knots is None else knots
@@ -188,7 +188,7 @@ def test_a_restored_database_receives_the_scales_of_the_devices(serving):
     serving.passes()
     lost = serving.scales(9 * DAY)
     assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Rejected)
-    serving.hears(lost)
+    serving.receive(lost)
     assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Accepted)
     serving.passes()
     assert serving.broker.times == 0  # The retained message stays.
@@ -209,10 +209,10 @@ def test_scales_that_no_device_adopts_are_replaced_once_a_minute(serving, hostil
     serving.learns()
     own, times = serving.broker.scales, serving.broker.times
     for turn in range(1, 3):
-        serving.hears(hostile(serving))
+        serving.receive(hostile(serving))
         serving.passes(seconds=RESTORE_SECONDS + 1)
         assert (serving.broker.scales, serving.broker.times) == (own, times + turn)
-        serving.hears(hostile(serving))
+        serving.receive(hostile(serving))
         serving.passes(seconds=1)
         assert serving.broker.times == times + turn
         serving.passes(seconds=RESTORE_SECONDS + 1)
@@ -224,7 +224,7 @@ def test_newer_scales_of_another_collector_are_taken(serving):
     serving.learns()
     theirs = serving.scales(13 * DAY)
     times = serving.broker.times
-    serving.hears(theirs)
+    serving.receive(theirs)
     serving.passes(seconds=RESTORE_SECONDS + 1)
     assert serving.broker.times == times
     serving.now = 20 * DAY
@@ -233,7 +233,7 @@ def test_newer_scales_of_another_collector_are_taken(serving):
 
 def test_unusable_scales_are_cleared_before_any_are_published(serving):
     """Devices may wait for a scale of the far future: they stay on the configured ones."""
-    serving.hears(serving.scales(300 * 366 * DAY))
+    serving.receive(serving.scales(300 * 366 * DAY))
     serving.passes()
     assert serving.broker.scales.knots == {}
 
@@ -241,9 +241,9 @@ def test_unusable_scales_are_cleared_before_any_are_published(serving):
 def test_scales_of_a_stream_that_adopts_none_are_cleared(serving):
     topic = topics.scale("testing", "air")
     outcome = ScalesReceived("air", b"x")
-    serving.task.heard(incoming(topic, b"x"), outcome)
+    serving.task.receive(incoming(topic, b"x"), outcome)
     assert serving.broker.retained[topic] == b""
-    serving.task.heard(incoming(topic, b""), ScalesReceived("air", b""))
+    serving.task.receive(incoming(topic, b""), ScalesReceived("air", b""))
     assert serving.broker.times == 1
 
 

@@ -1,5 +1,7 @@
-"""Devices announced to Home Assistant through the shipped broker: what it hears, by itself or over
-a bridge, and that no device can announce anything."""
+"""Devices announced to Home Assistant through the shipped broker.
+
+Home Assistant receives them from the broker or over a bridge, and no device can announce anything.
+"""
 
 import json
 import os
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.needs("mosquitto")
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/secure-the-broker.md").read_text()
 HOME = "home.assistant"
-# What Home Assistant listens to before it knows of anything.
+# The topics of Home Assistant before it knows any device.
 DISCOVERY = ("homeassistant/+/+/config", "homeassistant/+/+/+/config")
 CONFIG = "homeassistant/device/pansketch_greenhouse_dev-1/config"
 STDIN = "{type: stdin}"
@@ -41,7 +43,7 @@ def announcing(site):
         text = path.read_text().replace("{database:", "{home_assistant: true, database:")
         path.write_text(text)
         collector = site.collector(path)
-        collector.connects()
+        collector.wait_until_connected()
         return collector
 
     return run
@@ -49,7 +51,7 @@ def announcing(site):
 
 @pytest.fixture
 def listener(site):
-    """Somebody who keeps what comes: topic and payload, and whether the broker had kept it."""
+    """A client that records messages: topic and payload, and whether the broker retained them."""
 
     def run(client, *filters):
         heard = {}
@@ -74,7 +76,7 @@ def render(template, payload):
 
 
 def assert_shown(site, heard):
-    """What entities show of a real agent's own status and health."""
+    """The states of entities after a real agent's own status and health."""
     components = json.loads(heard[CONFIG][0])["components"]
     places = {entity["state_topic"] for entity in components.values()}
     site.until(lambda: places <= heard.keys(), lambda: f"{places} among {heard.keys()}")
@@ -108,7 +110,7 @@ def test_home_assistant_hears_nothing_else_and_may_say_nothing(site, announcing,
     """Of a device that releases: its releases and acknowledgements stay between those two."""
     announcing()
     heard = listener(home(site), "#")
-    assert site.agent(site.configure(site.certified("dev-1"))).ends() == 0
+    assert site.agent(site.configure(site.certified("dev-1"))).wait() == 0
     assert site.stored() == 2
     site.until(lambda: CONFIG in heard, lambda: f"{CONFIG} among {heard.keys()}")
     mine = {topics.status(site.fleet, "dev-1"), topics.health(site.fleet, "dev-1")}
@@ -119,7 +121,7 @@ def test_home_assistant_hears_nothing_else_and_may_say_nothing(site, announcing,
 
 @pytest.mark.parametrize("proof", ["certificate", "password"])
 def test_no_device_can_announce_anything(site, announcing, listener, proof):
-    """A device that could would plant things in somebody's home."""
+    """With that right a device could add entities to a home."""
     announcing()
     heard = listener(home(site), *DISCOVERY)
     for place in (
@@ -136,13 +138,13 @@ def test_no_device_can_announce_anything(site, announcing, listener, proof):
 
 
 def born(site, device, proof="certificate"):
-    """A device says that it is there, so that the collector announces it."""
+    """A device publishes its birth message, so that the collector announces it."""
     status = Status("online", "s1", {}).encode()
     site.client(device, proof=proof).publish(topics.status(site.fleet, device), status, 1, True)
 
 
 def refused(site, name, proof, place):
-    """Whether the broker says over MQTT 5 that this client may not write there."""
+    """True if the broker rejects this client's message over MQTT 5 as not authorized."""
     reasons = []
     client = site.client(name, version="5", proof=proof)
     client.on_publish = lambda _c, _u, _m, reason, _p: reasons.append(reason)
@@ -157,10 +159,12 @@ def test_as_shipped_nobody_is_announced_anything(site, announcing, listener):
     collector = announcing(rules=False)
     heard = listener(home(site), "#")
     assert refused(site, "collector", "certificate", CONFIG)
-    assert site.agent(site.configure(site.certified("dev-1"))).ends() == 0
+    assert site.agent(site.configure(site.certified("dev-1"))).wait() == 0
     assert site.stored() == 2
     assert heard == {}
-    collector.says(f"broker does not authorize writing {CONFIG}: allow it in the broker's ACL")
+    collector.wait_for_output(
+        f"broker does not authorize writing {CONFIG}: allow it in the broker's ACL"
+    )
     assert collector.stop() == 0
 
 
@@ -177,7 +181,7 @@ def start_bridge(site):
     conf.write_text(f"user {user}\nlistener {port} 127.0.0.1\nallow_anonymous true\n{lines}")
     site.ports["home"] = port
     broker = site.start("home", "mosquitto", "-c", str(conf))
-    site.until(lambda: site.listens("home") or broker.ended(), lambda: broker.said)
+    site.until(lambda: site.listens("home") or broker.ended(), lambda: broker.output)
     client = Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", port)
     client.loop_start()

@@ -1,5 +1,7 @@
-"""Access rules that deny: said in one line with the topic, and named by `check`, where MQTT shows
-them at all."""
+"""Access rules that reject: a single-line log with the topic, and an error of `check`.
+
+MQTT does not report every rejection.
+"""
 
 import json
 import re
@@ -40,13 +42,13 @@ def test_over_mqtt_5_each_denied_topic_is_said_once_with_the_fix(site, fault, de
     agent = site.agent(path)
     release = topics.release(site.fleet, device, "air")
     for topic in (release, topics.status(site.fleet, device)):
-        agent.says(
+        agent.wait_for_output(
             f"does not authorize this device to write to {topic} (Not authorized); {USER} {device}"
         )
     assert found(path).state == "wrong"
     assert found(path).text.startswith("access rules: ")
     assert f"{USER} {device}" in found(path).text
-    assert agent.said.count(f"write to {release}") == 1
+    assert agent.output.count(f"write to {release}") == 1
     assert agent.stop() == 0
 
 
@@ -63,7 +65,7 @@ def test_over_mqtt_3_1_1_it_cannot_be_seen_and_check_says_so(site):
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 @pytest.mark.parametrize("proof", ["certificate", "password"])
 def test_the_shipped_rules_know_a_device_by_either_proof(site, version, proof):
-    """And the probe reaches nobody but the device."""
+    """The probe reaches only the device."""
     site.install_broker(optional=True)
     site.start_broker()
     heard = []
@@ -83,7 +85,7 @@ def test_the_shipped_rules_know_a_device_by_either_proof(site, version, proof):
 
 
 def deny_subscriptions(site):
-    """Settings of mosquitto that let everybody write everything and subscribe to nothing."""
+    """Settings of mosquitto that let every client write everything and subscribe to nothing."""
     plugin = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"))
     access = {"publishClientSend": True, "publishClientReceive": True, "subscribe": False}
     file = site.folder / "dynamic.json"
@@ -100,15 +102,15 @@ def test_a_denied_subscription_is_said_on_either_version(site, version, failure)
     agent, collector = site.agent(path), site.collector(path)
     ack = topics.ack(site.fleet, "dev-1")
     text = f"the broker does not authorize this device to read {ack} ({failure}); {USER} dev-1"
-    agent.says(text)
-    collector.says(
+    agent.wait_for_output(text)
+    collector.wait_for_output(
         "broker does not authorize reading pansketch/v1/greenhouse/+/release/+: allow it in"
     )
     broker = found(path)
     assert broker.state == "wrong"
     assert re.fullmatch(rf"access rules: [\d.:]+: {re.escape(text)}", broker.text)
     assert agent.stop() == 0
-    assert agent.said.count(text) == 1
-    assert agent.said.count("does not authorize this device") == 2, (
+    assert agent.output.count(text) == 1
+    assert agent.output.count("does not authorize this device") == 2, (
         "once for the ack, once for the mark"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from pansketch_collector.__main__ import main
 from pansketch_fleet.protocol import topics
-from tests.deploy.mosquitto.test_broker import COLLECTOR, Listener, open_acl, own, say
+from tests.deploy.mosquitto.test_broker import COLLECTOR, Listener, open_acl, own, publish
 
 pytestmark = pytest.mark.needs("mosquitto", "openssl")
 
@@ -38,10 +38,10 @@ def test_releases_of_invented_streams_are_denied_and_fill_no_memory(site, shut):
     flood = FLOOD_BYTES // len(payload)
     for number in range(flood):
         thief.publish(f"{root}{number}", payload, 1, retain=True)
-    say(site, thief, topics.status(site.fleet, "dev-1"))
+    publish(site, thief, topics.status(site.fleet, "dev-1"))
     assert (resident_mib(broker) - before < MAX_GROWTH_MIB) is shut
     listener = Listener(site, site.client("collector"), "pansketch/v1/+/+/release/+")
-    say(site, thief, topics.release(site.fleet, "dev-1", "air"))
+    publish(site, thief, topics.release(site.fleet, "dev-1", "air"))
     site.until(lambda: own("dev-1")[2] in listener.topics(), lambda: str(listener.topics()))
     assert len(listener.topics()) == (1 if shut else flood + 1)
 
@@ -54,11 +54,11 @@ def test_a_message_above_the_stated_size_never_gets_there(site):
     listener = Listener(site, site.client("collector"), "#")
     release = topics.release(site.fleet, "dev-1", "air")
     client = site.client("dev-1")
-    client.on_disconnect = lambda *_: client.loop_stop()  # or paho sends it again and again
+    client.on_disconnect = lambda *_: client.loop_stop()  # or paho retransmits it without end
     client.publish(release, bytes(size + 1), 1)
     site.until(lambda: not client.is_connected(), lambda: "the end of the connection")
-    say(site, site.client("dev-2"), topics.status(site.fleet, "dev-2"))
-    site.until(lambda: listener.heard, lambda: "a status")
+    publish(site, site.client("dev-2"), topics.status(site.fleet, "dev-2"))
+    site.until(lambda: listener.messages, lambda: "a status")
     assert listener.topics() == [topics.status(site.fleet, "dev-2")]
 
 
@@ -71,11 +71,11 @@ def test_a_device_reads_its_own_mark_alone_and_writes_none(site):
         collector.publish(mark, b"real", 1, retain=True).wait_for_publish(10)
         thief.publish(mark, b"forged", 1, retain=True).wait_for_publish(10)
     listener = Listener(site, thief, "#", *marks)
-    site.until(lambda: listener.heard, lambda: "the own mark")
-    say(site, collector, topics.ack(site.fleet, "dev-2"))
+    site.until(lambda: listener.messages, lambda: "the own mark")
+    publish(site, collector, topics.ack(site.fleet, "dev-2"))
     last = topics.ack(site.fleet, "dev-2")
     site.until(lambda: last in listener.topics(), lambda: str(listener.topics()))
-    assert set(listener.heard) == {(marks[1], b"real"), (last, b"x")}
+    assert set(listener.messages) == {(marks[1], b"real"), (last, b"x")}
 
 
 def test_devices_that_are_named_are_the_only_ones(site):
@@ -84,8 +84,8 @@ def test_devices_that_are_named_are_the_only_ones(site):
     site.start_broker()
     listener = Listener(site, site.client("collector"), "#")
     for device in ("dev-2", "dev-1"):
-        say(site, site.client(device), topics.status(site.fleet, device))
-    site.until(lambda: listener.heard, lambda: "a status")
+        publish(site, site.client(device), topics.status(site.fleet, device))
+    site.until(lambda: listener.messages, lambda: "a status")
     assert listener.topics() == [topics.status(site.fleet, "dev-1")]
 
 
@@ -99,18 +99,18 @@ def test_the_collector_clears_a_release_that_was_retained(site):
         device.publish(topic, b"stray", 1, retain=True).wait_for_publish(10)
     assert retained(site) == [release, status]
     collector = site.collector(site.configure(site.certified("collector")))
-    collector.says("broker retains a message under")
+    collector.wait_for_output("broker retains a message under")
     assert collector.stop() == 0
     assert retained(site) == [status]
-    assert collector.said.count("broker retains a message") == 1
-    assert "denies" not in collector.said
+    assert collector.output.count("broker retains a message") == 1
+    assert "denies" not in collector.output
 
 
 def retained(site) -> list[str]:
-    """What the broker keeps, as somebody with the collector's rights sees it."""
+    """The messages that the broker retains, for a client with the collector's rights."""
     listener = Listener(site, site.client("collector"), "pansketch/#")
     probe = topics.health(site.fleet, "dev-1")
-    say(site, site.client("dev-1"), probe)
+    publish(site, site.client("dev-1"), probe)
     site.until(lambda: probe in listener.topics(), lambda: str(listener.topics()))
     return [topic for topic in listener.topics() if topic != probe]
 
@@ -130,26 +130,31 @@ def test_the_command_writes_the_rules_of_a_configuration(site, capsys):
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_a_device_that_joins_the_workers_group_reads_nothing_and_delays(site, joins):
-    """mosquitto checks rules at delivery, not at a shared subscription: a message whose turn is the
-    device's reaches nobody. The next transmission has another turn, so each one gets through."""
+def test_a_device_that_knows_the_workers_group_reads_nothing_and_delays(site, joins):
+    """mosquitto checks rules at delivery, not at a shared subscription. It drops a message whose
+    turn is the device's. The next transmission has another turn, so each message gets through.
+    The name of the group is secret: a device that guesses another name changes nothing."""
     site.install_broker()
     site.start_broker()
-    wanted = topics.shared_filter(site.fleet, topics.fleet_filter(site.fleet)[1])
+    releases = topics.fleet_filter(site.fleet)[1]
+    wanted, guess = (topics.shared_filter(name, releases) for name in ("secret", "guess"))
     health = topics.health(site.fleet, "dev-1")
     collector = Listener(site, site.client("collector"), wanted, health)
-    thief = Listener(site, site.client("dev-2"), wanted if joins else topics.ack("x", "y"))
+    thief = Listener(site, site.client("dev-2"), wanted if joins else guess)
     device, release = site.client("dev-1"), topics.release(site.fleet, "dev-1", "air")
     sent = 0
     for number in range(10):
         payload = b"%d" % number
-        while (release, payload) not in collector.heard:
+        while (release, payload) not in collector.messages:
             sent += 1
-            say(site, device, release, payload)
-            # It follows on the same connection: when it is there, the release was there or is not.
+            publish(site, device, release, payload)
+            # It follows on the same connection: when it arrives, the release arrived before or
+            # never.
             mark = (health, b"%d" % sent)
-            say(site, device, *mark)
-            site.until(lambda mark=mark: mark in collector.heard, lambda: "what follows a release")
+            publish(site, device, *mark)
+            site.until(
+                lambda mark=mark: mark in collector.messages, lambda: "what follows a release"
+            )
             assert sent < 100
-    assert thief.heard == []
+    assert thief.messages == []
     assert (sent > 10) is joins

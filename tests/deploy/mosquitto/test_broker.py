@@ -27,28 +27,29 @@ def own(device: str) -> list[str]:
 
 
 class Listener:
-    """What one client hears, and that all it asked for is subscribed."""
+    """Records the messages to one client, and waits until all its subscriptions are granted."""
 
     def __init__(self, site, client, *filters: str) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.messages: list[tuple[str, bytes]] = []
         answered = threading.Event()
-        client.on_message = lambda _c, _u, m: self.heard.append((m.topic, bytes(m.payload)))
+        client.on_message = lambda _c, _u, m: self.messages.append((m.topic, bytes(m.payload)))
         client.on_subscribe = lambda *_: answered.set()
         client.subscribe([(name, 1) for name in filters])
         site.until(answered.is_set, lambda: "the answer to a subscription")
 
     def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self.heard})
+        return sorted({topic for topic, _ in self.messages})
 
 
-def say(site, client, topic: str, payload: bytes = b"x") -> None:
-    """Published and acknowledged by the broker, whatever it does with it then."""
+def publish(site, client, topic: str, payload: bytes = b"x") -> None:
+    """Publish with QoS 1 and wait for the PUBACK, which the broker sends for a forbidden topic
+    too."""
     sent = client.publish(topic, payload, 1)
     site.until(sent.is_published, lambda: f"the broker's answer to {topic}")
 
 
 def open_acl(site) -> None:
-    """The same broker with an ACL that lets everybody do everything: the negative control."""
+    """The negative control: the same broker with an ACL that allows every client everything."""
     (site.folder / "acl").write_text("pattern readwrite #\n")
 
 
@@ -57,12 +58,12 @@ def test_a_device_with_its_certificate_publishes_and_is_acknowledged(site):
     site.install_broker()
     site.start_broker()
     collector = site.collector(site.configure(site.certified("collector")))
-    collector.connects()
+    collector.wait_until_connected()
     agent = site.agent(site.configure(site.certified("dev-1")))
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert site.stored() == 2
     assert collector.stop() == 0
-    assert "denies" not in collector.said
+    assert "denies" not in collector.output
 
 
 def test_a_device_with_its_password_and_a_collector_on_the_broker_s_host(site):
@@ -70,9 +71,9 @@ def test_a_device_with_its_password_and_a_collector_on_the_broker_s_host(site):
     site.start_broker()
     local = f"mqtt://127.0.0.1:{site.ports['1883']}"
     mqtt = site.with_password(COLLECTOR, url=local, ca_file="")
-    site.collector(site.configure(mqtt)).connects()
+    site.collector(site.configure(mqtt)).wait_until_connected()
     agent = site.agent(site.configure(site.with_password("dev-1")))
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert site.stored() == 2
 
 
@@ -91,7 +92,8 @@ EVERY_DEVICE = pytest.mark.parametrize(
 
 @EVERY_DEVICE
 def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, proof):
-    """Heard by the collector's rights; with an open ACL the same intruder is heard."""
+    """Received with the collector's rights; with an open ACL the same intruder's message
+    arrives."""
     site.install_broker(optional=True)
     if not shut:
         open_acl(site)
@@ -101,7 +103,7 @@ def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, 
     thief = site.client("dev-2", version=version, proof=proof)
     elsewhere = [*own("dev-1"), "pansketch/v1/other/dev-2/status", "any/thing", own("dev-2")[3]]
     for topic in (*elsewhere, *own("dev-2")[:3]):
-        say(site, thief, topic)
+        publish(site, thief, topic)
     # QoS 1 messages of one client come in order: what is not there by now does not come.
     site.until(lambda: own("dev-2")[2] in listener.topics(), lambda: str(listener.topics()))
     expected = own("dev-2")[:3] if shut else [*elsewhere, *own("dev-2")[:3]]
@@ -110,7 +112,7 @@ def test_a_device_can_write_nowhere_but_below_its_own_name(site, shut, version, 
 
 @EVERY_DEVICE
 def test_a_device_can_read_nothing_but_its_own_acknowledgements(site, shut, version, proof):
-    """Whatever it subscribes to; with an open ACL the same intruder hears all."""
+    """The client subscribes to everything; with an open ACL the same intruder receives all."""
     site.install_broker(optional=True)
     if not shut:
         open_acl(site)
@@ -119,9 +121,9 @@ def test_a_device_can_read_nothing_but_its_own_acknowledgements(site, shut, vers
     victim, collector = site.client("dev-1", version=version), site.client("collector")
     listener = Listener(site, thief, "#", "pansketch/v1/+/+/ack", *own("dev-1"))
     for topic in (*own("dev-1")[:3], *own("dev-1")[4:]):
-        say(site, victim, topic)
+        publish(site, victim, topic)
     for device in ("dev-1", "dev-2"):
-        say(site, collector, topics.ack(site.fleet, device))
+        publish(site, collector, topics.ack(site.fleet, device))
     last = topics.ack(site.fleet, "dev-2")
     site.until(lambda: last in listener.topics(), lambda: str(listener.topics()))
     assert listener.topics() == ([last] if shut else sorted([*own("dev-1"), last]))
@@ -134,8 +136,8 @@ def test_a_retained_status_is_not_shown_to_another_device_either(site):
     site.client("dev-1").publish(status, b"x", 1, retain=True).wait_for_publish(SECONDS)
     thief = site.client("dev-2")
     listener = Listener(site, thief, "#", status)
-    say(site, site.client("collector"), topics.ack(site.fleet, "dev-2"))
-    site.until(lambda: listener.heard, lambda: "the own acknowledgement")
+    publish(site, site.client("collector"), topics.ack(site.fleet, "dev-2"))
+    site.until(lambda: listener.messages, lambda: "the own acknowledgement")
     assert listener.topics() == [topics.ack(site.fleet, "dev-2")]
     control = Listener(site, site.client("collector"), status)
     site.until(lambda: control.topics() == [status], lambda: "the retained status")
@@ -149,10 +151,10 @@ def test_nobody_ends_the_session_of_another_by_its_client_id(site):
     victim = site.client("dev-1", "pansketch-greenhouse-dev-1")
     victim.on_disconnect = lambda *_: lost.set()
     site.client("dev-2", "pansketch-greenhouse-dev-1")
-    say(site, victim, topics.status(site.fleet, "dev-1"))
+    publish(site, victim, topics.status(site.fleet, "dev-1"))
     assert not lost.is_set()
     site.client("dev-1", "another-id", takes_over=True)
-    site.until(lost.is_set, lambda: f"the end of the older session: {broker.said}")
+    site.until(lost.is_set, lambda: f"the end of the older session: {broker.output}")
 
 
 def test_a_check_beside_the_running_agent_interrupts_it_and_it_comes_back(site):
@@ -160,11 +162,11 @@ def test_a_check_beside_the_running_agent_interrupts_it_and_it_comes_back(site):
     site.install_broker()
     site.start_broker()
     agent = site.agent(site.configure(site.certified("dev-1"), source="{type: stdin}"))
-    agent.connects()
+    agent.wait_until_connected()
     check = site.agent(site.configure(site.certified("dev-1")), "check")
-    check.says("accepts the device over TLS, MQTT 5")
-    assert check.ends() == 0
-    agent.connects(times=2)
+    check.wait_for_output("accepts the device over TLS, MQTT 5")
+    assert check.wait() == 0
+    agent.wait_until_connected(times=2)
     assert agent.stop() == 0
 
 
@@ -173,13 +175,13 @@ def test_what_waits_for_the_collector_survives_a_restart_of_the_broker(site):
     broker = site.start_broker()
     config = site.configure(site.certified("collector"))
     collector = site.collector(config)
-    collector.connects()
+    collector.wait_until_connected()
     # The subscription stands when the broker has it: the first release proves it.
     first = site.agent(site.configure(site.certified("dev-1")))
-    assert first.ends() == 0, first.said
+    assert first.wait() == 0, first.output
     assert collector.stop() == 0
     second = site.agent(site.configure_later(site.certified("dev-1")), "run", "--drain", "10")
-    assert second.ends() == 1, second.said
+    assert second.wait() == 1, second.output
     assert broker.stop() == 0
     site.start_broker()
     site.collector(config)
@@ -256,5 +258,5 @@ def test_a_reload_takes_new_passwords_and_ends_no_session(site):
         )
     passwords.write_text(known)
     broker.process.send_signal(signal.SIGHUP)
-    site.until(lambda: answer(site, "dev-2") == "Success", lambda: broker.said)
+    site.until(lambda: answer(site, "dev-2") == "Success", lambda: broker.output)
     assert not lost.is_set()

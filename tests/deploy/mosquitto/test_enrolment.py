@@ -40,7 +40,7 @@ class Fleet:
         self.config = site.configure(site.with_password(places.COLLECTOR))
         text = self.config.read_text().replace("{database:", "{require_signature: true, database:")
         self.config.write_text(text)
-        site.collector(self.config).says("connected")
+        site.collector(self.config).wait_for_output("connected")
         self.devices = {name: self.enrolled(name) for name in ("dev-1", "dev-2")}
 
     def run(self, *words):
@@ -130,8 +130,8 @@ def test_an_agent_without_its_key_keeps_its_releases_and_signs_them_later(site, 
     text = signing.read_text().replace("device: dev-1,", "device: dev-1, credentials: dev-1.json,")
     signing.write_text(text)
     agent = site.agent(signing)
-    until(lambda: site.stored() == 2, lambda: agent.said)
-    assert agent.ends() == 0
+    until(lambda: site.stored() == 2, lambda: agent.output)
+    assert agent.wait() == 0
     assert quarantined(fleet) == 0
 
 

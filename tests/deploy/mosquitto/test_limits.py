@@ -1,4 +1,5 @@
-"""Limits of a real broker: what is too large waits and is said, and all the rest goes on."""
+"""Limits of a real broker: a release that is too large stays and is logged, and the rest
+continues."""
 
 import queue
 import socket
@@ -26,7 +27,7 @@ WIDE = """\
 def running(site, settings, **mqtt):
     """A broker with these settings, a collector, and an agent with a stream that is too large."""
     site.start_plain_broker(settings)
-    site.collector(site.configure(site.plain(), more=WIDE)).connects()
+    site.collector(site.configure(site.plain(), more=WIDE)).wait_until_connected()
     path = site.configure(site.plain(**mqtt), more=WIDE)
     return path, site.agent(path)
 
@@ -34,33 +35,33 @@ def running(site, settings, **mqtt):
 def listed(site, path):
     """The lines of `outbox list`, beside the running agent."""
     command = site.agent(path, "outbox", "list")
-    assert command.ends() == 0, command.said
-    return command.said.splitlines()
+    assert command.wait() == 0, command.output
+    return command.output.splitlines()
 
 
 def test_an_announcement_that_is_too_large_ends_no_connection_of_the_collector(site):
-    """It is left out, in one line, and everything else goes on."""
+    """The collector skips it with one log line, and everything else continues."""
     site.start_plain_broker(f"max_packet_size {LIMIT}")
     path = site.configure(site.plain())
     text = path.read_text().replace("{database:", "{home_assistant: true, database:")
     path.write_text(text)
     collector = site.collector(path)
     agent = site.agent(site.configure(site.plain()))
-    assert agent.ends() == 0, agent.said
-    collector.says(
+    assert agent.wait() == 0, agent.output
+    collector.wait_for_output(
         "a message exceeds the broker's limit: homeassistant/device/pansketch_greenhouse_"
     )
     assert site.stored() == 2
     assert collector.stop() == 0
-    assert "raise its max_packet_size" in collector.said
-    assert "closed the connection" not in collector.said
+    assert "raise its max_packet_size" in collector.output
+    assert "closed the connection" not in collector.output
 
 
 def test_a_limit_that_mqtt_5_states_is_never_overstepped(site):
     path, agent = running(site, f"max_packet_size {LIMIT}")
-    agent.says("waiting for the collector")
-    site.until(lambda: site.stored() == 2, lambda: agent.said)
-    agent.says("is on hold in the outbox: larger than the broker takes (")
+    agent.wait_for_output("waiting for the collector")
+    site.until(lambda: site.stored() == 2, lambda: agent.output)
+    agent.wait_for_output("is on hold in the outbox: larger than the broker takes (")
     header, *rows = listed(site, path)
     assert header.endswith("on hold")
     assert len(rows) == 2
@@ -68,9 +69,9 @@ def test_a_limit_that_mqtt_5_states_is_never_overstepped(site):
         assert "wide" in row
         assert "larger than the broker takes (" in row
     assert agent.stop() == 0
-    assert agent.said.count("connected to the broker") == 1
-    assert agent.said.count("on hold") == 1
-    assert "raise max_packet_size or message_size_limit of the broker, or lower" in agent.said
+    assert agent.output.count("connected to the broker") == 1
+    assert agent.output.count("on hold") == 1
+    assert "raise max_packet_size or message_size_limit of the broker, or lower" in agent.output
 
 
 @pytest.mark.parametrize(
@@ -79,32 +80,36 @@ def test_a_limit_that_mqtt_5_states_is_never_overstepped(site):
 def test_a_limit_that_only_ends_connections_is_found(site, setting, protocol):
     """MQTT 3.1.1 states no limit, and mosquitto does not state this one with MQTT 5 either."""
     path, agent = running(site, f"{setting} {LIMIT}", protocol=protocol)
-    site.until(lambda: site.stored() == 2, lambda: agent.said)
-    agent.says("is on hold in the outbox: the broker ends the connection when it is sent (")
+    site.until(lambda: site.stored() == 2, lambda: agent.output)
+    agent.wait_for_output(
+        "is on hold in the outbox: the broker ends the connection when it is sent ("
+    )
     site.until(
         lambda: sum("wide" in row and "ends the conn" in row for row in listed(site, path)) == 2,
-        lambda: agent.said,
+        lambda: agent.output,
     )
-    ended = agent.said.count("retrying until it is available")
-    assert 3 <= ended <= 8, agent.said
+    ended = agent.output.count("retrying until it is available")
+    assert 3 <= ended <= 8, agent.output
     assert agent.stop() == 0
 
 
 def test_what_a_broker_of_3_1_1_drops_in_silence_holds_up_nothing(site):
-    """It says that it has the release, and nobody ever gets it."""
+    """The broker sends a PUBACK for the release, and no client ever gets it."""
     path, agent = running(site, f"message_size_limit {LIMIT}", protocol="3.1.1")
-    site.until(lambda: site.stored() == 2, lambda: agent.said)
+    site.until(lambda: site.stored() == 2, lambda: agent.output)
     rows = listed(site, path)[1:]
     assert len(rows) == 2
     assert all("wide" in row for row in rows)
     assert agent.stop() == 0
-    assert agent.said.count("connected to the broker") == 1
+    assert agent.output.count("connected to the broker") == 1
 
 
 class Holding:
-    """Passes connections on and holds back, until `let_go`, the answers to publications, of the
-    broker and of the collector, and nothing else: pings and the mark arrive. `unanswered`: how
-    many publications waited for the broker's answer on one connection at once, at most."""
+    """Forwards connections, and blocks acknowledgements of releases until `let_go`.
+
+    It blocks those of the broker and of the collector, and nothing else: pings and the mark arrive.
+    `unanswered`: the maximum number of publications without PUBACK on one connection at once.
+    """
 
     PUBLISH, PUBACK = 3, 4
 
@@ -191,16 +196,16 @@ def packets(source):
 def test_no_more_is_unanswered_than_the_broker_wants(site, most, sent):
     """Receive Maximum of MQTT 5. Without a limit it is a status and four releases of a stream."""
     site.start_plain_broker(f"max_inflight_messages {most}")
-    site.collector(site.configure(site.plain())).connects()
+    site.collector(site.configure(site.plain())).wait_until_connected()
     holding = Holding(site.ports["1883"])
     rows = "time,temp\n" + "".join(f"2024-01-01T{hour:02d}:30:00Z,1\n" for hour in range(8))
     path = site.configure(site.plain(holding.port))
     (site.folder / "rows.csv").write_text(rows)
     agent = site.agent(path)
-    agent.says("waiting for the collector")
+    agent.wait_for_output("waiting for the collector")
     site.until(lambda: holding.unanswered == sent, lambda: str(holding.unanswered))
     holding.let_go.set()
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert holding.unanswered == sent
     assert site.stored() == 8
     holding.close()

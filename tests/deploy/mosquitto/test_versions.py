@@ -1,7 +1,7 @@
-"""Versions of MQTT with real brokers: 5 where it is spoken, 3.1.1 elsewhere, nothing lost on any.
+"""Versions of MQTT with real brokers: 5 if supported, else 3.1.1, and no loss on either.
 
-What stands between a program and mosquitto here plays a broker that does not know MQTT 5; all it
-lets through is mosquitto's.
+A proxy between a program and mosquitto simulates a broker without MQTT 5. All messages that it
+forwards are mosquitto's.
 """
 
 import select
@@ -23,9 +23,10 @@ UNKNOWN_VERSION = b"\x20\x02\x00\x01"
 
 
 class Front:
-    """Passes connections on to a broker. `refuses`: how it treats one of MQTT 5, None: like others.
+    """Forwards connections to a broker. `refuses`: its response to MQTT 5; None: it forwards it
+    too.
 
-    `levels`: the version of each connection as its first packet says it, 4 or 5.
+    `levels`: the version of each connection by its first packet, 4 or 5.
     """
 
     def __init__(self, port, refuses):
@@ -104,51 +105,51 @@ def test_the_version_is_the_broker_s_best_or_the_one_that_is_set(site, protocol,
     site.start_plain_broker()
     mqtt = site.plain(protocol=protocol) if protocol else site.plain()
     collector = site.collector(site.configure(mqtt))
-    collector.says(f"is connected (MQTT {version})")
+    collector.wait_for_output(f"is connected (MQTT {version})")
     agent = site.agent(site.configure(mqtt))
-    assert agent.ends() == 0, agent.said
-    assert f"(MQTT {version})" in agent.said
+    assert agent.wait() == 0, agent.output
+    assert f"(MQTT {version})" in agent.output
     assert site.stored() == 2
-    assert LESSER not in agent.said + collector.said
+    assert LESSER not in agent.output + collector.output
 
 
 @pytest.mark.parametrize("refuses", ["says so", "hangs up", "is silent"])
 def test_a_broker_without_mqtt_5_is_asked_once_and_nothing_is_lost(site, front, refuses):
-    """The choice stays for the life of the process, whatever happens to its connections."""
+    """The choice stays for the life of the process, after any change of its connections."""
     site.start_plain_broker()
     before_agent, before_collector = front(refuses), front(refuses)
     collector = site.collector(site.configure(site.plain(before_collector.port)))
-    collector.says("is connected (MQTT 3.1.1)")
+    collector.wait_for_output("is connected (MQTT 3.1.1)")
     agent = site.agent(site.configure(site.plain(before_agent.port), source="{type: stdin}"))
-    agent.says("(MQTT 3.1.1)")
+    agent.wait_for_output("(MQTT 3.1.1)")
     for times in (2, 3):
         before_agent.cut()
         before_collector.cut()
         site.until(
-            lambda times=times: agent.said.count("(MQTT 3.1.1)") == times, lambda: agent.said
+            lambda times=times: agent.output.count("(MQTT 3.1.1)") == times, lambda: agent.output
         )
-        collector.connects(times)
+        collector.wait_until_connected(times)
     assert agent.stop() == 0
     replay = site.agent(site.configure(site.plain(before_agent.port)))
-    assert replay.ends() == 0, replay.said
+    assert replay.wait() == 0, replay.output
     assert site.stored() == 2
     assert before_agent.levels.count(5) == 2, "once by each of the two processes"
     assert before_collector.levels.count(5) == 1
     for program in (agent, collector, replay):
-        assert program.said.count(LESSER) == 1
-        assert "Traceback" not in program.said
+        assert program.output.count(LESSER) == 1
+        assert "Traceback" not in program.output
 
 
 def test_a_broker_that_has_spoken_5_and_hangs_up_twice_is_only_restarting(site, front):
     site.start_plain_broker()
     before = front(None)
     agent = site.agent(site.configure(site.plain(before.port), source="{type: stdin}"))
-    agent.says("(MQTT 5)")
+    agent.wait_for_output("(MQTT 5)")
     before.refuses = "hangs up"
     before.cut()
     site.until(lambda: before.levels[2:] == [5], lambda: str(before.levels))
     before.refuses = None
-    site.until(lambda: agent.said.count("(MQTT 5)") == 2, lambda: agent.said)
+    site.until(lambda: agent.output.count("(MQTT 5)") == 2, lambda: agent.output)
     assert agent.stop() == 0
     assert set(before.levels) == {5}
 
@@ -158,12 +159,12 @@ def test_a_broker_that_is_replaced_by_one_without_5_needs_no_restart(site, front
     before = front(None)
     config = site.configure(site.plain(before.port), source="{type: stdin}")
     agent, collector = site.agent(config), site.collector(config)
-    agent.says("(MQTT 5)")
-    collector.says("(MQTT 5)")
+    agent.wait_for_output("(MQTT 5)")
+    collector.wait_for_output("(MQTT 5)")
     before.refuses = "hangs up"
     before.cut()
-    agent.says("(MQTT 3.1.1)")
-    collector.says("is connected (MQTT 3.1.1)")
+    agent.wait_for_output("(MQTT 3.1.1)")
+    collector.wait_for_output("is connected (MQTT 3.1.1)")
     assert agent.stop() == 0
 
 
@@ -177,8 +178,8 @@ def test_a_version_that_is_set_is_not_changed(site, front, refuses):
         "says so": "it does not support MQTT 5; set mqtt.protocol to auto",
         "hangs up": "it ends the connection without a reason",
     }[refuses]
-    agent.says(text)
-    collector.says("set mqtt.protocol to auto" if refuses == "says so" else text)
+    agent.wait_for_output(text)
+    collector.wait_for_output("set mqtt.protocol to auto" if refuses == "says so" else text)
     found = check_broker(load_agent(path, {}).mqtt, site.fleet, "dev-1", system_clock())
     assert found.state == "wrong"
     assert found.text.startswith("MQTT: ")
@@ -208,20 +209,20 @@ def test_check_finds_the_version_too(site, front, refuses):
 def test_what_comes_while_the_collector_and_then_the_broker_are_away_is_kept(
     site, first, second, ending
 ):
-    """The broker keeps the collector's session over both restarts and a change of version; the
-    device is gone by then, so nothing but the session can bring its releases."""
+    """The broker keeps the collector's session over both restarts and a change of version. The
+    device is gone by then, so only the session can bring its releases."""
     broker = site.start_plain_broker()
     collector = site.collector(site.configure(site.plain(protocol=first)))
-    collector.connects()
+    collector.wait_until_connected()
     agent = site.agent(site.configure(site.plain()))
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     if ending == "stopped":
         assert collector.stop() == 0
     else:
         collector.process.kill()
-        collector.ends()
+        collector.wait()
     agent = site.agent(site.configure_later(site.plain()), "run", "--drain", "10")
-    assert agent.ends() == 1, agent.said
+    assert agent.wait() == 1, agent.output
     assert broker.stop() == 0
     site.start_plain_broker()
     site.collector(site.configure(site.plain(protocol=second)))

@@ -1,6 +1,6 @@
-"""A disk that is really full: a small one of its own, below the agent's state or the database.
+"""A full disk: a small filesystem of its own, below the agent's state or the database.
 
-Where this host lets nobody mount one, the kernel refuses the program every further byte instead.
+If this host allows no mount, the kernel rejects every further byte of the program instead.
 """
 
 import json
@@ -70,18 +70,18 @@ def elsewhere(path):
 def test_a_collector_waits_for_room_and_tells_nobody_before(site, disk):
     site.start_plain_broker()
     collector = site.collector(site.configure(site.plain()))
-    collector.connects()
+    collector.wait_until_connected()
     disk.fill(collector)
     agent = site.agent(elsewhere(site.configure(site.plain())))
-    collector.says("cannot write the database")
-    agent.says("waiting for the collector")
+    collector.wait_for_output("cannot write the database")
+    agent.wait_for_output("waiting for the collector")
     assert site.stored() == 0
     assert not agent.ended()
     disk.free(collector)
-    assert agent.ends() == 0, agent.said
+    assert agent.wait() == 0, agent.output
     assert site.stored() == 2
     assert collector.stop() == 0
-    assert collector.said.count("cannot write the database") == 1
+    assert collector.output.count("cannot write the database") == 1
 
 
 def debits(site):
@@ -95,35 +95,38 @@ def sequences(path):
 
 
 def test_an_agent_releases_nothing_that_is_not_written_down_and_goes_on_with_room(site, disk):
-    """Where its ledger cannot be written it ends, and the system starts it again; where only a
-    release cannot, the release is dropped in one line. Whatever arrives was debited, once."""
+    """If the ledger cannot be written, the agent exits and the system restarts it.
+
+    If only a release cannot, the agent drops it with one log line. Every arriving release was
+    debited once.
+    """
     site.start_plain_broker()
     path = site.configure(site.plain(), source="{type: stdin}")
     text = path.read_text().replace("window: 1h", "window: 1s").replace("base: var/", "base: ")
     # Large enough for a page of its own.
     path.write_text(text.replace("depth: 4, k: 4, width: 8, rows: 1", "depth: 10, width: 256"))
-    site.collector(path).connects()
+    site.collector(path).wait_until_connected()
     agent = site.agent(path)
-    agent.says("release 2 is in the outbox")
+    agent.wait_for_output("release 2 is in the outbox")
     disk.fill(agent)
     site.until(
-        lambda: agent.ended() or "is dropped: the outbox cannot be written" in agent.said,
-        lambda: agent.said,
+        lambda: agent.ended() or "is dropped: the outbox cannot be written" in agent.output,
+        lambda: agent.output,
     )
     check = site.agent(path, "check", "--json")
-    check.ends()
-    (found,) = [each for each in json.loads(check.said) if each["subject"] == "disk"]
+    check.wait()
+    (found,) = [each for each in json.loads(check.output) if each["subject"] == "disk"]
     assert (found["state"] == "wrong") == disk.real, found
     disk.free(agent)
     if agent.ended():
-        assert agent.process.returncode == 1, agent.said
-        assert "nothing is published" in agent.said
+        assert agent.process.returncode == 1, agent.output
+        assert "nothing is published" in agent.output
         agent = site.agent(path)
     last = debits(site)[-1]
     database = site.folder / "collector.sqlite"
-    site.until(lambda: max(sequences(database), default=0) > last, lambda: agent.said)
-    assert agent.stop() == 0, agent.said
-    assert "Traceback" not in agent.said
+    site.until(lambda: max(sequences(database), default=0) > last, lambda: agent.output)
+    assert agent.stop() == 0, agent.output
+    assert "Traceback" not in agent.output
     known, arrived = debits(site), sequences(database)
     assert known == sorted(set(known))
     assert set(arrived) <= set(known)

@@ -1,4 +1,4 @@
-"""What both programs tell systemd, heard at a real socket: ready, signs of life, stopping."""
+"""Notifications of both programs to systemd at a real socket: ready, heartbeats, stopping."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pansketch_fleet.systemd import Notifier
-from testbed.notify_socket import NotifySocket, NotSaid, ProgramEnded
+from testbed.notify_socket import NotifySocket, ProgramEnded, ProgramTimeout
 from tests.waiting import SECONDS, until
 
 WATCHDOG_SECONDS = 0.6
@@ -37,10 +37,10 @@ class Manager:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.heard: list[tuple[float, str]] = []
+        self.received: list[tuple[float, str]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
-        self._thread = threading.Thread(target=self._hear)
+        self._thread = threading.Thread(target=self._receive)
         self._thread.start()
 
     @property
@@ -48,22 +48,22 @@ class Manager:
         usec = str(int(WATCHDOG_SECONDS * 1e6))
         return {"NOTIFY_SOCKET": self.address, "WATCHDOG_USEC": usec}
 
-    def said(self) -> list[str]:
-        return [line for _, text in list(self.heard) for line in text.splitlines()]
+    def lines(self) -> list[str]:
+        return [line for _, text in list(self.received) for line in text.splitlines()]
 
     def beats(self) -> list[float]:
-        return [at for at, text in list(self.heard) if "WATCHDOG=1" in text.splitlines()]
+        return [at for at, text in list(self.received) if "WATCHDOG=1" in text.splitlines()]
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         while data := self._socket.recv(4096):
-            self.heard.append((time.monotonic(), data.decode()))
+            self.received.append((time.monotonic(), data.decode()))
 
     def catch_up(self) -> None:
-        """Whatever was sent before has been heard then."""
-        before = self.said().count("UP")
+        """Wait until all earlier notifications are received."""
+        before = self.lines().count("UP")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.sendto(b"UP", self._socket.getsockname())
-        until(lambda: self.said().count("UP") > before)
+        until(lambda: self.lines().count("UP") > before)
 
     def close(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
@@ -84,26 +84,26 @@ def test_an_agent_without_a_broker_is_ready_and_gives_signs_of_life(site, manage
     url = f"mqtt://127.0.0.1:{site.ports['1883']}"
     config = site.configure({"url": url}, source="{type: stdin}")
     agent = site.agent(config, **manager.environment)
-    agent.says("no broker at")
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {agent.said}")
-    assert manager.said()[0] == "READY=1"
+    agent.wait_for_output("no broker at")
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.lines()} {agent.output}")
+    assert manager.lines()[0] == "READY=1"
     state = f"STATUS=not connected to the broker at 127.0.0.1:{site.ports['1883']}, releases"
-    assert any(line.startswith(state) for line in manager.said())
-    assert "STOPPING=1" not in manager.said()
+    assert any(line.startswith(state) for line in manager.lines())
+    assert "STOPPING=1" not in manager.lines()
     assert agent.stop() == 0
-    site.until(lambda: "STOPPING=1" in manager.said(), lambda: str(manager.said()))
-    assert manager.said()[-1] == "STOPPING=1"
+    site.until(lambda: "STOPPING=1" in manager.lines(), lambda: str(manager.lines()))
+    assert manager.lines()[-1] == "STOPPING=1"
 
 
 def test_a_collector_without_a_broker_does_the_same(site, manager):
     config = site.configure({"url": f"mqtt://127.0.0.1:{site.ports['1883']}"})
     collector = site.collector(config, **manager.environment)
-    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.said()} {collector.said}")
-    assert manager.said()[0] == "READY=1"
-    assert any(line.startswith("STATUS=serving fleet greenhouse") for line in manager.said())
+    site.until(lambda: len(manager.beats()) >= 4, lambda: f"{manager.lines()} {collector.output}")
+    assert manager.lines()[0] == "READY=1"
+    assert any(line.startswith("STATUS=serving fleet greenhouse") for line in manager.lines())
     assert collector.stop() == 0
-    site.until(lambda: "STOPPING=1" in manager.said(), lambda: str(manager.said()))
-    assert manager.said()[-1] == "STOPPING=1"
+    site.until(lambda: "STOPPING=1" in manager.lines(), lambda: str(manager.lines()))
+    assert manager.lines()[-1] == "STOPPING=1"
 
 
 @pytest.mark.needs("mosquitto")
@@ -116,12 +116,12 @@ def test_it_says_when_it_has_its_subscriptions_and_when_the_connection_ends(site
     )
     started = getattr(site, program)(config)
     notified = started.notified
-    started.connects()
+    started.wait_until_connected()
     site.until(lambda: ", retrying" not in (notified.value("STATUS") or ""), "a status")
     broker.stop()
     notified.wait_for("X_CONNECTED", "0", SECONDS)
     site.start_broker()
-    started.connects(times=2)
+    started.wait_until_connected(times=2)
     assert (notified.times("X_CONNECTED", "1"), notified.times("X_CONNECTED", "0")) == (2, 1)
     assert started.stop() == 0
     notified.close()
@@ -148,12 +148,12 @@ def test_a_main_loop_that_stands_still_gives_no_sign_of_life(
     code = STUCK.format(program=program, module=module, owner=owner, name=name, turns=turns)
     command = (sys.executable, "-c", code, *words, "--config", str(config))
     stuck = site.start(program, *command, environment=manager.environment)
-    site.until(manager.beats, lambda: stuck.said)
+    site.until(manager.beats, lambda: stuck.output)
     if program == "collector":
-        site.until(lambda: "X_CONNECTED=1" in manager.said(), lambda: stuck.said)
-        # Whatever it is, it is to be stored, and there the loop stands still.
+        site.until(lambda: "X_CONNECTED=1" in manager.lines(), lambda: stuck.output)
+        # The payload is not read: the loop stalls before it is stored.
         site.client("dev-1").publish("pansketch/v1/greenhouse/dev-1/status", b"x", 1)
-    stuck.says("standing still")
+    stuck.wait_for_output("standing still")
     manager.catch_up()
     seen = len(manager.beats())
     time.sleep(2 * WATCHDOG_SECONDS)
@@ -170,7 +170,7 @@ def test_it_says_as_much_as_is_asked_for_and_a_status_only_when_it_is_new(tmp_pa
     for uptime in range(100, 110):
         notifier.alive(float(uptime), "idle" if uptime < 105 else "busy")
     manager.close()
-    assert [text for _, text in manager.heard] == [
+    assert [text for _, text in manager.received] == [
         "WATCHDOG=1\nSTATUS=idle",
         "WATCHDOG=1",
         "STATUS=busy",
@@ -186,7 +186,7 @@ def test_each_change_of_the_connection_is_said_once(tmp_path):
         notifier.connected(connected)
         notifier.alive(1.0, "idle")
     manager.close()
-    assert [line for line in manager.said() if line != "STATUS=idle"] == [
+    assert [line for line in manager.lines() if line != "STATUS=idle"] == [
         "X_CONNECTED=1",
         "X_CONNECTED=0",
         "X_CONNECTED=1",
@@ -221,24 +221,24 @@ SAYS = "import os, sys; from pansketch_fleet.systemd import Notifier; n = Notifi
 
 def test_what_a_program_said_before_it_ended_is_heard(site):
     program = site.start("says", sys.executable, "-c", f"{SAYS}n.connected(True); n.ready()")
-    assert program.ends() == 0
-    program.connects()
+    assert program.wait() == 0
+    program.wait_until_connected()
     program.notified.wait_until_ready(SECONDS)
 
 
 def test_a_program_that_ends_before_is_an_error_with_what_it_says(site):
     words = "n.ready(); n.connected(True); n.connected(False); sys.exit('wrong input')"
     program = site.start("says", sys.executable, "-c", SAYS + words)
-    assert program.ends() == 1
+    assert program.wait() == 1
     with pytest.raises(ProgramEnded, match=r"X_CONNECTED=1: .*wrong input"):
-        program.connects()
+        program.wait_until_connected()
 
 
 def test_a_program_that_does_not_say_it_is_an_error_in_time():
     with NotifySocket() as notified:
         Notifier(notified.environment).ready()
         notified.wait_until_ready(SECONDS)
-        with pytest.raises(NotSaid, match="X_CONNECTED=1"):
+        with pytest.raises(ProgramTimeout, match="X_CONNECTED=1"):
             notified.wait_until_connected(0.0)
 
 
@@ -258,7 +258,7 @@ def test_nobody_waits_for_signs_of_life(tmp_path, watchdog):
     notifier.ready()
     notifier.alive(1e6, "idle")
     manager.close()
-    assert manager.said() == ["READY=1", "STATUS=idle"]
+    assert manager.lines() == ["READY=1", "STATUS=idle"]
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere/notify", "@pansketch-nobody", "/" + "x" * 200])
@@ -270,7 +270,7 @@ def test_a_socket_that_is_not_there_stops_nothing(name):
 
 
 def test_a_socket_that_takes_nothing_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    """What did not go out is said again at the next turn."""
+    """A notification that was not sent is sent at the next turn."""
     monkeypatch.setattr("pansketch_fleet.systemd.MAX_WAIT_SECONDS", 0.001)
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:

@@ -13,7 +13,7 @@ from tests.waiting import SECONDS
 REPOSITORY = Path(__file__).parents[3]
 UNITS = REPOSITORY / "deploy/systemd"
 NAMES = ("agent", "collector", "keeper")
-# Newer than Debian 12's systemd; the units say what happens without them.
+# Newer than Debian 12's systemd; the units state the behaviour without them.
 NEWER = ("RestartSteps", "RestartMaxDelaySec")
 MAX_EXPOSURE = {"agent": 2.2, "collector": 1.5, "keeper": 1.5}
 # After prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN), which passes on to the program it becomes.
@@ -138,8 +138,8 @@ def test_the_agent_works_with_memory_that_is_never_writable_and_executable(site)
         )
         started = site.start(program, *command)
         if program == "collector":
-            started.connects()
-    assert started.ends() == 0, started.said
+            started.wait_until_connected()
+    assert started.wait() == 0, started.output
 
 
 def test_the_denial_is_one():

@@ -143,7 +143,7 @@ def test_every_value_of_a_step_keeps_its_part(stream):
     """A sensor's values lie inside the parts, for any last digit of a knot."""
     found = with_knots(stream.domain.attributes[0], KNOTS)
     points = np.arange(-8000, 12001) * 0.5
-    places = found.scaling.places(points) * (len(KNOTS) - 1)
+    places = found.scaling.positions(points) * (len(KNOTS) - 1)
     parts = np.searchsorted(KNOTS[1:-1], points, side="right")
     assert np.array_equal(np.clip(np.floor(places), 0, len(KNOTS) - 2), parts)
 

@@ -76,7 +76,7 @@ def masked(spec, found, rows, window=None, epochs=2, rng=None):
 
 
 def counted(spec, rows):
-    """What the same readings are in counters without masks and noise."""
+    """The same readings in counters without masks and noise."""
     silence = NoNoise()
     sketch = replace(spec, privacy=Privacy(epsilon=1.0)).start(silence)
     sketch.update_many(rows)
@@ -84,7 +84,7 @@ def counted(spec, rows):
 
 
 def opened(spec, found, releases, level="window", share=Fraction(1), rng=None, max_readings=1000):
-    """What the collector has when every keeper has answered."""
+    """The collector's state when every keeper has answered."""
     question = question_about(FLEET, releases, level, share)
     answers = [each.answer(question, spec, rng) for each in found]
     return unblind(question, releases, answers, max_readings)

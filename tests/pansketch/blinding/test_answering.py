@@ -104,9 +104,9 @@ def test_a_window_under_another_number_gives_another_sum(found, releases):
     """A lying collector gets uniform numbers, not a second look at the same masks."""
     question = about(releases[:1])
     (listed,) = question.windows
-    lied = replace(listed, window=replace(listed.window, sequence=99))
+    forged = replace(listed, window=replace(listed.window, sequence=99))
     true, false = (
-        found[0].answer(replace(question, windows=(each,)), SMALL) for each in (listed, lied)
+        found[0].answer(replace(question, windows=(each,)), SMALL) for each in (listed, forged)
     )
     assert (true.counters != false.counters).mean() > 0.9
 
@@ -174,7 +174,7 @@ def test_a_digest_names_one_question(releases):
     assert about(releases[::-1]).digest == question.digest
 
 
-def test_a_bad_key_of_an_epoch_costs_nobody_an_answer(found, releases):
+def test_a_bad_key_of_an_epoch_costs_no_keeper_an_answer(found, releases):
     question = about(releases)
     spoilt = (*question.windows, MaskedWindow(label("z"), (bytes(32),)))
     with pytest.raises(ValueError, match="low order"):

@@ -30,7 +30,7 @@ FOUND_BY = {
 
 
 def secrets_of(private, found, epoch):
-    """What an epoch makes, by name."""
+    """The secrets of an epoch, by name."""
     key = PrivateKey(np.frombuffer(private, np.uint8).copy())
     clamped = bytearray(private)
     clamped[0] &= 248
@@ -83,7 +83,7 @@ def left_behind(fed, defect):
 
 
 def found_in(region, heads):
-    """What begins with one of `heads` in uint8[n], at every multiple of four bytes."""
+    """Matches that begin with one of `heads` in uint8[n], at every multiple of four bytes."""
     for shift in (0, 4):
         words = region[shift : shift + (len(region) - shift) // 8 * 8].view(np.uint64)
         near = heads[np.searchsorted(heads, words) % len(heads)] == words

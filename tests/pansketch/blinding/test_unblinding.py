@@ -207,7 +207,7 @@ def test_the_devices_noise_is_in_every_level(found):
     ],
 )
 def test_generators_read_an_unblinded_release_as_any_other(found, family, generator):
-    """The same counters and noise give the same answer, whatever hid them on the way."""
+    """The same counters and noise give the same answer under any masks."""
     spec = SPECS[family]
     releases, rows = fleet_of(spec, found, readings=2000)
     unblinded = opened(spec, found, releases, rng=os_entropy(), max_readings=2000)

@@ -54,10 +54,10 @@ def _cells(attribute: Attribute, values: np.ndarray, bits: int) -> np.ndarray:
     return np.asarray(positions[0] >> (POSITION_BITS - bits), np.intp)
 
 
-def _places(attribute: Attribute, values: np.ndarray) -> np.ndarray:
+def _positions(attribute: Attribute, values: np.ndarray) -> np.ndarray:
     if attribute.lattice is None:
-        return attribute.scaling.places(values)
-    return attribute.lattice.places(np.rint(values / float(attribute.lattice.step)))
+        return attribute.scaling.positions(values)
+    return attribute.lattice.positions(np.rint(values / float(attribute.lattice.step)))
 
 
 @EACH
@@ -111,18 +111,18 @@ def test_edges_part_what_is_below_a_value_from_what_is_not(name: str) -> None:
     held = values[~np.isnan(values)]
     sections = attribute.placed.sections if attribute.placed else ()
     starts = {each.atom: each.start for each in sections if each.atom is not None}
-    places = np.array(
-        [starts.get(v, p) for v, p in zip(held, _places(attribute, held), strict=True)]
+    positions = np.array(
+        [starts.get(v, p) for v, p in zip(held, _positions(attribute, held), strict=True)]
     )
     asked = {*attribute.numeric_atoms, attribute.origin, attribute.highest, -1e9, 1e9}
     for value in asked:
         before, after = edge(attribute, value, after=False), edge(attribute, value, after=True)
         atom = value in attribute.numeric_atoms
         if attribute.lattice is not None or atom or abs(value) == 1e9:
-            assert np.array_equal(places < before, held < value), value
-            assert np.array_equal(places < after, held <= value), value
+            assert np.array_equal(positions < before, held < value), value
+            assert np.array_equal(positions < after, held <= value), value
     start, end = whole(attribute)
-    assert ((start <= places) & (places < end)).all()
+    assert ((start <= positions) & (positions < end)).all()
     if attribute.can_miss:
         assert interval(attribute, "missing") == (end, 1.0)
     rising = [edge(attribute, v, after=a) for v in np.unique(held) for a in (False, True)]
@@ -145,7 +145,7 @@ def test_nothing_stays_of_who_held_an_atom() -> None:
     scratch = (atoms._marks, atoms._looked_up, atoms._whole, encoder._units)
     rows = np.array([[np.nan], [-200.0], [0.0], [20.0], [7.5]] * 10)
     for _ in encoder.encode(rows):
-        assert all(each.any() for each in scratch)  # What is erased here was there before.
+        assert all(each.any() for each in scratch)  # The erased values were in memory before.
     assert not any(each.any() for each in scratch)
 
 

@@ -1,4 +1,4 @@
-"""Whatever a reading holds, no arithmetic overflows or warns: it is clipped, or left out."""
+"""For any reading, no arithmetic overflows or warns: it is clipped, or left out."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Constants: no bits, no cells, no budget; in every record, whatever the readings held there."""
+"""Constants: no bits, no cells, no budget; in every record, for any readings."""
 
 import numpy as np
 import pytest
@@ -54,9 +54,9 @@ def test_a_reading_that_is_not_finite_elsewhere_is_dropped():
 
 
 def test_a_constant_stands_at_position_0():
-    places = positions_of(ALL, with_constants(rows(50), 99.0, 7.0))
-    assert not places[[0, 2]].any()
-    assert np.array_equal(places[[1, 3]], positions_of(PLAIN, rows(50)))
+    positions = positions_of(ALL, with_constants(rows(50), 99.0, 7.0))
+    assert not positions[[0, 2]].any()
+    assert np.array_equal(positions[[1, 3]], positions_of(PLAIN, rows(50)))
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_samples_of_wrapped_ranges_agree_with_their_counts():
     assert wrong.sum() != pytest.approx(24_000 * model.share({"hour": (21, 2)}).value, abs=8)
 
 
-def test_comparisons_in_text_speak_of_values_between_the_ends():
+def test_comparisons_in_text_are_about_values_between_the_ends():
     model = arcs([1] * 8)
     assert model.share("wd > 270").value == pytest.approx(0.25)
     assert model.share("wd >= 360").value == 0
@@ -191,7 +191,7 @@ def test_the_error_of_a_direction_goes_round_the_shorter_way():
     assert model.mean("wd").standard_error == pytest.approx(1.5, abs=0.1)
 
 
-def test_a_direction_of_which_nothing_is_known_says_so():
+def test_an_unknown_direction_is_reported_as_such():
     found = arcs([1] * 12, replicate=lambda: [arcs([1, 1, 1, 1] * 3), arcs([2, 1, 1] * 4)])
     assert found.mean("wd").standard_error == pytest.approx(360 / np.sqrt(12))
     opposite = arcs([1, 0, 1, 0])
@@ -230,8 +230,8 @@ def test_circles_that_make_no_sense_are_refused(wrong, text):
 
 
 def test_a_release_knows_the_direction_that_crosses_the_end():
-    """From readings to the mean, with real noise: the error of 40 releases was at most 2.5 standard
-    errors, so that beyond ten of them the chance is far below 1e-6."""
+    """From readings to the mean, with real noise. The error of 40 releases was at most 2.5 standard
+    errors, so the probability of more than ten is far below 1e-6."""
     degrees = np.random.default_rng(3).normal(2, 15, 20_000)
     spec = HierarchySpec(Domain([WIND]), Privacy(1), depth=8, k=256)
     sketch = spec.start(os_entropy())

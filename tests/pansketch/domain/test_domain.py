@@ -1,4 +1,5 @@
-"""Domains and paths: cells hold what they say, scratch forgets, nonsense is refused."""
+"""Domains and paths: cells hold their own readings, scratch is erased, wrong arguments are
+refused."""
 
 import numpy as np
 import pytest
@@ -89,10 +90,10 @@ def test_category_codes_beyond_the_last_are_clipped_to_it():
 def test_many_readings_encode_as_each_alone(count, weather, readings):
     rows = readings(count)
     rows[:: max(1, count // 7), 0] = np.nan
-    places = np.unique(np.linspace(0, count - 1, 50).astype(int))
+    indices = np.unique(np.linspace(0, count - 1, 50).astype(int))
     together = encode(weather, 24, rows)
     assert len(together) == np.isfinite(rows).all(axis=1).sum()
-    finite = places[np.isfinite(rows[places]).all(axis=1)]
+    finite = indices[np.isfinite(rows[indices]).all(axis=1)]
     alone = encode(weather, 24, rows[finite])
     assert np.isin(alone, together).all()
 

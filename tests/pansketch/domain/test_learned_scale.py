@@ -1,4 +1,4 @@
-"""Learned scales: equally many knots apart. Places, values, moments, encoders and refusals."""
+"""Learned scales: equally many knots apart. Positions, values, moments, encoders and refusals."""
 
 from dataclasses import replace
 
@@ -15,12 +15,12 @@ STEPPED = replace(TEMP, step=0.5, knots=tuple(k - 0.0005 if -40 < k < 60 else k 
 
 
 def test_every_part_between_knots_has_as_much_of_the_unit_interval():
-    np.testing.assert_array_equal(TEMP.scaling.places(np.array(KNOTS)), np.arange(9) / 8)
+    np.testing.assert_array_equal(TEMP.scaling.positions(np.array(KNOTS)), np.arange(9) / 8)
     np.testing.assert_array_equal(TEMP.from_unit(np.arange(9) / 8), KNOTS)
     assert TEMP.to_unit(10.25) == 2.5 / 8
     assert (TEMP.to_unit(-1e308), TEMP.to_unit(1e308)) == (0.0, 1.0)
     units = np.random.default_rng(1).uniform(0, 1, 1000)
-    np.testing.assert_allclose(TEMP.scaling.places(TEMP.from_unit(units)), units, atol=1e-12)
+    np.testing.assert_allclose(TEMP.scaling.positions(TEMP.from_unit(units)), units, atol=1e-12)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.01, 0.011), (0.0, 1.0), (0.2, 0.55), (0.124, 0.126)])
@@ -43,8 +43,11 @@ def test_a_narrow_interval_far_from_zero_keeps_its_variance():
 
 def test_moments_with_a_step_are_those_of_the_points():
     points = STEPPED.lattice.points(np.arange(20.0, 28.0))  # 10 to 13.5
-    low, high = STEPPED.scaling.places(np.array([9.9995])), STEPPED.scaling.places(np.array([13.9]))
-    weights = np.diff(STEPPED.lattice.places(np.arange(20.0, 29.0)))
+    low, high = (
+        STEPPED.scaling.positions(np.array([9.9995])),
+        STEPPED.scaling.positions(np.array([13.9])),
+    )
+    weights = np.diff(STEPPED.lattice.positions(np.arange(20.0, 29.0)))
     mean = np.average(points, weights=weights)
     assert STEPPED.cell_means(low, high)[0] == pytest.approx(mean, abs=0.002)
     variance = np.average((points - mean) ** 2, weights=weights)
@@ -66,8 +69,8 @@ def test_encoders_number_cells_as_places_do(attribute):
     other = Attribute("other", low=0, high=1)
     rows = np.stack([values, rng.uniform(0, 1, len(values))], axis=1)
     domain = Domain([attribute, other])
-    places = attribute.scaling.places(np.clip(values, -40, 60))
-    positions = np.minimum(np.floor(places * MAX_POSITIONS), MAX_POSITIONS - 1)
+    found = attribute.scaling.positions(np.clip(values, -40, 60))
+    positions = np.minimum(np.floor(found * MAX_POSITIONS), MAX_POSITIONS - 1)
     np.testing.assert_array_equal(positions_of(domain, rows)[0], positions)
     paths = np.concatenate(
         [
@@ -77,11 +80,11 @@ def test_encoders_number_cells_as_places_do(attribute):
             )
         ]
     )
-    np.testing.assert_array_equal(paths, np.minimum(np.floor(places * 4096), 4095))
+    np.testing.assert_array_equal(paths, np.minimum(np.floor(found * 4096), 4095))
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "error"),
     [
         ({"knots": ()}, "a learned scale has knots, and no other has"),
         ({"scale": "linear"}, "a learned scale has knots, and no other has"),
@@ -95,8 +98,8 @@ def test_encoders_number_cells_as_places_do(attribute):
         ({"cyclic": True}, "only a linear scale can be cyclic"),
     ],
 )
-def test_knots_that_make_no_scale_are_refused(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_knots_that_make_no_scale_are_refused(changed, error):
+    with pytest.raises(ValueError, match=error):
         replace(TEMP, **changed)
 
 

@@ -91,7 +91,7 @@ def test_a_box_has_exactly_the_points_that_the_encoder_puts_there(attribute, dep
 
 @pytest.mark.parametrize("depth", [3, 8, 16])
 @each_number
-def test_whatever_is_drawn_from_a_box_is_encoded_into_it(attribute, depth):
+def test_a_value_drawn_from_a_box_is_encoded_into_it(attribute, depth):
     """Both ends of every box are among the draws, where rounding could move them out."""
     domain = Domain([attribute])
     paths = np.unique(encode(domain, depth, points_of(attribute)[:, None]))
@@ -136,7 +136,7 @@ def test_means_and_variances_are_those_of_the_points_by_their_weights(attribute)
     variances = attribute.cell_variances(edges[:-1], edges[1:])
     for start, end, mean, variance in zip(starts, ends, means, variances, strict=True):
         numbers = np.arange(start, end)
-        weights = np.diff(lattice.places(np.arange(start, end + 1)))
+        weights = np.diff(lattice.positions(np.arange(start, end + 1)))
         expected = np.average(lattice.points(numbers), weights=weights)
         assert mean == pytest.approx(expected, abs=1e-4 * attribute.step)
         second = np.average((lattice.points(numbers) - expected) ** 2, weights=weights)
@@ -161,7 +161,7 @@ def test_an_edge_stands_before_or_after_its_point(first, second):
     value, other = first / 10, second / 10
     before, after = (lattice.edge(value, after=after) for after in (False, True))
     assert before < after
-    place = float(lattice.places(np.array([float(second)]))[0])
+    place = float(lattice.positions(np.array([float(second)]))[0])
     assert (place < before) == (other < value)
     assert (place < after) == (other <= value)
     between = value + 0.03

@@ -79,7 +79,7 @@ def test_the_planned_draws_are_the_noise_of_unblinded_releases():
 
 
 @pytest.mark.parametrize("devices", [100, 1000])
-def test_the_plan_of_a_blinded_stream_is_finer_where_that_pays(devices):
+def test_the_plan_of_a_blinded_stream_is_finer_where_that_helps(devices):
     local, answered = Expected(60, devices, 30), Expected(60, devices, 30, (), WINDOW)
     coarse, fine = (
         plan_views(SIX, privacy, 1 << 17, expected)
@@ -107,6 +107,6 @@ def test_as_much_noise_makes_the_same_plan():
     ("keepers", "levels"),
     [(0, WINDOW.levels), (2, ()), (2, ((0, Fraction(1)),)), (2, ((1, Fraction(3, 2)),))],
 )
-def test_what_cannot_be_asked_is_refused(keepers, levels):
+def test_a_wrong_question_is_refused(keepers, levels):
     with pytest.raises(ValueError, match="levels"):
         Answering(keepers, levels)

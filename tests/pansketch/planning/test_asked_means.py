@@ -52,16 +52,16 @@ def test_as_many_views_as_a_sketch_may_have():
 
 
 @pytest.mark.parametrize(
-    ("attribute", "epsilon", "says"),
+    ("attribute", "epsilon", "error"),
     [
         (Attribute("a", categories=("x", "y")), 1.0, "a has no mean"),
         (Attribute("a", constant=1.0), 1.0, "a has no mean"),
         (Attribute("a", low=0, high=1), 0.000004, "epsilon is too small"),
     ],
 )
-def test_what_has_no_mean_has_no_plan(attribute, epsilon, says):
+def test_what_has_no_mean_has_no_plan(attribute, epsilon, error):
     domain = Domain([attribute, *numbers("b", "c").attributes])
-    with pytest.raises(NoPlan, match=says):
+    with pytest.raises(NoPlan, match=error):
         plan_views(domain, Privacy(epsilon), MEMORY, Expected(600, means=("a",)))
 
 
@@ -87,8 +87,8 @@ def hours_of(expected, rows, hours):
 
 
 def test_standard_errors_of_one_hour_are_smaller_and_honest():
-    """More misses than normal numbers have: FALSE_ALARM. How much smaller the errors are is
-    measured: benchmarks/streams/asked_means.py."""
+    """More misses than normal numbers have: FALSE_ALARM. benchmarks/streams/asked_means.py measures
+    the errors."""
     rows = np.clip(np.random.default_rng(4).normal(0.5, 0.15, (6000, len(SIX))), 0, 1)
     plain, asked = np.array(hours_of(HOUR, rows, 3)), np.array(hours_of(ASKED, rows, 10))
     assert asked[:, 1].max() < plain[:, 1].min()

@@ -1,4 +1,4 @@
-"""Sample sizes reach what they promise, and no other split of the error does with fewer keys."""
+"""Sample sizes reach the wanted error, and no other split of the error does with fewer keys."""
 
 from itertools import product
 from math import exp, log, sqrt
@@ -40,7 +40,7 @@ def errors(estimator, budget, tracked, density, runs, universe=UNIVERSE, seed=1)
 
 
 def beyond(alpha, beta, *simulated, runs=20_000):
-    """Whether more errors exceed alpha than probability beta explains: one side, at
+    """Return whether more errors exceed alpha than probability beta explains: one side, at
     FALSE_ALARM."""
     found = int((abs(errors(*simulated, runs)) > alpha).sum())
     return found > stats.binom.ppf(1 - FALSE_ALARM, runs, beta)
@@ -178,7 +178,7 @@ def test_bits_take_a_thirty_second_of_the_bytes_of_ids():
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "problem"),
     [
         (lambda: Budget(0, 1), "epsilon of the state must be a positive number, not 0"),
         (lambda: Budget(1, float("nan")), "epsilon of the output must be a positive number"),
@@ -189,12 +189,12 @@ def test_bits_take_a_thirty_second_of_the_bytes_of_ids():
         (lambda: DWORK.chances(1.6), "only up to 1.59: use ppds or optbern"),
     ],
 )
-def test_wrong_questions_are_refused_in_one_line(question, said):
-    with pytest.raises(ValueError, match=said) as refused:
+def test_wrong_questions_are_refused_in_one_line(question, problem):
+    with pytest.raises(ValueError, match=problem) as refused:
         question()
     assert "\n" not in str(refused.value)
 
 
-def test_a_universe_that_is_too_small_is_said_so():
+def test_a_universe_that_is_too_small_is_refused():
     with pytest.raises(Unreachable, match="tracking all 100 keys reaches"):
         sample_size(PPDS, BUDGETS[0], 0.05, 0.05, 100)

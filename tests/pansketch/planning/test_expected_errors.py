@@ -76,7 +76,7 @@ def test_a_plan_foretells_its_errors(planner, generator, attributes, epsilon):
     """Pairs within a factor of 1.5, attributes of 2, of the mean of four runs.
 
     Over eight runs predicted over measured was 0.86 to 1.09 for pairs, with a deviation of a run
-    below 0.07, and 1.04 to 1.27 for attributes, with one below 0.2: means of four leave these
+    below 0.07. For attributes it was 1.04 to 1.27, with one below 0.2. Means of four leave these
     bounds by five deviations, so a false alarm has a probability below 1e-6. The control is a
     prediction for a twentieth of epsilon, which must be beyond both bounds.
     """

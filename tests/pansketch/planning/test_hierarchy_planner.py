@@ -1,4 +1,4 @@
-"""The planner of hierarchies: golden sizes, what is stated, and what it says when nothing fits."""
+"""The planner of hierarchies: golden sizes, stated sizes, and the error when nothing fits."""
 
 import re
 from itertools import pairwise
@@ -16,7 +16,7 @@ ONE = Domain([Attribute("a", low=0, high=1)])
 MONTHS = Expected(720, devices=12, windows=49)
 
 
-# Whatever changes these changes what devices and collectors of a fleet must agree on.
+# Devices and collectors of a fleet must agree on these, so a change breaks fleets.
 @pytest.mark.parametrize(
     ("domain", "epsilon", "expected", "depth", "nbytes", "fingerprint"),
     [
@@ -34,9 +34,9 @@ def test_golden_plans(domain, epsilon, expected, depth, nbytes, fingerprint):
 
 
 def test_more_memory_or_epsilon_is_never_worse():
-    """In the case that the plan is worst in, up to a tenth: it takes fewer bytes for 3 %, and more
-    memory adds plans that are better in a case, which changes what is worst. The best of all
-    memories and of one epsilon is what it is compared with."""
+    """In the worst case of the plan, up to a tenth. A plan takes fewer bytes for 3 %. More memory
+    adds plans that are better in a case, which changes the worst case. The reference is the best of
+    all memories and of one epsilon."""
     cases = cases_of(MONTHS, DEEP, Guarantee.of_linear_counters(Privacy(1.0)))
 
     def scores(plan):
@@ -93,7 +93,7 @@ def test_coarse_cells_are_not_planned_however_noisy_it_is():
     assert plan_hierarchy(categories, Privacy(0.01), 1 << 16, Expected(10)).spec.depth == 2
 
 
-def test_a_memory_that_is_too_small_is_told_what_would_do():
+def test_the_error_of_a_small_memory_names_a_sufficient_one():
     with pytest.raises(NoPlan, match="memory of 100 bytes is too small") as caught:
         plan_hierarchy(PAIR, Privacy(1.0), 100, MONTHS)
     (needed,) = re.findall(r"takes (\d+)$", str(caught.value))
@@ -103,7 +103,7 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
 
 
 @pytest.mark.parametrize(
-    ("stated", "says"),
+    ("stated", "error"),
     [
         (StatedSizes(depth=0), "^depth must lie between"),
         (StatedSizes(depth=999), "^depth must lie between"),
@@ -114,8 +114,8 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
         (StatedSizes(fanout=0), "^fanout must be 2, 4, 8 or 16"),
     ],
 )
-def test_stated_sizes_that_cannot_be_are_refused(stated, says):
-    with pytest.raises(ValueError, match=says):
+def test_stated_sizes_that_cannot_be_are_refused(stated, error):
+    with pytest.raises(ValueError, match=error):
         plan_hierarchy(PAIR, Privacy(1.0), 1 << 16, MONTHS, 0, stated)
 
 
@@ -136,7 +136,7 @@ def test_noise_and_coarse_cells_are_errors():
 
 
 def test_hashed_levels_are_predicted_to_be_worse_than_exact_ones():
-    """Fewer counters, shared: what the planner's choice of exact levels rests on."""
+    """Fewer counters, shared: the reason for the planner's choice of exact levels."""
     exact = HierarchySpec(PAIR, Privacy(1.0), depth=12, k=4096)
     hashed = HierarchySpec(PAIR, Privacy(1.0), depth=12, k=256, width=1024, rows=1)
     assert hierarchy_errors(hashed, 20, 10**6).pair > hierarchy_errors(exact, 20, 10**6).pair

@@ -1,4 +1,4 @@
-"""The planner of views: what it chooses, what it may not, and what it says when nothing fits."""
+"""The planner of views: its choices, its limits, and the error when nothing fits."""
 
 import re
 from functools import cache
@@ -35,7 +35,7 @@ def mixed():
     return Domain([*numbers("a", "b").attributes, wind, Attribute("site", constant=3.0)])
 
 
-# Whatever changes these changes what devices and collectors of a fleet must agree on.
+# Devices and collectors of a fleet must agree on these, so a change breaks fleets.
 @pytest.mark.parametrize(
     ("epsilon", "memory", "expected", "pair_bits", "single_bits", "views", "nbytes", "fingerprint"),
     [
@@ -144,7 +144,7 @@ def test_stated_pairs_that_do_not_fit_are_refused():
         plan_views(numbers(*SIX), Privacy(1.0), 1 << 17, YEARS, None, StatedViews(pair_bits=12))
 
 
-def test_a_memory_that_is_too_small_is_told_what_would_do():
+def test_the_error_of_a_small_memory_names_a_sufficient_one():
     with pytest.raises(NoPlan, match="memory of 64 bytes is too small for 6 views") as caught:
         plan_views(numbers(*SIX), Privacy(1.0), 64, YEARS)
     (needed,) = re.findall(r"they need (\d+) at least", str(caught.value))
@@ -153,7 +153,7 @@ def test_a_memory_that_is_too_small_is_told_what_would_do():
         plan_views(numbers(*SIX), Privacy(1.0), int(needed) - 1, YEARS)
 
 
-def test_an_epsilon_that_is_too_small_is_told_how_many_views_it_has_parts_for():
+def test_the_error_of_a_small_epsilon_names_its_number_of_views():
     wanted = [(a, b) for a, b in combinations(SIX, 2)]
     with pytest.raises(NoPlan, match="epsilon has parts for 5 views at most, not 15"):
         plan_views(numbers(*SIX), Privacy(0.000005), 1 << 17, YEARS, wanted)
@@ -161,11 +161,11 @@ def test_an_epsilon_that_is_too_small_is_told_how_many_views_it_has_parts_for():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "says"),
+    ("wanted", "error"),
     [([("a", "c")], "unknown attribute 'c'"), ([("a",), ("site",)], "view site has constants")],
 )
-def test_sets_that_cannot_be_are_refused(wanted, says):
-    with pytest.raises(ValueError, match=says):
+def test_sets_that_cannot_be_are_refused(wanted, error):
+    with pytest.raises(ValueError, match=error):
         plan_views(mixed(), Privacy(1.0), 1 << 17, YEARS, wanted)
 
 
@@ -183,7 +183,7 @@ def test_expectations_are_positive(name):
 
 
 def errors_of(layout, shapes, deviations, total, readings=Shape()):  # noqa: B008
-    """Of views that have this noise on a cell, all the same or each its own."""
+    """Of views that have this noise on a cell: one value for all, or one for each."""
     cells = [[float(1 << bits) for bits in shape] for shape in shapes]
     sizes = ViewSizes(cells, list(np.broadcast_to(deviations, len(shapes))[:, None]))
     found = layout.errors(sizes, [Case(readings, 1, total)])
@@ -221,8 +221,8 @@ def test_noise_and_coarse_cells_are_errors():
 
 
 def test_noise_that_drowns_all_pairs_drowns_near_duplicates():
-    """Fine pairs of noise are worse for near-duplicates than a chain of coarse ones; for others
-    they are nearly as good as no pair, which is the control."""
+    """Fine pairs of noise are worse for near-duplicates than a chain of coarse ones. The control
+    has other attributes: for them fine pairs are nearly as good as no pair."""
     alone = [(name,) for name in SIX]
 
     def error(pairs, bits, deviation, alike):

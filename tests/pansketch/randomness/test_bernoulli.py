@@ -125,7 +125,7 @@ def test_a_tie_is_decided_by_as_many_words_as_it_takes(chance, tape):
 
 @pytest.mark.parametrize("chance", [LogOdds(Fraction(0)), Ratio(Fraction(1, 2))], ids=str)
 def test_a_tie_with_an_expansion_that_ends_is_at_the_probability_and_not_below(chance, tape):
-    """U >= p whatever follows, so no word is read for it."""
+    """U >= p for any later words, so none is read."""
     assert driven(chance, tape(2**63)) == 0
 
 

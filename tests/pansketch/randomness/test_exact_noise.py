@@ -61,10 +61,11 @@ def test_the_comparison_would_notice_rounded_continuous_noise():
 
 
 def low_bits_p_value(sample, scale):
-    """That all six-bit pieces of noise far below its scale are uniform: a p-value, Bonferroni.
+    """p-value of the hypothesis that all six-bit pieces of noise far below its scale are uniform,
+    by Bonferroni.
 
-    A piece repeats after at most scale / 128, so its probabilities are even to a relative error of
-    4e-6 (Poisson summation), a thousandth of what 400,000 draws resolve.
+    A piece repeats after at most scale / 128. So its probabilities are even to a relative error of
+    4e-6 (Poisson summation), a thousandth of the resolution of 400,000 draws.
     """
     pieces = range(math.floor(math.log2(scale)) - 12)
     counts = [np.bincount((sample >> piece) % 64, minlength=64) for piece in pieces]
@@ -109,7 +110,7 @@ def test_every_word_beside_a_threshold_leads_to_its_value(scale, tape):
 
 
 def test_a_tie_within_a_draw_is_resolved_in_its_place(tape):
-    """Two draws at scale 1: the second one's low digit ties, and its next word says 1, not 0."""
+    """Two draws at scale 1: the second one's low digit ties, and its next word gives 1, not 0."""
     high, low = (digit for _, digit in geometric(Fraction(1)))
     first = int(high.table[0]) - 1, int(high.table[0]) - 1, 0, int(low.table[0]), LAST_WORD
     words = tape(*first, 0, 0, 0, 0)
@@ -193,7 +194,8 @@ class RecordedArrays:
     ids=["laplace", "bernoulli"],
 )
 def test_no_array_that_a_draw_makes_keeps_anything(work, monkeypatch, watched_words):
-    """Whoever has one of them beside the state knows a part of the noise. A tie is in it too."""
+    """An intruder who has one of them and the state knows a part of the noise. A tie is in it
+    too."""
     source, recorded = watched_words(), RecordedArrays()
     monkeypatch.setattr(exact_noise, "np", recorded)
     work(ExactNoise(source))

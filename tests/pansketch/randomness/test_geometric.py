@@ -28,8 +28,8 @@ def test_exp_bounds_enclose_the_exponential_tightly(exponent):
 
 
 def test_exp_bounds_enclose_exponentials_that_lie_next_to_an_integer():
-    """Of few bits and many exponents: some exponentials lie so close to a bound that one that is
-    too tight by a few units of the working precision would leave them out."""
+    """Of few bits and many exponents. Some exponentials are so close to a bound that a bound too
+    tight by a few units of the working precision would leave them out."""
     with mpmath.workprec(160):
         for number in range(30_000):
             exponent = Fraction(number, 4099)

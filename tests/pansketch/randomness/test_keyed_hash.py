@@ -40,8 +40,8 @@ def test_siblings_of_two_cells_do_not_collide_in_step():
 
 
 def test_pairs_of_neighbours_are_independent():
-    """Deterministic: over 2,000 hashes the columns of two neighbours fill a table of 16 x 16 as
-    evenly as chance does, to six deviations of chi-square. The control is a key beside itself."""
+    """Deterministic: over 2,000 hashes the columns of two neighbours fill a table of 16 x 16
+    evenly. The limit is six deviations of chi-square. The control pairs a key with itself."""
     keys = np.array([5, 6, 5], np.uint64)
     found = np.array(
         [RowHash.derive(key, "test", BITS, 1, WIDTH).table(keys)[0] for key in range(HASHES)]

@@ -87,7 +87,7 @@ SPECS = dict(_specs())
 
 
 def empty_rows(spec, count):
-    """What a sketch is fed: readings float64[count, d], or keys uint64[count]."""
+    """Inputs of a sketch: readings float64[count, d], or keys uint64[count]."""
     if spec.family == "distinct":
         return np.zeros(count, np.uint64)
     return np.zeros((count, spec.domain.dimension))
@@ -139,9 +139,9 @@ def _break(defect):
     if defect == "broadcast paths":
 
         def count(self, paths, counters):
-            places = self._places[:, : len(paths)]
-            np.right_shift(paths[None, :], self._columns[0], out=places)
-            places.fill(0)
+            indices = self._indices[:, : len(paths)]
+            np.right_shift(paths[None, :], self._columns[0], out=indices)
+            indices.fill(0)
 
         path_counting._Slots.count = count
     if defect == "broadcast positions":

@@ -65,7 +65,7 @@ def counted_one_by_one(spec, rows):
 
 @pytest.mark.parametrize("sizes", [SIZES, DEEP, {"depth": 3, "width": 2, "rows": 7}])
 @pytest.mark.parametrize("count", [1, 16, 17, 400])
-def test_counters_are_what_the_definition_says(make_cells, readings, no_noise, sizes, count):
+def test_counters_follow_the_definition(make_cells, readings, no_noise, sizes, count):
     spec = make_cells(**sizes)
     rows = readings(count)
     assert (released(spec, rows, no_noise).counters == counted_one_by_one(spec, rows)).all()
@@ -74,7 +74,7 @@ def test_counters_are_what_the_definition_says(make_cells, readings, no_noise, s
 @pytest.mark.parametrize("sizes", [SIZES, DEEP])
 @pytest.mark.parametrize("unit", ["reading", Span(60, 4)])
 def test_a_reading_costs_exactly_epsilon(make_cells, readings, no_noise, sizes, unit):
-    """It changes K counters of each table by 1 and the number of readings by 1; each change over
+    """It changes K counters of each table by 1 and the number of readings by 1. Each change over
     its counter's scale sums to the reading's share of epsilon, as rationals."""
     spec = make_cells(**sizes, privacy=Privacy(epsilon=0.7, unit=unit))
     share = Fraction(7, 10) / (4 if isinstance(unit, Span) else 1)

@@ -61,8 +61,8 @@ def test_no_value_of_a_reading_faults(linear, batch):
 
 
 def test_two_snapshots_are_protected_by_a_draw_between_them_and_by_nothing_else(linear):
-    """Chance alone makes all counters' fresh noise 0 with a chance far below 1e-6: noise of scale 1
-    or more, two draws, in ten counters or more."""
+    """All counters' fresh noise is 0 with a probability far below 1e-6. It has scale 1 or more and
+    two draws, in ten counters or more."""
     sketch = linear.spec.start(os_entropy())
 
     def snapshot():

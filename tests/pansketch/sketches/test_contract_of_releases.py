@@ -1,4 +1,5 @@
-"""One contract for the releases of all sketches: merging, encoding, and what a release says."""
+"""One contract for the releases of all sketches: merging, encoding, and the content of a
+release."""
 
 import copy
 import os
@@ -50,7 +51,7 @@ def test_a_window_is_merged_once(additive):
         merge([])
 
 
-def test_what_is_not_additive_does_not_merge_and_is_told_what_to_do(separate):
+def test_other_releases_do_not_merge_and_the_error_names_a_remedy(separate):
     a, b = some_release(separate, 1), some_release(separate, 2)
     assert (merge([a]).counters == a.counters).all()
     with pytest.raises(MergeError, match="add their estimates"):
@@ -95,7 +96,7 @@ def assert_decodes(release):
     assert peek(data).fingerprint == release.spec.fingerprint
 
 
-def test_a_release_is_as_long_as_its_spec_says(family):
+def test_a_release_has_the_length_of_its_spec(family):
     """At most; and about, so that it can be planned with. There are some hundred bytes to spare,
     which noise exceeds with probability below 2**-400."""
     spec = family.spec
@@ -131,14 +132,14 @@ def test_released_counters_are_read_only(family):
         release.counters[0] = 1
 
 
-def test_unlabelled_releases_are_told_apart(additive):
+def test_unlabelled_releases_are_distinguished(additive):
     a, b = (released(additive.spec, additive.draw(5), os_entropy(), None) for _ in range(2))
     assert len(merge([a, b]).windows) == 2
     with pytest.raises(MergeError, match="twice"):
         merge([a, a])
 
 
-def test_a_release_says_nothing_of_its_readings_but_the_noisy_counters(family, known_noise):
+def test_a_release_holds_the_noisy_counters_alone(family, known_noise):
     """Two streams of different length under one tape differ in counters and in nothing else."""
     window = WindowId("d", "s", 1, 0, 60)
     empty, full = (released(family.spec, family.draw(n), known_noise(3), window) for n in (0, 50))

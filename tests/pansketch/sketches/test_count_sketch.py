@@ -23,8 +23,8 @@ HISTOGRAM = np.round(np.exp(-((np.arange(64) - 30) ** 2) / 200) * 300).astype(in
 
 @pytest.fixture(scope="module")
 def recovery_errors():
-    """Errors of every cell's mean over rows, float64[runs, cells]: hashing and noise anew in each
-    run, the same readings."""
+    """Errors of every cell's mean over rows, float64[runs, cells]: hashing and noise are
+    independent in each run, and the readings are the same."""
     rows = (np.repeat(np.arange(64), HISTOGRAM)[:, None] + 0.5) / 64
     cells = np.arange(64, dtype=np.uint64)
     found = []
@@ -48,7 +48,7 @@ def formula(rows, noise_scale):
 
 
 def deviations(sample, expected):
-    """How many standard errors a sample's means are from what is expected."""
+    """Distances of a sample's means from the expected ones, in standard errors."""
     return (sample.mean(axis=0) - expected) / (sample.std(axis=0, ddof=1) / len(sample) ** 0.5)
 
 
@@ -73,8 +73,8 @@ def test_recovered_counts_have_the_stated_variance(recovery_errors):
 
 
 def test_collisions_of_neighbouring_cells_come_one_by_one():
-    """Deterministic: on a smooth histogram no hash of 400 has ten times the stated error, as some
-    multiply-add-shift ones have (the control), which are only pairwise independent."""
+    """Deterministic: on a smooth histogram no hash of 400 has ten times the stated error. Some
+    multiply-add-shift ones have (the control), because they are only pairwise independent."""
     cells = np.arange(256, dtype=np.uint64)
     ours = [SignedHash.derive(key, "test", 8, 1, 32).table(cells)[0] for key in range(400)]
     assert max(map(collision_error, ours)) < 10
@@ -93,8 +93,8 @@ def collision_error(slots):
 
 
 def test_rows_have_bits_of_their_own():
-    """Deterministic: of 2**16 cells each row's slots are even to within six deviations, and so are
-    the pairs of slots of two rows, also where a second word begins."""
+    """Deterministic: of 2**16 cells each row's slots are even to within six deviations. So are the
+    pairs of slots of two rows, also where a second word begins."""
     keys = np.arange(1 << 16, dtype=np.uint64) * np.uint64(3) + np.uint64(1 << 33)
     slots = SignedHash.derive(5, "test", 40, 16, 16).table(keys)
     assert len(SignedHash.derive(5, "test", 40, 16, 16).tables) == 2

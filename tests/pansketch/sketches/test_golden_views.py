@@ -26,7 +26,7 @@ def spec_of(form):
 
 
 def readings_of(vector):
-    """What is missing is null."""
+    """A missing value is null."""
     return np.array(vector["readings"], np.float64)
 
 

@@ -27,8 +27,8 @@ def published_state(spec, rows, entropy):
             columns = (
                 prefixes[None].astype(int) if level.hash is None else level.hash.table(prefixes)
             )
-            for row, places in zip(table, columns, strict=True):
-                np.add.at(row, places, 1)
+            for row, indices in zip(table, columns, strict=True):
+                np.add.at(row, indices, 1)
     return counters
 
 
@@ -200,7 +200,7 @@ def test_scratch_of_an_update_is_overwritten(make_spec, readings):
         counter = sketch._absorber._counter
         for scratch in (counter._prefixes, counter._mixed, counter._columns, counter._tally):
             assert not scratch.any()
-        assert not counter._slots._places.any()
+        assert not counter._slots._indices.any()
         assert not sketch._form._sums.any()
 
 

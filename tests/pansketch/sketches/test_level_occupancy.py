@@ -85,7 +85,7 @@ def test_errors_hold_where_hashing_is_the_noise():
 
 
 @pytest.mark.parametrize("form", ["count", "bitmap"])
-def test_a_sketch_counts_its_keys_whatever_their_number(form):
+def test_a_sketch_counts_any_number_of_keys(form):
     """Through hashing, state, noise and release; beyond five errors once in 10**6 runs."""
     for keys in (0, 50, 5000, 400_000):
         spec = levels(6.0, "silent", release=form, hash_key=keys)

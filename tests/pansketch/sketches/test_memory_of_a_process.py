@@ -49,7 +49,7 @@ def runs(numbers, length):
 
 
 def forms_of(spec, rows):
-    """Forms with enough bits of their own to be told from chance: (name, uint8[n, length])."""
+    """Forms with enough bits to differ from chance: (name, uint8[n, length])."""
     if spec.family == "distinct":
         yield "keys", np.ascontiguousarray(rows[:, None]).view(np.uint8)
         return
@@ -60,15 +60,16 @@ def forms_of(spec, rows):
             if attribute.knots:
                 parts = np.searchsorted(attribute.knots[1:-1], column, side="right")
                 inside = column - np.array(attribute.knots)[parts]
-                scaled += [inside, attribute.scaling.places(column)]
+                scaled += [inside, attribute.scaling.positions(column)]
             if attribute.atoms:
-                scaled.append(attribute.scaling.places(column))
+                scaled.append(attribute.scaling.positions(column))
             for form in (column, low, *scaled, *(each * (1 / attribute.extent) for each in scaled)):
                 yield attribute.name, np.ascontiguousarray(form[:, None]).view(np.uint8)
     encoder = PositionEncoder(spec.domain, len(rows))
     # A generator that is dropped erases what it gave.
     (positions,) = [each.copy() for each in encoder.encode(rows)]
-    # The three places of a category repeat, here as anywhere in a process: no reading is in them.
+    # The three positions of a category repeat, here as anywhere in a process: they reveal no
+    # reading.
     numbers = [not attribute.categories for attribute in spec.domain.attributes]
     for form in runs(positions[numbers], 4):
         yield "positions", form
@@ -91,8 +92,8 @@ def forms_of(spec, rows):
             yield "hashed paths", hashed[:, None].view(np.uint8)
 
 
-def places(words):
-    """Where words are in a table of bits."""
+def indices_of(words):
+    """The indices of words in a table of bits."""
     return (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - TABLE_BITS)
 
 
@@ -114,7 +115,9 @@ class Fed:
         self.lengths = sorted({len(form) for form in self.forms})
         assert self.lengths[-1] <= LONGEST
         self.heads = np.zeros(1 << TABLE_BITS, np.bool_)
-        self.heads[places(np.frombuffer(b"".join(form[:8] for form in self.forms), np.uint64))] = 1
+        self.heads[
+            indices_of(np.frombuffer(b"".join(form[:8] for form in self.forms), np.uint64))
+        ] = 1
         self.heads[0] = 0  # of eight zeros, which are everywhere
 
     def search(self, region):
@@ -125,7 +128,7 @@ class Fed:
                 continue
             for shift in (0, 4):
                 words = block[shift : shift + (len(block) - shift) // 8 * 8].view(np.uint64)
-                for place in np.flatnonzero(self.heads[places(words)]).tolist():
+                for place in np.flatnonzero(self.heads[indices_of(words)]).tolist():
                     begin = 8 * place + shift
                     for length in self.lengths:
                         yield self.forms.get(block[begin : begin + length].tobytes())

@@ -1,4 +1,4 @@
-"""Views: every reading reaches one cell of each grid, at the noise that its share pays for."""
+"""Views: every reading reaches one cell of each grid, with the noise of its share of epsilon."""
 
 from fractions import Fraction
 from itertools import pairwise, product
@@ -94,7 +94,7 @@ def test_no_reading_stays_in_scratch(no_noise, count):
     sketch.update_many(readings_of(count))
     cells, encoder = sketch._absorber._cells, sketch._absorber._encoder
     for scratch in (
-        cells._places,
+        cells._indices,
         cells._part,
         cells._tally,
         cells._one,
@@ -112,7 +112,7 @@ def test_each_view_has_the_noise_of_its_share(known_noise):
     scales = [Fraction(5), Fraction(2), Fraction(10, 3)]
     assert [scale for scale, _ in noise.draws] == scales * 2
     assert [len(drawn) for _, drawn in noise.draws] == [128, 32, 64] * 2
-    # What one reading costs: one counter of each view, each at the reciprocal of its scale.
+    # Cost of one reading: one counter of each view, each at the reciprocal of its scale.
     assert sum(1 / scale for scale in scales) == 1
 
 
@@ -126,7 +126,7 @@ def test_the_variance_of_a_draw_is_that_of_its_noise():
     assert abs(drawn.var() - View(("temp",), (1,), 200_000).noise_variance) > 12 * error
 
 
-def test_a_span_pays_with_all_its_readings():
+def test_a_span_spends_epsilon_for_all_its_readings():
     privacy = Privacy(1.0, unit=Span(60, 4))
     with pytest.raises(ValueError, match="cost 1000000 micro-epsilon together, not 250000"):
         spec_of(privacy=privacy)
@@ -153,7 +153,7 @@ def test_a_released_sketch_takes_nothing_and_holds_nothing(no_noise):
 
 
 @pytest.mark.parametrize(
-    ("views", "said"),
+    ("views", "problem"),
     [
         ((), "views must be 1 to 1024, not 0"),
         ((View(("temp",), (3,), 1_000_000), View(("rain",), (3,), 1)), "unknown attribute 'rain'"),
@@ -162,13 +162,13 @@ def test_a_released_sketch_takes_nothing_and_holds_nothing(no_noise):
         ((View(("temp", "pm25"), (12, 12), 1_000_000),), "16777216 cells, more than 4194304"),
     ],
 )
-def test_views_that_cannot_be_are_refused(views, said):
-    with pytest.raises(ValueError, match=said):
+def test_views_that_cannot_be_are_refused(views, problem):
+    with pytest.raises(ValueError, match=problem):
         ViewsSpec(DOMAIN, Privacy(1.0), views)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [
         (((), (), 1), "a view needs attributes"),
         ((("temp",), (1, 2), 1), "a view needs attributes, and bits for each of them"),
@@ -178,12 +178,12 @@ def test_views_that_cannot_be_are_refused(views, said):
         ((("temp",), (3,), 0), "has no part of epsilon"),
     ],
 )
-def test_a_view_that_makes_no_sense_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_view_that_makes_no_sense_is_refused(given, problem):
+    with pytest.raises(ValueError, match=problem):
         View(*given)
 
 
-def test_whatever_changes_the_meaning_changes_the_fingerprint():
+def test_a_change_of_meaning_changes_the_fingerprint():
     spec = spec_of()
     swapped = (View(("pm25", "temp"), (2, 3), 500_000), *VIEWS[::2])
     others = [

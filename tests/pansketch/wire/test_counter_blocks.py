@@ -34,7 +34,7 @@ def test_any_sum_of_bitmaps_comes_back(counters):
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 640])
 def test_a_bit_costs_a_bit(count):
-    """Beside the label and a few bytes, whatever the bits are."""
+    """With the label and a few bytes, for any bits."""
     for bits in (np.zeros(count), np.ones(count), np.arange(count) % 2):
         assert len(encode(bitmap(bits))) <= count / 8 + 52
 

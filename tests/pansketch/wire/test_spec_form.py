@@ -71,7 +71,7 @@ def test_every_family_has_a_form():
         {"privacy": {"epsilon": 0.3}},
     ],
 )
-def test_a_form_that_makes_another_spec_or_none_is_refused_in_one_line(change):
+def test_a_form_of_another_spec_or_none_is_refused_with_a_single_line_error(change):
     with pytest.raises(ValueError, match=r".") as refused:
         spec_of({**form_of(SPECS[0]), **change})
     assert "\n" not in str(refused.value)

@@ -119,7 +119,7 @@ def test_a_clock_changes_only_its_own_byte():
         assert sum(a != b for a, b in zip(bodies[0], other, strict=True)) == 1
 
 
-def test_a_label_is_the_same_whatever_is_known_of_its_clock():
+def test_a_label_is_the_same_for_any_state_of_its_clock():
     windows = [WindowId("d", "s", 1, 0, 9, clock) for clock in CLOCKS]
     assert len(set(windows)) == 1
     assert len({window.key for window in windows}) == 1
@@ -131,9 +131,9 @@ def test_inspect_shows_what_is_known_of_a_window(tmp_path, capsys, clock, incarn
     data = encode(released(SPECS["hierarchy"], clock=clock, incarnation=incarnation))
     (tmp_path / "one").write_bytes(data)
     assert main(["inspect", str(tmp_path / "one")]) == 0
-    said = {None: "", True: ", clock synchronised", False: ", clock not synchronised"}
+    suffixes = {None: "", True: ", clock synchronised", False: ", clock not synchronised"}
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].endswith(f"1970-01-01T00:02:00+00:00{said[clock]}")
+    assert lines[-1].endswith(f"1970-01-01T00:02:00+00:00{suffixes[clock]}")
     name = f"dev-1/air 1 of {FIRST.hex()}:" if incarnation else "dev-1/air 1:"
     assert name in lines[-1]
     assert "wire format  3" in lines

@@ -11,10 +11,10 @@ from tests.waiting import SECONDS
 
 
 class Listener:
-    """Hears every message of a broker, retained ones too, and can say something itself."""
+    """Receives every message of a broker, also retained ones, and can publish."""
 
     def __init__(self, fleet: Any) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.messages: list[tuple[str, bytes]] = []
         ready: list[object] = []
         self._client = Client(CallbackAPIVersion.VERSION2, client_id="listener")
         self._client.on_message = self._on_message
@@ -25,14 +25,14 @@ class Listener:
         fleet.until(lambda: ready, "the listener's subscription")
 
     def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
-        self.heard.append((message.topic, bytes(message.payload)))
+        self.messages.append((message.topic, bytes(message.payload)))
 
-    def say(self, topic: str, payload: bytes) -> None:
+    def publish(self, topic: str, payload: bytes) -> None:
         self._client.publish(topic, payload, 1).wait_for_publish(SECONDS)
 
     def on(self, ending: str) -> list[bytes]:
-        """What was heard on topics that end so."""
-        return [payload for topic, payload in self.heard if topic.endswith(ending)]
+        """The messages on topics with this suffix."""
+        return [payload for topic, payload in self.messages if topic.endswith(ending)]
 
     def close(self) -> None:
         self._client.disconnect()

@@ -1,4 +1,4 @@
-"""What `devices` says of a device that runs, stops, is killed, starts again, or falls behind."""
+"""The report of `devices` about a device that runs, stops, is killed, restarts, or falls behind."""
 
 import json
 import re
@@ -61,20 +61,20 @@ def test_the_will_of_an_earlier_session_takes_nobody_offline(fleet, listen):
     until_shown(fleet, "online")
     (current,) = sessions(fleet)
     stale = Status("offline", "an-earlier-one", {})
-    listener.say(topics.status("home", "dev-1"), stale.encode())
-    # Later messages of one client: when this device is shown, the will has been looked at.
-    listener.say(topics.status("home", "dev-2"), Status("online", "s", {}).encode())
+    listener.publish(topics.status("home", "dev-1"), stale.encode())
+    # Later messages of one client: once this device is shown, the last will was processed.
+    listener.publish(topics.status("home", "dev-2"), Status("online", "s", {}).encode())
     until_shown(fleet, "online", "dev-2")
     assert (shown(fleet)["state"], sessions(fleet)[0]) == ("online", current)
-    # The negative control: the will of its own session does.
-    listener.say(topics.status("home", "dev-1"), Status("offline", *current, {}).encode())
+    # The negative control: the last will of its own session does.
+    listener.publish(topics.status("home", "dev-1"), Status("offline", *current, {}).encode())
     until_shown(fleet, "offline")
 
 
 def test_a_backlog_is_reported_and_garbage_is_refused_unanswered(fleet, listen, hourly):
     fleet.configure("dev-1", hourly(5))
     agent = fleet.agent("dev-1", "--drain", "0")
-    assert agent.ends() == 1
+    assert agent.wait() == 1
     fleet.start_broker()
     listener = listen(fleet)
     fleet.agent("dev-1")
@@ -83,9 +83,11 @@ def test_a_backlog_is_reported_and_garbage_is_refused_unanswered(fleet, listen, 
     assert (first.waiting, first.dropped, first.oldest_waiting_seconds) == (5, 0, None)
     fleet.collector()
     fleet.until(lambda: len(fleet.stored()) == 5, "the backlog")
-    listener.say(topics.health("home", "dev-2"), b'{"waiting": 3}')
-    listener.say(topics.health("home", "dev-3"), first.encode())
+    listener.publish(topics.health("home", "dev-2"), b'{"waiting": 3}')
+    listener.publish(topics.health("home", "dev-3"), first.encode())
     fleet.until(lambda: fleet.rows("SELECT 1 FROM healths WHERE device = 'dev-3'"), "dev-3")
     assert fleet.quarantine() == [(topics.health("home", "dev-2"), "health")]
     assert shown(fleet, "dev-3")["health"]["waiting"] == 5
-    assert not [place for place, _ in listener.heard if place.endswith(("dev-2/ack", "dev-3/ack"))]
+    assert not [
+        place for place, _ in listener.messages if place.endswith(("dev-2/ack", "dev-3/ack"))
+    ]

@@ -17,12 +17,12 @@ def outside(fleet, listen, rows):
     listener = listen(fleet)
     fleet.collector()
     agent = fleet.agent("dev-1")
-    assert agent.ends() == 0
+    assert agent.wait() == 0
     fleet.until(lambda: b'"stopped"' in b"".join(listener.on("/status")), "the farewell")
     fleet.until(lambda: len(listener.on("/ack")) >= len(fleet.stored()), "the acknowledgements")
     state = fleet.folder / "var/agent/dev-1"
     return {
-        "topics": sorted({place for place, _ in listener.heard}),
+        "topics": sorted({place for place, _ in listener.messages}),
         # Without the ledger's random incarnation.
         "windows": [
             replace(window, incarnation=b"")
@@ -41,12 +41,12 @@ def outside(fleet, listen, rows):
 
 
 def unique(payloads):
-    """In their order. Where the collector takes long, the agent sends the same bytes again."""
+    """In their order. A slow collector causes retransmissions of the same bytes."""
     return list(dict.fromkeys(payloads))
 
 
 def first_acks(payloads):
-    """The first for each release; those of what was sent again follow the load of the machine."""
+    """The first for each release: the load of the machine determines retransmissions."""
     found = {}
     for payload in payloads:
         ack = without("digest", payload)
@@ -61,16 +61,18 @@ def without(key, payload):
 
 
 def lasting(healths):
-    """What the healths say, but for what is between the clock, the network and the disk."""
+    """The health messages, without fields that depend on clock, network and disk."""
     passing = {"session", "uptime_seconds", "waiting", "written_today_bytes"}
     found = [json.loads(payload) for payload in healths]
     return {tuple(item for item in each.items() if item[0] not in passing) for each in found}
 
 
 def said(agent, port):
-    """The agent's lines without their times, sorted: two threads speak. How long it waits depends
-    on the collector."""
-    lines = [re.sub(r"^\S+Z ", "", each) for each in agent.said.splitlines()]
+    """The agent's lines without their times, sorted, because two threads log.
+
+    The collector determines the agent's waiting times.
+    """
+    lines = [re.sub(r"^\S+Z ", "", each) for each in agent.output.splitlines()]
     return sorted(
         line.replace(str(port), "PORT")
         for line in lines

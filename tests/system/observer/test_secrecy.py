@@ -7,9 +7,9 @@ import pytest
 
 MARK = 21.734519
 TEXT = str(MARK).encode()
-# Both attributes hold the mark, so a float32 is looked for beside its neighbour: alone its four
-# bytes would stand among the 10^6 searched here by chance in 1 of 2000 runs. Seven bytes do in 1
-# of 10^10.
+# Both attributes hold the mark, so a float32 is searched beside its neighbour. Its four bytes alone
+# would occur by chance in 1 of 2000 runs, among the 10^6 searched here. Seven bytes do in 1 of
+# 10^10.
 NEEDLES = [
     TEXT,
     TEXT[:7],
@@ -50,8 +50,8 @@ def feed(agent):
 
 
 def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
-    # Windows of a second, so that the live one is released soon, for both: the collector takes
-    # windows of the length that it is configured with.
+    # Windows of a second, so that the live one is released soon, for both: the collector accepts
+    # only windows of its configured length.
     rows = [(1704067200 + number // 40, MARK, MARK) for number in range(120)]
     fleet.configure("dev-1", rows, window="1s", epsilon=100)
     fleet.configure("dev-2", [], source="{type: stdin}", window="1s", epsilon=100)
@@ -65,7 +65,7 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     # With the programs still running: nothing of it in a write-ahead log or an outbox either.
     fleet.until(lambda: fleet.stored("dev-1") and fleet.stored("dev-2"), "releases of both")
     assert marked_files(fleet.folder / "var") == []
-    assert [replaying.ends(), live.ends()] == [0, 0]
+    assert [replaying.wait(), live.wait()] == [0, 0]
     assert collector.stop() == 0
     # The readings did go in: what is stored knows of them, as far as its guarantee lets it.
     answer = fleet.ask(
@@ -73,13 +73,13 @@ def test_a_marked_reading_is_nowhere_to_be_found(fleet, listen):
     )
     assert float(answer.split()[0]) > 25
     assert marked_files(fleet.folder / "var") == []
-    logs = {program.log.name: program.said for program in fleet.programs}
+    logs = {program.log.name: program.output for program in fleet.programs}
     assert [name for name, said in logs.items() if holds_the_mark(said.encode())] == []
     assert all(logs[name] for name in logs if "broker" not in name)
-    # Where the mark was planted it is found, in the same folder and by the same listener.
+    # A planted mark is found in the same folder and by the same listener.
     assert marked_files(fleet.folder) == ["dev-1.csv"]
-    listener.say("planted", struct.pack("<d", MARK))
+    listener.publish("planted", struct.pack("<d", MARK))
     fleet.until(lambda: listener.on("planted"), "the planted message")
-    kinds = {place.split("/")[4] for place, _ in listener.heard if place != "planted"}
+    kinds = {place.split("/")[4] for place, _ in listener.messages if place != "planted"}
     assert kinds == {"release", "ack", "mark", "status", "health"}
-    assert [place for place, payload in listener.heard if holds_the_mark(payload)] == ["planted"]
+    assert [place for place, payload in listener.messages if holds_the_mark(payload)] == ["planted"]

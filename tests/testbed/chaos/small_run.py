@@ -17,12 +17,12 @@ MAX_SECONDS = 900.0  # Of a whole run, which bounds itself; this is for one that
 
 def start(folder: Path, *options: str) -> Program:
     command = [sys.executable, "-m", "testbed.chaos", "--out", str(folder), *options]
-    return Program(command, folder.with_suffix(".said"))
+    return Program(command, folder.with_suffix(".log"))
 
 
 def ended(run: Program) -> tuple[int, str]:
     with run:
-        return run.ends(MAX_SECONDS), run.said
+        return run.wait(MAX_SECONDS), run.output
 
 
 def left_behind(folder: Path) -> list[str]:

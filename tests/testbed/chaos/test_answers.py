@@ -22,7 +22,7 @@ SMALL = ("--devices", "4", "--windows", "8", "--faults", "10", "--kinds", KILLS)
 @pytest.fixture(scope="module")
 @needs("mosquitto", "openssl", "libfaketime")
 def run(tmp_path_factory):
-    """A finished run, which nobody changes."""
+    """A finished run, which no test changes."""
     folder = tmp_path_factory.mktemp("chaos") / "run"
     code, said = ended(start(folder, *SMALL))
     assert code == 0, said
@@ -87,8 +87,8 @@ def test_a_window_in_two_questions_of_a_level_is_noticed(copied):
     question = next(q for q in found.questions.values() if len(q.windows) > 1)
     fewer = replace(question, windows=question.windows[1:])
     text = base64.b64encode(encode_question(fewer)).decode()
-    heard = {"keeper": KEEPERS[0], "to": fewer.digest.hex(), "answer": "AAAA"}
-    add(copied, heard)
+    observed = {"keeper": KEEPERS[0], "to": fewer.digest.hex(), "answer": "AAAA"}
+    add(copied, observed)
     assert any("answered, and never asked" in each for each in failures(copied))
     add(copied, {"question": text})
     names = answers.levels_of(fewer)

@@ -24,7 +24,7 @@ from tests.testbed.chaos.small_run import SMALL, ended, failures, in_database, l
 @pytest.fixture(scope="module")
 @needs("mosquitto", "openssl", "libfaketime")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, which nobody changes."""
+    """A finished run, which no test changes."""
     folder = tmp_path_factory.mktemp("chaos") / "run"
     code, said = ended(start(folder, *SMALL))
     assert code == 0, said
@@ -144,7 +144,7 @@ def test_a_window_that_is_debited_again_under_another_number_is_noticed(run):
 
 
 def test_it_notices_other_bytes_in_what_was_seen(copied):
-    """As if a device had made one release twice, and as if nobody had seen one."""
+    """As if a device had made one release twice, and as if one had no trace."""
     made = copied / evidence.MADE
     first, *rest = made.read_text().splitlines()
     other = next(line for line in rest if '"payload"' in line)
@@ -202,7 +202,7 @@ def test_an_unknown_ledger_explains_an_end_where_two_agents_had_one_name(run):
     assert len(changed(run, run=alone)) == 1
     twin = next(debit.name for debit in found.debits if debit.name.device == "dev-01")
     assert changed(run, run=replace(alone, twins=frozenset({twin}))) == []
-    other = replace(end, before="anything")
+    other = replace(end, lines_before="anything")
     again = replace(alone, twins=frozenset({twin}), ends=(other,))
     assert len(changed(run, run=again)) == 1
 

@@ -18,8 +18,8 @@ from testbed.chaos.environment.configuration import (
     Site,
     agent_command,
     devices,
-    patient_among,
     state_in,
+    write_behind_among,
 )
 from testbed.chaos.environment.supervisor import Service, Supervisor
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, Ages, Held
@@ -45,7 +45,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def left(held=(), debits=DEBITED, waiting=None, stored=(), made=None):
-    """What a run of twelve devices without faults would have left, with these."""
+    """The evidence of a run of twelve devices without faults, with these changes."""
     run = Run(1, NAMES, 1, {}, {}, {}, (), {}, held=tuple(held))
     return Evidence(
         run, made or {}, tuple(debits), (), tuple(stored), (), "ok", {}, 0,
@@ -69,7 +69,7 @@ def left(held=(), debits=DEBITED, waiting=None, stored=(), made=None):
     ],
 )
 def test_only_a_kill_in_time_explains_a_loss(held, where):
-    """Negative controls: too late, an end in good order or by itself, another release."""
+    """Negative controls: too late, an end in good order or without a kill, another release."""
     found = account(left(held))
     assert found.classes == {LOST: where}
     assert found.failures == (() if where == RISKED else (f"{LOST}: debited, and nowhere", TOO_FEW))
@@ -90,8 +90,8 @@ def test_what_arrived_before_the_kill_is_merged():
 
 
 def test_a_quarter_of_every_fleet_is_under_the_option():
-    assert [len(patient_among(count)) for count in (2, 4, 12)] == [1, 1, 3]
-    assert [device.secured for device in devices(12) if device.patient] == [False] * 3
+    assert [len(write_behind_among(count)) for count in (2, 4, 12)] == [1, 1, 3]
+    assert [device.secured for device in devices(12) if device.write_behind] == [False] * 3
 
 
 def test_a_disk_that_is_full_keeps_a_release_in_memory(tmp_path):
@@ -116,8 +116,10 @@ def test_a_disk_that_is_full_keeps_a_release_in_memory(tmp_path):
 
 @pytest.fixture
 def killed(tmp_path):
-    """What three agents without a broker left when they were killed, once each had held releases
-    for longer than the option says."""
+    """The releases of three agents without a broker that were killed.
+
+    Each had held releases for longer than the option allows.
+    """
     site = Site(tmp_path / "run")
     wanted = {device.name: device for device in devices(12)}
     states = {name: state_in(site.folder, name) for name in (USUAL, PATIENT, PLANTED)}
@@ -135,7 +137,7 @@ def killed(tmp_path):
         until_old(states)
         for agent in agents:
             agent.end(signal.SIGKILL)
-            observer.look(agent.name)
+            observer.scan(agent.name)
             ages.note_end(agent.name, agent.ends[-1].code)
     found = [debit for name, state in states.items() for debit in debits_in(state, name)]
     # A masked window is debited when it starts: the open one is lost with any process.

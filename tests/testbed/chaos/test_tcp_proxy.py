@@ -1,4 +1,4 @@
-"""The network of `make chaos`: each way in which a link fails, and that it ends by itself."""
+"""The network of `make chaos`: each way in which a link fails, and the end of each fault."""
 
 import socket
 import threading
@@ -92,15 +92,15 @@ def is_reset(peer: socket.socket) -> bool:
 
 
 def test_a_whole_link_carries_everything_both_ways(network, echo):
-    heard = bytearray()
-    link = network.link(echo.port, lambda: heard.extend)
+    observed = bytearray()
+    link = network.link(echo.port, lambda: observed.extend)
     content = bytes(range(256)) * 4000
     with connected(link) as peer:
         sender = threading.Thread(target=peer.sendall, args=(content,))
         sender.start()
         assert received(peer, len(content)) == content
         sender.join()
-    assert bytes(heard) == content == bytes(echo.got[0])
+    assert bytes(observed) == content == bytes(echo.got[0])
 
 
 def test_an_end_reaches_the_other_side(network, echo):
@@ -142,7 +142,7 @@ def test_a_half_open_link_loses_one_direction_and_never_resumes(network, echo, w
         peer.sendall(b"lost")
         assert is_silent(peer)
         link.mend()
-        # What comes after lost bytes would be read as something else.
+        # A parser would misread the bytes after lost ones.
         assert is_reset(peer)
     assert bytes(echo.got[0]) == b"hello" + arrives
     with connected(link) as peer:

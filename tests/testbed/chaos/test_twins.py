@@ -28,7 +28,7 @@ def a_run(marks: Marks) -> evidence.Run:
 
 
 def left(run: evidence.Run, refused: set[Name]) -> evidence.Evidence:
-    """What it leaves when all that arrives nowhere is `refused`."""
+    """The evidence of a fault if all releases that arrive nowhere are `refused`."""
     return evidence.Evidence(
         run, {}, run.debits, (), (), (), "ok", {}, 0, {}, frozenset(refused), {}, {}, (),
     )  # fmt: skip
@@ -114,13 +114,13 @@ def test_a_witness_sees_what_a_second_agent_writes_and_what_a_device_refuses(tmp
     with observer.beside(DEVICE, other):
         twin.put(Key(1, "air"), released(6))
     mine.refuse(Key(1, "air"))
-    observer.look(DEVICE)
+    observer.scan(DEVICE)
     assert observer.made().keys() == set(names)
     assert observer.refused() == {names[0]}
     assert observer.saw_on_disk(names[1])
     assert not observer.saw_on_disk(names[2])
     shutil.rmtree(own)
-    observer.look(DEVICE)
+    observer.scan(DEVICE)
     assert observer.refused() == {names[0]}
 
 

@@ -1,4 +1,4 @@
-"""What needs no download of the Debian packages; `make test-deb` installs and runs them."""
+"""Tests without a download of the Debian packages; `make test-deb` installs and runs them."""
 
 import subprocess
 import tomllib

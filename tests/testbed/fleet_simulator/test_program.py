@@ -73,24 +73,25 @@ def test_a_fleet_is_stored_straight_into_a_database(tmp_path, capsys):
 
 @pytest.mark.needs("mosquitto")
 def test_a_broker_that_restarts_costs_a_resend_and_no_release(tmp_path):
-    """Without a session at first: nobody acknowledges what the first broker has."""
+    """Without a session at first: the first broker's messages get no acknowledgement."""
     port = free_port()
     words = [*WORDS, "--devices", "10", "--windows", "2", "--url", f"mqtt://127.0.0.1:{port}"]
     known = {"BROKER": f"127.0.0.1:{port}", "VAR": str(tmp_path)}
     serve = [sys.executable, "-m", "pansketch_collector", "serve", "--config", str(CONFIG)]
     log = tmp_path / "simulator.log"
-    with mosquitto(tmp_path, port):
+    with mosquitto(tmp_path, port, "log_type all"):
         simulator = Program([*words, "--json", "--resend-after", "5"], log)
         broker_log = tmp_path / f"mosquitto-{port}.log"
-        waiting.until(lambda: "simulator" in broker_log.read_text(), "its connection")
+        # A first connection that is cut before its subscription is granted is an error.
+        waiting.until(lambda: "Received PUBLISH" in broker_log.read_text(), "a release")
     with (
         mosquitto(tmp_path, port),
         Program(serve, tmp_path / "log", environment=known) as collector,
     ):
-        collector.connects()
-        assert simulator.ends(waiting.SECONDS) == 0, simulator.said
+        collector.wait_until_connected()
+        assert simulator.wait(waiting.SECONDS) == 0, simulator.output
     simulator.close()
-    found = json.loads(simulator.said)
+    found = json.loads(simulator.output)
     assert found["resent"] > 0
     assert found["unacknowledged"] == 0
     assert stored(tmp_path / "collector.sqlite") == 20
@@ -110,7 +111,7 @@ def test_arithmetic_is_that_of_the_configuration(capsys):
 
 @pytest.fixture
 def interruptible():
-    """Whoever starts tests in the background has Ctrl-C ignored, which programs inherit."""
+    """A shell that starts tests in the background ignores Ctrl-C, which programs inherit."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -126,8 +127,8 @@ def test_an_interruption_reports_what_was_done(tmp_path, number):
         database = out / "collector.sqlite"
         simulator.until(lambda: stored(database), "a release")
         assert simulator.stop(number) == 1
-    assert simulator.said.rstrip().endswith("interrupted")
-    assert re.search(r"^releases +[1-9]", simulator.said, re.M)
+    assert simulator.output.rstrip().endswith("interrupted")
+    assert re.search(r"^releases +[1-9]", simulator.output, re.M)
 
 
 @pytest.mark.needs("mosquitto")
@@ -155,7 +156,7 @@ def test_a_collector_that_is_silent_ends_the_run(tmp_path):
     ],
 )
 def test_wrong_input_is_refused_in_one_line(words, text, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)  # Where there is no mosquitto, nothing is started either.
+    monkeypatch.chdir(tmp_path)  # Without mosquitto, nothing is started either.
     try:
         code = main(words)
     except SystemExit as ended:

@@ -1,4 +1,4 @@
-"""What fuzzing has found, each with the smallest input that shows it."""
+"""Findings of fuzzing, each with the smallest input that shows it."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The harness finds what it looks for: each planted fault, and nothing in its sound twin."""
+"""The harness finds each planted fault, and none in its correct twin."""
 
 import logging
 import threading
@@ -33,12 +33,12 @@ def number(data):
 
 
 def sound(data):
-    target.promise(number(data).to_bytes(2, "big") == data, "another encoding")
+    target.require(number(data).to_bytes(2, "big") == data, "another encoding")
 
 
 def takes_what_follows(data):
     """Bytes after the number are not looked at."""
-    target.promise(number(data[:2]).to_bytes(2, "big") == data, "another encoding")
+    target.require(number(data[:2]).to_bytes(2, "big") == data, "another encoding")
 
 
 def shows_the_value(data):
@@ -146,7 +146,7 @@ def another_thread():
 
 
 def broken_beside_another_thread(folder):
-    """How often a sound target of some work is accused, of 20 times."""
+    """The number of false alarms for a correct target with some work, of 20 runs."""
     made, broken = {}, 0
 
     def run(data):
@@ -218,10 +218,10 @@ def test_kept_promises_are_exit_code_0(tmp_path, capsys):
 
 
 def test_the_guided_engine_is_understood():
-    looks = []
-    found = engines._heard("wire", LIBFUZZER.splitlines(), looks.append, lambda: 77)
-    assert looks == [2, 512, 700]
+    counts = []
+    found = engines._read_output("wire", LIBFUZZER.splitlines(), counts.append, lambda: 77)
+    assert counts == [2, 512, 700]
     assert (found.runs, str(found.input)) == (700, "/x/crash-1")
     assert found.how == "a release is encoded differently from what was decoded"
     with pytest.raises(RuntimeError, match="wire: the engine has failed"):
-        engines._heard("wire", ["no such module"], looks.append, lambda: 1)
+        engines._read_output("wire", ["no such module"], counts.append, lambda: 1)

@@ -1,6 +1,6 @@
-"""Every target keeps its promises: for its seeds, for what once broke one, and for drawn inputs.
+"""Every target keeps its properties: for seeds, former findings, and drawn inputs.
 
-Inputs are the same in every run; `make fuzz` draws others for as long as it is told to.
+Inputs are the same in every run; `make fuzz` draws others for a chosen time.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from testbed.fuzz.harness import target
 from testbed.fuzz.targets import registry as targets
 
 DRAWN = 20
-# What takes tens of milliseconds an input: PyYAML in Python, pipes, the programs' parsers.
+# Targets with tens of milliseconds an input: PyYAML in Python, pipes, the programs' parsers.
 FEWER = {"config": 6, "config-section": 6, "lines": 8, "gzip-packed": 8, "csv": 8, "words": 12}
 
 NEVER_TAKEN = {"tls"}  # A certificate that is taken needs a key, and keys are not kept here.
@@ -23,7 +23,7 @@ def name(request):
 
 
 def test_a_target_keeps_its_promises(name, tmp_path):
-    """Some of its seeds are taken: it must not keep them by refusing whatever it is given."""
+    """The target accepts some of its seeds: it must not pass by rejecting every input."""
     target, known = targets.TARGETS[name], targets.starts(name)
     with watch.watching():
         run = watch.Watch(target, tmp_path, count_steps=True)

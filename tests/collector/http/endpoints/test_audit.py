@@ -57,7 +57,7 @@ def test_a_record_is_shown_unchanged_and_reread(make_site, serve):
         assert "damaged" in damaged.json()["problem"]
         assert str(site.folder) not in damaged.text
         assert server.program.stop() == 0
-        assert "Traceback" not in server.program.said
+        assert "Traceback" not in server.program.output
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def prometheus(folder: Path, collector: int) -> Iterator[Prometheus]:
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address={address}",
     ]
-    program = Program(command, folder / "said", folder=folder, environment={"GOMAXPROCS": "1"})
+    program = Program(command, folder / "log", folder=folder, environment={"GOMAXPROCS": "1"})
     try:
         # Without TLS there are no certificates to read.
         with httpx.Client(base_url=f"http://{address}", timeout=SECONDS, verify=False) as client:

@@ -200,7 +200,7 @@ def test_a_token_opens_all_but_the_health(make_site, serve, token):
         named = {**right, "Host": "fleet.example.org"}
         assert client.get("/v1/streams", headers=named).status_code == 200
         assert server.program.stop() == 0
-        assert token not in server.program.said
+        assert token not in server.program.output
 
 
 def test_public_needs_no_token_and_any_address_but_no_foreign_name(make_site, serve):

@@ -18,7 +18,7 @@ def run(url, *options):
         [
             *(str(SCHEMATHESIS), "run", f"{url}/openapi.json", "--no-color", "--seed", "1"),
             *("--max-examples", str(EXAMPLES), "--generation-database", "none"),
-            *("--request-timeout", str(SECONDS / 2), *options),
+            *("--no-shrink", "--request-timeout", str(SECONDS / 2), *options),
         ],
         capture_output=True,
         text=True,

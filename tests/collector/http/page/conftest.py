@@ -26,7 +26,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 @pytest.fixture
 def tab(chromium: Tab) -> Iterator[Tab]:
     """As new: nothing recorded, a wide light window; afterwards it opens no connection."""
-    chromium.looks(1100, 900, "light")
+    chromium.emulate(1100, 900, "light")
     for noted in (chromium.errors, chromium.requests, chromium.failures):
         noted.clear()
     yield chromium

@@ -39,7 +39,7 @@ def overlapping(boxes):
 @pytest.mark.parametrize("width", [320, 1100])
 @pytest.mark.parametrize("stream", ["air", "pairs", "doors"])
 def test_no_text_covers_another(shared, tab, stream, width):
-    tab.looks(width, 900, "light")
+    tab.emulate(width, 900, "light")
     tab.open(f"{shared.url}/#stream/{stream}")
     boxes = tab.run(BOXES)
     assert sum(map(len, boxes)) > 5
@@ -84,7 +84,7 @@ def test_values_are_round_and_where_they_belong(shared, tab, edges, width, texts
 
 @pytest.mark.parametrize("width", [320, 1100])
 def test_times_are_round_and_where_they_belong(shared, tab, width):
-    tab.looks(width, 900, "light")
+    tab.emulate(width, 900, "light")
     tab.open(f"{shared.url}/#stream/doors")
     points, shown = tab.run(POINTS), tab.run(TIMES)
     assert len(points) == len(DAYS)

@@ -55,7 +55,7 @@ def server(tmp_path_factory, request):
     site.commit(messages)
     with serving(site) as started:
         yield started
-        assert started.program.stop() == 0, started.program.said
+        assert started.program.stop() == 0, started.program.output
 
 
 def number(cell):
@@ -79,7 +79,7 @@ def test_two_periods_are_compared_at_every_refresh(server, tab, shoot, look):
     So the test requires a p-value above 1e-6 for it instead.
     """
     width, scheme = LOOKS[look]
-    tab.looks(width, 900, scheme)
+    tab.emulate(width, 900, scheme)
     tab.open(f"{server.url}/#changes/pairs")
     verdict, rows = shown(tab)
     assert "changed beyond noise" in verdict
@@ -107,7 +107,7 @@ def test_two_periods_are_compared_at_every_refresh(server, tab, shoot, look):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_two_groups_are_compared_and_told_apart_without_colour(server, tab, shoot, scheme):
-    tab.looks(1100, 900, scheme)
+    tab.emulate(1100, 900, scheme)
     tab.open(f"{server.url}/#changes/pairs?devices=@upper&against=@lower")
     verdict, rows = shown(tab)
     assert "humid" in verdict

@@ -67,7 +67,7 @@ def site(make_site, arrive):
 def test_what_is_wrong_with_a_device_is_shown(site, serve, tab, shoot, capsys):
     with serve(site) as server:
         for width in (1280, 400):
-            tab.looks(width, 900, "light")
+            tab.emulate(width, 900, "light")
             tab.open(f"{server.url}/#fleet")
             text = tab.text()
             for words in SAYS:
@@ -172,7 +172,7 @@ def test_a_device_is_excluded_counted_again_and_forgotten(server, tab, token, sh
     assert all("401" in error for error in tab.errors)
     assert all(token not in url for url in tab.requests)
     tab.run("sessionStorage.clear()")
-    said = server.program.said
+    said = server.program.output
     assert "over HTTP: one is forgotten, 12 releases deleted" in said
     assert token not in said
 

@@ -48,7 +48,7 @@ def site(tmp_path):
 def test_open_and_rejected_questions_are_shown(site, serve, tab, shoot):
     with serve(site) as server:
         for width in (1280, 400):
-            tab.looks(width, 900, "light")
+            tab.emulate(width, 900, "light")
             tab.open(f"{server.url}/#fleet")
             text = tab.text()
             for words in SAYS:

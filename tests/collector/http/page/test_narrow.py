@@ -34,7 +34,7 @@ def sideways(tab, selector):
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1100])
 def test_devices_are_a_table_at_every_width_and_nothing_scrolls_sideways(shared, tab, width):
-    tab.looks(width, 900, "light")
+    tab.emulate(width, 900, "light")
     tab.open(f"{shared.url}/#fleet")
     found = roles(tab)
     assert found["row"] == ROWS + 1
@@ -47,7 +47,7 @@ def test_devices_are_a_table_at_every_width_and_nothing_scrolls_sideways(shared,
 
 def test_a_table_that_lost_its_meaning_would_be_noticed(shared, tab):
     """Negative control: rows that are rows to the eye alone."""
-    tab.looks(390, 900, "light")
+    tab.emulate(390, 900, "light")
     tab.open(f"{shared.url}/#fleet")
     tab.run(
         "document.querySelectorAll('.blocks tr, .blocks td, .blocks th')"
@@ -58,7 +58,7 @@ def test_a_table_that_lost_its_meaning_would_be_noticed(shared, tab):
 
 
 def test_each_value_has_its_name_beside_it(shared, tab):
-    tab.looks(390, 900, "light")
+    tab.emulate(390, 900, "light")
     tab.open(f"{shared.url}/#fleet")
     names = tab.run(
         "[...document.querySelector('.blocks').querySelectorAll('thead th')].slice(1)"
@@ -71,5 +71,5 @@ def test_each_value_has_its_name_beside_it(shared, tab):
     assert len(names) == COLUMNS - 1
     # Beside its text stands an empty one, for those who have the column's header read to them.
     assert shown == [f'"{name}" / ""' for name in names]
-    tab.looks(1100, 900, "light")
+    tab.emulate(1100, 900, "light")
     assert set(tab.run(before + "getComputedStyle(e, '::before').content)")) == {"none"}

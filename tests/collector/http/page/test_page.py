@@ -48,7 +48,7 @@ def foreign(tab, server):
 def test_every_view_renders(shared, tab, shoot, view, look):
     width, scheme = LOOKS[look]
     fragment, says = VIEWS[view]
-    tab.looks(width, 900, scheme)
+    tab.emulate(width, 900, scheme)
     tab.open(f"{shared.url}/{fragment}")
     text = tab.text()
     for words in says:
@@ -211,7 +211,7 @@ def test_the_page_refreshes_pauses_when_hidden_and_reports_an_unreachable_server
         connect(broker.port, "testing", "one") as peer,
         serve(filled(make_site(url=broker.url))) as server,
     ):
-        server.program.connects()
+        server.program.wait_until_connected()
         tab.open(f"{server.url}/#stream/air")
         tab.run("window.sameDocument = true")
         release = server.site.release("one", "air", 5)

@@ -39,14 +39,14 @@ def test_half_open_connections_block_no_request_and_fill_no_log(
     site = make_site()
     site.fill()
     with serve(site) as server, ExitStack() as stack, server.client() as client:
-        lines = server.program.said.count("\n")
+        lines = server.program.output.count("\n")
         flood = [half_open(stack, site.port) for _ in range(FLOOD)]
         for path in ("/healthz", "/metrics", "/v1/streams"):
             assert client.get(path, headers={"Connection": "close"}).status_code == 200
         with suppress(ConnectionResetError):  # where the server had not read all of it
             assert flood[0].recv(100) == b"", "the first one is cut"
-        assert server.program.said.count("\n") - lines <= MAX_LINES, server.program.said
-        assert "closing those that send no request" in server.program.said
+        assert server.program.output.count("\n") - lines <= MAX_LINES, server.program.output
+        assert "closing those that send no request" in server.program.output
         assert server.program.stop() == 0
 
 

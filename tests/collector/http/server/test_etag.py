@@ -69,7 +69,7 @@ def test_an_answer_changes_with_what_is_stored(make_site, serve, connect, until)
         serve(filled(make_site(url=broker.url))) as server,
         server.client() as client,
     ):
-        server.program.connects()
+        server.program.wait_until_connected()
         tags = {path: client.get(path).headers["etag"] for path in ANSWERS}
         for stream in ("air", "doors"):
             release = server.site.release("one", stream, 5)

@@ -142,7 +142,7 @@ def test_releases_are_ingested_while_many_clients_read(broker, make_site, serve,
         return [peer.exchange(topic, payload).status for payload in sent.values()]
 
     with serve(site) as server, connect(broker.port, "testing", "one") as peer:
-        server.program.connects()
+        server.program.wait_until_connected()
         responses, acks = asyncio.run(read_all())
         found = Counter(response.status_code for response in responses)
         assert set(found) <= {200, 503}
@@ -161,5 +161,5 @@ def test_releases_are_ingested_while_many_clients_read(broker, make_site, serve,
 
             until(is_whole)
         assert server.program.stop() == 0
-        assert "locked" not in server.program.said
-        assert "Traceback" not in server.program.said
+        assert "locked" not in server.program.output
+        assert "Traceback" not in server.program.output

@@ -40,9 +40,9 @@ def is_gone(pid):
 def test_a_taken_port_is_one_line(make_site, serve, until):
     site = make_site()
     with socket.create_server(("127.0.0.1", site.port)), serve(site, answers=False) as server:
-        assert server.program.ends() == 1
-        assert server.program.said.count("\n") == 1
-        assert f"cannot listen on 127.0.0.1 port {site.port}" in server.program.said
+        assert server.program.wait() == 1
+        assert server.program.output.count("\n") == 1
+        assert f"cannot listen on 127.0.0.1 port {site.port}" in server.program.output
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
@@ -71,7 +71,7 @@ def test_it_ends_with_a_collector_that_was_killed_and_another_one_takes_the_addr
         assert server.program.stop(signal.SIGKILL) == -signal.SIGKILL
         with serve(site, answers=False) as second, second.client() as client:
             until(lambda: is_gone(pid))
-            until(lambda: "answers" in second.program.said)
+            until(lambda: "answers" in second.program.output)
             assert client.get("/v1/streams").status_code == 200
             assert second.program.stop() == 0
 
@@ -82,7 +82,7 @@ def test_it_is_restarted_after_an_unexpected_end(make_site, serve, until):
     with serve(site) as server, server.client() as client:
         first = server.web_pid
         subprocess.run(["kill", "-KILL", str(first)], check=True)
-        until(lambda: "restarting it" in server.program.said)
+        until(lambda: "restarting it" in server.program.output)
         assert client.get("/v1/streams").status_code == 200
         assert server.web_pid != first
         assert server.program.stop() == 0
@@ -127,7 +127,7 @@ def test_it_is_ready_while_the_collector_has_its_broker(make_site, serve, until,
         with mosquitto(tmp_path, port):
             until(lambda: is_ready(True))
             subprocess.run(["kill", "-KILL", str(server.web_pid)], check=True)
-            until(lambda: "restarting it" in server.program.said)
+            until(lambda: "restarting it" in server.program.output)
             until(lambda: is_ready(True))
         assert server.program.stop() == 0
 
@@ -141,7 +141,7 @@ def test_it_is_not_ready_without_an_authorized_subscription(make_site, serve, un
     site = make_site(url=f"mqtt://127.0.0.1:{port}")
     site.fill()
     with mosquitto(tmp_path, port, denying), serve(site) as server:
-        until(lambda: "broker does not authorize reading" in server.program.said)
+        until(lambda: "broker does not authorize reading" in server.program.output)
         with server.client() as client:
             assert client.get("/readyz").status_code == 503
         assert server.program.notified.value("READY") == "1"

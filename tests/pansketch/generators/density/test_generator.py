@@ -60,7 +60,7 @@ def test_a_fleets_releases_become_records():
 @pytest.mark.parametrize("recovery", ["mean", "median"])
 @pytest.mark.parametrize("cells", [1, 40, 256])
 def test_the_heavy_cells_are_those_of_a_search_by_hand(known_noise, recovery, cells):
-    """Every cell by itself, from the counters and the definition of a slot; ties by path."""
+    """Every cell independently, from the counters and the definition of a slot; ties by path."""
     spec = CellsSpec(UNIT, Privacy(epsilon=1.0), depth=8, width=32, rows=3)
     release = released(spec, skewed(3000), known_noise(4))
     table = release.counters[1:].reshape(3, 32)
@@ -110,8 +110,8 @@ def sampler_density(model, points):
 def test_a_descent_finds_the_heavy_cells(depth):
     """30 cells of 1,000 readings among 20,000 scattered ones: each found, within 250 readings.
 
-    In 100 runs the counts lay between 907 and 1,026, with deviations of 8.5 at both ends: 250 off
-    is 18 of them, far below 1e-20. A cell that is not found counts 0.
+    In 100 runs the counts lay between 907 and 1,026, with deviations of 8.5 at both ends. An error
+    of 250 is 18 of them, far below 1e-20. A cell that is not found counts 0.
     """
     spec = CellsSpec(PLANE, Privacy(epsilon=1.0), depth=depth, width=4096, rows=3, hash_key=1)
     generator = np.random.default_rng(5)
@@ -183,7 +183,8 @@ def test_out_of_bounds_there_is_no_density():
 
 
 def test_error_bars_cover_the_truth():
-    """200 models of fresh releases, each hashed anew; every statistic within two standard errors.
+    """200 models of fresh releases, with independent hash keys; every statistic within two standard
+    errors.
 
     The bars cover 93.6 % at least (2,000 models); at 92 % fewer than 160 hits have probability
     2.2e-8, all five together 1.1e-7. An eighth of the bar covers 36 % at most (the control): 160
@@ -211,11 +212,11 @@ def test_error_bars_cover_the_truth():
 
 
 def test_error_bars_know_of_readings_that_no_cell_holds():
-    """Far too many cells for 3,000 readings: the sampler is wrong, and its bars say so.
+    """Far too many cells for 3,000 readings: the sampler is wrong, and its bars show it.
 
-    20 releases. In 400 the mean was off by 0.17 at least, with a deviation of 0.006, and errors
-    were 1.2 bars, with a deviation of 0.17, and 2.2 at most: all limits are ten deviations away,
-    below 1e-20.
+    20 releases. In 400 the mean was off by 0.17 at least, with a deviation of 0.006. Errors were
+    1.2 bars, with a deviation of 0.17, and 2.2 at most. All limits are at a distance of ten
+    deviations, below 1e-20.
     """
     spec = CellsSpec(UNIT, Privacy(epsilon=3.0), depth=14, width=1024, rows=3)
     values = skewed(3000, 5)
@@ -232,8 +233,8 @@ def test_the_fitted_sampler_is_nearer_than_the_published_one():
     """Ten releases of 100,000 readings: the published sampler's squared error is six times the
     fitted one's or more.
 
-    For these hash keys it is 13 to 410 times (200 releases, 12.1 the least, with a deviation of
-    0.7 about the lowest mean): six is ten deviations away, below 1e-20.
+    For these hash keys it is 13 to 410 times (200 releases, 12.1 the least). The deviation about
+    the lowest mean is 0.7, so six is at a distance of ten deviations, below 1e-20.
     """
     spec = CellsSpec(PLANE, Privacy(epsilon=1.0), depth=10, width=512, rows=3)
     rows = np.random.default_rng(1).normal([0.4, 0.6], [0.08, 0.1], (100_000, 2))
@@ -256,7 +257,7 @@ def test_a_model_answers_alike_every_time():
     assert (first.counts == second.counts).all()
 
 
-def test_an_empty_window_is_not_made_up():
+def test_an_empty_window_is_not_generated():
     """Noisy numbers of readings that are not positive, and a positive one without heavy cells."""
     spec = CellsSpec(UNIT, Privacy(epsilon=1.0), depth=4, width=8, rows=1)
     for readings in (-5, 0):
@@ -280,7 +281,7 @@ def test_an_empty_window_is_not_made_up():
         density(released(spec, skewed(500))).sample(-1, np.random.default_rng(0))
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_a_wrong_question_is_refused():
     release = released(CellsSpec(UNIT, Privacy(epsilon=1.0), depth=8, width=64), skewed(500))
     deep = released(CellsSpec(PLANE, Privacy(epsilon=1.0), depth=24, width=64), np.zeros((5, 2)))
     hierarchy = released(HierarchySpec(UNIT, Privacy(epsilon=1.0), depth=4, k=4), skewed(5))

@@ -89,8 +89,9 @@ def test_a_fit_without_noise_is_exact(no_noise):
 
 
 def test_signed_measures_are_unbiased_in_sums():
-    """200 releases, each hashed anew: means of two counts within 6 standard errors of the truth,
-    4e-9 by the normal law. The control: a guess fitted to all rows, whose counts are too low."""
+    """200 releases with independent hash keys: means of two counts within 6 standard errors of the
+    truth, 4e-9 by the normal law. The control: a guess fitted to all rows, whose counts are too
+    low."""
     counts = np.round(np.exp(-((np.arange(64) - 20) ** 2) / 80) * 100).astype(int)
     rows = (np.repeat(np.arange(64), counts)[:, None] + 0.5) / 64
     total = Estimate(float(counts.sum()), 0.0)

@@ -30,8 +30,8 @@ def held():
 
 
 def test_error_bars_cover_what_collisions_do(monkeypatch):
-    """A normal cloud in a few counters, so that each hash key has errors of its own, and noise that
-    is nothing beside them: 0.88 to 0.92 lie within two standard errors, in each of three runs. The
+    """A normal cloud in a few counters, so that each hash key has errors of its own, which exceed
+    the noise. In each of three runs 0.88 to 0.92 of them lie within two standard errors. The
     control has noise alone in its bars: 0.35 to 0.6. Draws move a share by one key in forty."""
     assert held().min() > 0.8
 

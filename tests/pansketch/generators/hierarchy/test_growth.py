@@ -21,7 +21,7 @@ def release_of(spec, rows, rng):
     return sketch.release(rng)
 
 
-def test_cells_that_share_a_counter_are_told_apart(no_noise):
+def test_cells_that_share_a_counter_are_separated(no_noise):
     """Deterministic: eight clusters, 64 counters a level, no noise, forty hashes. The mean share of
     the readings that growth puts elsewhere is 0.15. The control is growth that takes each counter
     for one cell's, with 0.41."""

@@ -110,7 +110,7 @@ def far_away(prunes):
 
 
 def test_noise_carries_no_readings_far_away_in_bounds_that_are_too_loose():
-    """Seven empty cells of eight beside the one that holds all: a false cell stands out by four
+    """Of eight cells, seven are empty and one holds all readings. A false cell stands out by four
     deviations of a sum of twenty Laplace draws, with a chance of 2e-4 a cell. Of 300 runs none had
     one, so 8 of 20 have one with a chance below 1e-13. The control is growth without pruning: 281
     of 300 had one, so fewer than 8 of 20 have one with a chance below 1e-9."""
@@ -138,7 +138,7 @@ def test_leaves_of_every_depth_carry_all_mass_and_do_not_overlap(make_spec, read
 def test_privhp_beats_a_uniform_generator():
     """20 runs on a skewed stream, each ten times nearer than the uniform generator.
 
-    Of 1,500 runs the worst was 0.0063 against a limit of 0.041; the tail falls by e for each 0.0006
+    Of 1,500 runs the worst was 0.0063 against a limit of 0.041. The tail falls by e for each 0.0006
     there, so 20 runs fail with probability below 1e-20. The control is a stream that is uniform.
     """
     spec = HierarchySpec(UNIT, Privacy(epsilon=1.0), depth=14, k=32, width=256, rows=3)
@@ -208,7 +208,7 @@ def test_invalid_category_codes_get_no_mass():
 def test_merging_a_fleet_beats_its_single_devices():
     """Twelve devices of one distribution, 40 times: the merged model is nearer on average.
 
-    The logarithms of the two errors differ by 0.94 with a deviation of 0.43 (300 fleets), so the
+    The logarithms of the two errors differ by 0.94 with a deviation of 0.43 (300 fleets). So the
     mean of 40 is below 0.5 with probability 1e-10. The control is one device against the others.
     """
     spec = HierarchySpec(UNIT, Privacy(epsilon=0.2), depth=12, k=64, width=256, rows=1)

@@ -122,7 +122,7 @@ def test_points_out_of_bounds_are_clipped_and_those_not_finite_dropped(no_noise)
     "sizes", [{}, {"depth": 30, "height": 4, "tau": 300}, {"depth": 10, "height": 10}], ids=str
 )
 def test_samples_and_centres_lie_within_the_public_bounds(epsilon, sizes):
-    """Threshold 0: noise alone leaves something, whatever the points are."""
+    """Threshold 0: for any points, noise alone leaves some cells."""
     rows, rng = skewed(2000) * 3, os_entropy()
     model = kdtree_points(rows, SQUARE, Privacy(epsilon), rng, threshold=0, **sizes)
     points, weights = model.weighted_points()
@@ -182,7 +182,7 @@ def test_a_tree_answers_alike_every_time(make_spec, readings):
     assert (first.mass == second.mass).all()
 
 
-def test_a_tree_without_readings_makes_nothing_up():
+def test_a_tree_without_readings_generates_no_records():
     rows = np.zeros((0, 2))
     model = kdtree_points(rows, SQUARE, ONE, os_entropy(), depth=4, height=4, threshold=200)
     for ask in (model.weighted_points, lambda: model.sample(1, np.random.default_rng())):

@@ -87,8 +87,8 @@ class SeenEntropy(TapeEntropy):
 
 
 def outcomes(points, plan, reach):
-    """Everything that may be seen, with minus the logarithm of its probability, up to normalisers,
-    as a rational, and the largest draw: one tape leads to each."""
+    """Every possible view, with minus the logarithm of its probability as a rational, up to
+    normalisers, and the largest draw. One tape leads to each view."""
     found = {}
     tapes = [()]
     while tapes:

@@ -26,15 +26,15 @@ ALARM = 1e-7
 
 
 def runs_of(passing, cells=200, scale=SCALE, threshold=5):
-    """How many passed in every run, and all places and values that did."""
+    """The number of passing cells in every run, and all their indices and values."""
     rng = os_entropy()
     found = [passing(cells, scale, threshold, rng) for _ in range(RUNS)]
-    counts = np.array([len(places) for places, _ in found])
+    counts = np.array([len(indices) for indices, _ in found])
     return counts, *(np.concatenate(part) for part in zip(*found, strict=True))
 
 
 def likeness(first, second):
-    """p-values of two-sample tests of the counts, the places and the values."""
+    """p-values of two-sample tests of the counts, the indices and the values."""
     return [stats.ks_2samp(a, b).pvalue for a, b in zip(first, second, strict=True)]
 
 
@@ -61,17 +61,17 @@ def test_the_two_sample_tests_notice_a_wrong_sampler(explicit_runs, changes, par
 def test_a_trillion_empty_cells():
     """The number that pass, and by how much, against their laws over 400 runs.
 
-    Poisson with mean up to 8,000 in all, within 6 deviations; the mean excess of as many geometric
-    draws, within 6 of its deviations: a false alarm below 1e-8. The limits are below 8 and 9 %; a
-    threshold one higher would lower the count by 22 %.
+    The number is Poisson with a mean of up to 8,000 in total, within 6 deviations. The mean excess
+    is that of as many geometric draws, within 6 of its deviations. A false alarm is below 1e-8. The
+    limits are below 8 and 9 %; a threshold one higher would lower the count by 22 %.
     """
     cells, scale, rng = 1 << 40, Fraction(4), os_entropy()
     threshold = min_threshold(scale, 20 / cells)
     expected = 400 * cells * chance_above(scale, threshold)
     found = [implicit_passing(cells, scale, threshold, rng) for _ in range(400)]
-    for places, values in found:
-        assert (np.diff(places) > 0).all()
-        assert (places < cells).all()
+    for indices, values in found:
+        assert (np.diff(indices) > 0).all()
+        assert (indices < cells).all()
         assert (values > threshold).all()
     excess = np.concatenate([values for _, values in found]) - threshold - 1
     assert abs(len(excess) - expected) < 6 * np.sqrt(expected)
@@ -84,9 +84,9 @@ def test_a_trillion_empty_cells():
 def test_few_cells(cells):
     for passing in (implicit_passing, explicit_passing):
         for _ in range(50):
-            places, values = passing(cells, Fraction(20), 0, os_entropy())
-            assert len(places) <= cells
-            assert set(places) <= set(range(cells))
+            indices, values = passing(cells, Fraction(20), 0, os_entropy())
+            assert len(indices) <= cells
+            assert set(indices) <= set(range(cells))
             assert (values > 0).all()
 
 

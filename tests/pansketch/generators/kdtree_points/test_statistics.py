@@ -28,7 +28,7 @@ def skewed(count):
 
 
 def halvings_of(height, depth, scale, tau, empty, runs):
-    """How often an empty batch's tree is halved, run by run."""
+    """Number of halvings of an empty batch's tree, run by run."""
     plan = LayerPlan(UNIT, depth, height, tau, 0, scale, Fraction(2), empty)
     rng, found = os_entropy(), []
     for _ in range(runs):
@@ -39,7 +39,7 @@ def halvings_of(height, depth, scale, tau, empty, runs):
 
 
 @pytest.mark.parametrize("empty", ["implicit", "explicit"])
-def test_tau_halves_an_empty_domain_as_often_as_it_says(empty):
+def test_tau_halves_an_empty_domain_as_often_as_stated(empty):
     """1,200 empty trees; their mean number of halvings within 6 standard errors of the formula's.
 
     A false alarm has probability below 1e-8. The control is half of tau: more than twice the mean.
@@ -85,8 +85,8 @@ def test_trees_with_implicit_and_explicit_empty_cells_are_alike():
 
 
 def covered(make, rows):
-    """How many of 150 answers lie within two standard errors of the truth, and within half of one,
-    question by question."""
+    """Number of 150 answers that lie within two standard errors of the truth, and within half of
+    one, question by question."""
     asked = [
         (lambda m: m.mean("x"), rows.mean()),
         (lambda m: m.quantile("x", 0.5), np.median(rows)),
@@ -126,8 +126,8 @@ def test_error_bars_cover_the_truth(source):
 def test_a_finer_epsilon_gives_a_nearer_tree():
     """Medians of 21 MMDs to the points at epsilons ten times apart.
 
-    Their logarithms lie 1.4 and 1.0 apart; with medians of 9 the deviations are 0.29 and 0.12 (40
-    of each), and less here, so the order flips with probability below 1e-8.
+    Their logarithms differ by 1.4 and 1.0. With medians of 9 the deviations are 0.29 and 0.12 (40
+    of each), and less here. So the order flips with probability below 1e-8.
     """
     rows = skewed(5000)
 

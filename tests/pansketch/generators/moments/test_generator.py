@@ -1,4 +1,4 @@
-"""What a release of feature sums says: against references, against the truth, and in its errors."""
+"""Models of feature sums: against references, against the truth, and in their errors."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from tests.pansketch.generators.moments.releases import (
 FALSE_ALARM = 1e-6
 
 
-def test_it_runs_as_the_documentation_says():
+def test_it_runs_as_documented():
     domain = Domain([Attribute("a0", low=0, high=1), Attribute("a1", low=0, high=1)])
     rows = np.random.default_rng(0).random((20_000, 2))
     privacy = Privacy(epsilon=1.0, unit="reading", intrusion="announced")
@@ -59,7 +59,7 @@ def test_without_noise_smooth_functions_are_found(features):
     assert model.readings.standard_error == 0
 
 
-def test_fourier_features_see_dependence_and_histograms_say_that_they_do_not():
+def test_fourier_features_see_dependence_and_histograms_report_none():
     rows = clusters(5000, 4)
     truth = np.cov(rows.T)[0, 1]
     fourier, histograms = (
@@ -96,7 +96,7 @@ QUESTIONS = (
 
 
 def covered(features, draw, width):
-    """How many of 120 estimates, one a release, lie within `width` standard errors."""
+    """Number of 120 estimates, one for each release, that lie within `width` standard errors."""
     spec = spec_of(features)
     training = training_of(spec, 4000)
     inside = 0
@@ -166,8 +166,8 @@ def test_histograms_of_histograms_are_their_counters_made_to_add_up():
 
 
 def test_the_error_of_a_histograms_bin_is_its_noise():
-    """From the declared scales: a bin keeps all but one part in 8 of its noise, and takes one part
-    in 8 of the seven others' and of the number's."""
+    """From the declared scales: a bin keeps 7/8 of its noise. It takes 1/8 of the seven others' and
+    of the number's."""
     spec = spec_of("hist", bins=8)
     counts, _ = m2m(released(spec, even(5000, 1)), training_of(spec, 100)).histogram("a", 8)
     number, bin_ = (2 * variance(scale) for scale in spec.scales)

@@ -49,7 +49,7 @@ def test_a_weight_is_a_point_taken_so_often():
     assert weighted == pytest.approx(mmd(POINTS, repeated, bandwidth=3.0), rel=1e-9)
 
 
-def test_equal_sets_are_not_apart_and_far_ones_are():
+def test_the_distance_is_zero_for_equal_sets_and_large_for_far_ones():
     assert mmd(POINTS, POINTS.copy(), bandwidth=3.0) < 1e-7
     one, other = np.zeros((4, 2)), np.full((5, 2), 1e6)
     assert mmd(one, other, bandwidth=3.0) == pytest.approx(2**0.5)

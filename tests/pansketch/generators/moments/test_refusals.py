@@ -1,4 +1,4 @@
-"""What cannot be asked of a moment model, and what cannot be one."""
+"""Questions that a moment model refuses, and releases that cannot become one."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def station_model():
         (lambda m: m.weights(np.full((3, 3), np.nan)), "finite numbers"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_one_line(station_model, ask, error):
+def test_a_wrong_question_is_refused_with_a_single_line_error(station_model, ask, error):
     with np.errstate(all="ignore"), pytest.raises(ValueError, match=error) as caught:
         ask(station_model)
     assert "\n" not in str(caught.value)

@@ -56,7 +56,7 @@ def test_samples_lie_in_the_domain_and_near_the_readings():
     assert drawn[:, 1].mean() > 0.75
 
 
-def test_nothing_is_made_up():
+def test_no_record_is_generated():
     spec = MomentsSpec(DOMAIN, Privacy(0.001, unit="reading", intrusion="announced"))
     # The noisy number of no readings is below zero every other time: one of 60 is.
     released = (spec.start(os_entropy()).release(os_entropy()) for _ in range(60))

@@ -43,7 +43,7 @@ def test_a_tail_falls_with_the_distance_and_keeps_its_readings():
     assert found.sum() == pytest.approx(100.0)
     assert np.all(found >= -1e-12)
     below = np.cumsum(found)
-    # The middle is cell 89; cells 0 to 80 hold too few seen readings to be told from none.
+    # The middle is cell 89; cells 0 to 80 hold too few seen readings to stand out from noise.
     assert below[10] == pytest.approx(below[80] * 9 / 79)
     np.testing.assert_allclose(found[81:], counts[81:])
 

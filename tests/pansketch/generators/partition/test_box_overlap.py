@@ -12,7 +12,7 @@ SHARES /= SHARES.sum()
 
 
 def independent(shares, count, generator):
-    """What systematic draws are measured against."""
+    """The reference for systematic draws."""
     return generator.choice(len(shares), count, p=shares)
 
 
@@ -28,7 +28,7 @@ def within_one(draw, count, seed):
 
 
 @pytest.mark.parametrize("count", [1, 7, 1000, 65_536])
-def test_every_index_comes_as_often_as_its_share_says_to_one(count):
+def test_every_index_comes_as_often_as_its_share_to_one(count):
     assert all(within_one(systematic, count, seed) for seed in range(20))
 
 
@@ -46,7 +46,7 @@ def test_the_total_variation_is_a_fraction_of_that_of_independent_draws(count):
     assert not max(usual) < 0.8 * min(usual)
 
 
-def test_draws_are_expected_as_often_as_their_shares_say():
+def test_draws_are_expected_as_often_as_their_shares():
     """Over 20,000 draws of three: times are Bernoulli between two whole numbers, so eight
     deviations of 1/2 leave a false alarm below 1e-14. The control has other shares."""
     shares = np.array([0.05, 0.31, 0.0, 0.64])
@@ -61,8 +61,8 @@ def test_draws_are_expected_as_often_as_their_shares_say():
 
 
 def test_the_order_is_random():
-    """All orders of four draws of four equal shares: each of 24 is expected in 1/24 of 24,000
-    calls, and eight deviations leave a false alarm below 1e-13."""
+    """All orders of four draws of four equal shares. Each of 24 is expected in 1/24 of 24,000
+    calls. Eight deviations leave a false alarm below 1e-13."""
     generator = np.random.default_rng(3)
     orders = [tuple(systematic(np.full(4, 0.25), 4, generator)) for _ in range(24_000)]
     _, times = np.unique(orders, axis=0, return_counts=True)

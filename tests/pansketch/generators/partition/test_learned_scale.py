@@ -36,7 +36,7 @@ def learned(first):
 
 
 def test_parts_are_where_the_readings_are(learned):
-    """Of a linear scale one part in a hundred is there."""
+    """This is one part in a hundred of a linear scale."""
     for attribute, low, high in zip(learned.attributes, (299, 10), (312, 30), strict=True):
         knots = np.array(attribute.knots)
         assert attribute.scale == "learned"
@@ -77,7 +77,7 @@ def test_windows_on_both_scales_are_answered_together(learned, first):
     assert together.total == pytest.approx(len(both), rel=0.01)
     assert together.mean("y").value == pytest.approx(both.mean(), abs=1.5)
     assert models[1].mean("y").value != pytest.approx(both.mean(), abs=5)
-    # 60 lies where the first window had nobody: in the wide parts of the scale.
+    # 60 lies where the first window had no readings: in the wide parts of the scale.
     assert together.cdf("y", 40).value == pytest.approx(np.mean(both <= 40), abs=0.03)
 
 
@@ -88,10 +88,18 @@ def test_bounds_that_differ_keep_the_inner_knots(learned):
     assert found.knots[1:-1] == learned.attributes[0].knots[1:-1]
 
 
-def test_noise_is_no_scale():
-    """Seven readings below noise of some hundred: nothing tells 16 parts apart."""
-    model = fitted(LOOSE, readings(2, 600), epsilon=0.5)
-    assert learned_domain(model) == LOOSE
+@pytest.mark.parametrize(("count", "epsilon", "learns"), [(60, 0.1, False), (3_000, 0.5, True)])
+def test_noise_is_no_scale(count, epsilon, learns):
+    """A scale is learned from the readings where noise is less than they are, and not otherwise.
+
+    Fewer than one of 100 releases of noise has a scale (none of 400), so six of twenty have one
+    with a probability below 1e-7. The second case is the negative control.
+    """
+    scales = 0
+    for _ in range(20):
+        model = fitted(LOOSE, readings(2, count), epsilon=epsilon)
+        scales += model.readings.value > 0 and learned_domain(model) != LOOSE
+    assert (scales > 5) is learns
 
 
 def test_knots_lie_between_the_points_of_a_step():
@@ -133,7 +141,7 @@ def test_no_part_is_wider_than_a_quarter_of_the_configured_scale(first, learned)
     for domain in (learned, again):
         for attribute, own in zip(domain.attributes, LOOSE.attributes, strict=True):
             assert attribute.knots
-            assert np.diff(own.scaling.places(np.array(attribute.knots))).max() <= 0.2501
+            assert np.diff(own.scaling.positions(np.array(attribute.knots))).max() <= 0.2501
 
 
 def test_a_scale_in_use_stays_unless_the_new_one_is_a_quarter_better(learned):

@@ -29,7 +29,7 @@ def boxes(seed=3, count=40, replicate=tuple, widest=0.5):
 def test_covariances_are_those_of_points_drawn_in_the_boxes():
     """Boxes and points are seeded, so nothing here is left to chance. Four standard errors of a
     covariance of that many points, fourth moments included, are below 3 % of the deviations'
-    product (on the log scale, whose tail is heavy, too)."""
+    product. This also holds on the log scale, whose tail is heavy."""
     model = boxes()
     drawn = model.sample(POINTS, np.random.default_rng(4))[:, [0, 2]]
     expected = np.cov(drawn.T, bias=True)
@@ -105,7 +105,7 @@ PLANE = Domain([Attribute("temp", -40, 60), Attribute("humid", 0, 100)])
 )
 def test_covariances_of_releases_lie_within_six_standard_errors(spec, model_of):
     """Of 40 releases the errors had means of at most 1.4 and deviations of at most 0.8 standard
-    errors: six are beyond 5.7 deviations, so the chance of a false alarm is below 1e-7."""
+    errors. Six are beyond 5.7 deviations, so the chance of a false alarm is below 1e-7."""
     first, second = np.random.default_rng(1).normal(size=(2, 20_000))
     temp, humid = 15 + 8 * first, 50 + 12 * (0.8 * second - 0.6 * first)
     sketch = spec.start(os_entropy())

@@ -1,4 +1,4 @@
-"""Partitions against brute force: every answer is what a large sample of the model says."""
+"""Partitions against brute force: every answer equals that of a large sample of the model."""
 
 import numpy as np
 import pytest
@@ -111,7 +111,7 @@ def test_combined_models_add_up(model):
         combine([model, alien])
 
 
-def test_a_model_without_mass_makes_nothing_up():
+def test_a_model_without_mass_generates_no_records():
     empty = Partition(DOMAIN, np.zeros((1, 3)), np.ones((1, 3)), np.zeros(1))
     for ask in (
         lambda: empty.sample(1, np.random.default_rng()),

@@ -33,7 +33,7 @@ def test_a_conjunction_holds_where_all_its_comparisons_do(text, true):
     assert parse_predicate(text, STATION).holds(ROWS).tolist() == [bool(each) for each in true]
 
 
-def test_a_predicate_knows_of_what_it_speaks():
+def test_a_predicate_knows_its_attributes():
     assert parse_predicate("wind = N & temp < 3 & wind = S", STATION).positions == {0, 2}
 
 

@@ -55,7 +55,7 @@ def test_samples_are_encoded_into_boxes_as_full_as_the_model_s(model, rows):
     paths = np.concatenate([p.copy() for p in PathEncoder(DOMAIN, 18).encode(rows)])
     low, high = DOMAIN.boxes(paths, 18)
     middle = (low + high) / 2
-    points = DOMAIN.attributes[1].lattice.places(np.arange(1001.0))
+    points = DOMAIN.attributes[1].lattice.positions(np.arange(1001.0))
     for place in range(0, len(model.mass), 37):
         if not ((model.low[place, 1] <= points) & (points < model.high[place, 1])).any():
             continue
@@ -67,8 +67,8 @@ def test_samples_are_encoded_into_boxes_as_full_as_the_model_s(model, rows):
 
 @pytest.mark.parametrize("name", ["temp", "pm25"])
 def test_shares_up_to_a_point_include_it(model, rows, name):
-    """Shares of 400,000 records; of a box that is cut, the part inside is left to chance: eight
-    deviations of a share of independent draws, so a false alarm is below 1e-14 each."""
+    """Shares of 400,000 records. In a box that is cut, the part inside is random. The limit is
+    eight deviations of a share of independent draws, so a false alarm is below 1e-14 each."""
     column = rows[:, DOMAIN.index(name)]
     slack = 8 * 0.5 / np.sqrt(ROWS)
     heavy = 0

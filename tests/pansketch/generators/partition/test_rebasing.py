@@ -1,4 +1,5 @@
-"""Models over domains of other bounds, added: what each of them says stays, and sums are right."""
+"""Models over domains of other bounds, added: the answers of each stay the same, and sums are
+right."""
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def readings():
     )
 
 
-def test_a_rebased_model_says_what_it_said(readings):
+def test_a_rebased_model_gives_the_same_answers(readings):
     model = fitted(OLD, readings)
     moved = rebased(model, common_domain([NEW, OLD]))
     assert moved.domain == NEW
@@ -95,7 +96,7 @@ def test_the_last_point_of_a_step_stays_a_point(readings):
 
 
 @pytest.mark.parametrize(
-    ("other", "says"),
+    ("other", "error"),
     [
         (
             Domain([Attribute("temp", low=-10, high=40, unit="degC"), WIND]),
@@ -107,9 +108,9 @@ def test_the_last_point_of_a_step_stays_a_point(readings):
         (Domain([Attribute("temp", categories=("cold", "warm"), unit="degC")]), "another categ"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_with_what_differs(other, says):
+def test_what_does_not_fit_together_is_refused_with_what_differs(other, error):
     one = OLD if len(other.names) > 1 else Domain([OLD.attributes[0]])
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=error):
         common_domain([one, other])
 
 

@@ -62,7 +62,7 @@ def drift(rng, name, spec=SPEC, count=3000, **changes):
 @pytest.mark.parametrize(
     ("spec", "name"), [(SPEC, "temp"), (SPEC, "wind"), (SPEC, "way"), (TREE, "temp")]
 )
-def test_without_a_change_p_values_reach_a_level_as_often_as_it_says(spec, name):
+def test_without_a_change_p_values_reach_a_level_as_often_as_stated(spec, name):
     """At the level 0.1: more of 60 than a binomial gives with a probability of FALSE_ALARM fail."""
     rng = np.random.default_rng(5)
     found = np.array([drift(rng, name, spec).p_value for _ in range(REPEATS)])

@@ -51,8 +51,8 @@ def covered(found, levels):
 
 
 def too_few(shares):
-    """Whether independent series cover less than 0.93 on average, with a false-alarm probability of
-    FALSE_ALARM at a coverage of 0.93: a t-test, with a deviation of at least a tenth."""
+    """Return whether independent series cover less than 0.93 on average. It is a t-test, with a
+    deviation of at least a tenth, and a false-alarm probability of FALSE_ALARM at 0.93."""
     deviation = max(float(shares.std(ddof=1)), 0.1) / np.sqrt(len(shares))
     return bool((shares.mean() - 0.93) / deviation < stats.t.ppf(FALSE_ALARM, len(shares) - 1))
 
@@ -82,9 +82,9 @@ def test_errors_are_smaller_where_levels_are_slow(kind, most):
     rng = np.random.default_rng(2)
     levels, errors = LEVELS[kind](rng), errors_of(rng)
     values = seen(rng, levels, errors)
-    found, told = smoothed(values, errors), np.isfinite(values)
+    found, observed = smoothed(values, errors), np.isfinite(values)
     ratio = np.sqrt(
-        np.mean((found.value - levels)[told] ** 2) / np.mean((values - levels)[told] ** 2)
+        np.mean((found.value - levels)[observed] ** 2) / np.mean((values - levels)[observed] ** 2)
     )
     assert ratio < most
 
@@ -109,15 +109,17 @@ def test_levels_are_those_of_the_normal_posterior():
     errors = rng.uniform(0.5, 1.5, 30)
     values = level + errors * rng.normal(size=30)
     values[[0, 7, 8, 29]] = np.nan
-    told = np.isfinite(values)
-    found = smooth_levels(values[:, None], np.where(told, errors, np.nan)[:, None], times)
+    observed = np.isfinite(values)
+    found = smooth_levels(values[:, None], np.where(observed, errors, np.nan)[:, None], times)
     steps = np.diff(times)
     path = np.hstack([np.ones((30, 1)), np.tril(np.ones((30, 29)), -1)])
     prior = np.diag([1e6, *(found.step_variance[0] * steps)])
     walked = path @ prior @ path.T
-    gain = walked[:, told] @ np.linalg.inv(walked[np.ix_(told, told)] + np.diag(errors[told] ** 2))
-    assert np.allclose(found.value[:, 0], gain @ values[told], atol=1e-3)
-    posterior = np.sqrt(np.diag(walked - gain @ walked[told]))
+    gain = walked[:, observed] @ np.linalg.inv(
+        walked[np.ix_(observed, observed)] + np.diag(errors[observed] ** 2)
+    )
+    assert np.allclose(found.value[:, 0], gain @ values[observed], atol=1e-3)
+    posterior = np.sqrt(np.diag(walked - gain @ walked[observed]))
     assert (found.standard_error[:, 0] > 0.99 * posterior).all()
 
 

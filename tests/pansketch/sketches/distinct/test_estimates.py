@@ -1,4 +1,4 @@
-"""What releases of distinct counters say: unbiased, with errors that hold, or a refusal."""
+"""Estimates of distinct counters: unbiased, with errors that hold, or a refusal."""
 
 from fractions import Fraction
 from itertools import product
@@ -27,7 +27,7 @@ ALPHA = 1e-6
 RUNS = 300
 
 
-# What the true spread of (estimate - truth) / standard error may be.
+# Limits of the true spread of (estimate - truth) / standard error.
 SPREADS = 0.94, 1.06
 CHANNELS = [Channel(0.2, 0.8), Channel(0.5, 0.6), Channel(0.1, 0.4)]
 
@@ -60,7 +60,7 @@ def test_a_union_is_unbiased_and_so_is_its_variance(channel, devices):
 
 
 def test_bitmaps_of_one_device_and_a_count_agree():
-    """A count is the sum of a bitmap; without noise of its own it says the same."""
+    """A count is the sum of a bitmap; without noise of its own its estimate is the same."""
     bits = np.arange(500) % 3 // 2
     one = occupancy_of_bitmaps(bits, CHANNELS[0], 1)
     other = occupancy_of_count(float(bits.sum()), CHANNELS[0], 0.0, 500, 1)
@@ -134,10 +134,10 @@ def deviations(run, runs=RUNS):
 
 
 def honest(deviations):
-    """Whether their mean square is that of a normal variable with a spread within SPREADS.
+    """Return whether their mean square is that of a normal variable with a spread within SPREADS.
 
-    And whether as many lie within two standard errors as should if 93 % do in the long run. False
-    alarm: at most ALPHA, by the quantiles of chi-squared and of the binomial.
+    It also tests that as many lie within two standard errors as expected if 93 % do in the long
+    run. False alarm: at most ALPHA, by the quantiles of chi-squared and of the binomial.
     """
     total, runs = float(np.sum(deviations**2)), len(deviations)
     low, high = stats.chi2.ppf([ALPHA / 4, 1 - ALPHA / 4], runs) * np.square(SPREADS)
@@ -146,7 +146,7 @@ def honest(deviations):
 
 
 @pytest.mark.parametrize("run", CASES.values(), ids=CASES.keys())
-def test_errors_are_as_large_as_they_say(run):
+def test_errors_are_as_large_as_stated(run):
     assert honest(deviations(run))
 
 
@@ -157,8 +157,8 @@ def test_errors_that_are_too_small_or_too_large_would_be_noticed(factor):
 
 
 def test_the_bias_of_second_order_is_taken_off():
-    """-slots ln(empty) alone is too high by slots times variance / (2 empty**2), a twentieth of a
-    standard error at three keys a slot, and this is what is taken off."""
+    """-slots ln(empty) alone is too high by slots times variance / (2 empty**2), which is
+    subtracted. At three keys a slot it is a twentieth of a standard error."""
     spec = CROWDED
     bias = []
     for window in range(20):

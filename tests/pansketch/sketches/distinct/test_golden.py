@@ -1,9 +1,9 @@
 """Distinct counters, their bytes and their answers, which must never change.
 
-tests/vectors/distinct-v3.json holds the words of texts, and for some specs what is derived from
-them, the fingerprints of windows, the slots of keys, counters, the wire bytes and the answers;
-distinct-levels-v3.json the same of specs without a guess of the number of keys.
-Integers are compared exactly.
+tests/vectors/distinct-v3.json holds the words of texts. For some specs it holds the derived fields,
+the fingerprints of windows, the slots of keys, counters, the wire bytes and the answers.
+distinct-levels-v3.json holds the same of specs without a guess of the number of keys. Integers are
+compared exactly.
 """
 
 import json

@@ -9,14 +9,14 @@ from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
 
 
-def test_frozen_asks_of_keys_only(make_spec, no_noise):
+def test_frozen_accepts_releases_of_keys_only(make_spec, no_noise):
     with pytest.raises(ValueError, match="family hierarchy counts readings"):
         frozen(make_spec().start(no_noise).release(no_noise))
 
 
 def leftovers(sketch):
-    """Bytes that are not zero in any array a sketch holds, but for its bits; and small numbers
-    that are public: multipliers, masks and sizes are no arrays."""
+    """Bytes that are not zero in any array of a sketch, except its bits. Multipliers, masks and
+    sizes are public numbers, not arrays."""
     found, seen = 0, {id(sketch._bits), id(sketch._spec), id(sketch._rng)}
     things = [sketch]
     while things:
@@ -118,7 +118,7 @@ def test_what_is_no_key_is_left_out_alone(make, wrong, no_noise):
 
 
 def test_a_draw_is_made_for_what_is_no_key_as_well(known_noise):
-    """How much randomness is taken depends on the batch's length alone."""
+    """The number of random words depends on the batch's length alone."""
     drawn = []
     for keys in ([3, 5], [3, -7741], [None, "x"]):
         rng = known_noise(1)

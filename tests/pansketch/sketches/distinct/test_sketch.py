@@ -104,12 +104,12 @@ def test_a_bit_has_its_chance_however_often_its_key_appeared(appearances, place,
     assert stats.binomtest(ones, total, chance).pvalue > ALPHA
 
 
-def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
+def test_a_bit_set_once_and_never_drawn_again_would_be_noticed(monkeypatch):
     """Negative control: bits that are only ever set to 1 reveal how often their keys appeared."""
 
-    def set_only(packed, count, places, values):
-        places[values == 0] = count
-        return honest(packed, count, places, values * 0 + 1)
+    def set_only(packed, count, indices, values):
+        indices[values == 0] = count
+        return honest(packed, count, indices, values * 0 + 1)
 
     honest = sketch.write_bits
     monkeypatch.setattr("pansketch.sketches.distinct.sketch.write_bits", set_only)
@@ -118,8 +118,8 @@ def test_a_bit_set_once_and_never_drawn_anew_would_be_noticed(monkeypatch):
     assert stats.binomtest(ones, total, spec.chances[1].probability).pvalue < ALPHA
 
 
-def test_one_draw_for_each_key_whatever_the_keys_are(known_noise):
-    """How much randomness is read depends on how many keys there are, not on which."""
+def test_one_draw_for_each_key_of_any_kind(known_noise):
+    """The number of random words depends on the number of keys, not on their values."""
     spec = hashing(memory=10)
     lengths = []
     for keys in (np.zeros(700, np.int64), np.arange(700)):

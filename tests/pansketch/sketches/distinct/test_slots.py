@@ -1,4 +1,5 @@
-"""Keys become words, words become slots: on every machine the same, evenly, anew in each window."""
+"""Keys become words, words become slots: on every machine the same, evenly, differently in each
+window."""
 
 from hashlib import blake2b
 
@@ -135,8 +136,8 @@ def sampled(universe, tracked, present, windows, stride=1):
     [(100_000, 8192, 16_000, 1), (65_536, 4096, 16_000, 1), (1000, 333, 500, 2), (64, 16, 20, 1)],
 )
 def test_neighbouring_keys_are_sampled_as_if_at_random(universe, tracked, present, stride):
-    """How many are tracked is hypergeometric. The windows are fixed, so this test cannot raise a
-    false alarm; ALPHA is how unlikely its outcome may be of a random permutation."""
+    """The number of tracked keys is hypergeometric. The windows are fixed, so this test cannot
+    raise a false alarm; ALPHA is how unlikely its outcome may be of a random permutation."""
     share = tracked / universe
     variance = present * share * (1 - share) * (universe - present) / (universe - 1)
     counts = sampled(universe, tracked, present, 600, stride)

@@ -1,4 +1,4 @@
-"""What a distinct counter promises and derives, and what it refuses."""
+"""Guarantees and derived fields of a distinct counter, and refused arguments."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -47,7 +47,7 @@ def test_what_is_tracked_follows_from_public_sizes(sizes, tracked, level):
     assert replace(made, release="bitmap").blocks == (tracked,)
 
 
-def test_a_key_pays_for_state_and_output_together():
+def test_a_key_spends_epsilon_for_state_and_output_together():
     halves = spec(output_share=Fraction(1, 2)).guarantee
     assert (halves.state_micro, halves.release_micro) == (1_000_000, 1_000_000)
     assert (halves.epsilon, halves.draws, halves.reading_micro) == (2.0, 2, 1_000_000)
@@ -163,7 +163,7 @@ def test_a_fingerprint_covers_what_decides_what_counters_mean():
         spec(memory=100, expected_keys=801),
     ]
     assert len({each.fingerprint for each in [base, *others]}) == len(others) + 1
-    # What is tracked is what counts, not what was expected.
+    # The number of tracked keys counts, not the expected one.
     assert spec(expected_keys=17_000).fingerprint == spec(expected_keys=20_000).fingerprint
 
 

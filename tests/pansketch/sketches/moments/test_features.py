@@ -1,4 +1,4 @@
-"""What a reading adds to each kind of moment sketch."""
+"""Contributions of a reading to each kind of moment sketch."""
 
 from math import pi, sqrt
 
@@ -28,8 +28,8 @@ def test_features_are_cosines_and_sines_of_gaussian_frequencies(no_noise):
 
 
 def test_directions_are_normal():
-    """A fixed key gives fixed numbers, so there is no false alarm; half the bandwidth is told
-    apart."""
+    """A fixed key gives fixed numbers, so there is no false alarm; half the bandwidth is
+    distinguished."""
     sigma = 0.5
     directions = Projections.derive(3, "label", 500, 8, sigma).directions.view(np.int32)
     radians = directions.reshape(-1) / ONE * 2 * pi

@@ -1,8 +1,8 @@
 """Moment sketches that must never change: a new version of the format gets a new file of vectors.
 
 tests/vectors/moments-v3.json holds specs, readings, their positions, the integers of a map, the
-features of each reading, counters, the wire bytes and what the model answers. All integers are
-compared exactly: whatever computes them is the same on every machine.
+features of each reading, counters, the wire bytes and the model's answers. All integers are
+compared exactly, because their computation is the same on every machine.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What protects a reading in moment sketches: sensitivity, noise, and the exact loss."""
+"""Protection of a reading in moment sketches: sensitivity, noise, and the exact loss."""
 
 from fractions import Fraction
 from math import pi, sqrt
@@ -118,8 +118,8 @@ def two_bins(intrusion):
 
 @pytest.mark.parametrize("intrusion", ["silent", "announced"])
 def test_the_exact_loss_of_snapshot_and_release_is_epsilon(intrusion):
-    """Over every neighbouring pair and moment of the snapshot; tapes of more than one size where
-    there are few draws, and the ratio is the same over all of them."""
+    """Over every neighbouring pair and moment of the snapshot. With few draws, tapes of more than
+    one size are run, and the ratio is the same over all of them."""
     subject = two_bins(intrusion)
     for view in views_of(subject):
         reach = 1 if view in ("terminal", "published") else 0
