@@ -98,7 +98,7 @@ def test_rows_that_are_too_noisy_have_a_level_from_all_of_them(sparse, run):
     _, out, _ = run(*ASK, "mean", "temp", "--by", "day", "--smooth", "--json")
     rows = json.loads(out)["rows"]
     assert sum(row["value"] is None for row in rows) > 32
-    # Where one answer stands for all rows, those far from it have no level.
+    # One answer stands for all rows here. Rows far from it have no level.
     given = [row["level"] for row in rows if row["level"] is not None]
     assert given
     bands = [level.pop("band") for level in given]
