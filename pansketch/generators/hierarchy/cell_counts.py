@@ -87,8 +87,10 @@ def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
 
 
 def held(domain: Domain, level: Level, paths: Paths | None = None) -> npt.NDArray[np.bool_]:
-    """Whether cells hold any value: codes beyond the last category do not exist, and a cell that is
-    narrower than a step may lie between two of its multiples."""
+    """Return which cells hold any value: codes beyond the last category do not exist.
+
+    A cell that is narrower than a step may lie between two of its multiples.
+    """
     if paths is None:
         paths = np.arange(level.size, dtype=np.uint64)
     found = np.ones(len(paths), np.bool_)
@@ -109,12 +111,12 @@ def held(domain: Domain, level: Level, paths: Paths | None = None) -> npt.NDArra
 
 @lru_cache(maxsize=64)
 def _hold_values(attribute: Attribute, cells: int) -> npt.NDArray[np.bool_]:
-    """Which of so many equal cells hold a value of an attribute: bool[cells]."""
+    """Return which of so many equal cells hold a value of an attribute: bool[cells]."""
     return _hold(attribute, np.arange(cells) / cells, 1 / cells)
 
 
 def _hold(attribute: Attribute, low: FloatArray, width: float) -> npt.NDArray[np.bool_]:
-    """Whether cells of a width hold a value, by their beginnings in the unit interval."""
+    """Return whether cells of a width hold a value, by their beginnings in the unit interval."""
     if attribute.categories is not None:
         return np.asarray(low < len(attribute.categories) / attribute.extent)
     first, _ = attribute.intervals(low, low + width)
