@@ -49,6 +49,7 @@ BENCHMARKS = {
     "plans": "views.plans:run",
     "asked": "streams.asked_means:run",
     "streams": "streams.streams:run",
+    "answers": "streams.coverage:run",
 }
 
 

@@ -1,1 +1,1 @@
-"""Streams that nobody tuned for: made-up data of every kind that fleets have, and their errors."""
+"""Streams that no setting was tuned on: synthetic data of every kind, and their errors."""

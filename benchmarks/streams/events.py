@@ -1,6 +1,6 @@
 """Events: a city's check-ins, skewed features, delays with missing values, meters that saturate.
 
-All readings are made up, from a fixed seed.
+All readings are synthetic, from a fixed seed.
 """
 
 from functools import cache

@@ -1,8 +1,8 @@
 """Which streams are measured, and the figures that they are held to.
 
 `today` is what the default plan had on real data of the same kind when the bars were set. Those
-data are not in this repository; the made-up streams were calibrated to come near these figures, so
-that the bars carry over.
+data are not in this repository; the synthetic streams were calibrated to come near these figures,
+so that the bars carry over.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,15 @@
 """What a trusted curator, who has all readings, does with the same epsilon: one noise, one draw.
 
-`adaptive_grid`: two coordinates (Qardaji, Yang, Li, "Differentially private grids for geospatial
-data", ICDE 2013): a coarse grid with half of epsilon, whose cells are divided as finely as their
-noisy counts allow, with the other half.
+`adaptive_grid`: two coordinates. A coarse grid has half of epsilon. Its cells are divided as finely
+as their noisy counts allow, with the other half. Source: Qardaji, Yang, Li, "Differentially private
+grids for geospatial data", ICDE 2013.
 
-`tree`: the marginals of MST (McKenna, Miklau, Sheldon, "Winning the NIST contest", 2021) without
-its graphical-model inference, which a tree does not need: noisy margins of equal cells, those that
-noise drowns merged; the exponential mechanism chooses a spanning tree of pairs; noisy tables of
-these pairs, projected and raked to the margins, give conditionals; records follow the tree. Laplace
-noise, so that epsilon is comparable. Neighbours differ by one reading, as ours do; the number of
-readings is taken as known. A reading without all attributes is left out.
+`tree`: the marginals of MST without its graphical-model inference, which a tree does not need.
+Noisy margins have equal cells, and those below the noise are merged. The exponential mechanism
+chooses a spanning tree of pairs. Noisy tables of these pairs are projected and raked to the
+margins. Records follow the tree. Source: McKenna, Miklau, Sheldon, "Winning the NIST contest",
+2021. The noise is Laplace's, so that epsilon is comparable. Neighbours differ by one reading, as
+ours do; the number of readings is taken as known. A reading without all attributes is left out.
 
 Both take numbers only, no categories and no circles.
 """

@@ -1,6 +1,6 @@
 """Sensors: of one gas, of five gases and weather, with a sentinel for missing values, and of rain.
 
-All readings are made up, hourly, from a fixed seed.
+All readings are synthetic, hourly, from a fixed seed.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ SENTINEL = -200.0
 SENTINEL_SHARE = 0.9
 DRY = 0.9  # share of hours without rain
 
-# Of nine sensors of one gas: the deviation of what each shows by itself, in that of the gas.
+# Of nine sensors of one gas: the deviation of each one alone, in that of the gas.
 OWN = np.array([0.015, 0.02, 0.4, 0.6, 0.75, 0.9, 1.0, 1.2, 1.4])
 NINE = Domain([Attribute(f"gas {i}", low=0, high=2500, step=1) for i in range(1, 10)])
 GASES = Domain(
@@ -147,7 +147,7 @@ def _sentinel(generator: np.random.Generator) -> FloatArray:
 
 @cache
 def rainy() -> tuple[FloatArray, ...]:
-    """A year of weather at each of ten places; it rains in one hour of ten."""
+    """A year of weather at each of ten sites; it rains in one hour of ten."""
     return tuple(_rainy(np.random.default_rng([16, 6, device])) for device in range(DEVICES))
 
 

@@ -1,9 +1,9 @@
-"""How good the default plan is on streams that nobody tuned for, beside a trusted curator.
+"""How good the default plan is on streams that no setting was tuned on, beside a trusted curator.
 
 Ten devices (the bundled streams have theirs), one window, silent. For each stream: how far 100,000
-synthetic records are from the readings, the same of the best trusted-curator peer at equal epsilon,
-the predicted total variation over the measured one, and how often two standard errors cover the
-truth. `fidelity` predicts for views; for a hierarchy nothing does but the planner.
+synthetic records are from the readings, and the same of the best trusted-curator peer at equal
+epsilon. Also the predicted total variation over the measured one. `fidelity` predicts for views;
+for a hierarchy nothing does but the planner. Errors of answers: coverage.py.
 
 Streams with a spike or with missing values are measured once more with their atoms declared. Then
 each stream learns its scales from that window, once, and the next window is measured on them,
@@ -19,9 +19,8 @@ from time import process_time
 import numpy as np
 
 from benchmarks.datasets.small_streams import FloatArray
-from benchmarks.error_bars.short_streams import exact, noisy
 from benchmarks.harness.result import Row, at_least, at_most
-from benchmarks.streams import coverage, peers
+from benchmarks.streams import peers
 from benchmarks.streams.kinds import KINDS, Figures, Kind, default_plan, size_of
 from benchmarks.views.plans import RECORDS, released, sampled
 from pansketch import Domain, Release
@@ -30,12 +29,9 @@ from pansketch.planning import HierarchyPlan, ViewPlan
 from testbed.metrics import distances
 
 REPEATS = 3
-COVERAGE_RUNS, QUICK_RUNS = 200, 2
-LATER = 30  # windows of the same readings, at which coverage is measured again
-QUICK_ATTRIBUTES = 4  # of more, a quick run neither predicts nor covers
+QUICK_ATTRIBUTES = 4  # of more, a quick run does not predict
 MAX_RATIO = {1.0: 1.4, 10.0: 1.0}  # to the best peer's total variation, geometric mean
 FACTOR, OF_STREAMS, MIN_PREDICTED = 1.5, 0.9, 0.5
-LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 MAX_PLANNING = 2.0  # seconds
 
 Plan = HierarchyPlan | ViewPlan
@@ -62,7 +58,7 @@ def run(quick: bool) -> list[Row]:
             if epsilon == 1:
                 rows += _learned(kind, plan, 1 if quick else REPEATS)
             if epsilon == 1 and not (quick and kind.stream.domain.dimension > QUICK_ATTRIBUTES):
-                predicted, believed = _believed(kind, plan, ours["pair"], quick)
+                predicted, believed = _believed(kind, plan, ours["pair"])
                 said.append(predicted)
                 rows += believed
     return [*rows, *_together(ratios, said, seconds)]
@@ -221,8 +217,8 @@ _TITLES = {
 }
 
 
-def _believed(kind: Kind, plan: Plan, measured: float, quick: bool) -> tuple[float, list[Row]]:
-    """Predicted over measured total variation, and rows of it, of coverage and of the spike."""
+def _believed(kind: Kind, plan: Plan, measured: float) -> tuple[float, list[Row]]:
+    """Predicted over measured total variation, and rows of it and of the spike."""
     release = released(kind.stream, plan.spec)
     if isinstance(plan, ViewPlan):
         told, who = fidelity([release], RECORDS).pair, "fidelity"
@@ -232,9 +228,7 @@ def _believed(kind: Kind, plan: Plan, measured: float, quick: bool) -> tuple[flo
     rows = [Row(f"{kind.name}: predicted TV over the measured", told / measured, "x", note=note)]
     if kind.beside is not None:
         rows.append(_beside(kind, model_of(release), *kind.beside))
-    return told / measured, rows + [
-        row for windows in (1, LATER) for row in _covered(kind, windows, quick)
-    ]
+    return told / measured, rows
 
 
 def _beside(kind: Kind, model: FittedModel, name: str, x: float, how: str = "") -> Row:
@@ -244,26 +238,3 @@ def _beside(kind: Kind, model: FittedModel, name: str, x: float, how: str = "") 
     note = f"{wrong / found.standard_error:.1f} of its standard errors; {truth:.2f} at the spike"
     title = f"{kind.name}: cdf of {name} just above the spike is off by{how}"
     return Row(title, wrong, "", note=note)
-
-
-def _covered(kind: Kind, windows: int, quick: bool) -> list[Row]:
-    """Of so many windows with the same readings: they are counted once, and have the noise of
-    all."""
-    stream, runs = kind.stream, QUICK_RUNS if quick else COVERAGE_RUNS
-    asked = coverage.questions(stream, kind.complete, windows)
-    told = exact(default_plan(stream, 1.0, windows).spec, stream.truth)
-    told, rng = replace(told, counters=windows * told.counters), np.random.default_rng(windows)
-    draws = windows * len(stream.devices())
-    found = {each: [0, 0] for each in coverage.KINDS}
-    for _ in range(runs):  # One after the other: a model with its replicates is large.
-        for each, held in coverage.held(model_of(noisy(told, draws, rng)), asked).items():
-            found[each][0] += held[0]
-            found[each][1] += held[1]
-    rows = []
-    for each, (within, many) in found.items():
-        share = within / many if many else 0.0
-        note = f"{runs} fleets, {many:,} answers" + ("" if many else ": all were refused")
-        bar = f"{LOWEST:g} to {HIGHEST:g}"
-        title = f"{kind.name}: +-2 s.e. of {each}" + f", {windows} windows" * (windows > 1)
-        rows.append(Row(title, share, "share", bar, LOWEST <= share <= HIGHEST, note))
-    return rows

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, hypot, sqrt
 
+import numpy as np
+
 from pansketch.domain.domain import FloatArray
 
 WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
 EIGHTHS = 8
+UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in its replicates
 SEEN = 2.0  # in the same: a smaller number of readings does not differ from zero
 
 
@@ -123,3 +126,25 @@ def _eighths(sums: FloatArray) -> FloatArray:
 
 def _together(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
     return {axis: hypot(one.get(axis, 0.0), other.get(axis, 0.0)) for axis in {*one, *other}}
+
+
+def squared_error(apart: Mapping[int, FloatArray], alike: int) -> FloatArray:
+    """The squared error that noise leaves in answers, in their shape; 0 without a replicate.
+
+    A fit that keeps counts from being negative has a bias, which grows as the noise. Replicates
+    have twice its variance. So the mean of those that are fitted alike departs from the model by
+    sqrt(2) - 1 of the bias (SIMEX; Cook and Stefanski, "Simulation-extrapolation estimation in
+    parametric measurement error models", 1994). What chance explains of that mean is no bias.
+
+    Args:
+        apart: by the number of a replicate, how far its answers are from those of the model.
+        alike: every so many-th replicate is fitted as the model is, the first one too; 0: none.
+    """
+    if not apart:
+        return np.zeros(())
+    squares = np.mean(np.square(list(apart.values())), axis=0)
+    same = np.array([each for number, each in apart.items() if alike and number % alike == 0])
+    if len(same) > 1:
+        shown = same.mean(axis=0) ** 2 - same.var(axis=0, ddof=1) / len(same)
+        squares = squares + UNSHOWN * np.maximum(shown, 0.0)
+    return np.asarray(squares)

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Estimate
+from pansketch import Attribute, Domain
 from pansketch.estimate import Estimates
+from pansketch.generators import Partition
 
 ROOT = Path(__file__).parents[2]
 MADE = ("city", "features", "flights", "meters", "nine", "gases", "with_sentinel", "rainy")
@@ -192,60 +193,72 @@ def test_a_missed_bar_is_shown_as_missed():
 
 
 class Oracle:
-    """Answers with the truth and an error; or refuses."""
+    """Answers with the truth and an error; or refuses. `asked`: all questions, in their order."""
 
-    def __init__(self, questions, off, refuses=False):
-        self.truths = iter([each.truth for each in questions])
-        self.off, self.refuses = off, refuses
+    def __init__(self, asked, off, refuses=False):
+        self.asked, self.off, self.refuses = iter(asked), off, refuses
 
-    def _answer(self, *args, **named):
+    def answer(self, *args, **named):
         if self.refuses:
             raise imported("coverage").TooFewReadings(10.0, 100.0, 10)
-        return Estimate(next(self.truths) + self.off, 1.0)
-
-    mean = quantile = cdf = count = share = _answer
-
-    def covariance(self, names):
-        found = self._answer()
-        square = np.full((2, 2), found.value), np.ones((2, 2))
-        return Estimates(*square)
+        each = next(self.asked)
+        scale = each.scale * np.ones(np.shape(each.truth))
+        return Estimates(each.truth + self.off * scale, scale)
 
 
-@pytest.mark.parametrize(("off", "share"), [(0.0, 1.0), (1.9, 1.0), (2.1, 0.0)])
+def drawn(stream, rows, seed=0):
+    """Questions of one attribute and of two, whose answers an Oracle gives as they are asked."""
+    coverage, rng = imported("coverage"), np.random.default_rng(seed)
+    alone = coverage.alone(stream, rows, rng)
+    return [*alone, *coverage.together(stream, rows, 1, rng)]
+
+
+@pytest.mark.parametrize(("off", "share"), [(0.0, 1.0), (1.9, 1.0), (2.1, 0.0), (4.0, 0.0)])
 def test_coverage_counts_answers_within_two_standard_errors(sensors, off, share):
-    coverage = imported("coverage")
-    stream = sensors.WITH_SENTINEL
-    asked = coverage.questions(stream, stream.truth)
-    found = coverage.held(Oracle(asked, off), asked)
-    assert set(found) == set(coverage.KINDS)
-    assert all(given and within == share * given for within, given in found.values())
+    coverage, found = imported("coverage"), {}
+    questions = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
+    asked = [each._replace(ask=Oracle.answer) for each in questions]
+    coverage.tallied(Oracle(asked, off), asked, found)
+    assert set(found) == {*coverage.ALONE, *coverage.TOGETHER}
+    for each in found.values():
+        assert each.within == share
+        assert not each.refused
+        assert off == 0 or each.ratio == pytest.approx(1 / off)
 
 
 def test_coverage_leaves_refused_answers_out(sensors):
-    coverage = imported("coverage")
-    stream = sensors.WITH_SENTINEL
-    asked = coverage.questions(stream, stream.truth)
-    found = coverage.held(Oracle(asked, 0.0, refuses=True), asked)
-    assert set(found.values()) == {(0, 0)}
+    coverage, found = imported("coverage"), {}
+    questions = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
+    asked = [each._replace(ask=Oracle.answer) for each in questions]
+    coverage.tallied(Oracle(asked, 0.0, refuses=True), asked, found)
+    assert not any(each.given for each in found.values())
+    assert sum(each.refused for each in found.values()) == sum(np.size(q.truth) for q in questions)
+    rows = list(coverage._rows(sensors.WITH_SENTINEL, coverage.AGES[0], found))
+    assert all(row.note == "all were refused" and row.meets is None for row in rows)
 
 
-def test_true_answers_are_those_of_the_readings(sensors):
+@pytest.mark.parametrize("seed", range(8))
+def test_true_answers_are_those_of_an_exact_model(events, seed):
+    """A box for every reading answers what the questions take for true."""
+    stream = events.TEN_FEATURES
+    rows = stream.truth[:400]
+    points = rows / events.TOO_LARGE
+    model = Partition(stream.domain, points, points + 1e-12, np.ones(len(rows)))
+    for each in drawn(stream, rows, seed):
+        found = np.asarray(each.ask(model).value)
+        close = 0.05 if each.kind == "quantile" else 1e-3
+        assert np.abs((found - each.truth) / each.scale).max() <= close, each.kind
+
+
+def test_a_run_of_answers_has_a_row_for_each_kind_and_age(sensors, monkeypatch):
     coverage = imported("coverage")
-    stream = sensors.WITH_SENTINEL
-    rows = stream.truth
-    by_kind = {}
-    for each in coverage.questions(stream, rows):
-        by_kind.setdefault(each.kind, []).append(each.truth)
-    np.testing.assert_allclose(by_kind["mean"], rows.mean(axis=0))
-    np.testing.assert_allclose(by_kind["variance"], rows.var(axis=0))
-    np.testing.assert_allclose(by_kind["share"][1:], 0.4, atol=0.02)  # of sensors that work
-    later = [each.truth for each in coverage.questions(stream, rows, 30) if each.kind == "count"]
-    np.testing.assert_allclose(later, 30 * np.array(by_kind["count"]))
-    related = np.cov(rows.T, bias=True)[np.triu_indices(4, 1)]
-    np.testing.assert_allclose(by_kind["covariance"], related)
-    # Beside a spike of nine tenths, the distribution function is nine tenths.
-    assert by_kind["cdf"][0] == pytest.approx(0.9, abs=0.01)
-    assert len(by_kind["count"]) == 6
+    monkeypatch.setattr(coverage, "streams", lambda: [sensors.WITH_SENTINEL])
+    monkeypatch.setattr(coverage, "AGES", coverage.AGES[1:2])
+    monkeypatch.setattr(coverage, "QUICK_RUNS", 1)
+    rows = coverage.run(True)
+    assert {row.name.rpartition(" ")[2] for row in rows} == {*coverage.ALONE, *coverage.TOGETHER}
+    assert all(row.bar == "0.93 to 0.99" and 0 <= row.value <= 1 for row in rows)
+    assert all(row.detail["ratio"] > 0 and row.detail["answers"] for row in rows)
 
 
 def test_a_quick_run_has_every_row_of_its_streams(monkeypatch):
@@ -253,9 +266,7 @@ def test_a_quick_run_has_every_row_of_its_streams(monkeypatch):
     chosen = tuple(each for each in kinds.KINDS if each.name == "-200 for missing")
     assert chosen
     monkeypatch.setattr(streams, "KINDS", chosen)
-    monkeypatch.setattr(streams, "QUICK_RUNS", 1)
     rows = {row.name: row for row in streams.run(True)}
-    assert len([name for name in rows if name.startswith("-200 for missing: +-2 s.e. of")]) == 2 * 7
     assert rows["-200 for missing, epsilon 1: mean pairwise TV"].value > 0
     assert "-200 for missing: predicted TV over the measured" in rows
     assert rows["-200 for missing: cdf of hydrocarbons just above the spike is off by"].value < 1

@@ -75,7 +75,7 @@ def _apart(grid: Grid, left: FloatArray, right: FloatArray) -> float:
         return float(np.abs(left - right).sum() / 2)
     below = np.cumsum(left - right)
     if grid.attribute.cyclic:
-        # Around a circle nobody need carry past the median of what is to be carried.
+        # Around a circle no transport need pass the median of what is moved.
         return float(np.abs(below - np.median(below)).mean() * np.sqrt(12))
     return float(np.abs(below[:-1]) @ grid.steps / np.sqrt(grid.variance(left)))
 

@@ -1,17 +1,20 @@
-"""How far a sample is from readings that nobody kept: predicted from the releases alone.
+"""How far a sample is from readings that are not stored: predicted from the releases alone.
 
-Three errors make up the distance. Noise: what stands for the truth gets other noise of the same
-kind, is fitted anew (pairwise/fit.py) and compared with itself. Cells: what they hide is predicted
-from what they would hide if they were twice as wide, and from how much of an attribute's spread is
-inside them (portrait.py). Sampling: of so many records. The three have nothing to do with each
-other, so their squares add up.
+Three independent errors make up the distance, so their squares add up:
+
+* Noise: a likely truth gets other noise of the same kind. A second fit (pairwise/fit.py) is
+  compared with it.
+* Cells: what they hide is predicted from what cells twice as wide would hide. The spread of an
+  attribute inside its cells tells of it too (portrait.py).
+* Sampling: of so many records.
 
 What no view tells cannot be predicted: a pair of attributes that no view holds is left out. Inside
-cells that hold many bins readings may do what no halving shows, so the prediction is kept between
-two parts of what cells can hide, and has an upper figure beside it: all of that. A value with mass
-of its own, inside a cell of its attribute, is in neither figure. Where noise hides a long tail, the
-attribute's deviation is found too small: what is told in deviations, and of its correlations, is
-then too large.
+cells that hold many bins readings may do what no halving shows. So the prediction is kept between
+two parts of what cells can hide. An upper figure beside it is all of that. A value with mass of its
+own makes its cell stand out from those beside it. Both figures hold an estimate of what records
+have on the other side of it (`Grid.piled`). Where noise hides a long tail, the attribute's
+deviation is found too small. Figures in deviations, and those of its correlations, are then too
+large.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,7 +62,7 @@ REPLICATES = 16
 # values lie on points of their own: from 1/15 to 1/3 of the square.
 HIDDEN = 0.4
 # Of what cells can hide at most, the part that they are taken to hide. Set on the streams of
-# `benchmarks --only streams`, which prints predicted over measured; spikes and rooms hide more.
+# `benchmarks --only streams`, which prints predicted over measured; spikes hide more.
 LEAST_PART, MOST_PART = 0.1, 0.3
 # Between smooth densities and what one room does in two weeks (benchmarks/views/stations.py).
 FADING = 0.7
@@ -119,6 +122,9 @@ def fidelity(releases: Sequence[Release], rows: float = inf) -> Fidelity:
         _hidden(rough, grids), dependences(found) * _mean(blurs, fits, grids, found)
     )
     hidden = np.clip(hidden, LEAST_PART * most, MOST_PART * most)
+    # Of both attributes the same readings may be of such a value, or others.
+    piled = _piled(found, grids)
+    hidden, most = np.hypot(hidden, np.hypot(*piled)), most + sum(piled)
     noisy = [_together(each) for each in _replicates(domain, releases, rough, grids)]
     marginals = _root(
         np.mean([marginal_distances(likely, each, grids) for each in noisy], axis=0),
@@ -217,13 +223,21 @@ def _hidden(likely: Sequence[ViewFit], grids: Grids) -> FloatArray:
     return np.asarray(last * np.sqrt(further))
 
 
+def _piled(found: Portrait, grids: Grids) -> FloatArray:
+    """Total variation because a value with mass of its own is spread in its cell, of each pair's
+    first attribute and of its second: float64[2, pairs]."""
+    cells = {axis: found.cells[axis] / found.cells[axis].sum() for axis in grids}
+    of = {axis: grid.piled(cells[axis]) for axis, grid in grids.items()}
+    return np.array([(of[a], of[b]) for a, b in found.bins]).reshape(-1, 2).T
+
+
 def _mean(
     of_pairs: Callable[[ViewFit, Grids], Mapping[Pair, float]],
     fits: Sequence[ViewFit],
     grids: Grids,
     like: Portrait,
 ) -> FloatArray:
-    """Of what each fit says of the portrait's pairs: float64[pairs]."""
+    """Of what each fit tells of the portrait's pairs: float64[pairs]."""
     each = [of_pairs(fit, grids) for fit in fits]
     return np.array([np.mean([found[pair] for found in each]) for pair in like.bins])
 

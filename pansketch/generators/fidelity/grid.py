@@ -10,6 +10,7 @@ from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.generators.pairwise.contingency_tables import cells_of
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.multiresolution import folded
+from pansketch.generators.partition.box_overlap import steepness
 
 BINS = 16  # of a number, when pairs are compared
 SCARCE = 1e-9  # readings in a cell that hold no less, so that an empty cell has an inside too
@@ -92,6 +93,21 @@ class Grid:
         blurred = (means * cells) @ self.bins_of_cells(shares, bits)
         products = np.array([true**2, true * blurred, blurred**2])
         return np.asarray(np.sum(products / held, axis=1))
+
+    def piled(self, shares: FloatArray) -> float:
+        """Share of readings that records have on the other side of a value with mass of its own.
+
+        `shares`: of the finest cells, float64[cells]. In the first cell such a value is the lowest
+        one, so there is none. In the last cell it is all, and in others half. Cells of one value
+        have none.
+        """
+        if self.attribute.categories is not None or self.attribute.cyclic:
+            return 0.0
+        ends = np.linspace(0, 1, (1 << self.bits) + 1)
+        likely = steepness(ends, np.concatenate([[0.0], np.cumsum(shares)]))
+        wrong = np.full(self.cells, 0.5)
+        wrong[[0, -1]] = 0.0, 1.0
+        return float((shares * likely * wrong) @ (self.variances > 0))
 
     def halvings(self, bits: int) -> float:
         """How often a cell of so many bits can be halved until half of the bins are as wide."""

@@ -41,7 +41,7 @@ class Portrait:
 
 
 def portrait(fit: ViewFit, grids: Grids) -> Portrait:
-    """What a fit says."""
+    """What a fit tells."""
     cells = {axis: refined(grids[axis].attribute, m, grids[axis].bits) for axis, m in _of(fit)}
     bins, products = {}, {}
     for (a, b), table in _shared_pairs(fit, grids):
@@ -57,7 +57,7 @@ def portrait(fit: ViewFit, grids: Grids) -> Portrait:
 
 
 def wider(fit: ViewFit, grids: Grids) -> ViewFit:
-    """What a fit would say if cells of larger tables were twice as wide along each attribute.
+    """What a fit would tell if cells of larger tables were twice as wide along each attribute.
 
     Categories that have cells of their own keep them, here and in `with_wider_cells`.
     """
@@ -127,7 +127,7 @@ def ceiling_without_view(of: Portrait, grids: Grids, pair: Pair) -> float:
 
 
 def with_wider_cells(of: Portrait, grids: Grids) -> Portrait:
-    """What a portrait would say of attributes alone if their cells were twice as wide."""
+    """What a portrait would tell of attributes alone if their cells were twice as wide."""
     return replace(of, cells={axis: _even(grids[axis], c) for axis, c in of.cells.items()})
 
 

@@ -1,12 +1,13 @@
 """Counts of cells: out of counters that several cells share, and consistent with their parents."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.sketches.hierarchy_levels import Level
 
 Paths = npt.NDArray[np.uint64]
@@ -14,6 +15,7 @@ Estimator = Callable[[Level, FloatArray, Paths, float, float], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 Consistency = Callable[[FloatArray, FloatArray], FloatArray]
 """(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
+MOST_KEPT = 1 << 14  # cells of an attribute, of which it is kept which hold values
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 
 
@@ -82,3 +84,40 @@ def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
     left = np.maximum(families, 0.0)
     left += ((parents - left.sum(axis=1)) / 2)[:, None]
     return np.asarray(np.clip(left, 0.0, parents[:, None]))
+
+
+def held(domain: Domain, level: Level, paths: Paths | None = None) -> npt.NDArray[np.bool_]:
+    """Return which cells hold any value: codes beyond the last category do not exist.
+
+    A cell that is narrower than a step may lie between two of its multiples.
+    """
+    if paths is None:
+        paths = np.arange(level.size, dtype=np.uint64)
+    found = np.ones(len(paths), np.bool_)
+    order = domain.split_order(level.bits)
+    bounded = [a.categories is not None or a.lattice is not None for a in domain.attributes]
+    if not any(bounded):
+        return found
+    low, _ = domain.boxes(paths, level.bits)
+    for position in np.flatnonzero(bounded):
+        attribute, cells = domain.attributes[position], 1 << order.count(position)
+        if cells <= MOST_KEPT:
+            places = (low[:, position] * cells).astype(np.intp)
+            found &= _hold_values(attribute, cells)[places]
+        else:
+            found &= _hold(attribute, low[:, position], 1 / cells)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _hold_values(attribute: Attribute, cells: int) -> npt.NDArray[np.bool_]:
+    """Return which of so many equal cells hold a value of an attribute: bool[cells]."""
+    return _hold(attribute, np.arange(cells) / cells, 1 / cells)
+
+
+def _hold(attribute: Attribute, low: FloatArray, width: float) -> npt.NDArray[np.bool_]:
+    """Return whether cells of a width hold a value, by their beginnings in the unit interval."""
+    if attribute.categories is not None:
+        return np.asarray(low < len(attribute.categories) / attribute.extent)
+    first, _ = attribute.intervals(low, low + width)
+    return np.asarray((low <= first) & (first < low + width))

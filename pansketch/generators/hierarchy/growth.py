@@ -26,6 +26,7 @@ from pansketch.generators.hierarchy.cell_counts import (
     Paths,
     by_noise,
     halved,
+    held,
     separated,
     smallest_row,
 )
@@ -102,7 +103,7 @@ def _grown(
         children = _children(frontier, level)
         values = steps.estimate(level, block, children, total, draws)
         if steps.separates:
-            possible = _possible(spec, level, children)
+            possible = held(spec.domain, level, children)
             consistent = partial(_consistent, steps.consistent, possible, frontier.mass)
             unknown = float(rest.mass.sum())
             values = separated(level, block, children, values, unknown, consistent)
@@ -140,7 +141,7 @@ def _least_squares(spec: HierarchySpec, exact: list[_Counts]) -> list[_Counts]:
     nothing.
     """
     exact = [
-        replace(each, values=np.where(_possible(spec, each.level), each.values, 0.0))
+        replace(each, values=np.where(held(spec.domain, each.level), each.values, 0.0))
         for each in exact
     ]
     fitted = [exact[-1]]
@@ -166,7 +167,7 @@ def _refine(
     parent."""
     level = counts.level
     paths = _children(frontier, level)
-    possible = np.where(_possible(spec, level, paths), counts.values, IMPOSSIBLE)
+    possible = np.where(held(spec.domain, level, paths), counts.values, IMPOSSIBLE)
     families = possible.reshape(len(frontier.mass), -1)
     if spread is not None:
         families = _without_slabs(spec, frontier, counts, families, VERY_WIDE * spread)
@@ -250,18 +251,6 @@ def _children(frontier: _Frontier, level: Level) -> Paths:
     step = level.bits - frontier.bits
     suffixes = np.arange(1 << step, dtype=np.uint64)
     return ((frontier.paths << np.uint64(step))[:, None] | suffixes).ravel()
-
-
-def _possible(
-    spec: HierarchySpec, level: Level, paths: Paths | None = None
-) -> npt.NDArray[np.bool_]:
-    """Return whether cells hold any value: codes beyond the last category do not exist."""
-    if paths is None:
-        paths = np.arange(level.size, dtype=np.uint64)
-    if all(attribute.categories is None for attribute in spec.domain.attributes):
-        return np.ones(len(paths), np.bool_)
-    low, _ = spec.domain.boxes(paths, level.bits)
-    return np.asarray((low < _ceilings(spec)).all(axis=1))
 
 
 def _ceilings(spec: HierarchySpec) -> FloatArray:

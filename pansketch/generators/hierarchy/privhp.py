@@ -17,6 +17,7 @@ from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.release_model import Release
 
 REPLICATES = 24
+ALIKE = 2  # Every other replicate is grown as the model is.
 POINTS = 8
 
 
@@ -62,7 +63,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
             for (other, each), way in zip(hashed, ways, strict=False)
         ]
 
-    return replace(partition, replicate=replicate, noise=noise_of(release))
+    return replace(partition, replicate=replicate, noise=noise_of(release), alike=ALIKE)
 
 
 def hashed_otherwise(

@@ -2,12 +2,12 @@
 
 Dependence is kept as finely as the declared noise bears.
 
-What a table has beyond independent attributes is split into resolutions, coarse to fine along each
-axis, by orthonormal Haar wavelets, in which the noise stays white. Each resolution is shrunk as a
-whole by the part of its energy that the noise explains: the positive-part estimator of James and
-Stein ("Estimation with quadratic loss", 1961), whose variance here is known and not estimated. It
-keeps what noise makes larger than usual. So of every resolution no larger part is kept than usual
-dependence has of the sum of itself and the noise.
+What a table has beyond independent attributes is split into resolutions by orthonormal Haar
+wavelets, in which the noise stays white. Resolutions go from coarse to fine along each axis. Each
+one is shrunk as a whole by the part of its energy that the noise explains. That is the positive-
+part estimator of James and Stein ("Estimation with quadratic loss", 1961) with a known variance. It
+keeps what noise makes larger than usual. So the part of a resolution that is kept has a bound: the
+energy of usual dependence over the sum of that energy and the noise.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ CLEAR = 0.5  # deviations of its noise, beyond which something may be there
 USUAL = 0.25  # of the energy of independent attributes: what a coefficient of dependence has
 CLOSE = 1e-4  # of all readings, that may be where a margin does not want them
 STEPS, SHORTENED = 50, 20  # of Newton's method; times that a step is halved
-ENOUGH = 1e-4  # of what a step promises to gain
+ENOUGH = 1e-4  # of the gain that is predicted for a step
 RIDGE = 1e-3  # cells
 LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
 

@@ -1,7 +1,7 @@
-"""What released views say when they agree: margins of all attributes, and tables that have them.
+"""Fits of released views that agree: margins of all attributes, and tables that have them.
 
-Also what they would have said with other noise, which is what error bars and predicted errors are
-made of: the declared noise, drawn anew around the fitted tables (a parametric bootstrap).
+Error bars and predicted errors are made of fits with other noise. The declared noise is drawn once
+more around the fitted tables (a parametric bootstrap).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ def fit_views(
     rough: bool = False,
     like: ViewFit | None = None,
 ) -> ViewFit:
-    """Margins first, for all views tell of them; then every larger table by itself.
+    """Margins first, for all views tell of them; then every larger table alone.
 
     `power`: how much of a larger table's dependence is taken for noise (denoising.py). `rough`: see
     `margin_of`. `like`: a fit whose margins are as smooth as these are to be, and so near that what

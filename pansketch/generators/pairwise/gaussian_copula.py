@@ -5,7 +5,7 @@ stands out from the noise. The margins are known already. Its angle is the arc s
 correlation of the normal scores. The likeliest angle is the one of least squares, for the noise is
 the same on all cells. It is shrunk as resolutions are (denoising.py), so that attributes whose
 dependence noise explains stay independent. Where noise makes many angles likely, the likeliest
-of them says little. Their mean is taken, if they together are likelier than independence.
+of them is unreliable. Their mean is taken, if they together are likelier than independence.
 
 A copula also tells what a table cannot: how two numbers hang together inside a cell.
 """

@@ -1,8 +1,8 @@
 """What tables do not tell of several attributes at once: an error of questions about all of them.
 
 A table of two attributes tells how they hang together cell by cell. Inside a cell the records made
-of it are as if the attributes were independent there, however fine their own margins are. How far
-from it the readings may be is judged by the cells beside it: where the dependence changes much from
+of it are as if the attributes were independent there, however fine their own margins are. The
+cells beside it bound how far from it the readings may be. Where the dependence changes much from
 one cell to the next, it does so inside of them as well.
 """
 
@@ -150,8 +150,8 @@ def _cells(table: Table, pair: Pair) -> int:
 
 
 def tilt(held: FloatArray, axis: int) -> FloatArray:
-    """By how much, of itself, the dependence of two attributes changes along one of them inside
-    each cell of a table, as far as the cells beside it tell: float64, as `held`, 0 to STEEPEST."""
+    """The relative change of the dependence of two attributes along one of them inside each cell of
+    a table, estimated from the cells beside it: float64, as `held`, 0 to STEEPEST."""
     alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
     ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
     steps = np.abs(np.diff(ratio, axis=axis))
@@ -167,12 +167,12 @@ def tilt(held: FloatArray, axis: int) -> FloatArray:
 def _error(
     held: FloatArray, one: FloatArray, other: FloatArray, along: FloatArray, across: FloatArray
 ) -> float:
-    """Of the readings in two bins, of which shares `one` and `other` of each cell are: the least
-    error of the four parts into which the bins divide the readings.
+    """Error of the readings in two bins, which hold shares `one` and `other` of each cell: the
+    least one of the four parts into which the bins divide the readings.
 
-    A density that is tilted by t, of itself, has a share x + t x (1 - x) / 2 where an even one has
-    x; a third more stands for bends. What one part has too much its neighbours have too little,
-    because each bin by itself is known from the margins; so all four err alike.
+    A density with a relative tilt t has a share x + t x (1 - x) / 2 where an even one has x. A
+    third more stands for bends. What one part has too much its neighbours have too little, because
+    the margins tell each bin. So all four err alike.
     """
     first, second = BENT * along * one * (1 - one), BENT * across * other * (1 - other)
     parts = product((one, 1 - one), (other, 1 - other))

@@ -12,7 +12,7 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import smooth
-from pansketch.generators.significance import Noise, noise_of_sums
+from pansketch.generators.significance import SEEN, Noise, noise_of_sums
 from pansketch.generators.simplex import onto_simplex
 
 TINY = np.finfo(float).tiny
@@ -67,9 +67,10 @@ def margin_of(
 ) -> Margin | None:
     """One attribute's margin; None without a positive total.
 
-    `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: a
-    margin as smooth as this one is to be. With atoms the cells of values have gaps, and no smooth
-    density.
+    `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: the
+    margin of the same readings with less noise. This one is as smooth or smoother; of a `rough` one
+    the tails beyond it fall off, see `_falling`. With atoms the cells of values have gaps, and no
+    smooth density.
     """
     best = nested_fit(resolutions)
     total, bits = float(best.counts.sum()), resolutions[-1].bits
@@ -82,15 +83,21 @@ def margin_of(
         return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
     turned = _turned(resolutions)
     counts = _of_number(best, turned, total, tail)
+    ends = None
+    if attribute.knots:
+        ends = attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1))
+    if rough and like and not attribute.cyclic:
+        places = np.arange(float(len(counts))) if ends is None else (ends[1:] + ends[:-1]) / 2
+        counts = _falling(counts, like.counts, best, places)
+        turned_counts = counts[::-1], like.counts[::-1]
+        counts = _falling(*turned_counts, turned, -places[::-1])[::-1]
     if rough:
         return Margin(bits, counts)
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
-    price = like.price if like else None
-    widths = None
-    if attribute.knots:
-        widths = np.diff(attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1)))
-    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, price, widths))
+    near = (like.price, like.counts) if like and like.price else None
+    widths = None if ends is None else np.diff(ends)
+    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, near, widths))
 
 
 def _turned(resolutions: list[Resolution]) -> Fitted:
@@ -108,7 +115,7 @@ def noise_of(tables: Sequence[Table], releases: int) -> Noise:
 
 
 def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
-    """What the views say about one attribute, by bits; views without it tell the total."""
+    """What the views tell about one attribute, by bits; views without it tell the total."""
     sums: dict[int, FloatArray] = {0: np.zeros(1)}
     precisions: dict[int, FloatArray] = {0: np.zeros(1)}
     for table in tables:
@@ -167,7 +174,7 @@ def _of_number(
     held: npt.NDArray[np.intp] | slice = slice(None),
 ) -> FloatArray:
     """Counts whose running sum rises from 0 to the total and is nearest to the best one, in the
-    cells of values; `held` says which.
+    cells of values; `held` lists these.
 
     That sum errs by the noise of few cells, where counts made non-negative one by one would gain
     readings in every empty one. Tails in which nothing stands out from the noise are empty.
@@ -182,6 +189,29 @@ def _of_number(
     found = np.zeros_like(best.counts)
     found[held] = np.diff(isotonic(running), prepend=0.0)
     return found
+
+
+def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:
+    """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows
+    (Markov's inequality), or as the `seen` readings do.
+
+    A tail is where noise explains the seen readings. It may have as many as noise moves its sum,
+    in either direction, and puts them anywhere inside the bounds. Most of loose bounds is far from
+    all readings. `best`: the fit with its noise. `places`: of the cells, in one unit; they rise.
+    """
+    below, held = np.cumsum(counts), np.cumsum(seen)
+    middle = int(np.searchsorted(held, held[-1] / 2))
+    tail = int(np.searchsorted(held > SEEN * np.sqrt(best.variances), True))
+    if not 0 < tail < middle:
+        return counts
+    away = places[middle] - places[:tail]
+    # A tail that noise has made smaller than none hides as many as one that it has made larger.
+    moved = min(abs(float(best.counts[:tail].sum()) - held[tail - 1]), below[-1])
+    most = max(below[tail - 1], moved) * away[-1] / away
+    if moved > below[tail - 1]:
+        below[:tail] = most
+    below[:tail] = np.minimum(below[:tail], np.maximum(most, held[:tail]))
+    return np.diff(np.maximum.accumulate(below), prepend=0.0)
 
 
 def _tail(fitted: Fitted, tail: float) -> int:

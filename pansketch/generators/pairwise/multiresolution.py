@@ -1,9 +1,9 @@
 """Counts of one attribute at several resolutions, made one: generalised least squares on a tree.
 
 Cells of few bits are sums of cells of more, and the counts of every resolution have noise of their
-own. The best linear unbiased counts of the finest cells are found in one pass up and one down, as
-in Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms
-through consistency" (VLDB 2010), here for any fanouts and variances.
+own. The best linear unbiased counts of the finest cells take one pass up and one down. Source: Hay,
+Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms through
+consistency" (VLDB 2010). Here fanouts and variances may differ.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class _Upward:
-    """What a resolution and all finer ones say, and what the next finer one's cells add up to."""
+    """What a resolution and all finer ones tell, and what the next finer one's cells add up to."""
 
     bits: int
     counts: FloatArray

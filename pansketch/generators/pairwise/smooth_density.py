@@ -1,10 +1,10 @@
 """One attribute's margin as the smoothest density that its noisy counts bear.
 
-The logarithm of the density is a curve whose squared second differences have a price: noise bends a
-curve more than readings do (Good and Gaskins, "Nonparametric roughness penalties for probability
-densities", 1971). The price is the one under which the released counts are most likely, with the
-curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where counts
-outweigh their noise the curve follows all of them.
+The logarithm of the density is a curve whose squared second differences have a price. Noise bends a
+curve more than readings do. Source: Good and Gaskins, "Nonparametric roughness penalties for
+probability densities", 1971. The price is the one under which the released counts are most likely,
+with the curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where
+counts outweigh their noise the curve follows all of them.
 
 Cells of a learned scale have different widths. The curve is then that of counts over widths.
 
@@ -26,14 +26,16 @@ MOST_BITS = 8  # of a curve; what finer cells tell besides is kept
 FEWEST = 8  # cells of a curve
 BEYOND = 0.1  # of the range of readings, by which a curve goes on at both ends
 PRICES = tuple(10.0**power for power in range(6, -1, -1))  # of a squared second difference
+STEEPER = 10.0  # the next higher of them
 WORSE = 3.0  # in nats: so far below the best likelihood the search ends
 STEPS, GAIN = 30, 1e-2  # of Newton's method; what one more has to gain, in nats
 SHORTENED = 6  # times that a step is shortened before the search ends
 LONGEST = 2.0  # step of a logarithm
-LEAST = 0.01  # of the mean count of a cell, where a curve begins
+LEAST, FAINT = 0.01, 1e-9  # of the mean count of a cell, where a curve begins; one that is known
 RIDGE = 1e-3
 PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 ROUNDING = 1e-12  # of the largest curvature: below it nothing is left but errors of rounding
+NOTHING = 1e-6  # of the readings
 TINY = np.finfo(float).tiny
 STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
@@ -47,7 +49,7 @@ def smooth(
     counts: FloatArray,
     best: FloatArray,
     deviations: FloatArray,
-    price: float | None = None,
+    near: tuple[float, FloatArray] | None = None,
     widths: FloatArray | None = None,
 ) -> tuple[FloatArray, float | None]:
     """Counts of as many readings in the same cells, along a smooth density: float64[cells]; and the
@@ -55,8 +57,8 @@ def smooth(
 
     `resolutions`: what was released, as `nested_fit` takes it. `counts`: without a curve, and not
     negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each cell.
-    `price`: one that is known already; None: the likeliest. `widths`: of the cells, float64[cells];
-    None: all alike.
+    `near`: price and counts of a fit of the same readings with less noise, where the search for
+    this one begins; None: there is none. `widths`: of the cells, float64[cells]; None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
@@ -67,20 +69,26 @@ def smooth(
     within = slice(first, after)
     matrix, vector = _normal_equations(resolutions, bits)
     curve = np.zeros(len(coarse))
-    prices = PRICES if price is None else (price,)
+    prices, start = PRICES, coarse
+    if near is not None:
+        prices, start = (min(STEEPER * near[0], PRICES[0]), near[0]), folded(near[1], finer)
     wide = np.ones(after - first) if widths is None else folded(widths, finer)[within]
     wide = wide / wide.mean()
     equations = matrix[within, within], vector[within]
     curve[within], price = _with_spikes(
-        *equations, coarse[within], folded(best, finer)[within], wide, prices
+        *equations, start[within], folded(best, finer)[within], wide, prices
     )
     total = float(counts.sum())
+    if not curve.sum() > NOTHING * total:  # Newton's method has lost all readings.
+        if near is None:
+            return counts, None
+        return smooth(resolutions, counts, best, deviations, widths=widths)
     running = np.cumsum(_detailed(curve * (total / curve.sum()), counts, finer))
     middle = np.cumsum(counts)
     low, high = np.maximum(middle - NEAR * deviations, 0.0), middle + NEAR * deviations
-    near = np.maximum.accumulate(np.clip(running, low, np.minimum(high, total)))
-    near[-1] = total
-    return np.diff(near, prepend=0.0), price
+    bent = np.maximum.accumulate(np.clip(running, low, np.minimum(high, total)))
+    bent[-1] = total
+    return np.diff(bent, prepend=0.0), price
 
 
 def _range(counts: FloatArray) -> tuple[int, int]:
@@ -165,7 +173,9 @@ def _curve(
     matrix, vector, counts = widths[:, None] * matrix * widths, widths * vector, counts / widths
     wide = max(3, cells // 16) | 1
     around = np.convolve(np.pad(counts, wide // 2, mode="edge"), np.full(wide, 1 / wide), "valid")
-    logs = np.log(np.maximum(around, LEAST * counts.mean() + TINY))
+    # Newton's steps are small where a curve has next to nothing: a tail that begins too high stays.
+    least = LEAST if len(prices) == len(PRICES) else FAINT
+    logs = np.log(np.maximum(around, least * counts.mean() + TINY))
     found, best, most = np.exp(logs), prices[0], -np.inf
     for price in prices:
         fitted = _newton(matrix, vector, price * rough, logs)
@@ -213,7 +223,7 @@ def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> Flo
 
 def _roughness(widths: FloatArray) -> FloatArray:
     """Of a vector the sum of its squared second differences, as a matrix. They count less where a
-    scale has narrow cells beside wide ones: it says that readings crowd on one side."""
+    scale has narrow cells beside wide ones: readings crowd on one side."""
     bends = np.diff(np.eye(len(widths)), 2, axis=0)
     beside = np.stack([widths[:-2], widths[1:-1], widths[2:]])
     bends *= (beside.min(axis=0) / beside.max(axis=0))[:, None]

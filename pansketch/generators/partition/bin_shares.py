@@ -10,7 +10,7 @@ from pansketch.estimate import Estimates
 from pansketch.generators.partition.box_overlap import overlap
 from pansketch.generators.partition.cut_boxes import doubt_of_bins
 from pansketch.generators.partition.predicate import parse_predicate
-from pansketch.generators.significance import EmptyModel
+from pansketch.generators.significance import EmptyModel, squared_error
 
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
@@ -24,18 +24,17 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
     if model.total <= 0:
         raise EmptyModel("there are no readings to share among bins")
     value = _shares(model, inside)
-    squares, models = np.zeros_like(value), 0
-    for other in model.replicates:
+    apart = {}
+    for number, other in enumerate(model.replicates):
         if other.total > 0:
             same = np.array_equal(other.low, model.low) and np.array_equal(other.high, model.high)
             around = inside if same else _inside(other, conditions)
-            squares += (_shares(other, around) - value) ** 2
-            models += 1
+            apart[number] = _shares(other, around) - value
     doubt, unresolved = doubt_of_bins(model, inside), _unresolved(model, inside)
     hidden = doubt**2 + unresolved**2
     if model.noise is not None:
         hidden = hidden + model.noise.least_of(inside) ** 2
-    return Estimates(value, np.sqrt(squares / max(models, 1) + hidden / model.total**2))
+    return Estimates(value, np.sqrt(squared_error(apart, model.alike) + hidden / model.total**2))
 
 
 def _inside(model: "Partition", conditions: Sequence[Sequence[str]]) -> dict[int, FloatArray]:

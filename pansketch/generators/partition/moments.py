@@ -13,19 +13,20 @@ from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
 from pansketch.generators.partition.box_overlap import distinct
+from pansketch.generators.significance import squared_error
 
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     """Covariances of attributes by position, in their units, with standard errors: [k, k]."""
     value = _covariance(partition, indices)
     resolution = _resolution(partition, indices)
-    others = [each for each in partition.replicates if each.total > 0]
+    others = {n: each for n, each in enumerate(partition.replicates) if each.total > 0}
     if not others:
         return Estimates(value, np.sqrt(resolution + _hidden(partition, indices, np.diag(value))))
-    noise = np.mean([(_covariance(each, indices) - value) ** 2 for each in others], axis=0)
+    apart = {number: _covariance(each, indices) - value for number, each in others.items()}
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
-    wider = np.mean([_resolution(each, indices) for each in others], axis=0)
-    squares = noise + np.maximum(resolution, wider)
+    wider = np.mean([_resolution(each, indices) for each in others.values()], axis=0)
+    squares = squared_error(apart, partition.alike) + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
     return Estimates(value, np.sqrt(squares + _hidden(partition, indices, largest)))
 

@@ -26,7 +26,7 @@ from pansketch.generators.partition.box_overlap import (
 from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
-from pansketch.generators.significance import EmptyModel, Noise
+from pansketch.generators.significance import EmptyModel, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
 
@@ -52,6 +52,7 @@ class Partition:
             `Dependence.hidden` computes it.
         cells: by position the bits of an attribute's cells, of which boxes are parts; of others
             boxes themselves are cells.
+        alike: every so many-th replicate, the first one too, is fitted as the model; 0: none.
     """
 
     domain: Domain
@@ -63,6 +64,7 @@ class Partition:
     noise: Noise | None = None
     hidden: Hidden | None = None
     cells: Mapping[int, int] = field(default_factory=dict)
+    alike: int = 0
 
     @property
     def total(self) -> float:
@@ -214,9 +216,9 @@ class Partition:
         return bin_shares(self, bins)
 
     def _estimate(self, value: float, statistic: Statistic, resolution: float) -> Estimate:
-        spread = [(statistic(model) - value) ** 2 for model in self.replicates if model.total > 0]
-        noise = float(np.mean(spread)) if spread else 0.0
-        return Estimate(value, float(np.sqrt(noise + resolution**2)))
+        models = [(n, model) for n, model in enumerate(self.replicates) if model.total > 0]
+        apart = {n: np.asarray(statistic(model) - value) for n, model in models}
+        return Estimate(value, float(np.sqrt(squared_error(apart, self.alike) + resolution**2)))
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`. The errors hold the noise and the width of the boxes."""

@@ -139,6 +139,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
             for new, old in enumerate(indices)
             if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
         },
+        model.alike,
     )
 
 
@@ -207,4 +208,5 @@ def combine(models: Sequence[Partition]) -> Partition:
         unresolved,
         reduce(add, noises) if len(noises) == len(models) else None,
         hidden if any(model.hidden is not None for model in models) else None,
+        alike=models[0].alike if len({model.alike for model in models}) == 1 else 0,
     )

@@ -55,3 +55,18 @@ def test_the_upper_figure_holds_whatever_cells_hide(spread):
     measured = distances(DOMAIN, rows, records).pairs[0]
     assert measured < found.upper["a", "b"]
     assert (measured > 2 * found.pairs["a", "b"]) == (spread == 1.0)
+
+
+def test_readings_that_saturate_are_on_the_wrong_side_of_their_value():
+    """Three in ten at full scale: records spread them over the last cell, below full scale."""
+    drawn = np.random.default_rng(4)
+    rows = np.clip(drawn.normal(200, 250, (READINGS, 3)), -1000, 1000)
+    full = np.where(drawn.random((READINGS, 1)) < 0.3, 1000.0, rows)
+    views = [*MARGINS, (("a", "b"), (4, 4)), (("b", "c"), (4, 4)), (("a", "c"), (4, 4))]
+    for truth, low, high in ((full, 0.5, 1.5), (rows, 0.0, 3.0)):
+        release = released(views, truth)
+        told = fidelity([release], 20_000)
+        records = pairwise(release).sample(20_000, np.random.default_rng(5))
+        measured = float(distances(DOMAIN, truth, records).pairs.mean())
+        assert low <= told.pair / measured <= high
+        assert min(told.upper.values()) >= measured

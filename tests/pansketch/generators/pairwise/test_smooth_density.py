@@ -107,7 +107,9 @@ def test_a_curve_keeps_the_readings_and_stays_near(seed, noise, bits):
     far = np.abs(np.cumsum(found) - np.cumsum(before.counts)) - NEAR * deviations
     assert far.max() <= 1e-6 * total
     assert price is None or price > 0
-    assert smooth(released, before.counts, best, deviations, 10.0)[1] in (10.0, None)
+    again, price = smooth(released, before.counts, best, deviations, (10.0, found))
+    assert price in (10.0, 100.0, None)
+    assert again.min() >= 0
 
 
 LEARNED = Attribute("x", low=0, high=1, scale="learned", knots=(0, 0.2, 0.3, 0.5, 1))
