@@ -57,7 +57,7 @@ def test_a_good_file_with_a_wound(tmp_path, data, valid):
     outcome(tmp_path, wounded.encode("utf-8", "surrogatepass"), "agent")
 
 
-@CAREFUL
+@settings(CAREFUL, max_examples=100)
 @given(value=st.text(max_size=80))
 def test_any_environment(tmp_path, value, valid):
     """A variable's text is a value and never syntax."""
