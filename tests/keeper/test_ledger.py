@@ -103,7 +103,10 @@ def test_a_window_needs_few_bytes(ledger):
         ledger.reserve(question(range(windows), device=f"device-of-the-fleet-{device:04}"))
     (row,) = ledger.summary()
     assert (row.devices, row.windows, row.open) == (devices, devices * windows, devices * windows)
-    assert sum(os.path.getsize(path) for path in ledger.path.parent.iterdir()) < 200 * devices * windows
+    assert (
+        sum(os.path.getsize(path) for path in ledger.path.parent.iterdir())
+        < 200 * devices * windows
+    )
     late = question(
         itertools.chain(range(5), range(windows, windows + 5)), device="device-of-the-fleet-0042"
     )

@@ -33,7 +33,7 @@ with Recorder() as recorder, running(["-c", "import time; time.sleep(600)"], Pat
 WORKERS = """
 from pansketch_audit.report import run_audit
 if __name__ == "__main__":
-    run_audit(quick=True, said=lambda *_: None)
+    run_audit(quick=True, on_finding=lambda *_: None)
 """
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pansketch import hash_keys
-from pansketch_audit.seizure.captive_process import feed, look, running, settle, until
+from pansketch_audit.seizure.captive_process import feed, running, settle, take_snapshot, until
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
 
@@ -112,11 +112,11 @@ def refused(seen) -> bool:
 def by_stdin(agent):
     sent = lines()
     feed(agent, sent[:-1])
-    yield look(agent, SCANNER, "before the last", COUNT - 2)
+    yield take_snapshot(agent, SCANNER, "before the last", COUNT - 2)
     feed(agent, [sent[-1][:-1]])
-    yield look(agent, SCANNER, "while the last one arrives", COUNT - 1)
+    yield take_snapshot(agent, SCANNER, "while the last one arrives", COUNT - 1)
     feed(agent, [b"\n"])
-    yield look(agent, SCANNER, "after the last", COUNT - 1)
+    yield take_snapshot(agent, SCANNER, "after the last", COUNT - 1)
 
 
 def test_an_agent_holds_none_of_the_keys_from_standard_input(seized):
@@ -142,7 +142,7 @@ def test_an_agent_holds_none_of_the_keys_of_a_paced_replay(seized):
         def absorbed() -> bool:
             """The remaining keys take a while. A key that is kept would stay."""
             settle(agent)
-            looks.append(look(agent, SCANNER, "after all rows", COUNT - 1))
+            looks.append(take_snapshot(agent, SCANNER, "after all rows", COUNT - 1))
             return found(looks[-1]) <= {("memory", COUNT - 1)}
 
         until(agent, absorbed, "the marked rows were absorbed")
@@ -159,7 +159,7 @@ def test_an_agent_that_keeps_its_keys_is_caught(seized):
 
     def steps(agent):
         feed(agent, lines())
-        yield look(agent, SCANNER, "after the last", COUNT - 1)
+        yield take_snapshot(agent, SCANNER, "after the last", COUNT - 1)
 
     (after,) = seized("{type: stdin}", steps, ("-c", LEAKY))
     if not refused(after):

@@ -16,7 +16,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from pansketch_audit.seizure import agent_process
-from pansketch_audit.seizure.captive_process import look, running, settle, until
+from pansketch_audit.seizure.captive_process import running, settle, take_snapshot, until
 from pansketch_audit.seizure.marked_readings import forms_of, marked_readings
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
@@ -77,7 +77,7 @@ def seized(tmp_path):
                 given = give(agent)
                 time.sleep(0.3)
                 settle(agent)
-                return given, look(agent, SCANNER, "after the last reading", given - 1)
+                return given, take_snapshot(agent, SCANNER, "after the last reading", given - 1)
 
     return run
 
