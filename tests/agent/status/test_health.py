@@ -98,6 +98,27 @@ def test_the_backlog_is_counted_and_the_oldest_has_an_age(made):
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
 
 
+@pytest.mark.parametrize(("seconds", "age"), [(0.0, 0), (0.9, 0), (1.0, 1), (-1.0, None)])
+def test_the_age_of_a_window_counts_from_its_end(made, seconds, age):
+    parts = made()
+    parts.put(1, hours_ago=0)
+    parts.wall += seconds
+    assert parts.collector.snapshot().oldest_waiting_seconds == age
+
+
+def test_of_each_stream_one_release_is_read_and_once(made, monkeypatch):
+    """However many wait: the health is published every minute, from a slow disk."""
+    parts, read = made(), []
+    for sequence in (1, 2, 3):
+        parts.put(sequence)
+        parts.put(sequence, "water")
+    real = parts.outbox.read
+    monkeypatch.setattr(parts.outbox, "read", lambda key: (read.append(key), real(key))[1])
+    for _ in range(3):
+        parts.collector.snapshot()
+    assert sorted(read) == [Key(1, "air"), Key(1, "water")]
+
+
 def test_the_windows_of_a_replay_have_no_age(made):
     """They bear the times of a file, years ago."""
     parts = made(source="{type: replay, path: rows.csv}")
