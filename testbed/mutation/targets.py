@@ -42,11 +42,7 @@ TARGETS = (
          f"{BLINDING}/test_blinded_sketch.py"),
         LINEAR,
     ),
-    Target(
-        "agent/pansketch_agent/windows/rate_limiter.py",
-        (f"{WINDOWS}/test_rate_limiter.py", f"{WINDOWS}/test_window_clock.py",
-         "tests/proofs/test_proofs.py"),
-    ),
+    Target("agent/pansketch_agent/windows/rate_limiter.py", (f"{WINDOWS}/test_rate_limiter.py",)),
     Target(
         "pansketch/blinding/masks.py",
         (f"{BLINDING}/test_masks.py", f"{BLINDING}/test_blinded_sketch.py",
@@ -73,9 +69,12 @@ TARGETS = (
     Target(
         "agent/pansketch_agent/windows/window.py",
         tuple(f"{WINDOWS}/test_{name}.py" for name in
-              ("window", "epochs", "clock_changes", "keys", "synchronised", "release_writer")),
+              ("window", "epochs", "clock_changes", "keys", "release_writer")),
     ),
-    Target("agent/pansketch_agent/status/health.py", ("tests/agent/status",)),
+    Target(
+        "agent/pansketch_agent/status/health.py",
+        ("tests/agent/status/test_health.py", "tests/agent/status/test_status.py"),
+    ),
     Target(
         "keeper/pansketch_keeper/answering.py",
         ("tests/keeper/test_answering.py", "tests/keeper/test_ledger.py"),
