@@ -42,15 +42,12 @@ TARGETS = (
          f"{BLINDING}/test_blinded_sketch.py"),
         LINEAR,
     ),
-    Target(
-        "agent/pansketch_agent/windows/rate_limiter.py",
-        (f"{WINDOWS}/test_rate_limiter.py", f"{WINDOWS}/test_window_clock.py",
-         "tests/proofs/test_proofs.py"),
-    ),
+    Target("agent/pansketch_agent/windows/rate_limiter.py", (f"{WINDOWS}/test_rate_limiter.py",)),
     Target(
         "pansketch/blinding/masks.py",
         (f"{BLINDING}/test_masks.py", f"{BLINDING}/test_blinded_sketch.py",
-         f"{BLINDING}/test_sodium.py"),
+         f"{BLINDING}/test_sodium.py", f"{BLINDING}/test_answering.py",
+         "tests/pansketch/wire/test_blinded_codec.py"),
         ("blinded, one snapshot",),
     ),
     Target(
@@ -67,11 +64,17 @@ TARGETS = (
     ),
     Target("pansketch/sketches/count_sketch.py", (f"{SKETCHES}/test_count_sketch.py",)),
     Target(
-        "agent/pansketch_agent/windows/release_writer.py",
-        (WINDOWS, "tests/agent/runtime/test_recovery.py"),
+        "agent/pansketch_agent/windows/release_writer.py", (f"{WINDOWS}/test_release_writer.py",)
     ),
-    Target("agent/pansketch_agent/windows/window.py", (WINDOWS,)),
-    Target("agent/pansketch_agent/status/health.py", ("tests/agent/status",)),
+    Target(
+        "agent/pansketch_agent/windows/window.py",
+        tuple(f"{WINDOWS}/test_{name}.py" for name in
+              ("window", "epochs", "clock_changes", "keys", "release_writer")),
+    ),
+    Target(
+        "agent/pansketch_agent/status/health.py",
+        ("tests/agent/status/test_health.py", "tests/agent/status/test_status.py"),
+    ),
     Target(
         "keeper/pansketch_keeper/answering.py",
         ("tests/keeper/test_answering.py", "tests/keeper/test_ledger.py"),

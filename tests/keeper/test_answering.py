@@ -1,5 +1,6 @@
 """The replies of a keeper: each window once for each level, and a refusal of everything else."""
 
+import logging
 import shutil
 from dataclasses import replace
 from fractions import Fraction
@@ -92,14 +93,16 @@ def test_a_key_of_low_order_is_refused_before_anything_is_reserved(held, sites):
         (lambda ask: replace(ask, key=b"no-such8"), "key: "),
         (lambda ask: replace(ask, question=replace(ask.question, fleet="desert")), "fleet: "),
         (
-            lambda ask: replace(ask, question=replace(ask.question, share=Fraction(1, 10**7))),
-            "share: ",
+            lambda ask: replace(ask, question=replace(ask.question, share=Fraction(1, 10**6 + 1))),
+            "share: its denominator exceeds ",
         ),
     ],
 )
-def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, sites, change, reason):
+@pytest.mark.parametrize("kind", ["prepare", "answer"])
+def test_a_question_that_is_not_for_this_keeper_costs_nothing(held, sites, change, reason, kind):
+    """One digit more than a configuration may name is too many for a share, too."""
     ask = ask_of(sites[0], released(sites, [1]))
-    reply = asked(held, change(ask))
+    reply = asked(held, replace(change(ask), kind=kind))
     assert reply.kind == "refused"
     assert reply.reason.startswith(reason)
     assert held.ledger.summary() == []
@@ -115,8 +118,10 @@ def test_a_share_of_no_noise_that_can_be_drawn_costs_nothing(held, sites):
     """A sketch of large sums, whose noise for a small share is beyond what is drawn exactly."""
     releases = released(sites, [1], spec=WIDE)
     ask = ask_of(sites[0], releases, share=Fraction(1, 10**6), spec=WIDE)
-    reply = asked(held, ask)
-    assert (reply.kind, held.ledger.summary()) == ("refused", [])
+    for kind in ("prepare", "answer"):
+        reply = asked(held, replace(ask, kind=kind))
+        assert (reply.kind, held.ledger.summary()) == ("refused", [])
+        assert reply.reason.startswith("share: the share is too small")
     assert asked(held, ask_of(sites[0], releases, spec=WIDE)).kind == "answered", "the control"
 
 
@@ -203,6 +208,48 @@ def test_nothing_is_sent_before_the_mark_is_written(sites):
         (folder / "ledger-mark").rmdir()
         assert asked(held, ask).kind == "answered"
         assert int((folder / "ledger-mark").read_bytes()) == held.ledger._number()
+
+
+def test_an_answer_that_was_not_stored_is_not_sent(held, sites, monkeypatch):
+    """It would have fresh noise for the same question after a restart."""
+    ask = ask_of(sites[0], released(sites, [1]))
+    monkeypatch.setattr(type(held.ledger), "keep", lambda self, answer: None)
+    reply = asked(held, ask)
+    assert (reply.kind, reply.answer) == ("refused", b"")
+    assert reply.reason.startswith("ledger: ")
+    monkeypatch.undo()
+    assert asked(held, ask).kind == "answered"
+
+
+def test_the_log_tells_how_each_question_ended(held, sites, caplog, monkeypatch):
+    """With the level and numbers that the collector chose, and nothing of an unexpected error."""
+    caplog.set_level(logging.INFO)
+    tower, releases = sites[0], released(sites, [1, 2])
+
+    def said(ask):
+        caplog.clear()
+        asked(held, ask)
+        return [record.getMessage() for record in caplog.records]
+
+    prepared, ask = ask_of(tower, releases, kind="prepare"), ask_of(tower, releases)
+    assert said(prepared) == ["prepared: 2 windows at level window"]
+    assert said(ask_of(tower, releases[:1])) == ["answered: 1 windows at level window"]
+    assert said(prepared) == ["prepared: 2 windows at level window, 1 refused"]
+    first, second = said(ask)
+    assert first.startswith("refused: spent: ")
+    assert second == "refused: 2 windows at level window, 1 refused"
+
+    def broken(self, question):
+        raise failure
+
+    monkeypatch.setattr(type(held.ledger), "stored_bytes", broken)
+    failure = StateError("ledger.sqlite: the disk fails")
+    assert said(ask) == [
+        "ledger.sqlite: the disk fails",
+        "refused: ledger: cannot be read or written; see its log",
+    ]
+    failure = RuntimeError("2 readings")
+    assert said(ask) == ["a question failed (RuntimeError)", "refused: failed: RuntimeError"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

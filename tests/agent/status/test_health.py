@@ -98,6 +98,27 @@ def test_the_backlog_is_counted_and_the_oldest_has_an_age(made):
     assert (taken.waiting, taken.oldest_waiting_seconds) == (2, None)
 
 
+@pytest.mark.parametrize(("seconds", "age"), [(0.0, 0), (0.9, 0), (1.0, 1), (-1.0, None)])
+def test_the_age_of_a_window_counts_from_its_end(made, seconds, age):
+    parts = made()
+    parts.put(1, hours_ago=0)
+    parts.wall += seconds
+    assert parts.collector.snapshot().oldest_waiting_seconds == age
+
+
+def test_of_each_stream_one_release_is_read_and_once(made, monkeypatch):
+    """However many wait: the health is published every minute, from a slow disk."""
+    parts, read = made(), []
+    for sequence in (1, 2, 3):
+        parts.put(sequence)
+        parts.put(sequence, "water")
+    real = parts.outbox.read
+    monkeypatch.setattr(parts.outbox, "read", lambda key: (read.append(key), real(key))[1])
+    for _ in range(3):
+        parts.collector.snapshot()
+    assert sorted(read) == [Key(1, "air"), Key(1, "water")]
+
+
 def test_the_windows_of_a_replay_have_no_age(made):
     """They bear the times of a file, years ago."""
     parts = made(source="{type: replay, path: rows.csv}")
@@ -218,49 +239,3 @@ def test_a_health_that_cannot_be_taken_is_left_out_and_that_is_logged_once(made,
     out_of_order(parts.outbox.folder)
     reports.connected(400.0)
     assert len(caplog.records) == 2
-
-
-def test_an_agent_goes_on_when_its_health_cannot_be_taken(device, broker, peer, until):
-    device.configure(broker.url, source=LIVE, window="1s")
-    (device.state / "outbox").mkdir(parents=True)
-    out_of_order(device.state / "outbox")
-    with peer(broker.url) as collector:
-        agent = device.start("run")
-        until(lambda: len(collector.releases) >= 2, "releases")
-        assert agent.stop() == 0, agent.output
-        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
-        assert collector.healths == []
-    assert agent.output.count("no health is published") == 1
-    assert "Traceback" not in agent.output
-
-
-def test_it_is_published_on_connection_and_at_the_end_and_not_retained(device, broker, peer, until):
-    device.configure(broker.url, source=LIVE)
-    with peer(broker.url) as collector:
-        agent = device.start("run")
-        until(lambda: collector.healths, "the first health")
-        assert agent.stop() == 0, agent.output
-        until(lambda: collector.statuses[-1].state == "stopped", "the farewell")
-    assert len(collector.healths) == 2
-    for retained, health in collector.healths:
-        assert not retained
-        assert health.session == collector.statuses[-1].session
-        assert (health.version, health.waiting, health.dropped) == (__version__, 0, 0)
-    with peer(broker.url) as late:
-        until(lambda: late.statuses, "the retained status")
-        assert late.healths == []
-
-
-def test_the_health_of_an_agent_whose_collector_is_unavailable(device, broker, peer, until):
-    device.configure(broker.url)
-    agent = device.start("run", "--drain", "0")
-    assert agent.wait() == 1
-    (device.state / "outbox/refused").mkdir()
-    (device.state / "outbox/refused/x").write_bytes(b"x")
-    with peer(broker.url, answer=lambda payload, ack: None) as deaf:
-        agent = device.start("run")
-        until(lambda: deaf.healths, "the first health")
-        agent.stop()
-    health = deaf.healths[0][1]
-    assert (health.waiting, health.set_aside) == (5, 1)
-    assert health.oldest_waiting_seconds is None

@@ -17,6 +17,7 @@ from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_fleet.sections.time_slots import (
     MICROSECONDS,
     MIN_OPEN_SHARE,
+    TimeSlots,
     polling_slots,
     refusal,
     slots_for,
@@ -274,3 +275,24 @@ def test_a_live_source_takes_a_reading_after_one_whole_slot(inside):
     limiter = SpanLimiter(slots, (number + inside) * slots.length / MICROSECONDS)
     times = middles(slots, number, 5)
     assert taken(times, limiter) == times[2:]
+
+
+def test_a_slot_is_open_to_the_microsecond():
+    """A reading at the end of the open part is late, like one after the tick of that moment."""
+    slots = TimeSlots(20 * MICROSECONDS, 10 * MICROSECONDS)
+    for at, last in ((100.0, 110.0), (1e9, 1e9 + 10), (-100.0, -90.0)):
+        assert taken([at, last], SpanLimiter(slots)) == [at]
+        assert taken([last, at + 20], SpanLimiter(slots)) == [at + 20]
+        before = last - 2 / MICROSECONDS
+        for moment, kept in ((before, [before]), (last, [])):
+            limiter = SpanLimiter(slots)
+            limiter.tick(moment)
+            assert taken([before], limiter) == kept
+
+
+def test_a_late_row_is_dropped_wherever_it_stands_and_costs_a_later_one_nothing():
+    slots = TimeSlots(10 * MICROSECONDS, 10 * MICROSECONDS)
+    for late in ([31.0, 45.0], [45.0, 41.0, 49.9], [5.0, 41.0], [49.0]):
+        limiter = SpanLimiter(slots)
+        assert taken([42.0], limiter) == [42.0]
+        assert taken([*late, 51.0, 52.0, 67.0], limiter) == [51.0, 67.0]

@@ -1,6 +1,7 @@
 """Windows: the schedule is public, and every window is released once, for any readings."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from pansketch_agent.windows.window import (
     GapError,
     Schedule,
     WindowBounds,
+    WindowClock,
     Windows,
     schedule_for,
 )
 
+ROOT = Path(__file__).parents[3]
 ENTROPY = os_entropy()
 SPEC = HierarchySpec(
     Domain((Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "N")))),
@@ -172,3 +175,120 @@ def test_an_open_window_keeps_its_spec_and_later_ones_have_the_new_one():
     windows.rescale([(31, other), (70, SPEC)])
     later = [each.sketches[0].release(ENTROPY).spec for each in windows.advance_to(8)]
     assert later == [other, other, SPEC]
+
+
+def test_a_published_scale_holds_from_its_start_and_a_withdrawn_one_never():
+    other, third = replace(SPEC, depth=3), replace(SPEC, depth=4)
+    windows = Windows((SPEC,), Schedule(10, 3), ENTROPY)
+    list(windows.advance_to(1))
+    windows.rescale([(23, other), (43, third)])
+    assert specs_of(windows.advance_to(5)) == [[SPEC], [other], [other], [third]]
+    windows.rescale([(63, other), (83, third)])
+    windows.rescale([(73, other)])
+    assert specs_of(windows.advance_to(9)) == [[third], [SPEC], [other], [other]]
+    windows.rescale([])
+    assert specs_of(windows.advance_to(11)) == [[other], [SPEC]]
+
+
+def test_a_published_scale_is_of_the_first_sketch_and_the_others_keep_their_specs():
+    second, third, other = (replace(SPEC, depth=depth) for depth in (3, 4, 5))
+    windows = Windows((SPEC, second, third), Schedule(10, 0), ENTROPY)
+    assert windows.base is SPEC
+    for at in (20, 30):
+        windows.rescale([(at, other)])
+    list(windows.advance_to(1))
+    assert windows.base is SPEC
+    closed = list(windows.advance_to(4))
+    assert windows.base is other
+    plain, scaled = [SPEC, second, third], [other, second, third]
+    assert specs_of(closed) == [plain, plain, scaled]
+
+
+def specs_of(closed):
+    return [[sketch.release(ENTROPY).spec for sketch in each.sketches] for each in closed]
+
+
+def test_a_live_source_begins_with_the_first_window_since_1970_and_a_replay_with_any():
+    """And neither with one that was released before."""
+    assert Windows((SPEC,), Schedule(10, 0), ENTROPY).open_start == 0
+    assert Windows((SPEC,), Schedule(10, 9), ENTROPY).open_start == 9
+    assert Windows((SPEC,), Schedule(10, 9), ENTROPY, 21).open_start == 29
+    assert Windows((SPEC,), Schedule(10, 9), ENTROPY, 21, live=False).open_start == 29
+    replay = Windows((SPEC,), Schedule(10, 9), ENTROPY, live=False)
+    assert replay.open_start is None
+    closed = [*replay.advance_to(-50), *replay.advance_to(-48), *replay.finish()]
+    assert [each.span.start for each in closed] == [-491, -481, -471]
+
+
+def test_skipped_windows_are_not_released_and_what_was_counted_in_them_is_dropped():
+    windows = Windows((SPEC,), Schedule(10, 3), ENTROPY, live=False)
+    assert not list(windows.advance_to(2))
+    windows.absorb(2, rows_of(*[20.0] * 500))
+    windows.skip_until(44)
+    assert windows.open_start == 53
+    assert not list(windows.finish())
+    windows.absorb(None, rows_of(*[20.0] * 500))
+    assert not list(windows.advance_to(5))
+    (closed,) = windows.finish()
+    assert (closed.span.start, count_in(closed) < 20) == (53, True)
+
+
+@pytest.mark.parametrize("until", [24, 33, 0])
+def test_a_window_that_begins_then_or_later_is_not_skipped(until):
+    windows = Windows((SPEC,), Schedule(10, 3), ENTROPY)
+    list(windows.advance_to(3))
+    windows.absorb(3, rows_of(*[20.0] * 500))
+    windows.skip_until(until)
+    (closed,) = windows.advance_to(4)
+    assert (closed.span.start, abs(count_in(closed) - 500) < 20) == (33, True)
+
+
+def count_in(closed):
+    """The largest counter of the first sketch: a number of readings, and noise."""
+    return int(closed.sketches[0].release(ENTROPY).counters.max())
+
+
+@pytest.mark.parametrize("released_until", [0, 63])
+def test_before_the_first_window_skipping_moves_it_on_and_never_back(released_until):
+    windows = Windows((SPEC,), Schedule(10, 3), ENTROPY, released_until, live=False)
+    for until, start in ((34, 43), (53, 53), (20, 53), (90, 93)):
+        windows.skip_until(until)
+        assert windows.open_start == max(start, released_until)
+    assert not list(windows.advance_to(5))
+    assert windows.open_start == 93
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("begin", [0, 5_000_000])
+def test_a_gap_of_as_many_windows_as_are_allowed_is_released_as_empty(monkeypatch, live, begin):
+    monkeypatch.setattr("pansketch_agent.windows.window.MAX_EMPTY", 3)
+    windows = Windows((SPEC,), Schedule(10, 0), ENTROPY, live=live)
+    list(windows.advance_to(begin))
+    closed = list(windows.advance_to(begin + 3))
+    assert [each.span.start // 10 for each in closed] == [begin, begin + 1, begin + 2]
+    if live:
+        assert [each.span.start // 10 for each in windows.advance_to(begin + 7)] == [begin + 3]
+        assert windows.open_start == 10 * begin + 70
+        return
+    with pytest.raises(GapError, match="more than 3 windows without a row") as caught:
+        list(windows.advance_to(begin + 7))
+    assert caught.value.start == windows.open_start == 10 * begin + 30
+
+
+def test_the_reference_states_how_many_windows_a_gap_may_have():
+    page = (ROOT / "docs/reference/device-state.md").read_text()
+    assert f"releases the skipped ones as empty; it leaves out those beyond {MAX_EMPTY:,} |" in page
+
+
+@pytest.mark.parametrize(("window_seconds", "longest"), [(10, 60), (60, 60), (61, 61)])
+def test_a_clock_may_be_behind_by_a_window_or_a_minute(window_seconds, longest):
+    """Whichever is longer: the open window waits for it. Beyond that, time goes on without it."""
+    clock = WindowClock(window_seconds)
+    assert not clock.adrift
+    assert clock.now(10_000.0 - longest, 7.0, 10_000) == 10_000 - longest
+    assert not clock.adrift
+    assert clock.now(9_999.5 - longest, 8.0, 10_000) == 10_000
+    assert clock.adrift
+    assert clock.now(9_999.5 - longest, 9.5, 10_000) == 10_001.5
+    fresh = WindowClock(window_seconds)
+    assert [fresh.now(0.0, up, 10_000) for up in (100.0, 101.0)] == [10_000, 10_001]

@@ -6,17 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pansketch import os_entropy
+from pansketch import Privacy, os_entropy
 from pansketch.blinding import (
     AlreadyAnswered,
     AnswersInMemory,
     KeeperQuestion,
     MaskedWindow,
     PrivateKey,
+    SodiumMasks,
     answer,
     answer_once,
+    check_answerable,
     question_about,
 )
+from pansketch.randomness.geometric import MAX_SCALE
 from tests.pansketch.blinding import oracle
 from tests.pansketch.blinding.fleet import (
     BLINDED,
@@ -30,7 +33,7 @@ from tests.pansketch.blinding.fleet import (
     masked,
     opened,
 )
-from tests.pansketch.sketches.families import uniform
+from tests.pansketch.sketches.families import FAMILIES, uniform
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def test_the_same_question_has_the_same_answer(found, releases):
 
 def test_a_window_is_answered_once_a_level(found, releases):
     found[0].answer(about(releases[:2], share=Fraction(1, 4)), SMALL)
-    with pytest.raises(AlreadyAnswered) as caught:
+    with pytest.raises(AlreadyAnswered, match=r"^1 windows were answered before") as caught:
         found[0].answer(about(releases[1:], share=Fraction(1, 4)), SMALL)
     assert caught.value.windows == (("dev-1", "air", b"12345678", 1),)
     # All or none: what was refused with it can still be asked for.
@@ -216,6 +219,53 @@ def test_a_keeper_reserves_before_it_computes_and_stores_before_it_answers(found
         "draw",
         "keep",
     ]
+
+
+@pytest.mark.parametrize("by_ledger", [True, False])
+def test_an_answer_uses_the_masks_that_it_is_given_and_ends_them(found, releases, by_ledger):
+    """The end overwrites what libsodium left on the stack: the keeper's secrets of every epoch."""
+    calls, question = [], about(releases)
+
+    class Watched(SodiumMasks):
+        def add(self, private, epoch_key, context, counters):
+            calls.append(epoch_key)
+            super().add(private, epoch_key, context, counters)
+
+        def finish(self):
+            calls.append("finish")
+            super().finish()
+
+    given = question, SMALL, found[0].key, QuietKeys()
+    if by_ledger:
+        answer_once(*given, AnswersInMemory(), Watched())
+    else:
+        answer(*given, Watched())
+    epochs = [epoch for window in question.windows for epoch in window.epochs]
+    assert calls == [*epochs, "finish"]
+
+
+def test_the_largest_noise_that_is_answered_is_the_largest_that_is_drawn(found, releases):
+    least = max(SMALL.scales) / MAX_SCALE
+    check_answerable(about(releases, share=least), SMALL)
+    os_entropy().add_discrete_laplace(max(SMALL.scales) / least, np.zeros(1, np.int64))
+    for ask in (check_answerable, lambda *given: found[0].answer(*given, os_entropy())):
+        with pytest.raises(ValueError, match="share is too small"):
+            ask(about(releases, share=least * Fraction(999_999, 10**6)), SMALL)
+
+
+def test_only_the_spec_of_the_question_is_answered_and_only_a_blinded_one(found, releases):
+    question = about(releases)
+    local = replace(SMALL, privacy=Privacy(epsilon=1.0))
+
+    def direct(question, spec):
+        answer(question, spec, found[0].key, QuietKeys())
+
+    for ask in (check_answerable, direct, found[0].answer):
+        for spec in (local, FAMILIES["distinct-hashed-count-silent"].spec):
+            with pytest.raises(ValueError, match="not blinded"):
+                ask(question, spec)
+        with pytest.raises(ValueError, match="another spec"):
+            ask(replace(question, spec=bytes(32)), SMALL)
 
 
 def test_another_keepers_answer_differs(found, releases):

@@ -11,6 +11,8 @@ from scipy import stats
 from pansketch import Privacy, SketchClosed, os_entropy
 from pansketch.blinding import SodiumMasks, start
 from pansketch.blinding.masks import MAX_EPOCHS
+from pansketch_collector.validation import accepted_specs
+from pansketch_fleet.config import blinded_summary
 from tests.pansketch.blinding.fleet import (
     BLINDED,
     FLEET,
@@ -165,6 +167,10 @@ def test_a_window_has_a_bounded_number_of_epochs(monkeypatch):
     released = sketch.release(QuietKeys())  # The last one is left for it.
     assert (opened(SMALL, found, [released]).counters == counted(SMALL, uniform(9))).all()
     assert MAX_EPOCHS > 1440, "one a minute of a day"
+
+
+def test_devices_configurations_and_the_collector_agree_how_many_epochs_a_window_has():
+    assert MAX_EPOCHS == blinded_summary.MAX_EPOCHS == accepted_specs.MAX_EPOCHS
 
 
 def test_a_sketch_is_not_copied_and_shows_its_spec_only():
