@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pansketch import frozen, os_entropy
-from pansketch.randomness.exact_noise import ExactNoise
+from pansketch.randomness.exact_noise import ExactNoise, threshold
+from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
 
@@ -47,6 +48,32 @@ def test_what_stays_would_be_found():
     sketch._slots._walking[3] = 1
     sketch._words[5] = 1
     assert leftovers(sketch) == 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"expected_keys": None}, {"memory": 9000}])
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_no_array_that_a_window_makes_keeps_anything(changes, release, arrays_of):
+    """Beside the bits, and beside the release once there is one."""
+    made = arrays_of(sketch)
+    window = hashing(release=release, **changes).start(os_entropy())
+    for keys in (np.arange(900), [3, 4], np.arange(20_000)):
+        window.update_many(keys)
+        kept = [array for array in made if array.any()]
+        assert [np.shares_memory(array, window._bits) for array in kept] == [True]
+    counters = window.release(os_entropy()).counters
+    assert all(np.array_equal(array, counters) for array in made if array.any())
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_a_key_leaves_no_trace_in_the_cache_of_thresholds(release):
+    """A threshold that the first key computes would show later that a key came."""
+    threshold.cache_clear()
+    window = sampling(release=release, turnstile=True).start(os_entropy())
+    cached = threshold.cache_info().currsize
+    window.update_many([3])
+    window.remove_many([4])
+    window.release(os_entropy())
+    assert threshold.cache_info().currsize == cached > 0
 
 
 def test_randomness_that_fails_leaves_the_state_and_no_keys(watched_words):
