@@ -250,6 +250,25 @@ def test_what_is_not_the_kernel_s_generator_is_refused(kind, tmp_path):
         OsWords(str(place))
 
 
+def test_a_generator_that_is_not_seeded_yet_is_waited_for(monkeypatch):
+    """Early after boot the device would give words that can be guessed."""
+    steps, opened = [], os.open
+    monkeypatch.setattr(os, "getrandom", lambda size: steps.append(size) or bytes(size))
+    monkeypatch.setattr(os, "open", lambda *given: steps.append("open") or opened(*given))
+    OsWords()
+    assert steps[0] > 0
+    assert steps[1:] == ["open"]
+
+
+def test_a_source_that_is_gone_has_closed_its_device():
+    words = OsWords()
+    device = words._device
+    os.fstat(device)
+    del words
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(device)
+
+
 def test_another_name_of_the_kernel_s_generator_will_do(tmp_path):
     place = tmp_path / "urandom"
     place.symlink_to("/dev/urandom")

@@ -10,7 +10,7 @@ import pytest
 
 from pansketch.randomness.exp_bounds import exp_bounds
 from pansketch.randomness.geometric import MAX_SCALE, _cumulative_bounds, cumulative, geometric
-from pansketch.randomness.random_words import LAST_WORD
+from pansketch.randomness.random_words import LAST_WORD, extended
 
 LARGE = [Fraction(2 * 10**7), Fraction(2**40)]
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(157, 10), Fraction(150), Fraction(4000), *LARGE]
@@ -130,3 +130,13 @@ def test_a_tie_extends_by_as_many_words_as_it_takes(tape):
     words = [exact >> 128, (exact >> 64) % 2**64, exact % 2**64]
     assert digit.resolve(words[0], tape(words[1], words[2] - 1)) == 0
     assert digit.resolve(words[0], tape(words[1], words[2] + 1)) == 1
+
+
+def test_the_words_that_decide_a_tie_are_erased(watched_words):
+    """They are bits of the noise: with the state they would give the counts."""
+    source = watched_words()
+    extended(1, source)
+    digit = geometric(Fraction(1))[1][1]
+    digit.resolve(int(digit.table[0]), source)
+    assert source.read == 2
+    assert not any(words.any() for words in source.seen)

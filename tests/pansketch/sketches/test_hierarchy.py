@@ -185,12 +185,15 @@ def test_release_erases_the_state(make_spec, readings):
             act()
 
 
-@pytest.mark.parametrize("sizes", [{"fanout": 2}, {"fanout": 16, "k": 300}, {"k": 1}])
+@pytest.mark.parametrize(
+    "sizes", [{"fanout": 2}, {"fanout": 16, "k": 300}, {"k": 1}, {"depth": 6}, {"depth": 40}]
+)
 @pytest.mark.parametrize("count", [1, 16, 17, 300, 9000])
 def test_a_batch_of_any_size_reaches_the_counters_of_the_definition(
     sizes, count, make_spec, readings, no_noise
 ):
-    spec = make_spec(depth=18, rows=5, **sizes)
+    """Of the least depth the readings outnumber all cells, of the greatest none could be held."""
+    spec = make_spec(**{"depth": 18, "rows": 5} | sizes)
     sketch = spec.start(no_noise)
     sketch.update_many(readings(count))
     expected = published_state(spec, readings(count))
@@ -247,6 +250,7 @@ def test_what_follows_from_the_sizes_is_neither_given_nor_shown(make_spec, weath
         ({"fanout": 3}, "fanout"),
         ({"width": 1 << 18, "depth": 48}, "do not fit"),
         ({"domain": Domain([Attribute("x", categories=("a", "b"))])}, "bits of the attributes"),
+        ({"domain": Domain([Attribute("x", low=0, high=1, atoms=(0,))])}, "atoms"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused_in_one_line(wrong, text, make_spec):
