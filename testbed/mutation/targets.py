@@ -45,10 +45,9 @@ TARGETS = (
     ),
     Target(
         "pansketch/sketches/linear_counters.py",
-        (f"{SKETCHES}/test_contract.py", f"{SKETCHES}/test_contract_of_releases.py",
-         f"{SKETCHES}/test_golden_hierarchy.py", f"{SKETCHES}/test_hierarchy.py",
-         f"{SKETCHES}/test_cells.py",
-         f"{SKETCHES}/test_counter_bounds.py", f"{BLINDING}/test_blinded_sketch.py"),
+        (f"{SKETCHES}/test_hierarchy.py", f"{SKETCHES}/test_golden_hierarchy.py",
+         f"{SKETCHES}/test_cells.py", f"{SKETCHES}/test_counter_bounds.py",
+         f"{BLINDING}/test_blinded_sketch.py"),
         LINEAR,
     ),
     Target(
@@ -74,8 +73,7 @@ TARGETS = (
     ),
     Target(
         "pansketch/sketches/distinct/sketch.py",
-        (f"{SKETCHES}/distinct/test_sketch.py", f"{SKETCHES}/distinct/test_leftovers.py",
-         f"{SKETCHES}/test_contract.py", f"{SKETCHES}/test_contract_of_releases.py"),
+        (f"{SKETCHES}/distinct/test_sketch.py", f"{SKETCHES}/distinct/test_leftovers.py"),
         ("distinct, counted, key, silent",),
     ),
     Target(

@@ -180,9 +180,14 @@ def test_release_erases_the_state(make_spec, readings):
     sketch.update_many(readings(10))
     sketch.release(os_entropy())
     assert not sketch._counters.any()
-    for act in (lambda: sketch.release(os_entropy()), lambda: sketch.rerandomise(os_entropy())):
+    for act, given in (
+        (sketch.release, os_entropy()),
+        (sketch.rerandomise, os_entropy()),
+        (sketch.update_many, readings(1)),
+    ):
         with pytest.raises(SketchClosed):
-            act()
+            act(given)
+    assert not sketch._counters.any()
 
 
 @pytest.mark.parametrize(

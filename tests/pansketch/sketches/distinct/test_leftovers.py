@@ -1,9 +1,12 @@
 """Nothing of a key stays in a distinct counter beside its bits."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from pansketch import frozen, os_entropy
+from pansketch import SketchClosed, WindowId, frozen, os_entropy
 from pansketch.randomness.exact_noise import ExactNoise, threshold
 from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.keys import as_words
@@ -62,6 +65,30 @@ def test_no_array_that_a_window_makes_keeps_anything(changes, release, arrays_of
         assert [np.shares_memory(array, window._bits) for array in kept] == [True]
     counters = window.release(os_entropy()).counters
     assert all(np.array_equal(array, counters) for array in made if array.any())
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_a_released_window_holds_nothing_and_takes_nothing(release):
+    window = sampling(release=release, turnstile=True).start(os_entropy())
+    label = WindowId("device", "stream", 7)
+    assert window.release(os_entropy(), label).windows == (label,)
+    for act, given in (
+        (window.release, os_entropy()),
+        (window.rerandomise, os_entropy()),
+        (window.update_many, [3]),
+        (window.remove_many, [3]),
+    ):
+        with pytest.raises(SketchClosed):
+            act(given)
+    assert not window._bits.any()
+
+
+@pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_window_is_not_copied_and_shows_its_spec_alone(copier):
+    window = sampling().start(os_entropy())
+    with pytest.raises(TypeError, match="secret"):
+        copier(window)
+    assert repr(window) == f"DistinctSketch({sampling()!r})"
 
 
 @pytest.mark.parametrize("release", ["count", "bitmap"])
