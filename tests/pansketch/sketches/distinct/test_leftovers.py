@@ -171,6 +171,16 @@ def test_what_is_no_key_is_left_out_alone(make, wrong, no_noise):
     assert leftovers(sketch) == 0
 
 
+@pytest.mark.parametrize("hash_key", range(8))
+def test_a_universe_of_one_key_takes_no_other(hash_key, no_noise):
+    """Its permutation has cycles without that key: from another one the walk would never end."""
+    spec = sampling(universe=1, memory=1, hash_key=hash_key)
+    for keys, expected in (([0, 5, -1], 1), (np.array([5, -1]), 0)):
+        window = spec.start(no_noise)
+        window.update_many(keys)
+        assert window.release(no_noise).counters.tolist() == [expected]
+
+
 def test_a_draw_is_made_for_what_is_no_key_as_well(known_noise):
     """The number of random words depends on the batch's length alone."""
     drawn = []
