@@ -29,8 +29,8 @@ def test_exp_bounds_enclose_the_exponential_tightly(exponent):
 
 @pytest.mark.parametrize("bits", [0, 5, 12, 24, 80])
 def test_exp_bounds_enclose_exponentials_that_lie_next_to_an_integer(bits):
-    """2**-400 to either side of it, with exponents of every number of halvings: a bound that is
-    too tight by one unit of the working precision leaves some of them out."""
+    """On either side of it, 2**-400 away, after every number of halvings. A bound that is too tight
+    by one unit of the working precision leaves some of them out."""
     most = 1 << bits
     numbers = {most * 999 // (1000 + 37 * step * step) for step in range(100)} - {0}
     with mpmath.workprec(600):
