@@ -251,6 +251,7 @@ def test_what_follows_from_the_sizes_is_neither_given_nor_shown(make_spec, weath
         ({"depth": 61}, "depth"),
         ({"depth": 12.0}, "whole number"),
         ({"width": 100}, "power of two"),
+        ({"width": 100, "k": 4096}, "power of two"),
         ({"rows": True}, "whole number"),
         ({"fanout": 3}, "fanout"),
         ({"width": 1 << 18, "depth": 48}, "do not fit"),
