@@ -33,12 +33,20 @@ TARGETS = (
         (f"{RANDOMNESS}/test_exact_noise.py", f"{RANDOMNESS}/test_bernoulli.py"),
         SAMPLER,
     ),
-    Target("pansketch/randomness/geometric.py", (f"{RANDOMNESS}/test_geometric.py",), SAMPLER),
+    Target(
+        "pansketch/randomness/geometric.py",
+        (f"{RANDOMNESS}/test_geometric.py", f"{RANDOMNESS}/test_exact_noise.py"),
+        SAMPLER,
+    ),
     Target("pansketch/randomness/exp_bounds.py", (f"{RANDOMNESS}/test_geometric.py",), SAMPLER),
-    Target("pansketch/randomness/random_words.py", (f"{RANDOMNESS}/test_exact_noise.py",)),
+    Target(
+        "pansketch/randomness/random_words.py",
+        (f"{RANDOMNESS}/test_exact_noise.py", f"{RANDOMNESS}/test_geometric.py"),
+    ),
     Target(
         "pansketch/sketches/linear_counters.py",
-        (f"{SKETCHES}/test_contract.py", f"{SKETCHES}/test_hierarchy.py",
+        (f"{SKETCHES}/test_hierarchy.py", f"{SKETCHES}/test_golden_hierarchy.py",
+         f"{SKETCHES}/test_cells.py", f"{SKETCHES}/test_counter_bounds.py",
          f"{BLINDING}/test_blinded_sketch.py"),
         LINEAR,
     ),
@@ -52,17 +60,23 @@ TARGETS = (
     ),
     Target(
         "pansketch/sketches/path_counting.py",
-        (f"{SKETCHES}/test_hierarchy.py", f"{SKETCHES}/test_views.py",
-         f"{SKETCHES}/test_count_sketch.py"),
+        (f"{SKETCHES}/test_hierarchy.py", f"{SKETCHES}/test_views.py"),
         LINEAR,
     ),
-    Target("pansketch/sketches/hierarchy.py", (f"{SKETCHES}/test_hierarchy.py",), LINEAR),
+    Target(
+        "pansketch/sketches/hierarchy.py",
+        (f"{SKETCHES}/test_hierarchy.py", f"{SKETCHES}/test_golden_hierarchy.py"),
+        LINEAR,
+    ),
     Target(
         "pansketch/sketches/distinct/sketch.py",
         (f"{SKETCHES}/distinct/test_sketch.py", f"{SKETCHES}/distinct/test_leftovers.py"),
         ("distinct, counted, key, silent",),
     ),
-    Target("pansketch/sketches/count_sketch.py", (f"{SKETCHES}/test_count_sketch.py",)),
+    Target(
+        "pansketch/sketches/count_sketch.py",
+        (f"{SKETCHES}/test_cells.py", f"{SKETCHES}/test_count_sketch.py"),
+    ),
     Target(
         "agent/pansketch_agent/windows/release_writer.py", (f"{WINDOWS}/test_release_writer.py",)
     ),

@@ -1,6 +1,7 @@
 """Driven sources of noise, golden bytes, and a spec of every family, for the library's tests."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -82,6 +83,53 @@ class WatchedWords(OsWords):
         super().fill(words)
         self.read += len(words)
         self.seen.append(words)
+
+
+class RecordedArray(np.ndarray):
+    """An array whose copies go to `made` as well; views have no memory of their own."""
+
+    made: list[np.ndarray] | None = None
+
+    def __array_finalize__(self, source):
+        self.made = getattr(source, "made", None)
+        if self.made is not None and self.base is None:
+            self.made.append(self)
+
+
+class RecordingNumPy:
+    """NumPy, and in `made` every array with secrets that it makes."""
+
+    MAKERS = ("empty", "empty_like", "zeros", "searchsorted", "bincount", "unpackbits", "packbits")
+
+    def __init__(self):
+        self.made = []
+
+    def __getattr__(self, name):
+        value = getattr(np, name)
+        return partial(self._make, value) if name in self.MAKERS else value
+
+    def _make(self, value, *words, **named):
+        array = value(*words, **named)
+        if not isinstance(array, np.ndarray):
+            return array
+        recorded = array.view(RecordedArray)
+        recorded.made = self.made
+        self.made.append(recorded)
+        return recorded
+
+
+@pytest.fixture
+def arrays_of(monkeypatch):
+    """`arrays_of(*modules)`: the arrays that these modules make with NumPy from then on, and their
+    copies: what an intruder finds in memory beside the state."""
+
+    def record(*modules):
+        recording = RecordingNumPy()
+        for module in modules:
+            monkeypatch.setattr(module, "np", recording)
+        return recording.made
+
+    return record
 
 
 @pytest.fixture

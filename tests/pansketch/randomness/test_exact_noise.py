@@ -167,24 +167,6 @@ def test_the_search_would_notice_scratch_that_stays(kept_scratch, monkeypatch):
     assert {"words", "below", "values", "noise", "cast"} <= set(left_in(kept_scratch[0]))
 
 
-class RecordedArrays:
-    """NumPy, and every array that it makes for the module under test."""
-
-    def __init__(self):
-        self.made = []
-
-    def __getattr__(self, name):
-        value = getattr(np, name)
-        if name not in ("empty", "empty_like", "searchsorted"):
-            return value
-
-        def recorded(*words, **named):
-            self.made.append(value(*words, **named))
-            return self.made[-1]
-
-        return recorded
-
-
 @pytest.mark.parametrize(
     "work",
     [
@@ -193,25 +175,24 @@ class RecordedArrays:
     ],
     ids=["laplace", "bernoulli"],
 )
-def test_no_array_that_a_draw_makes_keeps_anything(work, monkeypatch, watched_words):
+def test_no_array_that_a_draw_makes_keeps_anything(work, arrays_of, watched_words):
     """An intruder who has one of them and the state knows a part of the noise. A tie is in it
     too."""
-    source, recorded = watched_words(), RecordedArrays()
-    monkeypatch.setattr(exact_noise, "np", recorded)
-    work(ExactNoise(source))
-    assert len(recorded.made) >= 2
-    assert not any(array.any() for array in recorded.made)
+    made = arrays_of(exact_noise)
+    work(ExactNoise(watched_words()))
+    assert len(made) >= 2
+    assert not any(array.any() for array in made)
 
 
-def test_arrays_of_ties_keep_nothing_either(monkeypatch, tape):
+def test_arrays_of_ties_keep_nothing_either(arrays_of, tape):
     """Half of the draws tie, which others hardly ever do."""
-    recorded, bits = RecordedArrays(), np.zeros(2, np.uint8)
+    bits = np.zeros(2, np.uint8)
     tie = int(exact_noise.threshold(Ratio(Fraction(1, 3))))
-    monkeypatch.setattr(exact_noise, "np", recorded)
+    made = arrays_of(exact_noise)
     ExactNoise(tape(tie, 0, 0)).fill_bernoulli(Ratio(Fraction(1, 3)), bits)
     assert bits.tolist() == [1, 1]
-    assert len(recorded.made) == 2
-    assert not any(array.any() for array in recorded.made)
+    assert len(made) == 2
+    assert not any(array.any() for array in made)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -267,6 +248,25 @@ def test_what_is_not_the_kernel_s_generator_is_refused(kind, tmp_path):
         place.symlink_to("/dev/zero" if kind == "zeros" else "/dev/null")
     with pytest.raises(OSError, match="is not the kernel's random device"):
         OsWords(str(place))
+
+
+def test_a_generator_that_is_not_seeded_yet_is_waited_for(monkeypatch):
+    """Early after boot the device would give words that can be guessed."""
+    steps, opened = [], os.open
+    monkeypatch.setattr(os, "getrandom", lambda size: steps.append(size) or bytes(size))
+    monkeypatch.setattr(os, "open", lambda *given: steps.append("open") or opened(*given))
+    OsWords()
+    assert steps[0] > 0
+    assert steps[1:] == ["open"]
+
+
+def test_a_source_that_is_gone_has_closed_its_device():
+    words = OsWords()
+    device = words._device
+    os.fstat(device)
+    del words
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(device)
 
 
 def test_another_name_of_the_kernel_s_generator_will_do(tmp_path):

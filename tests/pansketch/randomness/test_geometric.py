@@ -9,8 +9,8 @@ import mpmath
 import pytest
 
 from pansketch.randomness.exp_bounds import exp_bounds
-from pansketch.randomness.geometric import MAX_SCALE, cumulative, geometric
-from pansketch.randomness.random_words import LAST_WORD
+from pansketch.randomness.geometric import MAX_SCALE, _cumulative_bounds, cumulative, geometric
+from pansketch.randomness.random_words import LAST_WORD, extended
 
 LARGE = [Fraction(2 * 10**7), Fraction(2**40)]
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(157, 10), Fraction(150), Fraction(4000), *LARGE]
@@ -27,15 +27,32 @@ def test_exp_bounds_enclose_the_exponential_tightly(exponent):
     assert high - low <= 2
 
 
-def test_exp_bounds_enclose_exponentials_that_lie_next_to_an_integer():
-    """Of few bits and many exponents. Some exponentials are so close to a bound that a bound too
-    tight by a few units of the working precision would leave them out."""
-    with mpmath.workprec(160):
-        for number in range(30_000):
-            exponent = Fraction(number, 4099)
-            true = mpmath.exp(-mpmath.mpf(number) / 4099) * 2**12
-            low, high = exp_bounds(exponent, 12)
-            assert low <= true <= high
+@pytest.mark.parametrize("bits", [0, 5, 12, 24, 80])
+def test_exp_bounds_enclose_exponentials_that_lie_next_to_an_integer(bits):
+    """On either side of it, 2**-400 away, after every number of halvings. A bound that is too tight
+    by one unit of the working precision leaves some of them out."""
+    most = 1 << bits
+    numbers = {most * 999 // (1000 + 37 * step * step) for step in range(100)} - {0}
+    with mpmath.workprec(600):
+        for number in numbers | {most - 1, 1} - {0, most}:
+            scaled = int(-mpmath.log(mpmath.mpf(number) / most) * 2**400)
+            low, high = exp_bounds(Fraction(scaled + 1, 2**400), bits)  # a little less
+            assert max(0, number - 2) <= low < number <= high <= number + 1
+            low, high = exp_bounds(Fraction(scaled, 2**400), bits)  # a little more
+            assert number - 1 <= low <= number < high <= number + 2
+
+
+def test_bounds_of_cumulative_probabilities_enclose_them():
+    """Of so few bits that any bound which is no bound is found. A table is wrong by a row where
+    the bounds agree on a wrong integer."""
+    for numerator in range(1, 40):
+        decay = Fraction(numerator, 31)
+        for size in (2, 8, None):
+            for value in range(7 if size == 8 else 1):
+                true = mpmath.expm1(-mpmath.mpf(numerator) * (value + 1) / 31)
+                true /= mpmath.expm1(-mpmath.mpf(numerator) * size / 31) if size else -1
+                low, high = _cumulative_bounds(decay, size, value, 7, 1)
+                assert low <= mpmath.floor(true * 128) <= high
 
 
 @pytest.mark.parametrize("size", [None, 8])
@@ -113,3 +130,13 @@ def test_a_tie_extends_by_as_many_words_as_it_takes(tape):
     words = [exact >> 128, (exact >> 64) % 2**64, exact % 2**64]
     assert digit.resolve(words[0], tape(words[1], words[2] - 1)) == 0
     assert digit.resolve(words[0], tape(words[1], words[2] + 1)) == 1
+
+
+def test_the_words_that_decide_a_tie_are_erased(watched_words):
+    """They are bits of the noise: with the state they would give the counts."""
+    source = watched_words()
+    extended(1, source)
+    digit = geometric(Fraction(1))[1][1]
+    digit.resolve(int(digit.table[0]), source)
+    assert source.read == 2
+    assert not any(words.any() for words in source.seen)

@@ -13,7 +13,9 @@ from pansketch import (
     Domain,
     MergeError,
     Privacy,
+    Release,
     Span,
+    WindowId,
     decode,
     encode,
     merge,
@@ -226,6 +228,22 @@ def test_sizes_on_the_wire_are_known_beforehand(make_cells, readings):
             assert len(data) <= spec.max_release_nbytes
         assert len(encode(released(spec, readings(0), os_entropy()))) <= 1.1 * spec.release_nbytes
         assert decode(data, spec).counters[0] > 190_000
+
+
+def test_a_receiver_s_limit_lets_counters_of_any_bits_pass(make_cells):
+    """As noise that wraps gives them."""
+    spec = make_cells(width=4096, rows=5)
+    counters = np.random.default_rng(1).integers(-(2**31), 2**31, sum(spec.blocks))
+    window = WindowId("d" * 255, "s" * 255, 2**62, 0, 60)
+    whole = encode(Release(spec, (window,), spec.guarantee.draws, counters))
+    assert spec.nbytes < len(whole) <= spec.max_release_nbytes
+
+
+def test_a_digest_is_as_long_as_the_masks_that_are_bound_to_it_need(make_cells):
+    """256 bits, of which a collision costs 2**128 steps; the fingerprint only finds mistakes."""
+    specs = make_cells(), make_cells(hash_key=1)
+    assert [len(spec.digest) for spec in specs] == [32, 32]
+    assert len({spec.digest for spec in specs}) == 2
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pansketch import Attribute, CellsSpec, Domain, Privacy, os_entropy
+from pansketch import Attribute, CellsSpec, Domain, Privacy, erasable_arrays, os_entropy
 from pansketch.generators.density.cell_counts import ReleasedTable, _median
 from pansketch.randomness.keyed_hash import RowHash, SignedHash
+from pansketch.sketches import count_sketch
+from pansketch.sketches.count_sketch import CountSketch, SignCounter, laplace_variance
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 
@@ -163,3 +166,59 @@ def test_the_second_moment_is_read_off_the_table():
     truth = float((HISTOGRAM.astype(float) ** 2).sum())
     assert abs(deviations(np.array(found), truth)) < 6
     assert abs(deviations(np.array(raw), truth)) > 6
+
+
+@pytest.fixture
+def tables():
+    """Of one width that decides the block, and a narrow one; the first has a second word."""
+    wide = SignedHash.derive(3, "wide", 30, 9, 1 << 13)
+    narrow = SignedHash.derive(4, "narrow", 16, 2, 2)
+    return (
+        CountSketch(30, 1, 9, 1 << 13, Fraction(1), wide),
+        CountSketch(16, 1 + (9 << 13), 2, 2, Fraction(1), narrow),
+    )
+
+
+def counted(tables, paths):
+    counters = np.zeros(5 + (9 << 13), np.int32)
+    for table in tables:
+        slots = table.hash.table(paths >> np.uint64(30 - table.bits))
+        for row, places in zip(table.of(counters), slots, strict=True):
+            np.add.at(row, places >> 1, 1 - 2 * (places & 1))
+    return counters
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 16384, 20_000])
+def test_paths_of_any_number_are_counted_and_no_array_keeps_them(
+    count, wide, tables, arrays_of, monkeypatch
+):
+    """Nor with pointers of 32 bits, where an index is a copy of its word."""
+    monkeypatch.setattr(erasable_arrays, "WIDE", wide)
+    paths = np.random.default_rng(count).integers(0, 1 << 30, count, np.uint64)
+    expected = counted(tables, paths)
+    made = arrays_of(count_sketch, erasable_arrays)
+    counter = SignCounter(30, tables)
+    counters = np.zeros_like(expected)
+    counter.count(paths, counters)
+    assert (counters == expected).all()
+    assert len(made) > 4
+    assert not any(array.any() for array in made)
+
+
+def test_an_array_that_keeps_something_is_found(arrays_of):
+    """Negative control: an array, and its copy."""
+    module = SimpleNamespace(np=np)
+    made = arrays_of(module)
+    counts = module.np.bincount(np.array([1, 1]))
+    counts.astype(np.int32)
+    counts.fill(0)
+    assert [bool(array.any()) for array in made] == [False, True]
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(157, 10)])
+def test_the_variance_of_noise_is_that_of_its_probabilities(scale):
+    values = np.arange(-2000, 2001)
+    chances = np.exp(-np.abs(values) / float(scale))
+    expected = (values**2 * chances).sum() / chances.sum()
+    assert laplace_variance(scale) == pytest.approx(expected, rel=1e-9)

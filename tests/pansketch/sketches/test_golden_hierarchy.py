@@ -44,6 +44,12 @@ def test_fingerprint(vector, spec):
     assert spec.nbytes == vector["nbytes"]
 
 
+def test_sizes_that_nobody_chose_never_change():
+    """Devices and collectors of different versions must agree on them."""
+    spec = HierarchySpec(Domain([Attribute("x", low=0, high=1)]), Privacy(epsilon=1.0))
+    assert spec.fingerprint.hex() == "f9728233a6877307"
+
+
 def test_noise_scales(vector, spec):
     assert [str(level.scale) for level in spec.levels] == vector["scales"]
 

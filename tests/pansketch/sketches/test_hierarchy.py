@@ -10,15 +10,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, SketchClosed, Span, os_entropy
+from pansketch import (
+    Attribute,
+    Domain,
+    HierarchySpec,
+    Privacy,
+    SketchClosed,
+    Span,
+    erasable_arrays,
+    os_entropy,
+)
 from pansketch.domain.cell_paths import PathEncoder
-from pansketch.sketches.path_counting import FEW_READINGS
+from pansketch.sketches import hierarchy, path_counting
 
 
-def published_state(spec, rows, entropy):
+def published_state(spec, rows, entropy=None):
     """The paper's own state, built the plain way: every level counted, every counter noisy."""
     counters = np.zeros(sum(spec.blocks), np.int32)
-    for level in spec.levels:
+    for level in spec.levels if entropy else ():
         entropy.add_discrete_laplace(level.scale, level.table(counters).reshape(-1))
     for paths in PathEncoder(spec.domain, spec.depth).encode(rows):
         for level in spec.levels:
@@ -88,23 +97,6 @@ def test_a_span_of_readings_moves_the_counters_by_what_its_epsilon_allows(make_s
     spec = make_spec(privacy=Privacy(epsilon=2.0, unit=Span(60, 7)))
     one_reading = sum(level.rows / level.scale for level in spec.levels)
     assert 7 * one_reading == Fraction(spec.guarantee.epsilon_micro, 10**6) <= 2
-
-
-@pytest.mark.parametrize("domain_size", [1, 2, 3])
-def test_few_and_many_readings_reach_the_same_counters(domain_size, no_noise):
-    domain = Domain([Attribute(f"a{i}", low=0, high=1) for i in range(domain_size)])
-    spec = HierarchySpec(domain, Privacy(epsilon=1.0), depth=18, k=16, width=64, rows=5)
-    rows = np.random.default_rng(0).beta(2, 5, (3000, domain_size))
-    by_one, by_few, at_once = (spec.start(no_noise) for _ in range(3))
-    for row in rows:
-        by_one.update_many(row[None])
-    for start in range(0, len(rows), FEW_READINGS):
-        by_few.update_many(rows[start : start + FEW_READINGS])
-    at_once.update_many(rows)
-    results = [sketch.release(no_noise).counters for sketch in (by_one, by_few, at_once)]
-    assert (results[0] == results[1]).all()
-    assert (results[0] == results[2]).all()
-    assert (results[0] == published_state(spec, rows, no_noise)).all()
 
 
 def test_counts_are_unbiased_with_the_declared_variance(make_spec, readings):
@@ -188,36 +180,83 @@ def test_release_erases_the_state(make_spec, readings):
     sketch.update_many(readings(10))
     sketch.release(os_entropy())
     assert not sketch._counters.any()
-    for act in (lambda: sketch.release(os_entropy()), lambda: sketch.rerandomise(os_entropy())):
+    for act, given in (
+        (sketch.release, os_entropy()),
+        (sketch.rerandomise, os_entropy()),
+        (sketch.update_many, readings(1)),
+    ):
         with pytest.raises(SketchClosed):
-            act()
+            act(given)
+    assert not sketch._counters.any()
 
 
-def test_scratch_of_an_update_is_overwritten(make_spec, readings):
-    sketch = make_spec().start(os_entropy())
-    for rows in (readings(40_000), readings(5)):
-        sketch.update_many(rows)
-        counter = sketch._absorber._counter
-        for scratch in (counter._prefixes, counter._mixed, counter._columns, counter._tally):
-            assert not scratch.any()
-        assert not counter._slots._indices.any()
-        assert not sketch._form._sums.any()
+@pytest.mark.parametrize(
+    "sizes", [{"fanout": 2}, {"fanout": 16, "k": 300}, {"k": 1}, {"depth": 6}, {"depth": 40}]
+)
+@pytest.mark.parametrize("count", [1, 16, 17, 300, 9000])
+def test_a_batch_of_any_size_reaches_the_counters_of_the_definition(
+    sizes, count, make_spec, readings, no_noise
+):
+    """Of the least depth the readings outnumber all cells, of the greatest none could be held."""
+    spec = make_spec(**{"depth": 18, "rows": 5} | sizes)
+    sketch = spec.start(no_noise)
+    sketch.update_many(readings(count))
+    expected = published_state(spec, readings(count))
+    assert (sketch.release(no_noise).counters == expected).all()
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_no_array_that_counts_paths_keeps_anything(
+    wide, make_spec, readings, no_noise, arrays_of, monkeypatch
+):
+    """Nor with pointers of 32 bits, where an index is a copy of its word."""
+    monkeypatch.setattr(erasable_arrays, "WIDE", wide)
+    made = arrays_of(path_counting, hierarchy, erasable_arrays)
+    sketch = make_spec(fanout=2).start(no_noise)
+    for count in (5, 40, 3000):
+        sketch.update_many(readings(count))
+        assert not any(array.any() for array in made)
+    expected = published_state(sketch._spec, np.concatenate([readings(n) for n in (5, 40, 3000)]))
+    assert (sketch.release(no_noise).counters == expected).all()
+    assert not any(array.any() for array in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("depth", 1, 48),
+        ("k", 1, 1 << 20),
+        ("width", 2, 1 << 20),
+        ("rows", 1, 16),
+        ("hash_key", 0, 2**64 - 1),
+    ],
+)
+def test_a_size_may_be_the_least_and_the_most_and_no_other(name, low, high, make_spec):
+    assert [getattr(make_spec(**{name: value}), name) for value in (low, high)] == [low, high]
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValueError, match=f"{name} must lie between {low} and {high}, not"):
+            make_spec(**{name: value})
+
+
+def test_what_follows_from_the_sizes_is_neither_given_nor_shown(make_spec, weather):
+    for derived in ({"levels": ()}, {"family": "cells"}):
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            make_spec(**derived)
+    assert "Level" not in repr(make_spec())
 
 
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"depth": 0}, "depth"),
         ({"depth": 61}, "depth"),
         ({"depth": 12.0}, "whole number"),
-        ({"k": 0}, "k must"),
         ({"width": 100}, "power of two"),
-        ({"rows": 0}, "rows"),
+        ({"width": 100, "k": 4096}, "power of two"),
         ({"rows": True}, "whole number"),
         ({"fanout": 3}, "fanout"),
-        ({"hash_key": -1}, "hash_key"),
         ({"width": 1 << 18, "depth": 48}, "do not fit"),
         ({"domain": Domain([Attribute("x", categories=("a", "b"))])}, "bits of the attributes"),
+        ({"domain": Domain([Attribute("x", low=0, high=1, atoms=(0,))])}, "atoms"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused_in_one_line(wrong, text, make_spec):

@@ -1,10 +1,14 @@
 """Nothing of a key stays in a distinct counter beside its bits."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from pansketch import is_incomplete, os_entropy
-from pansketch.randomness.exact_noise import ExactNoise
+from pansketch import SketchClosed, WindowId, is_incomplete, os_entropy
+from pansketch.randomness.exact_noise import ExactNoise, threshold
+from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
 
@@ -47,6 +51,56 @@ def test_what_stays_would_be_found():
     sketch._slots._walking[3] = 1
     sketch._words[5] = 1
     assert leftovers(sketch) == 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"expected_keys": None}, {"memory": 9000}])
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_no_array_that_a_window_makes_keeps_anything(changes, release, arrays_of):
+    """Beside the bits, and beside the release once there is one."""
+    made = arrays_of(sketch)
+    window = hashing(release=release, **changes).start(os_entropy())
+    for keys in (np.arange(900), [3, 4], np.arange(20_000)):
+        window.update_many(keys)
+        kept = [array for array in made if array.any()]
+        assert [np.shares_memory(array, window._bits) for array in kept] == [True]
+    counters = window.release(os_entropy()).counters
+    assert all(np.array_equal(array, counters) for array in made if array.any())
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_a_released_window_holds_nothing_and_takes_nothing(release):
+    window = sampling(release=release, turnstile=True).start(os_entropy())
+    label = WindowId("device", "stream", 7)
+    assert window.release(os_entropy(), label).windows == (label,)
+    for act, given in (
+        (window.release, os_entropy()),
+        (window.rerandomise, os_entropy()),
+        (window.update_many, [3]),
+        (window.remove_many, [3]),
+    ):
+        with pytest.raises(SketchClosed):
+            act(given)
+    assert not window._bits.any()
+
+
+@pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_window_is_not_copied_and_shows_its_spec_alone(copier):
+    window = sampling().start(os_entropy())
+    with pytest.raises(TypeError, match="secret"):
+        copier(window)
+    assert repr(window) == f"DistinctSketch({sampling()!r})"
+
+
+@pytest.mark.parametrize("release", ["count", "bitmap"])
+def test_a_key_leaves_no_trace_in_the_cache_of_thresholds(release):
+    """A threshold that the first key computes would show later that a key came."""
+    threshold.cache_clear()
+    window = sampling(release=release, turnstile=True).start(os_entropy())
+    cached = threshold.cache_info().currsize
+    window.update_many([3])
+    window.remove_many([4])
+    window.release(os_entropy())
+    assert threshold.cache_info().currsize == cached > 0
 
 
 def test_randomness_that_fails_leaves_the_state_and_no_keys(watched_words):
@@ -115,6 +169,16 @@ def test_what_is_no_key_is_left_out_alone(make, wrong, no_noise):
     assert sketch._bits.tobytes() == control._bits.tobytes()
     assert sketch._bits.any()
     assert leftovers(sketch) == 0
+
+
+@pytest.mark.parametrize("hash_key", range(8))
+def test_a_universe_of_one_key_takes_no_other(hash_key, no_noise):
+    """Its permutation has cycles without that key: from another one the walk would never end."""
+    spec = sampling(universe=1, memory=1, hash_key=hash_key)
+    for keys, expected in (([0, 5, -1], 1), (np.array([5, -1]), 0)):
+        window = spec.start(no_noise)
+        window.update_many(keys)
+        assert window.release(no_noise).counters.tolist() == [expected]
 
 
 def test_a_draw_is_made_for_what_is_no_key_as_well(known_noise):

@@ -55,6 +55,66 @@ def test_the_bits_of_the_keys_slots_are_drawn_and_no_others(memory, no_noise):
     assert set(np.flatnonzero(np.unpackbits(sketch._bits)).tolist()) == expected
 
 
+class Places:
+    """A map of keys to slots that a test writes down."""
+
+    def __init__(self, *places):
+        self.places = np.array(places, np.uint64)
+
+    def place(self, words):
+        words[:] = self.places
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_a_slot_that_is_not_tracked_has_no_bit_however_far_it_is(index, no_noise):
+    """Also where an index has 32 bits."""
+    spec = hashing()
+    window = spec.start(no_noise)
+    window._indices = np.zeros(KEYS_AT_ONCE, index)
+    window._slots = Places(spec.tracked, 2**31 + 9, 2**32 + 9, 2**63 + 9, 2**64 - 1, 2)
+    window.update_many(np.arange(6))
+    assert np.flatnonzero(state(window)).tolist() == [2]
+
+
+RANDOM_BITS = np.random.default_rng(1).integers(0, 2, 2 * sketch.SECTION_BITS + 77, np.uint8)
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 63, 64, 1001, sketch.SECTION_BITS + 1])
+@pytest.mark.parametrize("length", [0, 1, 8, 100, sketch.SECTION_BITS, sketch.SECTION_BITS + 76])
+def test_ones_are_counted_in_any_range(start, length):
+    expected = np.count_nonzero(RANDOM_BITS[start : start + length])
+    assert sketch.count_ones(np.packbits(RANDOM_BITS), start, start + length) == expected
+
+
+@pytest.mark.parametrize("count", [len(RANDOM_BITS), 2 * sketch.SECTION_BITS, 5])
+def test_bits_are_written_at_their_indices_and_nowhere_else(count):
+    expected, generator = RANDOM_BITS[:count].copy(), np.random.default_rng(count)
+    packed = np.packbits(expected)
+    for size in (0, 1, 3000):
+        indices = generator.integers(0, count + 3, size)
+        values = generator.integers(0, 2, size, np.uint8)
+        for index, value in zip(sorted(indices.tolist()), values, strict=True):
+            expected[index : index + 1] = value
+        sketch.write_bits(packed, count, indices, values)
+        assert (np.unpackbits(packed, count=count) == expected).all()
+
+
+@pytest.mark.parametrize("count", [len(RANDOM_BITS), sketch.SECTION_BITS, 5])
+def test_every_bit_is_drawn_once(count, known_noise):
+    rng, packed = known_noise(1), np.packbits(RANDOM_BITS[:count])
+    sketch.draw_bits(packed, count, LogOdds(Fraction(1)), rng)
+    drawn = np.concatenate([bits for _, bits in rng.draws])
+    assert (np.unpackbits(packed, count=count) == drawn).all()
+
+
+def test_levels_are_counted_one_by_one(known_noise):
+    spec = DistinctSpec(KNOWN, memory=100)
+    window = spec.start(known_noise(1))
+    window.update_many(np.arange(5000))
+    parts = np.split(state(window), np.cumsum(spec.levels)[:-1])
+    assert window.release(known_noise(2)).counters.tolist() == [part.sum() for part in parts]
+
+
 def test_a_universe_that_fits_is_counted_one_by_one(no_noise):
     spec = sampling(universe=300, memory=50)
     sketch = spec.start(no_noise)
