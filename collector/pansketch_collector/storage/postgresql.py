@@ -1,7 +1,6 @@
 """A PostgreSQL server as the database, with the tables and statements of SQLite.
 
-The serving process holds an advisory lock of its session. A writing transaction holds another one
-until its end, which excludes other writers, as in SQLite.
+The serving process holds an advisory lock. A writing transaction excludes others by another one.
 """
 
 import re
@@ -150,16 +149,18 @@ class Postgresql:
                 keepalives_idle=SILENT_SECONDS,
                 tcp_user_timeout=SILENT_SECONDS * 1_000,
             )
+            if self._serves:  # The server may hold the lock of an ended session for a moment.
+                connection.execute(f"SET lock_timeout = '{CONNECT_SECONDS}s'")
+                connection.execute("SELECT pg_advisory_lock(%s, %s)", SERVING)
             connection.execute(f"SET lock_timeout = {SILENT_SECONDS * 1_000}")
+        except psycopg.errors.LockNotAvailable as error:
+            connection.close()
+            raise ServerError("another collector is serving it: stop that one first") from error
         except psycopg.Error as error:
             raise ServerError(str(error)) from error
         connection.adapters.register_dumper(str, _Text)
         connection.adapters.register_dumper(bool, _Bit)
         connection.adapters.register_loader("numeric", _Whole)
-        lock = "SELECT pg_try_advisory_lock(%s, %s)"
-        if self._serves and connection.execute(lock, SERVING).fetchone() != (True,):
-            connection.close()
-            raise ServerError("another collector is serving it: stop that one first")
         return connection
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
@@ -246,8 +247,7 @@ class Postgresql:
 def opened(server: DatabaseServer, serving: bool = False, create: bool = False) -> Postgresql:
     """A connection to a collector's database; `create`: creates the tables if absent.
 
-    Raises CommandError: the server is unavailable or rejects the login, another process serves, or
-    the tables have another version.
+    Raises CommandError: no server, no login, another process serves, or tables of another version.
     """
     try:
         db = Postgresql(server, serving)

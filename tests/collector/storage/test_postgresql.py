@@ -17,7 +17,7 @@ from pansketch_collector.ingest import ingest_loop
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_reading
-from pansketch_collector.storage.postgresql import Postgresql, translated
+from pansketch_collector.storage.postgresql import SERVING, Postgresql, translated
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.connection import ERRORS
 from pansketch_collector.storage.tables.records import Selection
@@ -25,6 +25,7 @@ from pansketch_collector.storage.writer import changing
 from pansketch_collector.validation.verdicts import Accepted, Duplicate
 from pansketch_fleet.settings.settings import DatabaseServer
 from testbed.postgresql import postgresql
+from tests import waiting
 from tests.collector.small_fleet import incoming
 from tests.collector.storage.test_crash import OneBatchTransport
 from tests.collector.storage.test_stores import NOW, faults, messages
@@ -126,6 +127,27 @@ def test_one_process_serves_and_others_may_change(server_fleet):
         outcomes = commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
     assert not any(isinstance(each, Accepted | Duplicate) for each in outcomes)
     assert not faults(server_fleet)
+
+
+def test_the_lock_of_a_session_that_is_about_to_end_is_waited_for(server_fleet):
+    """The server frees it a moment after the connection has ended."""
+    place, generations = server_fleet.database, []
+
+    def serve():
+        with store.opened(place) as opened:
+            generations.append(opened.generation)
+
+    serve()
+    thread = threading.Thread(target=serve)
+    with closing(psycopg.connect(place.url, autocommit=True)) as earlier:
+        earlier.execute("SELECT pg_advisory_lock(%s, %s)", SERVING)
+        thread.start()
+        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        waiting.until(lambda: earlier.execute(query).fetchone()[0], "a process that waits")
+        assert len(generations) == 1
+    thread.join(waiting.SECONDS)
+    assert len(set(generations)) == 1
+    assert len(generations) == 2
 
 
 def test_a_database_served_elsewhere_before_has_another_generation(server_fleet):
