@@ -232,6 +232,8 @@ class CollectorClient:
 
     def on_subscribed(self, unauthorized: tuple[str, ...]) -> None:
         for name in set(unauthorized) - set(self._unauthorized):
+            if name == self._shared_filter:  # The rule is about the topics; the group is secret.
+                name = self._release_filter
             log.error("broker does not authorize reading %s: allow it in the broker's ACL", name)
         self._unauthorized = unauthorized
         self._subscribed = not unauthorized

@@ -15,7 +15,7 @@ Estimator = Callable[[Level, FloatArray, Paths, float, float], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 Consistency = Callable[[FloatArray, FloatArray], FloatArray]
 """(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
-MOST_KEPT = 1 << 14  # cells of an attribute, of which it is kept which hold values
+MAX_CACHED_CELLS = 1 << 14  # of an attribute, for `_hold_values`
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 
 
@@ -101,9 +101,9 @@ def held(domain: Domain, level: Level, paths: Paths | None = None) -> npt.NDArra
     low, _ = domain.boxes(paths, level.bits)
     for position in np.flatnonzero(bounded):
         attribute, cells = domain.attributes[position], 1 << order.count(position)
-        if cells <= MOST_KEPT:
-            places = (low[:, position] * cells).astype(np.intp)
-            found &= _hold_values(attribute, cells)[places]
+        if cells <= MAX_CACHED_CELLS:
+            indices = (low[:, position] * cells).astype(np.intp)
+            found &= _hold_values(attribute, cells)[indices]
         else:
             found &= _hold(attribute, low[:, position], 1 / cells)
     return found

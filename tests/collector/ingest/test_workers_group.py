@@ -5,12 +5,15 @@ from contextlib import ExitStack
 
 import pytest
 
+from pansketch_collector.mqtt.connection import CollectorClient
 from pansketch_collector.storage.writer import changing
+from pansketch_fleet.protocol import topics
 from testbed.mosquitto import mosquitto
 from testbed.postgresql import postgresql
 from tests import waiting
 from tests.collector.ingest.test_workers import collector
 
+GROUP = "b5d1" * 8
 LOGS = "log_type subscribe\nlog_type error"
 
 
@@ -45,3 +48,17 @@ def test_all_processes_join_one_group_whose_name_is_in_the_database_alone(
             joined.update(found)
     assert len(joined) == 2
     assert all(len(name) >= 32 and fleet.fleet not in name for name in joined)
+
+
+@pytest.mark.parametrize("worker", ["", "ingest-1"])
+def test_a_subscription_that_is_not_authorized_is_logged_without_the_group(
+    small_fleet, caplog, worker
+):
+    """The log names the topics, which the broker's rule is about."""
+    mqtt, largest = small_fleet.config.mqtt, small_fleet.rules.largest
+    link = CollectorClient(mqtt, small_fleet.fleet, largest, workers=GROUP, worker=worker)
+    _, releases, _ = topics.fleet_filter(small_fleet.fleet)
+    link.on_subscribed((topics.shared_filter(GROUP, releases),))
+    assert f"broker does not authorize reading {releases}: allow it" in caplog.text
+    assert GROUP not in caplog.text
+    assert not link.connected
