@@ -34,11 +34,13 @@ from pansketch_fleet.config.programs import AgentConfig
 WORKERS = 2
 QUICK_SEIZED, FULL_SEIZED = 1_000, 10_000
 QUICK_SPECS, FULL_SPECS = 16, 160
-QUICK_AGENTS, FULL_AGENTS = 10, 1_000
+QUICK_AGENTS, FULL_AGENTS = 10, 500
 AGENTS_A_TASK = 10
 SEED = (
     1  # Of specs, agents, readings and scripted noise: public, so that a finding can be repeated.
 )
+# The part of a finding whose task has another name.
+FINDING_OF: dict[str, Part] = {"blinded": "exact", "sampler": "exact", "outside": "statistical"}
 FEW_COUNTERS = 3  # Enumerable over draws from -1 to 1; larger subjects over draws of 0.
 FEW_SLOTS, FEW_KEYS = 4, 3  # Larger counters of keys are for the full audit.
 
@@ -74,11 +76,25 @@ def run_audit(
     pool = ProcessPoolExecutor(WORKERS, get_context("spawn"), _end_with_parent)
     with pool:
         waiting: list[Future[list[Finding]]] = [pool.submit(perform, task) for task in tasks]
-        found(_seized(quick))
-        for future in waiting:
-            for finding in future.result():
+        for finding in _result(Task("seizure", 0, quick), lambda: [_seized(quick)]):
+            found(finding)
+        for task, future in zip(tasks, waiting, strict=True):
+            for finding in _result(task, future.result):
                 found(finding)
     return findings
+
+
+def _result(task: Task, perform: Callable[[], list[Finding]]) -> list[Finding]:
+    """Its findings. A claim whose task raises is not shown; the other tasks go on."""
+    try:
+        return perform()
+    except Exception as error:
+        measured = f"the audit failed: {type(error).__name__}: {error}"
+        part = FINDING_OF.get(task.part, cast(Part, task.part))
+        return [
+            Finding(part, f"task {task.which} {detail}".strip(), "is shown", measured, False)
+            for detail in task.details
+        ]
 
 
 def _end_with_parent() -> None:

@@ -203,3 +203,23 @@ def test_claims_are_the_subjects_guarantees():
         split = subject.unit == "key" and subject.intrusion == "silent"
         expected = dict.fromkeys(parts, 1.0) | ({"terminal": 0.5, "release": 0.5} if split else {})
         assert parts == expected
+
+
+def test_a_task_that_raises_is_a_claim_that_is_not_shown(monkeypatch):
+    def unseizable(quick):
+        raise OSError("no such process")
+
+    tasks = [report.Task("exact", 9_999, True, ("one", "two")), report.Task("sampler", 0, True)]
+    monkeypatch.setattr(report, "_tasks", lambda quick, agents: iter(tasks))
+    monkeypatch.setattr(report, "_seized", unseizable)
+    told = []
+    findings = report.run_audit(True, lambda *each: told.append(each))
+    assert [(each.part, each.holds) for each in findings] == [
+        ("seizure", False),
+        ("exact", False),
+        ("exact", False),
+        ("exact", True),
+    ]
+    assert "no such process" in findings[0].measured
+    assert "IndexError" in findings[1].measured
+    assert told == [(each, number, 4) for number, each in enumerate(findings, 1)]

@@ -26,6 +26,7 @@ from pansketch.domain import MISSING
 
 Floats = npt.NDArray[np.float64]
 FAMILIES = 8
+MAX_DWORK_EPSILON = 1.5  # The state of this variant has no larger one.
 HUGE, TINY = 1.7976931348623157e308, 5e-324
 
 
@@ -224,7 +225,8 @@ def _distinct(rng: np.random.Generator, large: bool) -> Spec:
         {"expected_keys": 100, "release": "bitmap"},
         {"memory": 512},
         {"universe": 5000, "memory": 64, "variant": "optbern"},
-        {"universe": 40, "variant": "dwork", "release": "bitmap"},
     ]
+    if privacy.epsilon <= MAX_DWORK_EPSILON:  # All of it may be the state's.
+        shapes.append({"universe": 40, "variant": "dwork", "release": "bitmap"})
     shape = shapes[0 if large else int(rng.integers(1, len(shapes)))]
     return DistinctSpec(privacy, **shape, hash_key=int(rng.integers(1 << 60)))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from math import isqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +32,8 @@ from pansketch_audit.mechanisms.mechanism import memory_of
 SIZES = (1, 2, 8, 9, 16, 17, 100, 1000)
 WINDOW = WindowId("device", "stream", 1, 0, 60)
 SOURCE = "sketch"
+# So few of twice as many fall into the same slots again with a probability of 2e-9.
+MAX_KEYS, MIN_KEYS = 512, 16
 
 Rows = npt.NDArray[Any]
 Event = Literal["announce", "snapshot"]
@@ -272,8 +273,9 @@ def window_problems(spec: DistinctSpec) -> Iterator[str]:
         yield "keys have the same slots in every window: they can be followed"
     if this != again:
         yield "devices have other slots in the same window"
-    keys = np.arange(min(spec.universe or 512, 512), dtype=np.uint64)
-    if len(keys) > isqrt(512) and slots_of(this, keys) == slots_of(other, keys):
+    # Half of the keys: all keys of a universe fill all slots in every window.
+    keys = np.arange(min(spec.universe or MAX_KEYS, MAX_KEYS) // 2, dtype=np.uint64)
+    if len(keys) >= MIN_KEYS and slots_of(this, keys) == slots_of(other, keys):
         yield "keys fall into the same slots in two windows"
 
 

@@ -10,7 +10,13 @@ from pansketch.domain import MISSING
 from pansketch_audit.coupling.coupled_runs import Exposure, couple
 from pansketch_audit.coupling.hostile import FAMILIES, hostile_readings, random_specs
 from pansketch_audit.coupling.scripted_noise import ScriptedNoise
-from pansketch_audit.coupling.sketch_runs import SIZES, audited, key_loss, reading_cases
+from pansketch_audit.coupling.sketch_runs import (
+    SIZES,
+    audited,
+    key_loss,
+    reading_cases,
+    window_problems,
+)
 
 SPECS = list(random_specs(5, 2 * FAMILIES))[FAMILIES:]
 
@@ -106,3 +112,18 @@ def test_a_key_spends_epsilon_for_its_bit_and_for_the_release():
     assert key_loss(spec) == 2
     dwork = DistinctSpec(Privacy(1.0, "key", "announced"), universe=64, variant="dwork")
     assert float(key_loss(dwork)) == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_every_random_spec_is_one_that_the_library_takes(seed):
+    """As many as the full audit draws; a refused one would end it."""
+    made = [spec for _, spec in random_specs(seed, 160)]
+    assert len({spec.fingerprint for spec in made}) > 150  # Small ones may be alike.
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_window_with_slots_of_its_own_is_no_problem(seed):
+    """Also where the keys of a small universe fill all slots."""
+    specs = [spec for _, spec in random_specs(seed, 160) if isinstance(spec, DistinctSpec)]
+    assert any(spec.universe == 300 for spec in specs)
+    assert [problem for spec in specs for problem in window_problems(spec)] == []
