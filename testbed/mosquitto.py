@@ -43,15 +43,25 @@ def mosquitto(
     Raises:
         OSError: there is no mosquitto, or it ended at its start.
     """
-    program, port = executable(), port or free_port()
+    port = port or free_port()
+    with start(folder, port, settings, anonymous):
+        yield port
+
+
+def start(folder: Path, port: int, settings: str = "", anonymous: bool = True) -> Program:
+    """Starts a broker that listens, for a caller that ends it. Raises OSError as `mosquitto`."""
+    program = executable()
     if program is None:
         raise FileNotFoundError("there is no mosquitto on this machine")
     config = folder / f"mosquitto-{port}.conf"
     plain = PLAIN.format(port=port, anonymous=str(anonymous).lower())
     config.write_text(f"{plain}{settings}\n", encoding="utf-8")
-    with Program([program, "-c", str(config)], config.with_suffix(".log")) as broker:
-        try:
-            broker.until(lambda: listens(port), f"a listener on port {port}")
-        except (ProgramTimeout, ProgramEnded) as error:
+    broker = Program([program, "-c", str(config)], config.with_suffix(".log"))
+    try:
+        broker.until(lambda: listens(port), f"a listener on port {port}")
+    except BaseException as error:
+        broker.close()
+        if isinstance(error, (ProgramTimeout, ProgramEnded)):
             raise OSError(str(error)) from error
-        yield port
+        raise
+    return broker

@@ -67,6 +67,16 @@ class Postgresql:
             if time.monotonic() > deadline:
                 raise ProgramTimeout(f"PostgreSQL does not start: {self.process.output}")
 
+    @property
+    def pid(self) -> int:
+        """Of the server's first process, whose children serve the connections."""
+        assert self.process is not None  # It was started.
+        return self.process.process.pid
+
+    def ended(self) -> bool:
+        """True if it does not run."""
+        return self.process is None or self.process.ended()
+
     def kill(self) -> None:
         """Ends it as a power cut of this process would: by SIGKILL."""
         if self.process is not None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pansketch import os_entropy
+from pansketch_collector.commands.verification import verified
 from pansketch_collector.errors import CommandError
 from pansketch_fleet.child_process import end_in_order
 from pansketch_fleet.config.loader import Config, ConfigError, Stream, load_collector
@@ -27,9 +28,10 @@ from pansketch_fleet.settings.sources import (
 )
 from testbed.fleet_simulator import arithmetic, report, usage
 from testbed.fleet_simulator.delivery import GaveUp, Pace, into_database, through_broker
+from testbed.fleet_simulator.kills import Kills
 from testbed.fleet_simulator.outbox import FleetOutbox
 from testbed.fleet_simulator.releases import Load, SimulatedFleet
-from testbed.fleet_simulator.server import CannotStart, own_server
+from testbed.fleet_simulator.server import CannotStart, Server, own_server
 
 CONFIG = Path(__file__).with_name("fleet.yaml")
 PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -65,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         "python -m testbed.fleet_simulator",
         description="Publishes the births and releases of a fleet, with the noise and the labels "
         "of real ones, until a collector has acknowledged each. Without --url and --database it "
-        "starts a mosquitto and a collector of its own. A collector counts simulated releases "
+        "starts a mosquitto and a collector of its own, and a PostgreSQL for --workers. A "
+        "collector counts simulated releases "
         "like all others, so use a fleet and a database of their own.",
     )
     add, whole = parser.add_argument, _number(int, 1)
@@ -94,6 +97,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--resend-after", type=_number(float, 0.1), default=300.0, metavar="SECONDS", help=text)
     text = "end when the collector is silent for so long (900)"
     add("--give-up", type=_number(float, 0.1), default=900.0, metavar="SECONDS", help=text)
+    text = "a PostgreSQL of its own, and so many processes that ingest beside the collector"
+    where.add_argument("--workers", type=_number(int, 0), metavar="N", help=text)
+    text = "kill broker, collector, workers or PostgreSQL so often, and start it again (0)"
+    add("--kills", type=_number(int, 0), default=0, help=text)
     text = "of the devices' names (simulated); a second run on one database needs another"
     add("--prefix", default="simulated", help=text)
     add("--seed", type=int, default=1, help="of readings and outages, not of noise (1)")
@@ -122,6 +129,10 @@ def _number(
 def _run(options: argparse.Namespace) -> report.Run:
     if not is_id(f"{options.prefix}-{options.devices}"):
         raise WrongInput(f"--prefix {options.prefix[:64]!r} is no id; use a-z, 0-9 and -")
+    if options.kills and (options.url is not None or options.database is not None):
+        raise WrongInput(
+            "--kills needs a broker and a collector of its own: no --url, no --database"
+        )
     config = load_collector(options.config, {"BROKER": "localhost:1883", **os.environ})
     _streams(config, options.stream)
     processes = {f"{usage.name_of(pid)} {pid}": pid for pid in options.pid}
@@ -129,11 +140,14 @@ def _run(options: argparse.Namespace) -> report.Run:
         return _measured(options, config, None, processes, options.database.resolve())
     if options.url is not None:
         return _measured(options, config, _mqtt(config.mqtt, options.url), processes, None)
-    with _folder(options.out) as folder, own_server(folder, options.config.resolve()) as server:
+    with (
+        _folder(options.out) as folder,
+        own_server(folder, options.config.resolve(), options.workers) as server,
+    ):
         processes |= server.processes
-        database = server.config.collector.database
-        assert isinstance(database, Path)  # `own_server` takes no other
-        return _measured(options, server.config, server.config.mqtt, processes, database)
+        place = server.config.collector.database
+        file = place if isinstance(place, Path) else None
+        return _measured(options, server.config, server.config.mqtt, processes, file, server)
 
 
 def _arithmetic(options: argparse.Namespace) -> str:
@@ -186,6 +200,7 @@ def _measured(
     mqtt: Mqtt | None,
     processes: Mapping[str, int],
     database: Path | None,
+    server: Server | None = None,
 ) -> report.Run:
     """Runs it and measures. An interruption ends the run, not the report."""
     load = _load(options)
@@ -198,9 +213,17 @@ def _measured(
         options.resend_after,
         lambda: bool(chance.random() < options.duplicates),
     )
+    kills = None
+    if server is not None and options.kills:
+        kills = Kills(
+            server, options.kills, fleet.releases, outbox.acknowledged_count, options.seed
+        )
     watched = {"simulator": os.getpid(), **processes}
     before, started, problem = _used(watched), time.monotonic(), ""
-    with _progress(fleet.releases, outbox) as show:
+    with (
+        _progress(fleet.releases, outbox, kills) as show,
+        kills.during() if kills else nullcontext(),
+    ):
         try:
             if mqtt is None:
                 assert database is not None
@@ -217,9 +240,12 @@ def _measured(
         name: usage.Usage(now.cpu_seconds - before[name].cpu_seconds, now.peak_mib)
         for name, now in _used(watched).items()
     }
+    result = verified(config, config.collector.database) if kills else None
     size = _size(database) if database is not None else 0
     names = tuple(stream.name for stream in streams)
-    return report.Run(load, names, seconds, outbox, fleet.offline, spent, size, problem)
+    return report.Run(
+        load, names, seconds, outbox, fleet.offline, spent, size, problem, kills, result
+    )
 
 
 def _streams(config: Config, names: Sequence[str] | None) -> list[Stream]:
@@ -237,7 +263,8 @@ def _used(processes: Mapping[str, int]) -> dict[str, usage.Usage]:
     found = {}
     for name, pid in processes.items():
         with suppress(OSError):
-            found[name] = usage.usage(pid)
+            of = usage.family_usage if name == "postgresql" else usage.usage
+            found[name] = of(pid)
     return found
 
 
@@ -246,7 +273,9 @@ def _size(database: Path) -> int:
 
 
 @contextmanager
-def _progress(total: int, outbox: FleetOutbox) -> Iterator[Callable[[], object]]:
+def _progress(
+    total: int, outbox: FleetOutbox, kills: Kills | None
+) -> Iterator[Callable[[], object]]:
     """A bar on a terminal; yields what is called at each turn."""
     console, shown_at = Console(stderr=True), [0.0]
     columns = (TextColumn("releases acknowledged"), BarColumn(), MofNCompleteColumn())
@@ -256,9 +285,13 @@ def _progress(total: int, outbox: FleetOutbox) -> Iterator[Callable[[], object]]
         task = shown.add_task("", total=total)
 
         def show() -> None:
+            if kills is not None:
+                kills.keep_pace()
+                if kills.problem:
+                    raise GaveUp(kills.problem)
             if time.monotonic() - shown_at[0] >= SHOW_SECONDS:
                 shown_at[0] = time.monotonic()
-                shown.update(task, completed=outbox.counts.releases - outbox.waiting)
+                shown.update(task, completed=outbox.acknowledged_count())
 
         yield show
 

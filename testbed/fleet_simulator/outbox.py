@@ -67,6 +67,10 @@ class FleetOutbox:
         """Releases that are published and not acknowledged."""
         return len(self._waiting)
 
+    def acknowledged_count(self) -> int:
+        """Releases that are published and acknowledged."""
+        return self.counts.releases - self.waiting
+
     @property
     def done(self) -> bool:
         """True if all messages are published, and each release is acknowledged."""

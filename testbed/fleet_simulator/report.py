@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pansketch_collector.commands.verification import VerificationResult
 from pansketch_fleet.text_table import columns
+from testbed.fleet_simulator.kills import Kills
 from testbed.fleet_simulator.outbox import FleetOutbox
 from testbed.fleet_simulator.releases import Load
 from testbed.fleet_simulator.usage import Usage
@@ -25,6 +27,8 @@ class Run:
         processes: CPU time of each process meanwhile, and its peak of memory.
         database_bytes: files of the database; 0 where they are on another machine.
         problem: why it ended before all was acknowledged, or "".
+        kills: of the programs of the server, if any were wanted.
+        verification: of the database after the kills.
     """
 
     load: Load
@@ -35,11 +39,16 @@ class Run:
     processes: Mapping[str, Usage]
     database_bytes: int
     problem: str
+    kills: Kills | None = None
+    verification: VerificationResult | None = None
 
     @property
     def good(self) -> bool:
-        """True if every release was acknowledged as stored or as a duplicate."""
-        return self.outbox.done and not self.problem and set(self.outbox.counts.answers) <= GOOD
+        """True if every release was acknowledged as stored or as a duplicate, and after kills is
+        stored once, and in all sums."""
+        counts, found = self.outbox.counts, self.verification
+        is_stored = found is None or (found.ok and found.releases == counts.releases)
+        return self.outbox.done and not self.problem and set(counts.answers) <= GOOD and is_stored
 
     def figures(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -72,6 +81,18 @@ class Run:
             "database_bytes": self.database_bytes,
             "database_bytes_per_release": round(self.database_bytes / releases, 1),
             "problem": self.problem,
+            **self._after_kills(),
+        }
+
+    def _after_kills(self) -> dict[str, Any]:
+        if self.kills is None or self.verification is None:
+            return {}
+        found = self.verification
+        return {
+            "kills": dict(sorted(self.kills.done.items())),
+            "restarts": self.kills.restarts,
+            "stored": found.releases,
+            "faults": len(found.damaged) + len(found.file) + len(found.figures),
         }
 
 
@@ -99,6 +120,10 @@ def text(run: Run) -> str:
     if run.database_bytes:
         each = f"{found['database_bytes_per_release']:,.0f} a release"
         rows.append(("database", f"{run.database_bytes:,}", f"bytes, {each}"))
+    if "kills" in found:
+        kills = ", ".join(f"{name} {n}" for name, n in found["kills"].items())
+        rows.append(("killed", f"{sum(found['kills'].values()):,}", kills))
+        rows.append(("stored", f"{found['stored']:,}", f"verified, {found['faults']} faults"))
     head = f"{run.load.devices:,} devices, {run.load.windows} windows of {', '.join(run.streams)}"
     lines = [f"{head}, in {run.seconds:,.1f} s", *columns(rows, {1})]
     return "\n".join([*lines, *([run.problem] if run.problem else [])])

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
-NAME, PARENT, TIMES = 1, 3, slice(13, 15)  # fields of /proc/PID/stat, see proc(5)
+NAME, PARENT = 1, 3  # fields of /proc/PID/stat, see proc(5)
+TIMES, ALL_TIMES = slice(13, 15), slice(13, 17)  # of the process; and of its ended children
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,18 @@ def usage(pid: int) -> Usage:
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
     return Usage(sum(map(int, times)) / TICKS, peak / 1024)
+
+
+def family_usage(pid: int) -> Usage:
+    """Of a process and its children: their CPU seconds, and the most MiB of one of them. Raises
+    OSError."""
+    found = usage(pid)
+    seconds, peak = sum(map(int, _stat(pid)[ALL_TIMES])) / TICKS, found.peak_mib
+    for child in children(pid):
+        with suppress(OSError):  # It has ended meanwhile.
+            each = usage(child)
+            seconds, peak = seconds + each.cpu_seconds, max(peak, each.peak_mib)
+    return Usage(seconds, peak)
 
 
 def resident(pid: int) -> float:

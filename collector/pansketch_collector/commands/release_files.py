@@ -26,7 +26,7 @@ from pansketch_collector.queries.selection import check_devices, nothing_selecte
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
-from pansketch_collector.storage.tables.connection import ERRORS
+from pansketch_collector.storage.tables.connection import ERRORS, remedy
 from pansketch_collector.storage.tables.corruption import Damage, label_damage
 from pansketch_collector.storage.tables.records import Selection, Stored
 from pansketch_collector.validation.validation import Rules
@@ -57,7 +57,7 @@ def replay(path: Path, store: Store, rules: Rules, now: Callable[[], int]) -> Co
         raise wrong(f"cannot read {path}: {error.strerror or error}") from error
     except ERRORS as error:
         raise CommandError(
-            f"cannot write the database ({error}): free its disk and retry"
+            f"cannot write the database ({error}): {remedy(error)}, and try again"
         ) from error
     return counts
 

@@ -16,7 +16,7 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.store import Store
 from pansketch_collector.storage.tables import enrolments
-from pansketch_collector.storage.tables.connection import ERRORS, passing
+from pansketch_collector.storage.tables.connection import ERRORS, passing, remedy
 from pansketch_collector.validation.signatures import Signers, authenticate
 from pansketch_collector.validation.validation import Rules, validate
 from pansketch_collector.validation.verdicts import (
@@ -151,7 +151,8 @@ def _commit(
                 text = f"database: {error}: restore a copy, or move it away"
                 raise CommandError(text) from error
             if not complained:
-                log.error("cannot write the database (%s); retrying; free its disk", error)
+                text = "cannot write the database (%s); retrying; %s"
+                log.error(text, error, remedy(error))
             complained = True
             heartbeat()
             stop.wait(RETRY_SECONDS)

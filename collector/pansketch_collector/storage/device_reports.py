@@ -17,13 +17,28 @@ def session(db: Database, device: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def has_room(db: Database, report: DeviceStatus | HealthReport) -> bool:
-    """True if the table has a row for this device, or room for one."""
-    table = "devices" if isinstance(report, DeviceStatus) else "healths"
-    known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (report.device,))
-    if known.fetchone() is not None:
+class DeviceRows:
+    """Bounds the devices that the tables of reports hold. Only one process adds some.
+
+    It counts a table once: to count all rows for each new device takes the square of their number.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def has_room(self, db: Database, report: DeviceStatus | HealthReport) -> bool:
+        """True if the table has a row for this device, or room for one."""
+        table = "devices" if isinstance(report, DeviceStatus) else "healths"
+        known = db.execute(f"SELECT 1 FROM {table} WHERE device = ?", (report.device,))
+        if known.fetchone() is not None:
+            return True
+        # At least as many as there are: some of those that were counted may be gone.
+        if self._counts.get(table, MAX_DEVICES) >= MAX_DEVICES:
+            self._counts[table] = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        if self._counts[table] >= MAX_DEVICES:
+            return False
+        self._counts[table] += 1
         return True
-    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) < MAX_DEVICES
 
 
 def store_status(db: Database, report: DeviceStatus, at: int) -> None:

@@ -61,6 +61,7 @@ class SqlStore:
         self._db = connection
         self._quarantine_rows = quarantine_rows
         self._stored: dict[tuple[str, str], int] = {}  # counted once, then kept
+        self._device_rows = device_reports.DeviceRows()
         # Caches of the open transaction, which excludes other writers:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -130,7 +131,7 @@ class SqlStore:
             case DeviceStatus() | HealthReport():
                 return DeviceState(
                     device_reports.session(self._db, validated.device),
-                    device_reports.has_room(self._db, validated),
+                    self._device_rows.has_room(self._db, validated),
                 )
         return None
 
@@ -187,11 +188,12 @@ class SqlStore:
         digests = [(one.digest,) for one in releases]
         holding_counts.note_totals(self._db, added, [one.total for one in releases])
         add_up(self._db, self._added, self._layouts)
-        self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
-        self._db.executemany(
-            "DELETE FROM damaged WHERE digest = ? OR (device, stream, window_start) = (?, ?, ?)",
-            [digest + window for digest, window in zip(digests, added, strict=True)],
-        )
+        others = "SELECT 1 FROM quarantine UNION ALL SELECT 1 FROM damaged LIMIT 1"
+        if self._db.execute(others).fetchone() is not None:
+            self._db.executemany("DELETE FROM quarantine WHERE digest = ?", digests)
+            windows = [digest + window for digest, window in zip(digests, added, strict=True)]
+            condition = "digest = ? OR (device, stream, window_start) = (?, ?, ?)"
+            self._db.executemany(f"DELETE FROM damaged WHERE {condition}", windows)
         self._added.clear()
 
     def without_total(self, after: int, last: int) -> set[int]:

@@ -17,9 +17,10 @@ from pansketch_collector.ingest import ingest_loop
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_reading
-from pansketch_collector.storage.postgresql import SERVING, Postgresql, translated
+from pansketch_collector.storage.postgresql import SERVING, Postgresql
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.connection import ERRORS
+from pansketch_collector.storage.tables.postgresql_dialect import translated
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.storage.writer import changing
 from pansketch_collector.validation.verdicts import Accepted, Duplicate
@@ -110,6 +111,7 @@ def test_a_killed_server_is_waited_for_and_nothing_is_acknowledged_before(
         with reading(fleet.database) as reader:
             assert reader.count(Selection("air")) == len(pool)
     assert "cannot write the database" in caplog.text
+    assert "start the database server" in caplog.text
 
 
 def test_one_process_serves_and_others_may_change(server_fleet):

@@ -185,6 +185,10 @@ def test_the_table_of_devices_is_bounded(small_fleet, commit, monkeypatch):
     names = ["one", "two", "three", "one"]
     outcomes = commit(*((topics.status(small_fleet.fleet, name), birth) for name in names))
     assert [type(v) for v in outcomes] == [DeviceStatus, DeviceStatus, Rejected, DeviceStatus]
+    with changing(small_fleet.database) as other:
+        other.execute("DELETE FROM devices WHERE device = 'one'")
+    (outcome,) = commit((topics.status(small_fleet.fleet, "three"), birth))
+    assert type(outcome) is DeviceStatus, "another process made room"
 
 
 def test_a_second_server_of_one_database_is_refused(small_fleet, kept):

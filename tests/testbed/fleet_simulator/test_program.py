@@ -3,16 +3,24 @@
 import json
 import re
 import signal
+import sqlite3
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
+from pansketch_collector.commands.verification import verified
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.reader import Selection, reading
 from pansketch_fleet.child_process import run_child
+from pansketch_fleet.config.loader import load_collector
 from testbed.embedded_broker import free_port
 from testbed.fleet_simulator.__main__ import CONFIG, main
+from testbed.fleet_simulator.kills import Kills
+from testbed.fleet_simulator.outbox import FleetOutbox
+from testbed.fleet_simulator.releases import Load
+from testbed.fleet_simulator.report import Run
+from testbed.fleet_simulator.server import Server
 from testbed.mosquitto import mosquitto
 from testbed.program import ROOT, Program
 from tests import waiting
@@ -69,6 +77,40 @@ def test_a_fleet_is_stored_straight_into_a_database(tmp_path, capsys):
     assert "refused" in capsys.readouterr().out
     assert main([*words, "--prefix", "second"]) == 0
     assert stored(database) == 240
+
+
+@pytest.mark.needs("mosquitto", "postgresql")
+def test_kills_of_all_programs_lose_no_release_and_store_none_twice(tmp_path):
+    words = ["--workers", 1, "--kills", 8, "--devices", 100, "--windows", 4, "--resend-after", 2]
+    done = simulate(*words, "--in-flight", 50, "--out", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    names = {"broker", "collector", "worker 1", "postgresql"}
+    assert found["kills"] == dict.fromkeys(names, 2)
+    assert (found["stored"], found["faults"], found["unacknowledged"]) == (400, 0, 0)
+    assert found["acknowledged"]["stored"] <= 400
+    assert found["resent"] > 0
+
+
+@pytest.mark.parametrize("fault", ["lost", "kept in no sum"])
+def test_a_database_without_a_release_is_no_good_run(tmp_path, fault):
+    """The negative control of the test above."""
+    database = tmp_path / "collector.sqlite"
+    assert main(["--devices", "5", "--windows", "4", "--database", str(database)]) == 0
+    with closing(sqlite3.connect(database)) as connection, connection:
+        if fault == "lost":
+            connection.execute("DELETE FROM releases WHERE sequence = 3")
+        else:
+            connection.execute("DELETE FROM sums WHERE bucket = (SELECT min(bucket) FROM sums)")
+    config = load_collector(CONFIG, {"VAR": str(tmp_path)})
+    outbox = FleetOutbox(iter(()), 1, 1)
+    outbox.counts.releases = 20
+    assert outbox.due(1, 0) == []
+    kills = Kills(Server(config, {"broker": None}, None), 0, 20, lambda: 20, 1)
+    result = verified(config, database)
+    run = Run(Load(5, 4), ("temp",), 1, outbox, 0, {}, 0, "", kills, result)
+    assert not run.good
+    assert run.figures()["stored"] == 20 - 5 * (fault == "lost")
 
 
 @pytest.mark.needs("mosquitto")

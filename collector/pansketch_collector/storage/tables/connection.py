@@ -33,6 +33,15 @@ def passing(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError)
 
 
+def remedy(error: Exception) -> str:
+    """Tells an operator how to end an error that may pass."""
+    if isinstance(error, ServerError):
+        return "start the database server, or read its log"
+    if "locked" in str(error):
+        return "end the other program that writes it"
+    return "free its disk"
+
+
 class Rows(Protocol):
     """The result of a statement."""
 
