@@ -112,7 +112,7 @@ RUNS, QUICK_RUNS = 7, 3
 BURST_WINDOWS = 40  # of each device, that arrive while a thousand ask
 PAUSE_SECONDS = 1.5  # The last count of the fleet is old by then.
 FIRST = "first view (Fleet)"
-CHANGES = "Changes view"
+CHANGES = "What changed, first picture"
 Measure = Callable[[Path, int, bool], list[Row]]
 
 
@@ -192,8 +192,8 @@ def _visits(tab: Tab, site: Site, devices: int) -> Iterator[tuple[str, float]]:
     yield "Stream view again", view_seconds(tab, site, "stream/air", PICTURES)[0]
     yield "Privacy view", view_seconds(tab, site, "privacy", CARDS)[0]
     picture, all_pictures = view_seconds(tab, site, "changes/air", PICTURE, LINES)
-    yield f"{CHANGES}, first picture", picture
-    yield f"{CHANGES}, all pictures", all_pictures
+    yield CHANGES, picture
+    yield "all pictures of what changed", all_pictures
 
 
 def _timed(name: str, times: Sequence[float]) -> list[Row]:
