@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 NUMBER_PATTERN = r"[0-9]{1,15}(?:\.[0-9]{1,6})?"
 _NUMBER = re.compile(rf"({NUMBER_PATTERN}) ?([A-Za-z]*)")
@@ -86,6 +87,7 @@ def rounded_size_text(bytes_count: float) -> str:
     return f"{bytes_count:.0f} bytes"
 
 
+@lru_cache(maxsize=4_096)  # The windows of many devices end in the same seconds.
 def utc_text(seconds: int) -> str:
     """Return unix seconds as an ISO 8601 time in UTC: the date alone at midnight."""
     moment = _EPOCH + timedelta(seconds=seconds)  # beyond 2038 on any machine

@@ -26,8 +26,9 @@ from pansketch_collector.reports.stream_settings import (
 )
 from pansketch_collector.storage import exclusions
 from pansketch_collector.storage.exclusions import Exclusion
-from pansketch_collector.storage.reader import Device, QuarantineCount, Reader, ReceivedHealth
+from pansketch_collector.storage.reader import QuarantineCount, Reader, ReceivedHealth
 from pansketch_collector.storage.tables.holdings import Holding
+from pansketch_collector.storage.tables.records import Device
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import lag_text, utc_text
@@ -179,7 +180,7 @@ def fleet_object(found: Overview) -> dict[str, object]:
 
 def _problems(name: str, device: Device | None) -> list[str]:
     """A line for each stream that the device has stopped, or whose new scales it rejected."""
-    reported = {} if device is None else json.loads(device.streams)
+    reported = {} if device is None else device.births
     return [
         f"{kind_text}: {name} {stream}: {birth[key]}"
         for key, kind_text in (("problem", "stopped"), ("scale_problem", "scales"))
@@ -276,7 +277,7 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
         "state": "unknown" if device is None else device.state,
         "since": None if device is None else utc_text(device.since),
         "session": None if device is None else device.session,
-        "reported": {} if device is None else json.loads(device.streams),
+        "reported": {} if device is None else device.births,
         "duplicates": found.duplicates.get(name, 0),
         "health": healths.as_object(found.healths.get(name)),
         "settings": {

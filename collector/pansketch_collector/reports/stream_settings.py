@@ -10,7 +10,8 @@ from typing import Any
 from pansketch.wire import differences, form_of
 from pansketch_collector import clock
 from pansketch_collector.storage.config_epochs import newest_scales, published_fingerprints
-from pansketch_collector.storage.reader import Device, Reader
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.records import Device
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol.scale_message import Scales
@@ -133,7 +134,7 @@ def differing(
     }
     found: dict[str, dict[str, str]] = {}
     for device in devices:
-        for name, birth in json.loads(device.streams).items():
+        for name, birth in device.births.items():
             if name not in streams:
                 difference = "the configuration has no such stream"
             elif not is_sent_by(streams[name].devices, device.device):
@@ -184,7 +185,7 @@ def running(
 
     found: dict[str, dict[str, ServedEpoch]] = {}
     for device in devices:
-        for name, birth in json.loads(device.streams).items():
+        for name, birth in device.births.items():
             fingerprint, seconds = bytes.fromhex(birth["fingerprint"]), birth["window_seconds"]
             now = (
                 name in streams

@@ -24,6 +24,7 @@ from pansketch_collector.storage.tables.connection import ERRORS, Database, stre
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
     Cursor,
+    Device,
     ReleaseSummary,
     Stored,
     stored,
@@ -36,17 +37,6 @@ from pansketch_collector.storage.tables.sums import Sum
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.protocol.messages import Health
 from pansketch_fleet.settings.settings import DatabaseServer
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device's last reported status; `streams` is JSON with the guarantee of each stream."""
-
-    device: str
-    state: str
-    session: str
-    since: int
-    streams: str
 
 
 @dataclass(frozen=True)

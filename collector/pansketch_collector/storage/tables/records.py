@@ -1,7 +1,9 @@
 """Stored releases as rows, and conditions that select them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pansketch_collector.validation.verdicts import Accepted
@@ -115,3 +117,29 @@ def where(
     if excluded is not None:
         parts.append((EXCLUDED if excluded else f"NOT {EXCLUDED}", []))
     return " AND ".join(part for part, _ in parts), [v for _, values in parts for v in values]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device's last reported status.
+
+    Attributes:
+        streams: the JSON text of its birth message, with the guarantee of each stream.
+    """
+
+    device: str
+    state: str
+    session: str
+    since: int
+    streams: str
+
+    @property
+    def births(self) -> Mapping[str, Mapping[str, Any]]:
+        """The streams of its birth message."""
+        return _parsed(self.streams)
+
+
+@lru_cache(maxsize=1_024)  # Devices with the same settings report the same text.
+def _parsed(text: str) -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return found
