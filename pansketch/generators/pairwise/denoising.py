@@ -8,9 +8,12 @@ one is shrunk as a whole by the part of its energy that the noise explains. That
 part estimator of James and Stein ("Estimation with quadratic loss", 1961) with a known variance. It
 keeps what noise makes larger than usual. So the part of a resolution that is kept has a bound: the
 energy of usual dependence over the sum of that energy and the noise.
+
+Cells that noise makes negative are raised to 0. That moves readings to where none are and makes
+correlations weaker, so the nearest table keeps an estimated covariance (`covariation`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -32,6 +35,9 @@ STEPS, SHORTENED = 50, 20  # of Newton's method; times that a step is halved
 ENOUGH = 1e-4  # of the gain that is predicted for a step
 RIDGE = 1e-3  # cells
 LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
+SURE = 100.0  # cells, as which a sum over cells counts that is to be kept
+CLEARLY = 2.0  # deviations of its noise, beyond which such a sum tells of dependence
+NEARLY = 0.01  # deviations of its noise, by which that sum may be missed
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,63 +151,119 @@ def _along(matrix: FloatArray, table: npt.NDArray[np.float64], axis: int) -> Flo
     return np.asarray(np.moveaxis(turned, 0, axis))
 
 
-def consistent(table: Table, margins: Mapping[int, Margin]) -> Table:
-    """The nearest table that has these margins and no negative cell.
+@dataclass(frozen=True, eq=False)
+class KeptSum:
+    """A weighted sum of a table's cells, and the `value` that it is to have. `weights`: float64 of
+    the table's shape, of squares that add up to 1, so that its noise is that of a cell."""
 
-    Such a table is max(0, counts + a number for each cell of each axis). The numbers minimise a
-    convex function whose slope is by how much the margins are missed, found by Newton's method (Qi
-    and Sun, "A nonsmooth version of Newton's method", 1993).
+    weights: FloatArray
+    value: float
+
+
+def covariation(
+    table: Table, expected: FloatArray, margins: Mapping[int, Margin], values: Sequence[FloatArray]
+) -> KeptSum | None:
+    """How two numbers vary together: what the table tells of it beyond what is expected, where
+    readings are. None where all readings are in one cell of an attribute.
+
+    `values`: of each attribute's cells less their mean, float64[cells]. Noise is the same in all
+    cells, and far from the mean it counts most, where readings are rarest. So a cell counts by the
+    part of it that is no noise if dependence is as large as what independent attributes have there
+    (Wiener, "Extrapolation, interpolation, and smoothing of stationary time series", 1949). Of the
+    sum of all, what CLEARLY many deviations of noise explain is left out: the rest is shrunk by the
+    non-negative garrote (Breiman, "Better subset regression using the nonnegative garrote", 1995).
+    """
+    alone, products = independent(table, margins), np.outer(*values)
+    weights = products * (alone**2 / (alone**2 + table.variance))
+    norm = float(np.linalg.norm(weights))
+    if norm <= TINY:
+        return None
+    weights /= norm
+    beyond = float(np.vdot(weights, table.counts - expected))
+    noise = CLEARLY**2 * table.variance
+    beyond *= 1 - noise / max(beyond**2, noise)
+    # Of a correlation of 1: about the most that a table can have.
+    most = np.vdot(weights, products * alone) / np.sqrt(np.vdot(products**2, alone) / alone.sum())
+    return KeptSum(weights, float(np.clip(np.vdot(weights, expected) + beyond, -most, most)))
+
+
+def consistent(table: Table, margins: Mapping[int, Margin], kept: KeptSum | None = None) -> Table:
+    """The nearest table that has these margins and no negative cell. Its `kept` sum counts for SURE
+    cells.
+
+    Such a table is max(0, counts + a number for each cell of each axis + a number times the sum's
+    weights). The numbers minimise a convex function whose slope is by how much the margins and the
+    sum are missed, found by Newton's method (Qi and Sun, "A nonsmooth version of Newton's method",
+    1993).
     """
     wanted = [margins[axis].at(bits) for axis, bits in zip(table.axes, table.bits, strict=True)]
     held = np.ix_(*table.reach) if table.reach else ...
     if table.reach:
         wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
-    released, near = table.counts[held], CLOSE * wanted[0].sum()
+    released, near = table.counts[held], CLOSE * float(wanted[0].sum())
+    dual = _Dual(released, wanted, kept or KeptSum(np.zeros(released.shape), 0.0))
     found = np.zeros_like(table.counts)
-    found[held] = _nearest(released, wanted, near)
+    found[held] = dual.solve(near, NEARLY * max(near, float(np.sqrt(table.variance))))
     return replace(table, counts=found)
 
 
-def _nearest(released: FloatArray, wanted: list[FloatArray], near: float) -> FloatArray:
-    """Counts that miss no margin by more than `near` readings, if so many STEPS find them."""
-    ends = np.cumsum([len(each) for each in wanted])[:-1]
-    target = np.concatenate(wanted)
-    # To begin with, what each margin lacks is spread evenly over its cells.
-    numbers = np.concatenate(_spread(_lacking(released, wanted), released.shape))
-    value, counts = _dual(released, numbers, target, ends)
-    for _ in range(STEPS):
-        slope = np.concatenate([-each for each in _lacking(counts, wanted)])
-        if max(float(np.abs(each).sum()) for each in np.split(slope, ends)) <= near:
-            break
-        step = np.linalg.solve(_curvature(counts > 0), -slope)
-        falls, length = float(slope @ step), 1.0
-        for _ in range(SHORTENED):
-            then, others = _dual(released, numbers + length * step, target, ends)
-            if then <= value + ENOUGH * length * falls:
+@dataclass(frozen=True, eq=False)
+class _Dual:
+    """A function of a number for each cell of each axis, and of one for the kept sum."""
+
+    released: FloatArray
+    wanted: list[FloatArray]
+    kept: KeptSum
+
+    def solve(self, near: float, closer: float) -> FloatArray:
+        """Counts that miss no margin by more than `near` readings and the kept sum by no more than
+        `closer`, if so many STEPS find them."""
+        ends = np.cumsum(self.released.shape)
+        # To begin with, what each margin lacks is spread evenly over its cells.
+        lacking = _lacking(self.released, self.wanted)
+        numbers = np.concatenate([*_spread(lacking, self.released.shape), [0.0]])
+        value, counts = self._at(numbers)
+        for _ in range(STEPS):
+            slope = self._slope(numbers, counts)
+            *missed, last = (float(np.abs(each).sum()) for each in np.split(slope, ends))
+            if max(missed) <= near and last <= closer:
                 break
-            length /= 2
-        numbers, value, counts = numbers + length * step, then, others
-    return counts
+            step = np.linalg.solve(self._curvature(counts > 0), -slope)
+            falls, length = float(slope @ step), 1.0
+            for _ in range(SHORTENED):
+                then, others = self._at(numbers + length * step)
+                if then <= value + ENOUGH * length * falls:
+                    break
+                length /= 2
+            numbers, value, counts = numbers + length * step, then, others
+        return counts
 
+    def _at(self, numbers: FloatArray) -> tuple[float, FloatArray]:
+        """The function, and the counts that the numbers give."""
+        moved = self.released + numbers[-1] * self.kept.weights
+        *each, last = np.split(numbers, np.cumsum(moved.shape))
+        for axis, own in enumerate(each):
+            moved += own.reshape(-1, *(1,) * (moved.ndim - axis - 1))
+        counts = np.maximum(moved, 0.0)
+        squares = float(np.vdot(counts, counts)) + float(last @ last) / SURE
+        target = np.concatenate([*self.wanted, [self.kept.value]])
+        return squares / 2 - float(target @ numbers), counts
 
-def _dual(
-    released: FloatArray, numbers: FloatArray, target: FloatArray, ends: npt.NDArray[np.intp]
-) -> tuple[float, FloatArray]:
-    """What the numbers minimise, and the counts that they give."""
-    moved = released.copy()
-    for axis, each in enumerate(np.split(numbers, ends)):
-        moved += each.reshape(-1, *(1,) * (released.ndim - axis - 1))
-    counts = np.maximum(moved, 0.0)
-    return float(np.vdot(counts, counts)) / 2 - float(target @ numbers), counts
+    def _slope(self, numbers: FloatArray, counts: FloatArray) -> FloatArray:
+        missed = np.vdot(self.kept.weights, counts) - self.kept.value + numbers[-1] / SURE
+        return -np.concatenate([*_lacking(counts, self.wanted), [-missed]])
 
-
-def _curvature(positive: npt.NDArray[np.bool_]) -> FloatArray:
-    """How many positive cells two cells of the margins share; and a little more on the diagonal,
-    where the margins repeat each other or nothing is positive."""
-    axes = range(positive.ndim)
-    found = np.block([[_shared(positive, one, other) for other in axes] for one in axes])
-    found[np.diag_indices_from(found)] += RIDGE
-    return found
+    def _curvature(self, positive: npt.NDArray[np.bool_]) -> FloatArray:
+        """How many positive cells two cells of the margins share, and what they hold of the sum's
+        weights; and a little more on the diagonal, where the margins repeat each other or nothing
+        is positive."""
+        axes, held = range(positive.ndim), self.kept.weights * positive
+        shared = np.block([[_shared(positive, one, other) for other in axes] for one in axes])
+        sums = [held.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+        found = np.pad(shared, (0, 1))
+        found[-1] = found[:, -1] = np.append(np.concatenate(sums), np.vdot(held, held) + 1 / SURE)
+        found[np.diag_indices_from(found)] += RIDGE
+        return np.asarray(found)
 
 
 def _shared(positive: npt.NDArray[np.bool_], first: int, second: int) -> FloatArray:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pansketch.domain.domain import Domain
+from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import NEAREST, consistent, shrunk
+from pansketch.generators.pairwise.denoising import NEAREST, consistent, covariation, shrunk
 from pansketch.generators.pairwise.gaussian_copula import (
     Turned,
     dependent,
@@ -20,6 +20,7 @@ from pansketch.generators.pairwise.gaussian_copula import (
     turned,
 )
 from pansketch.generators.pairwise.marginals import Margin, margins_of
+from pansketch.generators.pairwise.multiresolution import folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +63,34 @@ def fit_views(
     copulas = dict(like.turned) if like else {}
     for table in several:
         angle = 0.0
-        if len(table.axes) == 2 and all(has_copula(domain.attributes[a]) for a in table.axes):
+        numbers = len(table.axes) == 2 and all(has_copula(domain.attributes[a]) for a in table.axes)
+        if numbers:
             if table.axes not in copulas:
                 copulas[table.axes] = turned(table, margins)
             angle = likeliest_angle(table, margins, copulas[table.axes])
-        less_noise = shrunk(table, dependent(table, margins, angle), power)
-        tables.append(consistent(less_noise, margins))
+        expected = dependent(table, margins, angle)
+        less_noise, kept = shrunk(table, expected, power), None
+        if numbers:
+            values = [
+                _values(domain.attributes[axis], margins[axis], bits)
+                for axis, bits in zip(table.axes, table.bits, strict=True)
+            ]
+            kept = covariation(table, expected, margins, values)
+        tables.append(consistent(less_noise, margins, kept))
         if angle:
             angles[table.axes] = angle
     return ViewFit(margins, tables, angles, copulas)
+
+
+def _values(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
+    """Mean values of the readings in each cell of so many bits, less the mean of all:
+    float64[cells]; 0 where there are none."""
+    ends = np.arange(len(margin.counts) + 1) / (1 << margin.bits)
+    sums = margin.counts * attribute.cell_means(ends[:-1], ends[1:])
+    beyond = sums - margin.counts * (sums.sum() / margin.counts.sum())
+    held = margin.at(bits)
+    found = folded(beyond, margin.bits - bits)
+    return np.divide(found, held, out=np.zeros_like(held), where=held > 0)
 
 
 def noisy_fits(

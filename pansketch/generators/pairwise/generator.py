@@ -8,7 +8,8 @@ weights under which they agree with all tables at once, the nearest such distrib
 1. The margin of every attribute, from all views that contain it (marginals.py), along a smooth
    density (smooth_density.py).
 2. Tables less their noise, that agree with the margins (denoising.py). Noise moves those of two
-   numbers towards a Gaussian copula (gaussian_copula.py), others towards independence.
+   numbers towards a Gaussian copula (gaussian_copula.py), others towards independence. Numbers keep
+   their covariance where it stands out from the noise.
 3. Particles along the strongest dependences (dependence_tree.py), inside cells along the copula,
    and along a factor that numbers have in common; weighted to follow all tables (particles.py).
 4. A particle is a box: one finest cell of every attribute, or a part of it along the slope of the
