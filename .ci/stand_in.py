@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 UNITS = Path("/usr/lib/systemd/system")
@@ -70,7 +71,8 @@ class Unit:
         ready.settimeout(0.2)
         if self.one("LimitMEMLOCK") == "infinity":
             unlimited = resource.RLIM_INFINITY
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
+            with suppress(ValueError):  # A container may not raise it.
+                resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 shlex.split(self.one("ExecStart")),

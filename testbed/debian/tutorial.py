@@ -137,6 +137,8 @@ def follow(page: str, root: Path) -> None:
         print(f"--- {block.machine}, {time.monotonic() - began:.0f} s after the first command")
         print(f"{block.commands}{_indented(output)}", flush=True)
     for machine in FOLDERS:
+        # What apt installed for the packages alone is no file that they leave.
+        run(Block(machine, "apt-get autoremove --purge --yes\n"), root)
         left = left_over(before[machine], files(root / machine), printed[machine])
         if left:
             raise TutorialError(f"{machine} still has {', '.join(sorted(left)[:9])}")

@@ -27,7 +27,8 @@ _NAME_CODES = (62, 64)  # of a host, of an address
 _OWN = "this host's certificate (mqtt.cert_file)"
 # By the names of OpenSSL's alerts, which a broker sends before it closes the connection.
 _ALERTS = {
-    "CERTIFICATE_REQUIRED": "requires a certificate; set mqtt.cert_file and mqtt.key_file",
+    "CERTIFICATE_REQUIRED": "requires a certificate; set mqtt.cert_file and mqtt.key_file, or "
+    "correct the port in mqtt.url",
     "CERTIFICATE_EXPIRED": f"reports that {_OWN} has expired; make a new one, {_CLOCK}",
     "CERTIFICATE_REVOKED": f"reports that {_OWN} is revoked; make a new one",
     "UNKNOWN_CA": f"does not trust the CA of {_OWN}; have it signed by the broker's CA",

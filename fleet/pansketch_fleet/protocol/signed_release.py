@@ -156,7 +156,7 @@ def read_credentials(path: Path) -> Credentials:
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
         raise ValueError(f"{path} is open to other users; chmod 600 it")
     if problem := missing_credential(path, data):
-        raise ValueError(problem)
+        raise ValueError(f"{problem}; {fix}")
     try:
         return decode(data.removesuffix(b"\n"), Credentials, CREDENTIALS_LIMIT_BYTES)
     except ValueError:  # Its text may quote the file.
