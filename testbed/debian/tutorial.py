@@ -2,7 +2,8 @@
 
 ROOT has a folder for each machine, with a minimal Debian in it. The title of a block of shell names
 its machine. A block of text below it is a part of its output, in which … stands for any text. At
-the end a machine has no file that it did not have at the start, unless an output named it as kept.
+the end a machine has no further file, unless an output named it as kept, or it is of another
+package.
 """
 
 import os
@@ -114,6 +115,13 @@ def files(root: Path) -> set[str]:
     return found
 
 
+def owned(root: Path) -> set[str]:
+    """The files and folders of the packages of a machine, without those of this repository."""
+    lists = (root / "var/lib/dpkg/info").glob("*.list")
+    others = (each for each in lists if not each.name.startswith("pansketch"))
+    return {path for each in others for path in each.read_text().splitlines()}
+
+
 def left_over(before: set[str], after: set[str], printed: str) -> set[str]:
     """The files of `after` beside those of `before` and those that `printed` names as kept."""
     kept = KEPT.findall(printed)
@@ -137,9 +145,10 @@ def follow(page: str, root: Path) -> None:
         print(f"--- {block.machine}, {time.monotonic() - began:.0f} s after the first command")
         print(f"{block.commands}{_indented(output)}", flush=True)
     for machine in FOLDERS:
-        # What apt installed for the packages alone is no file that they leave.
+        # Packages that apt installed for these ones are no files that these leave.
         run(Block(machine, "apt-get autoremove --purge --yes\n"), root)
-        left = left_over(before[machine], files(root / machine), printed[machine])
+        after = files(root / machine) - owned(root / machine)
+        left = left_over(before[machine], after, printed[machine])
         if left:
             raise TutorialError(f"{machine} still has {', '.join(sorted(left)[:9])}")
 

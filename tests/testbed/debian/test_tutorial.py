@@ -16,6 +16,7 @@ from testbed.debian.tutorial import (
     blocks,
     files,
     left_over,
+    owned,
 )
 
 REPOSITORY = Path(__file__).parents[3]
@@ -63,6 +64,14 @@ def test_a_file_that_is_left_is_noticed_unless_an_output_names_it(tmp_path):
     kept = "it: /var/lib/kept is kept: for you"
     assert left_over(before, found, "") == {*found} - before
     assert left_over(before, found, kept) == {"/etc/own", "/etc/own/file"}
+
+
+def test_a_package_of_debian_excuses_its_files_and_one_of_ours_does_not(tmp_path):
+    info = tmp_path / "var/lib/dpkg/info"
+    info.mkdir(parents=True)
+    (info / "adduser.list").write_text("/.\n/etc\n/etc/adduser.conf\n")
+    (info / "pansketch-agent.list").write_text("/etc\n/etc/pansketch\n")
+    assert owned(tmp_path) == {"/.", "/etc", "/etc/adduser.conf"}
 
 
 def test_the_files_of_the_page_are_one_fleet(tmp_path):
