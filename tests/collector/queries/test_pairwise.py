@@ -137,8 +137,8 @@ def test_an_answer_below_noise_is_refused_with_the_windows_it_needs(young, run, 
     assert (code, out) == (1, "")
     assert re.search(
         r"the noise outweighs the readings: (about [\d,]+ more windows? (?:is|are) needed|how many "
-        r"more windows are needed is not known yet; at the expected 8,640 readings a window it takes "
-        r"about [\d,]+ windows?)\n$",
+        r"more windows are needed is not known yet; at the expected 8,640 readings a window it "
+        r"takes about [\d,]+ windows?)\n$",
         err,
     ), err
 
