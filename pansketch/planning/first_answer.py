@@ -20,7 +20,7 @@ from pansketch.sketches.views import ViewsSpec
 
 WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
 EIGHTHS = 8  # of an attribute's cells, up to whose ends a mean needs the number of readings
-MAX_WINDOWS = 1 << 40
+MAX_WINDOWS = 1 << 30  # a length of 32 bits
 
 
 def windows_needed(spec: Spec, expected: Expected, first: float = 1.0) -> int:
@@ -33,7 +33,8 @@ def windows_needed(spec: Spec, expected: Expected, first: float = 1.0) -> int:
         first: the part of the first window that is left for readings, in (0, 1].
 
     Returns:
-        The number of windows, from 1. Of a blinded stream at least those of its shortest level.
+        The number of windows, from 1 to MAX_WINDOWS. Of a blinded stream at least those of its
+        shortest level.
 
     Raises:
         ValueError: the sketch counts keys: each window has an answer of its own.

@@ -149,6 +149,8 @@ def outlook(stream: Stream, open_start: int | None, now: float) -> str:
     left = (end - max(now, open_start)) / stream.window_seconds
     needed = first_answer_windows(stream, first=min(max(left, 0.0), 1.0))
     at = end + (needed - 1) * stream.window_seconds
+    if stream.blinded is not None:
+        at += stream.blinded.lateness_seconds  # before keepers are asked
     released = f"the first release follows at {utc_text(end)}, then one every {every}"
     if at - now > YEAR_SECONDS:
         fix = "raise epsilon, or use longer windows"

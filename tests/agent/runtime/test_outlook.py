@@ -68,3 +68,12 @@ def test_an_answer_in_years_is_stated_as_none(device, readings, within):
     assert (first_answer_windows(stream) * HOUR < YEAR_SECONDS) == within
     text = outlook(stream, 0, 0)
     assert ("no answer usable within a year; raise epsilon" in text) == (not within)
+
+
+def test_a_blinded_stream_waits_for_late_releases(device, keepers):
+    keys = [keeper.public for keeper in keepers]
+    stream = device.configure_blinded(keys, source=LIVE, epsilon=20).streams[0]
+    lateness = stream.blinded.lateness_seconds
+    at = first_answer_windows(stream) * HOUR + lateness
+    assert lateness > 0
+    assert outlook(stream, 0, 0).endswith(f"at about {utc_text(at)}")

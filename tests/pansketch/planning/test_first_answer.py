@@ -19,6 +19,7 @@ from pansketch import (
 )
 from pansketch.generators import TooFewReadings, density, m2m, pairwise, privhp
 from pansketch.planning import Answering, Expected, plan_hierarchy, plan_views, windows_needed
+from pansketch.planning.first_answer import MAX_WINDOWS
 from tests.pansketch.conftest import NoNoise
 
 READINGS = 40
@@ -101,6 +102,10 @@ def test_what_is_left_of_the_first_window_counts():
     assert windows_needed(spec, Expected(READINGS), 0.5) in (whole, whole + 1)
     assert windows_needed(views(1, 8.0), Expected(READINGS)) == 1
     assert windows_needed(views(1, 8.0), Expected(READINGS), 0.001) == 2
+
+
+def test_a_hopeless_stream_has_a_number_too():
+    assert windows_needed(views(1, 1e-4), Expected(1)) == MAX_WINDOWS
 
 
 def test_a_blinded_stream_needs_the_windows_of_its_shortest_level():
