@@ -35,7 +35,7 @@ deb: $(VENV)/.deb ## Debian packages of the last commit into out/deb; DEB_OPTION
 locks: $(VENV)/.deb ## choose the newest versions for the packages, with hashes
 	$(BIN)/python -m testbed.debian --lock
 
-test-deb: deb ## install, run, upgrade and remove the packages in a minimal Debian, as root
+test-deb: deb ## follow the tutorial with the packages in minimal Debians, upgrade and remove them, as root
 	.ci/test-deb
 
 test-boards: ## install and run the agent on emulated boards, as root; BOARDS="armhf", after make deb for them

@@ -11,7 +11,9 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
+NO_CREDENTIAL = b"none"  # SetCredential= of the units, for a credential without a file
 MAX_WAIT_SECONDS = 2.0
 HEARTBEATS = 3  # in the time after which systemd would end a program without heartbeat
 MICROSECONDS = 1_000_000
@@ -92,6 +94,18 @@ class Notifier:
             link.sendto("\n".join(lines).encode(), self._address)
             return True
         return False
+
+
+def missing_credential(path: Path, data: bytes) -> str:
+    """Return why a file of credentials is unusable if its content stands for a missing one; or "".
+
+    The units of the programs give each credential this content where /etc/pansketch/credentials
+    lacks the file.
+    """
+    if data.strip() != NO_CREDENTIAL:
+        return ""
+    fix = f"put {path.name} into /etc/pansketch/credentials, and restart the service"
+    return f"{path} stands for a missing file; {fix}"
 
 
 def _heartbeat_seconds(environment: Mapping[str, str]) -> float | None:

@@ -253,10 +253,10 @@ class KeeperClient:
         elif why := tls.meaning(error, self._mqtt):
             self._complain(f"is of no use: {why}")
         else:
-            self._complain("is not there", "absent")
+            self._complain(f"is not there ({tls.absence(error, self._mqtt.host)})", "absent")
 
     def refused(self, code: str) -> None:
-        self._complain(f"refuses this client ({code}): check mqtt.username and mqtt.password")
+        self._complain(f"refuses this client ({code}): {tls.credentials_fix(self._mqtt)}")
 
     def unanswered(self, why: str) -> None:
         self._complain(f"closed the connection: {why}" if why else "gives no answer", "absent")

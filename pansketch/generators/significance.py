@@ -12,9 +12,8 @@ from math import ceil, hypot, sqrt
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
+from pansketch.planning.first_answer import EIGHTHS, WANTED
 
-WANTED = 4.0  # readings, in standard deviations of the noise on what is asked of them
-EIGHTHS = 8
 UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in its replicates
 SEEN = 2.0  # in the same: a smaller number of readings does not differ from zero
 

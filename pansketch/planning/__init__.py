@@ -12,6 +12,7 @@ from pansketch.planning.distinct_sample_size import (
 )
 from pansketch.planning.distinct_table import DistinctPlan, DistinctWanted, distinct_plans
 from pansketch.planning.expected_errors import Errors
+from pansketch.planning.first_answer import windows_needed
 from pansketch.planning.hierarchy_planner import (
     HierarchyPlan,
     StatedSizes,
@@ -47,4 +48,5 @@ __all__ = [
     "plan_views",
     "sample_size",
     "view_plans",
+    "windows_needed",
 ]

@@ -131,10 +131,11 @@ def cases_of(expected: Expected, shapes: Sequence[Shape], guarantee: Guarantee) 
     has more noise than shape."""
     times = [(shape, expected.windows) for shape in shapes]
     times += [(shapes[0], windows) for windows in expected.earlier]
-    return [_case(expected, guarantee, shape, windows) for shape, windows in times]
+    return [case_of(expected, guarantee, shape, windows) for shape, windows in times]
 
 
-def _case(expected: Expected, guarantee: Guarantee, shape: Shape, windows: int) -> Case:
+def case_of(expected: Expected, guarantee: Guarantee, shape: Shape, windows: int) -> Case:
+    """The case of so many windows of all devices, at least those of the shortest level."""
     each, answering = expected.devices * expected.readings, expected.answering
     if answering is None:
         return Case(shape, guarantee.draws * windows * expected.devices, windows * each)

@@ -106,6 +106,15 @@ FAULTS = {
         "credentials",
         "it refuses this device (Not authorized); set mqtt.username and mqtt.password",
     ),
+    "a certificate at the port for passwords": (
+        "broker",
+        lambda site, foreign: site.certified(
+            "dev-1", url=f"mqtts://127.0.0.1:{site.ports['8884']}"
+        ),
+        "credentials",
+        "it refuses this device (Not authorized); correct the port in mqtt.url to one for "
+        "certificates, or set mqtt.username and mqtt.password",
+    ),
     "plain MQTT to a port for TLS": (
         "broker",
         lambda site, foreign: {"url": f"mqtt://127.0.0.1:{site.ports['8884']}"},
@@ -149,6 +158,7 @@ def test_a_fault_is_named_by_the_agent_and_by_its_check(site, foreign_ca, fault)
         ("an unknown CA", "is of no use: the broker's certificate is of no CA"),
         ("an own certificate of another CA", "closed the connection: it does not trust the CA of"),
         ("a wrong password", "check mqtt.username and mqtt.password"),
+        ("a certificate at the port for passwords", "correct the port in mqtt.url to one for"),
     ],
 )
 def test_the_collector_names_it_too(site, foreign_ca, fault, text):
@@ -206,6 +216,7 @@ BROKEN = {
     "a CA that is empty": ("ca_file", "empty", "is no PEM certificate"),
     "a key of another": ("key_file", "dev-2.key", "is not the key of"),
     "a key that is none": ("key_file", "rows.csv", "is no plain PEM file; name a key without"),
+    "no file for the service": ("key_file", "stand-in", "stands for a missing file; put stand-in"),
     "a certificate that is none": ("cert_file", "rows.csv", "is no plain PEM file"),
     "a key with a passphrase": ("key_file", "locked.key", "name a key without passphrase"),
 }
@@ -216,6 +227,7 @@ def files(site) -> Path:
     for name in ("dev-1.crt", "dev-1.key", "dev-2.key", "ca.crt"):
         shutil.copy(site.ca / name, site.folder / name)
     (site.folder / "empty").write_text("")
+    (site.folder / "stand-in").write_text("none")
     words = "openssl pkey -in dev-1.key -aes256 -passout pass:secret -out locked.key"
     subprocess.run(words.split(), cwd=site.folder, check=True, timeout=SECONDS)
     return site.folder

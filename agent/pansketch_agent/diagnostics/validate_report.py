@@ -8,6 +8,7 @@ from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.status import disk_writes
 from pansketch_agent.windows.window import schedule_for
+from pansketch_fleet.config import sketch_summary
 from pansketch_fleet.config.blinded_summary import blinded_facts, release_nbytes, release_text
 from pansketch_fleet.config.loader import Profile, describe
 from pansketch_fleet.config.privacy_cost import (
@@ -143,6 +144,7 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
     daily = DAY_SECONDS / stream.window_seconds
     yield "source", _source_text(stream.source)
     yield from _subject(stream, config.profile)
+    yield "first answer", sketch_summary.first_answer_text(stream)
     if len(parts := config.parts(stream)) > 1:
         yield "sketches", _split_text(parts)
     yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
@@ -167,9 +169,6 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
     if isinstance(stream, KeyStream):
         yield from key_sizes(stream)
         return
-    # Imported here, because a running agent does not need it.
-    from pansketch_fleet.config import sketch_summary
-
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
     if stream.scales is not None:
         yield "scales", ADOPTED

@@ -200,5 +200,4 @@ def refusal(mqtt: Mqtt, code: str) -> str:
         return f"it does not support MQTT {mqtt.protocol}; set mqtt.protocol to auto"
     if code not in (NOT_AUTHORIZED, BAD_PASSWORD):
         return f"it refuses this device ({code}); see the broker's log"
-    verb = "set" if mqtt.username is None else "check"
-    return f"it refuses this device ({code}); {verb} mqtt.username and mqtt.password"
+    return f"it refuses this device ({code}); {tls.credentials_fix(mqtt)}"

@@ -192,7 +192,7 @@ class DeviceClient:
         elif why := tls.meaning(error, self._mqtt):
             self._events.put(Disconnected(why, True))
         else:
-            self._events.put(Disconnected(getattr(error, "strerror", None) or type(error).__name__))
+            self._events.put(Disconnected(tls.absence(error, self._mqtt.host)))
 
     def refused(self, code: str) -> None:
         self._events.put(Disconnected(refusal(self._mqtt, code), True))

@@ -18,7 +18,7 @@ from pansketch_agent.runtime.high_water_mark import LedgerReconciliation, check_
 from pansketch_agent.runtime.mark_check import CONNECT_SECONDS, MarkCheck
 from pansketch_agent.runtime.scale_adoption import ScaleAdoption
 from pansketch_agent.runtime.status_report import StatusReport
-from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, open_source
+from pansketch_agent.runtime.stream_builder import TICK_SECONDS, StreamBuilder, open_source, outlook
 from pansketch_agent.runtime.stream_worker import StreamWorker
 from pansketch_agent.status.health import Facts, HealthCollector, HealthSchedule, statuses
 from pansketch_fleet.backoff import system_uniform
@@ -178,8 +178,19 @@ class _Agent:
             )
         self._control.retry_if_requested()
         self._tick()
+        self._log_outlook()
         for thread in self._threads:
             thread.start()
+
+    def _log_outlook(self) -> None:
+        """Log when the first releases and answers of each stream follow."""
+        streams = {stream.name: stream for stream in self._config.streams}
+        for worker in self._workers:
+            if worker.done.is_set() or self._options.once:
+                continue
+            start = worker.open_start if worker.live else None
+            text = outlook(streams[worker.name], start, self._clock.now())
+            LOG.info("%s: %s", worker.name, text)
 
     def join(self) -> None:
         for thread in self._threads:

@@ -22,6 +22,7 @@ from pansketch_agent.windows.rate_limiter import SpanLimiter
 from pansketch_agent.windows.release_writer import BlindedWriter, ReleaseWriter
 from pansketch_agent.windows.window import Schedule, Windows, far_behind, schedule_for
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
+from pansketch_fleet.config.sketch_summary import first_answer_windows
 from pansketch_fleet.sections.time_slots import arrival_kind, slots_of
 from pansketch_fleet.settings.settings import KeyStream, Stream
 from pansketch_fleet.settings.sources import (
@@ -34,10 +35,12 @@ from pansketch_fleet.settings.sources import (
     SensorSource,
     SystemSource,
 )
+from pansketch_fleet.units import duration_text
 
 LOG = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
+YEAR_SECONDS = 366 * 86400
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,33 @@ class StreamBuilder:
             return not self.stop.is_set()
 
         return wait
+
+
+def outlook(stream: Stream, open_start: int | None, now: float) -> str:
+    """Return when the first releases and answers follow, as far as this device alone can know.
+
+    `open_start`: the start of the open window, or of the first that may open; None for a replay. It
+    depends on the configuration, the schedule and the clock only.
+    """
+    every = duration_text(stream.window_seconds)
+    if open_start is None:
+        needed = first_answer_windows(stream)
+        released = f"a replay, with a release for each window of {every}"
+        return f"{released}; this device alone makes an answer usable after about {needed} of them"
+    end = open_start + stream.window_seconds
+    left = (end - max(now, open_start)) / stream.window_seconds
+    needed = first_answer_windows(stream, first=min(max(left, 0.0), 1.0))
+    at = end + (needed - 1) * stream.window_seconds
+    if stream.blinded is not None:
+        at += stream.blinded.lateness_seconds  # before keepers are asked
+    released = f"the first release follows at {utc_text(end)}, then one every {every}"
+    if at - now > YEAR_SECONDS:
+        fix = "raise epsilon, or use longer windows"
+        return f"{released}; this device alone makes no answer usable within a year; {fix}"
+    return (
+        f"{released}; this device alone makes an answer usable after about {needed} of them, at "
+        f"about {utc_text(at)}"
+    )
 
 
 STDIN = 0

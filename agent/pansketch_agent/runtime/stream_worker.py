@@ -139,6 +139,11 @@ class StreamWorker:
         """The spec of its newest window: of the configuration, or with published scales."""
         return self._windows.base
 
+    @property
+    def open_start(self) -> int | None:
+        """See `Windows.open_start`."""
+        return self._windows.open_start
+
     def rescale(self, later: Sequence[tuple[int, Spec]]) -> None:
         """See `Windows.rescale`."""
         with self._mutex:

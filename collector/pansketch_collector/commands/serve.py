@@ -32,10 +32,12 @@ from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Outcome
 from pansketch_fleet.config.loader import CollectorConfig, load_collector
 from pansketch_fleet.config.privacy_cost import weak_epsilon_warning
+from pansketch_fleet.config.sketch_summary import first_answer_text
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.logs import log_words, set_up_log
 from pansketch_fleet.settings.settings import DatabaseServer
 from pansketch_fleet.systemd import Notifier, on_reload
+from pansketch_fleet.units import duration_text
 
 RENEW_SECONDS = 5.0
 
@@ -146,6 +148,9 @@ def _serve(config: CollectorConfig, sessions: Sessions, http: tuple[Path, Sequen
         for stream in config.streams:
             if warning := weak_epsilon_warning(stream, config.streams):
                 log.warning("%s: %s", stream.name, warning)
+            if not stream.part_of:
+                every, usable = duration_text(stream.window_seconds), first_answer_text(stream)
+                log.info("%s: a release every %s; an answer is %s", stream.name, every, usable)
         if config.collector.require_signature:
             enrolment.check_signing(opened.connection)
         if ingested := quarantine.retry(opened, rules, clock.now()):

@@ -214,10 +214,10 @@ class CollectorClient:
         elif reason := tls.meaning(error, self._mqtt):
             self._warn_once(f"is of no use: {reason}")
         else:
-            self._warn_once("is not there", "absent")
+            self._warn_once(f"is not there ({tls.absence(error, self._mqtt.host)})", "absent")
 
     def refused(self, code: str) -> None:
-        fix = "check mqtt.username and mqtt.password"
+        fix = tls.credentials_fix(self._mqtt)
         if code == UNKNOWN_VERSION and self._worker:
             fix = "ingest needs a broker with MQTT 5"
         elif code == UNKNOWN_VERSION:

@@ -70,7 +70,8 @@ def not_yet(error: TooFewReadings, devices: int, expected_readings: float) -> No
     if error.more is not None:
         more = ceil(error.more / devices)
         windows = f"about {more:,} more window{'s' * (more != 1)}{of}"
-        return NotYet(f"the noise outweighs the readings: {windows} are needed", more)
+        verb = "is" if more == 1 else "are"
+        return NotYet(f"the noise outweighs the readings: {windows} {verb} needed", more)
     text = "how many more windows are needed is not known yet"
     if expected_readings:
         total_windows = ceil(error.wanted(expected_readings) / devices)

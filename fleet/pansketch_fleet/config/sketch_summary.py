@@ -1,5 +1,5 @@
 """A summary of a stream's sketch: views, sizes and predicted errors, and alternatives with more or
-less memory or epsilon.
+less memory or epsilon. The windows that a first answer needs.
 """
 
 from collections import Counter
@@ -10,12 +10,13 @@ from math import comb
 from typing import TypeGuard
 
 from pansketch import HierarchySpec, View, ViewsSpec
-from pansketch.planning import Errors
+from pansketch.planning import Errors, windows_needed
 from pansketch_fleet.sections.sketches.hierarchy import HierarchySettings
 from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
 from pansketch_fleet.settings.profiles import Profile
-from pansketch_fleet.settings.settings import ReadingStream, Stream
+from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
+from pansketch_fleet.units import duration_text
 
 MAX_OTHERS = 4  # resolutions beside the chosen one
 
@@ -167,3 +168,27 @@ def errors_text(errors: Errors) -> str:
     if errors.correlation:
         parts.append(f"correlation {errors.correlation:.2g}")
     return ", ".join(parts)
+
+
+def first_answer_windows(stream: Stream, devices: int = 1, first: float = 1.0) -> int:
+    """Return about how many windows of so many devices a first answer needs.
+
+    `first`: the part of the first window that is left for readings.
+    """
+    if isinstance(stream, KeyStream):
+        return 1  # Each window has an answer of its own.
+    return windows_needed(stream.spec, replace(stream.expected, devices=devices), first)
+
+
+def first_answer_text(stream: Stream) -> str:
+    """Return when an answer is usable: "after about 2 windows (2m) of one device"."""
+    devices = 1 if isinstance(stream, KeyStream) else stream.expected.devices
+    text = f"usable after about {_windows_of(stream, 1)} of one device"
+    if first_answer_windows(stream, devices) == first_answer_windows(stream):
+        return text
+    return f"{text}, or {_windows_of(stream, devices)} of the {devices} expected devices"
+
+
+def _windows_of(stream: Stream, devices: int) -> str:
+    windows = first_answer_windows(stream, devices)
+    return f"{_several(windows, 'window')} ({duration_text(windows * stream.window_seconds)})"

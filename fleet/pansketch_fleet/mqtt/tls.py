@@ -7,6 +7,7 @@ from pathlib import Path
 from pansketch_fleet.settings.sources import (
     Mqtt,
 )
+from pansketch_fleet.systemd import NO_CREDENTIAL, missing_credential
 
 _CLOCK = "or set this host's clock"
 _CA = "is of no CA that this host trusts; name the CA's certificate as mqtt.ca_file"
@@ -26,7 +27,8 @@ _NAME_CODES = (62, 64)  # of a host, of an address
 _OWN = "this host's certificate (mqtt.cert_file)"
 # By the names of OpenSSL's alerts, which a broker sends before it closes the connection.
 _ALERTS = {
-    "CERTIFICATE_REQUIRED": "requires a certificate; set mqtt.cert_file and mqtt.key_file",
+    "CERTIFICATE_REQUIRED": "requires a certificate; set mqtt.cert_file and mqtt.key_file, or "
+    "correct the port in mqtt.url",
     "CERTIFICATE_EXPIRED": f"reports that {_OWN} has expired; make a new one, {_CLOCK}",
     "CERTIFICATE_REVOKED": f"reports that {_OWN} is revoked; make a new one",
     "UNKNOWN_CA": f"does not trust the CA of {_OWN}; have it signed by the broker's CA",
@@ -77,10 +79,13 @@ def _show(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 def _check_readable(key: str, path: Path) -> None:
     try:
-        path.open("rb").close()
+        with path.open("rb") as file:
+            begin = file.read(len(NO_CREDENTIAL) + 1)
     except OSError as error:
         why = f"{path} cannot be read ({error.strerror})"
         raise TlsFilesError(key, f"{why}; let this program's user read it") from None
+    if problem := missing_credential(path, begin):
+        raise TlsFilesError(key, problem)
 
 
 def meaning(error: BaseException | None, mqtt: Mqtt) -> str:
@@ -92,6 +97,27 @@ def meaning(error: BaseException | None, mqtt: Mqtt) -> str:
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         return _NO_TLS
     return _alert(error) if isinstance(error, ssl.SSLError) else ""
+
+
+def absence(error: BaseException, host: str) -> str:
+    """Explain a connection that could not be opened; with the fix where no wait is one."""
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        return f"no address for {host}: {reason}; correct mqtt.url or the resolver"
+    return str(reason)
+
+
+def credentials_fix(mqtt: Mqtt) -> str:
+    """Return what to do when the broker refuses this user."""
+    if mqtt.enrolled:
+        known = "have the broker know the password of agent.credentials"
+        return f"{known}: pansketch-collector enroll with --passwords, then reload the broker"
+    if mqtt.username is not None:
+        return "check mqtt.username and mqtt.password"
+    text = "set mqtt.username and mqtt.password"
+    if mqtt.cert_file is None:
+        return text
+    return f"correct the port in mqtt.url to one for certificates, or {text}"
 
 
 def _alert(error: ssl.SSLError) -> str:

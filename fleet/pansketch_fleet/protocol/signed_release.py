@@ -18,6 +18,7 @@ import msgspec
 
 from pansketch_fleet.protocol.strict_json import decode, encode, expect
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.systemd import missing_credential
 
 MAGIC, VERSION = b"PANE", 1
 KEY_ID_BYTES, KEY_BYTES, SIGNATURE_BYTES = 8, 32, 64
@@ -154,6 +155,8 @@ def read_credentials(path: Path) -> Credentials:
         raise ValueError(f"{path} cannot be read ({why}); {fix}") from None
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
         raise ValueError(f"{path} is open to other users; chmod 600 it")
+    if problem := missing_credential(path, data):
+        raise ValueError(f"{problem}; {fix}")
     try:
         return decode(data.removesuffix(b"\n"), Credentials, CREDENTIALS_LIMIT_BYTES)
     except ValueError:  # Its text may quote the file.

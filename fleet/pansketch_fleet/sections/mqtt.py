@@ -58,7 +58,8 @@ def with_credentials(mqtt: Mqtt, credentials: Credentials | None) -> Mqtt:
     """
     if credentials is None or mqtt.username is not None or mqtt.cert_file is not None:
         return mqtt
-    return replace(mqtt, username=credentials.device, password=credentials.password)
+    user, password = credentials.device, credentials.password
+    return replace(mqtt, username=user, password=password, enrolled=True)
 
 
 def _protocol(document: Document, where: str, text: str) -> Protocol:

@@ -13,7 +13,7 @@ class Mqtt:
     """The address of the broker. Files only with `tls`; `cert_file` and `key_file` both or neither.
 
     `password` is in no representation. `protocol`: the version of MQTT; auto is 5 if the broker
-    supports it and 3.1.1 otherwise.
+    supports it and 3.1.1 otherwise. `enrolled`: user and password are those of `agent.credentials`.
     """
 
     host: str
@@ -25,6 +25,7 @@ class Mqtt:
     cert_file: Path | None = None
     key_file: Path | None = None
     protocol: Protocol = "auto"
+    enrolled: bool = False
 
 
 @dataclass(frozen=True)

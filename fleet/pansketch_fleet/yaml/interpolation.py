@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pansketch_fleet.systemd import missing_credential
+
 MAX_SECRET_BYTES = 65536
 
 # "$$" is one dollar sign; any other "${" must be a complete reference.
@@ -84,6 +86,8 @@ def _file_text(path: Path) -> str:
             data = file.read(MAX_SECRET_BYTES + 1)
         if len(data) > MAX_SECRET_BYTES:
             raise ValueError(f"the file {path} is too large; {fix}")
+        if problem := missing_credential(path, data):
+            raise ValueError(problem)
         return data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"the file {path} is not UTF-8 text; {fix}") from None

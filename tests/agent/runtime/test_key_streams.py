@@ -170,7 +170,8 @@ def test_the_agent_states_and_spends_the_same_for_any_keys(keyed, device, keys):
     agent = device.start("run", "--drain", "0")
     assert agent.wait() == 1  # no collector
     said = [line for line in agent.output.splitlines() if "doors" in line]
-    assert len(said) == 2
+    assert len(said) == 3
     assert "epsilon 100 hides next to nothing" in said[0]
-    assert "release 1" in said[1]
+    assert "usable after about 1 of them" in said[1]
+    assert "release 1" in said[2]
     assert [debit[0] for debit in device.ledger()] == ["1"]

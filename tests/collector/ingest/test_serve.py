@@ -147,6 +147,14 @@ def test_a_broker_that_is_absent_at_the_start_is_logged_once_and_waited_for(
         assert serving.stop() == 0
 
 
+def test_the_first_lines_state_what_to_expect(small_fleet, start, until):
+    serving = start(small_fleet.path)
+    until(lambda: "is not there (Connection refused)" in serving.output)
+    usable = r"air: a release every 1d; an answer is usable after about \d+ windows? \(\w+\) of one"
+    assert re.search(usable, serving.output), serving.output
+    assert serving.stop() == 0
+
+
 def test_it_stops_cleanly_while_there_is_no_broker(small_fleet, start, until, connect):
     serving = start(small_fleet.path)
     until(lambda: "is not there" in serving.output)

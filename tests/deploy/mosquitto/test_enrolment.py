@@ -135,6 +135,18 @@ def test_an_agent_without_its_key_keeps_its_releases_and_signs_them_later(site, 
     assert quarantined(fleet) == 0
 
 
+def test_an_enrolled_device_whose_password_the_broker_lacks_learns_the_fix(site, fleet):
+    fleet.run("enroll", "dev-1", "--out", str(fleet.path("dev-1")))
+    unknown = site.folder / "dev-9.json"
+    fleet.run("enroll", "dev-9", "--out", str(unknown))
+    mqtt = site.with_password("dev-9")
+    path = site.configure({name: mqtt[name] for name in ("url", "ca_file")}, device="dev-9")
+    text = path.read_text().replace("device: dev-9,", "device: dev-9, credentials: dev-9.json,")
+    path.write_text(text)
+    agent = site.agent(path)
+    agent.wait_for_output("pansketch-collector enroll with --passwords, then reload the broker")
+
+
 def quarantined(fleet):
     with reading(fleet.site.folder / "var/collector.sqlite") as reader:
         return sum(row.reason == "signature" for row in reader.in_quarantine(None, None))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pansketch_fleet.systemd import NO_CREDENTIAL
 from tests.waiting import SECONDS
 
 REPOSITORY = Path(__file__).parents[3]
@@ -114,6 +115,8 @@ def test_commands_users_folders_and_secrets_belong_together(name):
     ]
     loaded = {each.partition(":")[0] for each in unit["LoadCredential"]}
     assert loaded == {each.partition(":")[0] for each in unit["SetCredential"]}
+    stand_ins = {each.partition(":")[2].encode() for each in unit["SetCredential"]}
+    assert stand_ins == {NO_CREDENTIAL}
 
 
 @pytest.mark.needs("mosquitto")

@@ -66,6 +66,12 @@ def test_a_file_that_is_not_there_is_refused(assert_unusable):
     assert_unusable("cannot be read")
 
 
+def test_what_the_service_has_for_a_missing_file_is_named_so(assert_unusable, tmp_path):
+    (tmp_path / "device.json").write_text("none")
+    (tmp_path / "device.json").chmod(0o600)
+    assert_unusable("stands for a missing file; put device.json into /etc/pansketch/credentials")
+
+
 def test_a_pipe_is_refused_without_waiting_for_a_writer(assert_unusable, tmp_path):
     os.mkfifo(tmp_path / "device.json", 0o600)
     assert_unusable("holds no credentials")

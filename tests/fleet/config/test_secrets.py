@@ -114,3 +114,14 @@ def test_a_secret_is_read_only_by_the_program_that_uses_it(load_text, tmp_path):
         assert {name for name, secret in secrets.items() if secret in held} == wanted
     held = str(load_reader(tmp_path / "config.yaml", {}, serves_http=True).document.value)
     assert {name for name, secret in secrets.items() if secret in held} == {"token"}
+
+
+def test_what_the_service_has_for_a_missing_secret_is_named_so(load_text, valid, tmp_path):
+    """The units write `none` where /etc/pansketch/credentials lacks a file."""
+    (tmp_path / "password").write_text("none")
+    url = "  url: mqtt://broker.example:1884\n"
+    more = f'  username: me\n  password: "${{file:{tmp_path}/password}}"\n'
+    with pytest.raises(ConfigError, match="put password into /etc/pansketch/credentials"):
+        load_text(valid.replace(url, url + more))
+    (tmp_path / "password").write_text("none at all")
+    assert load_text(valid.replace(url, url + more)).mqtt.password == "none at all"
