@@ -92,11 +92,12 @@ class EmbeddedBroker:
         await self._broker.start()
 
     async def _stop(self) -> None:
+        # From Python 3.12.1 on, a server waits for all connections before it is closed.
+        for writer in self._writers:
+            writer.transport.abort()
         if self._broker is not None:
             await self._broker.shutdown()
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        for writer in self._writers:
-            writer.transport.abort()
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)

@@ -34,6 +34,8 @@ exit 127
 # A busy machine is no fault of a property's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+# An agent refuses a state folder that a group may write, and Debian's umask for users makes such.
+os.umask(0o022)
 # Folders of the longest tests come first, so that all processes end together.
 LONGEST = (
     "benchmarks",

@@ -92,7 +92,7 @@ def _open_debits(folder: Path) -> Run:
 def _ledger(data: bytes, state: Path) -> None:
     """The spent epsilon never decreases after a restart, and numbers continue."""
     shutil.rmtree(state, ignore_errors=True)
-    state.mkdir()
+    state.mkdir(mode=0o700)
     path = state / "ledger"
     path.write_bytes(data)
     accounts, sound_bytes = read_accounts(path)
