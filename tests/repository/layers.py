@@ -160,7 +160,7 @@ PUBLIC = {
     "pansketch.planning", "pansketch.randomness", "pansketch.sketches", "pansketch.wire",
 }  # fmt: skip
 MAX_MODULES = 12  # in a folder
-MAX_INSTALLED = 389  # modules of all seven packages, without `__init__`
+MAX_INSTALLED = 390  # modules of all seven packages, without `__init__`
 MAX_LINES = 300  # of a module, and of a test
 AGENT_THIRD_PARTY = {"numpy", "paho", "msgpack", "yaml", "msgspec"}
 # Which module calls what makes a secret or reads the clock; no other of its package does.
