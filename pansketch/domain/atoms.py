@@ -125,7 +125,7 @@ class AtomPlaces:
         )
 
     @cached_property
-    def _table(self) -> FloatArray:
+    def table(self) -> FloatArray:
         """Of each piece: where it begins without atoms, its slope, its start, just below its
         end."""
         return np.array(
@@ -142,7 +142,7 @@ class AtomPlaces:
 
     def spread(self, plain: FloatArray) -> FloatArray:
         """Convert positions without atoms to positions. Every step rounds as `AtomEncoder` does."""
-        table = self._table
+        table = self.table
         held = np.searchsorted(table[1:, 0], plain, side="right")
         first, slope, start, end = table[held].T
         return np.asarray(np.minimum((plain - first) * slope + start, end))
@@ -238,7 +238,11 @@ class AtomEncoder:
         placed: Sequence[tuple[int, float, Sequence[tuple[float, float]], AtomPlaces | None]],
         size: int,
     ) -> None:
-        self._placed = list(placed)
+        # A table that is made for the first reading would show that one came.
+        self._placed = [
+            (place, low, list(atoms), None if sections is None else sections.table)
+            for place, low, atoms, sections in placed
+        ]
         count = sum(len(atoms) for _, _, atoms, _ in self._placed)
         self._marks = np.zeros((count, size), np.bool_)
         self._looked_up = np.zeros((1, size if count else 0))
@@ -273,16 +277,15 @@ class AtomEncoder:
         """Convert positions without atoms, float64[d, n], times `factors` float64[d], to positions
         times `factors`, in place."""
         marks = iter(block(self._marks, units.shape[1]))
-        for place, _, atoms, sections in self._placed:
+        for place, _, atoms, table in self._placed:
             row, factor = units[place], float(factors[place])
-            if sections is not None:
-                self._spread(row, sections, factor)
+            if table is not None:
+                self._spread(row, table, factor)
             for _, at in atoms:
                 np.copyto(row, at * factor, where=next(marks))
 
-    def _spread(self, row: FloatArray, sections: AtomPlaces, factor: float) -> None:
-        """As `AtomPlaces.spread` does, but for a power of two."""
-        table = sections._table
+    def _spread(self, row: FloatArray, table: FloatArray, factor: float) -> None:
+        """As `AtomPlaces.spread` does with its table, but for a power of two."""
         scaled = table * [[factor, 1.0, factor, factor]]
         looked_up = block(self._looked_up, len(row))[0]
         held = np.searchsorted(scaled[1:, 0], row, side="right")

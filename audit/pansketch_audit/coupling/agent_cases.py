@@ -43,12 +43,16 @@ ATTRIBUTES = (
     "angle: {low: 0, high: 360, cyclic: true}",
     "wind: {categories: [N, E, S, W, calm]}",
 )
+# Only views take atoms.
+ATOMS = "level: {low: 0, high: 100, atoms: [0, missing]}"
+VIEWS = "{type: views, memory: 500B}"
 SKETCHES = (
     "{type: hierarchy, depth: 10, k: 4, width: 8, rows: 2}",
     "{type: cells, depth: 10, width: 64, rows: 2}",
     "{type: moments, features: rff, m: 8}",
     "{type: moments, features: race, rows: 4, width: 8}",
     "{type: moments, features: hist, bins: 4}",
+    VIEWS,
 )
 KEYS = (
     "{type: distinct, universe: 50}",
@@ -130,10 +134,13 @@ def _stream(
         most = int(rng.integers(3, 7))
         privacy += f", unit: {{span: {int(rng.integers(20, 40))}s, max_readings: {most}}}"
     attributes = rng.permutation(len(ATTRIBUTES))[: int(rng.integers(2, 4))]
-    named = "".join(f"      {ATTRIBUTES[each]}\n" for each in sorted(attributes))
     sketches = [SKETCHES[number % len(SKETCHES)]]
-    if rng.random() < 0.3 and not blinded:
-        sketches.append("{type: views}" if "views" not in sketches[0] else SKETCHES[0])
+    texts = [ATTRIBUTES[each] for each in sorted(attributes)]
+    if sketches[0] == VIEWS:
+        texts.append(ATOMS)
+    elif rng.random() < 0.3 and not blinded:
+        sketches.append("{type: views}")
+    named = "".join(f"      {text}\n" for text in texts)
     return (
         f"{head}    privacy: {{{privacy}}}\n    attributes:\n{named}"
         f"    sketches: [{', '.join(sketches)}]\n"

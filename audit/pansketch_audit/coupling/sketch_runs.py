@@ -6,6 +6,7 @@ position. The unit's loss is at most epsilon, exactly.
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -88,8 +89,8 @@ class DrawResult:
 def play(
     spec: Any, case: Case, with_unit: bool, noises: Noises, everything: bool
 ) -> list[Exposure]:
-    """One run of one sketch through a history."""
-    noise = noises[SOURCE]
+    """One run of one sketch through a history, with a spec that no other run has used."""
+    noise, spec = noises[SOURCE], deepcopy(spec)
     sketch = spec.start(noise)
     exposures = []
 
@@ -107,10 +108,13 @@ def play(
             sketch.rerandomise(noise)
         else:
             expose("snapshot")
+    # A release without noise of its own follows from the bits, whose noise hides the unit.
+    keys = isinstance(spec, DistinctSpec) and spec.guarantee.intrusion == "announced"
+    bits = counts_of(sketch) if keys else None
     wire = encode(sketch.release(noise, WINDOW))
     seen = {"wire": wire, "memory after the release": memory_of(sketch, noise)}
-    counters = {(SOURCE, 0): decode(wire, spec).counters}
-    exposures.append(Exposure(counters, seen, {SOURCE: noise.calls}))
+    counters = decode(wire, spec).counters if bits is None else bits
+    exposures.append(Exposure({(SOURCE, 0): counters}, seen, {SOURCE: noise.calls}))
     return exposures
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pansketch import Attribute, DistinctSpec, Domain, Privacy, View, ViewsSpec, os_entropy
 from pansketch.domain import MISSING
+from pansketch.domain.atoms import AtomEncoder
 from pansketch_audit.coupling.coupled_runs import Exposure, couple
 from pansketch_audit.coupling.hostile import FAMILIES, hostile_readings, random_specs
 from pansketch_audit.coupling.scripted_noise import ScriptedNoise
@@ -127,3 +128,30 @@ def test_a_window_with_slots_of_its_own_is_no_problem(seed):
     specs = [spec for _, spec in random_specs(seed, 160) if isinstance(spec, DistinctSpec)]
     assert any(spec.universe == 300 for spec in specs)
     assert [problem for spec in specs for problem in window_problems(spec)] == []
+
+
+ATOMS = ViewsSpec(
+    Domain([Attribute("a", low=0, high=1, atoms=(0.0, MISSING))]),
+    Privacy(1.0),
+    (View(("a",), (3,), 1_000_000),),
+)
+
+
+def test_the_first_reading_of_a_spec_leaves_nothing_behind(monkeypatch):
+    """A table that is made when it is first needed shows that a reading came."""
+    assert audited(ATOMS, 1).problems == ()
+    apply = AtomEncoder.apply
+
+    def apply_late(self, units, factors):
+        self.late = True
+        apply(self, units, factors)
+
+    monkeypatch.setattr(AtomEncoder, "apply", apply_late)
+    assert audited(ATOMS, 1).problems[0].startswith("memory")
+
+
+@pytest.mark.parametrize("variant", ["ppds", "optbern"])
+def test_an_announced_count_is_hidden_by_its_bits(variant):
+    spec = DistinctSpec(Privacy(0.5, "key", "announced"), universe=300, variant=variant)
+    assert audited(spec, 1).problems == ()
+    assert audited(spec, 2).problems == ()
