@@ -126,8 +126,7 @@ class AtomPlaces:
 
     @cached_property
     def table(self) -> FloatArray:
-        """Of each piece: where it begins without atoms, its slope, its start, just below its
-        end."""
+        """Of each piece: its begin without atoms, its slope, its start, just below its end."""
         return np.array(
             [
                 (e.first, (e.end - e.start) / (e.last - e.first), e.start, nextafter(e.end, 0.0))
@@ -274,8 +273,8 @@ class AtomEncoder:
                     np.copyto(row, low, where=mark)
 
     def apply(self, units: FloatArray, factors: FloatArray) -> None:
-        """Convert positions without atoms, float64[d, n], times `factors` float64[d], to positions
-        times `factors`, in place."""
+        """Convert positions without atoms to positions, in place: float64[d, n], both times
+        `factors` float64[d]."""
         marks = iter(block(self._marks, units.shape[1]))
         for place, _, atoms, table in self._placed:
             row, factor = units[place], float(factors[place])

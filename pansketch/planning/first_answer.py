@@ -77,10 +77,14 @@ def _below(counts: list[tuple[float, int]]) -> float:
     cells, and its bits along the attribute."""
     most = min(max(bits for _, bits in counts), EIGHTHS.bit_length() - 1)
     cells = 1 << most
-    information = np.zeros((cells, cells))
-    for whole, bits in counts:
-        groups = 1 << min(bits, most)
-        part = np.repeat(np.eye(groups), cells // groups, axis=1)
-        information += part.T @ part * groups / whole
+    # One grid after the other, the finest first. Their variances may differ by many powers of ten,
+    # so a sum of their inverses may be singular.
+    grids = sorted(((min(bits, most), whole) for whole, bits in counts), reverse=True)
+    covariance = np.eye(cells) * grids[0][1] / cells
+    for bits, whole in grids[1:]:
+        part = np.repeat(np.eye(1 << bits), cells >> bits, axis=1)
+        seen = part @ covariance @ part.T + np.eye(1 << bits) * whole / (1 << bits)
+        gain = covariance @ part.T @ np.linalg.pinv(seen, hermitian=True)
+        covariance = covariance - gain @ part @ covariance
     sums = np.tril(np.ones((cells, cells)))
-    return float(np.diag(sums @ np.linalg.inv(information) @ sums.T).max())
+    return float(np.diag(sums @ covariance @ sums.T).max())

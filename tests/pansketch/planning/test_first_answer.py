@@ -14,6 +14,7 @@ from pansketch import (
     MomentsSpec,
     Privacy,
     Release,
+    Span,
     ViewsSpec,
     WindowId,
 )
@@ -120,3 +121,17 @@ def test_a_blinded_stream_needs_the_windows_of_its_shortest_level():
 def test_keys_have_an_answer_for_each_window():
     with pytest.raises(ValueError, match="an answer for each window"):
         windows_needed(DistinctSpec(Privacy(1.0, unit="key"), expected_keys=100), Expected(1))
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.5, 20.0, 100.0])
+@pytest.mark.parametrize("depth", [1, 4, 12])
+def test_any_noise_has_a_prediction(depth, epsilon):
+    """The noise of the levels may differ by many powers of ten."""
+    shape = {"depth": depth, "k": 4, "width": 8, "rows": 1, "fanout": 2}
+    found = [
+        windows_needed(HierarchySpec(domain(count), Privacy(epsilon, unit), **shape), EXPECTED)
+        for count in (1, 2)
+        for unit in ("reading", Span(600, 3))
+    ]
+    assert all(1 <= each <= MAX_WINDOWS for each in found)
+    assert epsilon < 20 or max(found) == 1
