@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -93,26 +93,22 @@ class KeeperLedger:
                 f"{path}: there is no ledger; its keys must not answer without it: make a new "
                 "keeper with init"
             )
-        try:
-            connection = _connected(path, "ro" if readonly else "rw")
-            found = [
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("application_id", "user_version")
-            ]
-        except sqlite3.Error as error:
-            raise StateError(f"{path}: is no ledger of a keeper ({error})") from None
-        if found != [APPLICATION, VERSION]:
-            connection.close()
-            problem = "is no ledger that this version knows"
-            raise StateError(f"{path}: {problem}; is it in the folder of this keeper?")
-        ledger = cls(path, connection, 0 if readonly else _marked(path.with_name(MARK)))
-        if not readonly:
+        with ExitStack() as refused:
             try:
+                connection = _connected(path, "ro" if readonly else "rw")
+                refused.callback(connection.close)
+                names = "application_id", "user_version"
+                found = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in names]
+            except sqlite3.Error as error:
+                raise StateError(f"{path}: is no ledger of a keeper ({error})") from None
+            if found != [APPLICATION, VERSION]:
+                problem = "is no ledger that this version knows"
+                raise StateError(f"{path}: {problem}; is it in the folder of this keeper?")
+            ledger = cls(path, connection, 0 if readonly else _marked(path.with_name(MARK)))
+            if not readonly:
                 with ledger._guarded():
                     ledger._raise_mark()
-            except BaseException:
-                connection.close()
-                raise
+            refused.pop_all()
         return ledger
 
     def __enter__(self) -> "KeeperLedger":
@@ -293,7 +289,11 @@ def _marked(path: Path) -> int:
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    if mode == "rw":
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+    try:
+        if mode == "rw":
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection

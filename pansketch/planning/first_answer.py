@@ -9,8 +9,6 @@ from bisect import bisect_left
 from collections import Counter
 from math import sqrt
 
-import numpy as np
-
 from pansketch.planning.selection import Expected, Shape, case_of
 from pansketch.sketches.count_sketch import laplace_variance
 from pansketch.sketches.hierarchy import HierarchySpec
@@ -73,18 +71,31 @@ def _variance(spec: LinearSpec) -> float:
 
 def _below(counts: list[tuple[float, int]]) -> float:
     """The largest variance of the best estimates of running sums, up to the ends of eighths of an
-    attribute's cells, by least squares. `counts`: of each grid the variance of the sum of all its
-    cells, and its bits along the attribute."""
+    attribute's cells. `counts`: of each grid the variance of the sum of all its cells, and its bits
+    along the attribute.
+
+    The grids are nested, and all cells of one have the same variance. So least squares is separate
+    for each wavelet of Haar: a grid tells all wavelets that its cells resolve, and all alike.
+    """
     most = min(max(bits for _, bits in counts), EIGHTHS.bit_length() - 1)
     cells = 1 << most
-    # One grid after the other, the finest first. Their variances may differ by many powers of ten,
-    # so a sum of their inverses may be singular.
-    grids = sorted(((min(bits, most), whole) for whole, bits in counts), reverse=True)
-    covariance = np.eye(cells) * grids[0][1] / cells
-    for bits, whole in grids[1:]:
-        part = np.repeat(np.eye(1 << bits), cells >> bits, axis=1)
-        seen = part @ covariance @ part.T + np.eye(1 << bits) * whole / (1 << bits)
-        gain = covariance @ part.T @ np.linalg.pinv(seen, hermitian=True)
-        covariance = covariance - gain @ part @ covariance
-    sums = np.tril(np.ones((cells, cells)))
-    return float(np.diag(sums @ covariance @ sums.T).max())
+    # Of the whole sum, then of the wavelets of 1, 2, 4 ... pairs of halves.
+    variances = [
+        1 / sum(cells / whole for whole, bits in counts if min(bits, most) >= level)
+        for level in range(most + 1)
+    ]
+    return max(
+        sum(_share(end, cells, level) ** 2 * variance for level, variance in enumerate(variances))
+        for end in range(1, cells + 1)
+    )
+
+
+def _share(end: int, cells: int, level: int) -> float:
+    """The sum of the first `end` cells of one orthonormal wavelet: the one in which they end.
+
+    Level 0 has the whole, and a further one 2**(level - 1) pairs of halves."""
+    if level == 0:
+        return end / sqrt(cells)
+    width = cells >> (level - 1)
+    inside = end % width
+    return min(inside, width - inside) / sqrt(width)
