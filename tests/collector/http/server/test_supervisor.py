@@ -81,7 +81,7 @@ def test_it_is_restarted_after_an_unexpected_end(make_site, serve, until):
     site.fill()
     with serve(site) as server, server.client() as client:
         first = server.web_pid
-        subprocess.run(["kill", "-KILL", str(first)], check=True)
+        os.kill(first, signal.SIGKILL)
         until(lambda: "restarting it" in server.program.output)
         assert client.get("/v1/streams").status_code == 200
         assert server.web_pid != first
@@ -126,7 +126,7 @@ def test_it_is_ready_while_the_collector_has_its_broker(make_site, serve, until,
         assert [get(path).status_code for path in ("/healthz", "/v1/streams")] == [200, 200]
         with mosquitto(tmp_path, port):
             until(lambda: is_ready(True))
-            subprocess.run(["kill", "-KILL", str(server.web_pid)], check=True)
+            os.kill(server.web_pid, signal.SIGKILL)
             until(lambda: "restarting it" in server.program.output)
             until(lambda: is_ready(True))
         assert server.program.stop() == 0
