@@ -100,8 +100,10 @@ def _is_idle(held: object) -> bool:
 
 
 def _is_of(held: object, module_name: str) -> bool:
-    """An imported name is examined in its own module."""
-    return getattr(held, "__module__", module_name) == module_name
+    """An imported function or class is examined in its own module. An instance has the attribute
+    `__module__` of its class, and may belong to any module."""
+    named = isinstance(held, type | types.FunctionType | types.BuiltinFunctionType)
+    return not named or getattr(held, "__module__", module_name) == module_name
 
 
 def _digest(things: Iterable[object], hidden: set[int]) -> bytes:
@@ -155,6 +157,8 @@ def _inside(thing: Any) -> list[Any]:
         return [thing.__defaults__, thing.__kwdefaults__, thing.__closure__, vars(thing)]
     if isinstance(thing, type):
         return _of_class(thing)
+    # From Python 3.13 on, an instance has no dict of attributes until something asks for it.
+    getattr(thing, "__dict__", None)
     return [each for each in gc.get_referents(thing) if not isinstance(each, type)]
 
 

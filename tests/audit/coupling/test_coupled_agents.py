@@ -2,16 +2,18 @@
 
 import os
 import threading
+from collections import Counter, deque
 from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
 import pytest
 
+from pansketch.sketches import linear_counters
 from pansketch_audit import report
 from pansketch_audit.coupling.agent_cases import agent_cases, cases_of
 from pansketch_audit.coupling.coupled_agents import coupled_agent
-from pansketch_audit.coupling.reachable import memory_of_objects
+from pansketch_audit.coupling.reachable import memory_of_objects, memory_of_program
 from pansketch_audit.planted_bugs.readings import bugs
 from pansketch_fleet.config.loader import load_agent
 
@@ -140,3 +142,26 @@ def test_memory_reaches_the_locals_of_a_suspended_generator():
     same = waiting(21.5)
     next(same)
     assert memory_of_objects([one]) == memory_of_objects([same])
+
+
+class Held:
+    """An instance of a class of another module."""
+
+    count = 0
+
+
+@pytest.mark.parametrize("held", [Counter(), Held(), deque()], ids=lambda held: type(held).__name__)
+def test_an_instance_in_a_module_is_examined(held, monkeypatch):
+    monkeypatch.setattr(linear_counters, "HELD", held, raising=False)
+    before = memory_of_program()
+    match held:
+        case Counter():
+            held["readings"] += 1
+        case deque():
+            held.append(1)
+        case _:
+            held.count += 1
+    after = memory_of_program()
+    ours = [name for name in after if name.startswith("pansketch")]
+    differing = {name for name in ours if after[name] != before.get(name)}
+    assert differing == {"pansketch.sketches.linear_counters.HELD"}
