@@ -39,6 +39,7 @@ def memory_of_program(besides: Iterable[object] = ()) -> dict[str, bytes]:
     values. Names that other modules have got since the import of this one are included."""
     hidden = {id(each) for each in besides}
     found = {"os.environ": _digest([sorted(os.environ.items())], hidden)}
+    examined = set[int]()  # An object with several names is examined once.
     for module_name, module in sorted(sys.modules.items()):
         package = module_name.split(".")[0]
         if not isinstance(module, types.ModuleType) or package == HARNESS:
@@ -46,8 +47,12 @@ def memory_of_program(besides: Iterable[object] = ()) -> dict[str, bytes]:
         ours = package in PACKAGES
         known = NAMES if ours else _names_at_first(module_name, module)
         for name, held in list(vars(module).items()):
-            if name not in known and not _is_idle(held) and _is_of(held, module_name):
+            if name in known or _is_idle(held) or not _is_of(held, module_name):
+                continue
+            if id(held) not in examined:
                 found[f"{module_name}.{name}"] = _digest([held], hidden)
+            if not isinstance(held, PLAIN):
+                examined.add(id(held))
     return found
 
 
@@ -100,9 +105,10 @@ def _is_idle(held: object) -> bool:
 
 
 def _is_of(held: object, module_name: str) -> bool:
-    """An imported function or class is examined in its own module. An instance has the attribute
-    `__module__` of its class, and may belong to any module."""
+    """An imported function, class or annotation is examined in its own module. An instance has the
+    attribute `__module__` of its class, and may belong to any module."""
     named = isinstance(held, type | types.FunctionType | types.BuiltinFunctionType)
+    named |= type(held).__module__ == "typing"
     return not named or getattr(held, "__module__", module_name) == module_name
 
 

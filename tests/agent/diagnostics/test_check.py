@@ -175,7 +175,7 @@ def test_an_idle_agent_needs_little_beside_its_libraries(device):
         assert libraries.stdout.readline() == b"\n"
         beside = resident_kib(libraries.pid)
         libraries.communicate(b"\n")
-    assert resident - beside < 21 * 1024
+    assert resident - beside < 20 * 1024
     assert resident < min(profile.process_memory_bytes for profile in every()) // 1024
 
 
