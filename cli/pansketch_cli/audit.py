@@ -59,11 +59,10 @@ def add_audit(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    """Parse a number of agents. Raises ValueError, as argparse expects."""
-    number = int(text)
-    if not 1 <= number <= MAX_AGENTS:
-        raise ValueError(text)
-    return number
+    """Parse a number of agents. Raises ArgumentTypeError."""
+    if not (text.isdecimal() and 1 <= int(text) <= MAX_AGENTS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MAX_AGENTS:,}")
+    return int(text)
 
 
 def _run(options: argparse.Namespace) -> int:
