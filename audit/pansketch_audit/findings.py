@@ -17,7 +17,7 @@ from pansketch_audit.empirical.outside_search import Site, searched
 from pansketch_audit.mechanisms.mechanism import PRODUCTION
 from pansketch_audit.mechanisms.subjects import Subject, subjects
 
-QUICK_RUNS, FULL_RUNS = 1_500, 40_000
+QUICK_RUNS, FULL_RUNS = 1_500, 10_000
 SEARCH_RUNS = 2_000
 
 Part = Literal["exact", "draws", "agent", "statistical", "attack", "seizure", "planted"]

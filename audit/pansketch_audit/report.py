@@ -34,7 +34,7 @@ from pansketch_fleet.config.programs import AgentConfig
 WORKERS = 2
 QUICK_SEIZED, FULL_SEIZED = 1_000, 10_000
 QUICK_SPECS, FULL_SPECS = 16, 160
-QUICK_AGENTS, FULL_AGENTS = 10, 500
+QUICK_AGENTS, FULL_AGENTS = 10, 100
 AGENTS_A_TASK = 10
 SEED = (
     1  # Of specs, agents, readings and scripted noise: public, so that a finding can be repeated.

@@ -53,7 +53,7 @@ def add_audit(commands: Any) -> None:
         "--agents",
         type=_count,
         metavar="N",
-        help="pairs of agents with random configurations; 10 with --quick, else 500",
+        help="pairs of agents with random configurations; 10 with --quick, else 100",
     )
     audit.set_defaults(run=_run)
 
