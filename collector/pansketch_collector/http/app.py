@@ -231,12 +231,12 @@ async def _answer(
         )
     selection = await pools.run(pools.reads, lambda: selection_of(config, stream.name, asked))
     if asked.by is not None:
-        rows = series_of(stream, asked)
+        rows, cached = series_of(stream, asked), models.rows.answering
         return await models.derived(
             name,
             (selection,),
             lambda reader: series_report.as_object(
-                series.series(reader, config, selection, choice, rows)
+                series.series(reader, config, selection, choice, rows, cached)
             ),
         )
     answer, _ = await models.ask(selection, choice, name, question_of(stream, asked))

@@ -5,15 +5,14 @@ same rule refuses it as an answer of all releases: a row that noise outweighs ha
 releases still help the smoother: those of several such rows together give it one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 import numpy as np
 
-from pansketch import Domain, Estimate
-from pansketch.generators import parse_predicate
+from pansketch import Estimate
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.periods.smoothing import pooled, smoothed
 from pansketch_collector.queries import questions, robust_merge
@@ -32,6 +31,7 @@ from pansketch_collector.queries.generator_registry import (
     GENERATORS,
     GeneratorChoice,
     choose,
+    trainer,
 )
 from pansketch_collector.queries.robust_merge import MAX_GROUPS, Groups, build_groups
 from pansketch_collector.queries.selection import (
@@ -81,7 +81,10 @@ class Series(Basis):
     bounds: tuple[float, float] = (-inf, inf)
 
 
-Ask = Callable[[Row, Selection], tuple[Row, Basis]]
+Found = tuple[Row, Basis | None]  # None: of a group whose releases do not make a model
+Ask = Callable[[Row, Selection], Found]
+# What is asked, the releases that the answer depends on, and what answers it.
+Answering = Callable[[Reader, Hashable, Sequence[Selection], Callable[[], Found]], Found]
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,9 @@ def series(
     selection: Selection,
     choice: GeneratorChoice,
     asked: SeriesQuestion,
+    answering: Answering = lambda reader, name, releases, answer: answer(),
 ) -> Series:
-    """A row for each group that has a release.
+    """A row for each group that has a release. `answering`: what calls for rows, or caches them.
 
     Raises CommandError: for a question without such rows, for too many of them, and for an empty
     selection. Also for every refusal of `questions.answer` that does not depend on the releases.
@@ -110,7 +114,7 @@ def series(
     assert isinstance(stream, ReadingStream), "check_answers refuses streams of keys"
     _check(stream, choice, asked)
     check_devices(reader, selection)
-    alone = _is_of_one(stream.domain, asked)
+    alone = questions.is_of_one(stream.domain, asked.question, asked.words)
     groups = list(_groups(reader, stream, selection, asked.by))
     if not groups:
         raise nothing_selected(reader, selection)
@@ -124,28 +128,36 @@ def series(
             "and --to" + ("" if asked.by == "day" else ", or ask --by day")
         )
     epochs = reader.epochs(stream.name)
+    other = trainer(config.parts(stream)) if generator.trained else None
     rows: list[Row] = []
     found: list[Basis] = []
     held: list[Selection] = []
     left: list[LeftOut] = []
 
-    def ask(row: Row, group: Selection) -> tuple[Row, Basis]:
-        if choice.robust:
-            return _of_groups(row, build_groups(reader, config, group, choice), asked)
-        together = merged(reader, config, group, choice, epochs)
-        return _answered(row, together, choice, asked), together
+    def make(row: Row, group: Selection) -> Found:
+        try:
+            if choice.robust:
+                return _of_groups(row, build_groups(reader, config, group, choice), asked)
+            together = merged(reader, config, group, choice, epochs)
+            answered = _answered(row, together, choice, asked)
+            return answered, replace(together, releases=(), training=())
+        except CommandError as error:
+            more = error.more_windows if isinstance(error, NotYet) else None
+            return replace(row, refusal=str(error), more_windows=more), None
+
+    def ask(row: Row, group: Selection) -> Found:
+        releases = [group, *([replace(group, stream=other.name)] if other else [])]
+        name = row, group, choice, asked.question, asked.words
+        return answering(reader, name, releases, lambda: make(row, group))
 
     for row, group in groups:
-        try:
-            answered, basis = ask(row, group)
-        except CommandError as error:
-            left.append(LeftOut(reader.count(group), str(error)))
-            more = error.more_windows if isinstance(error, NotYet) else None
-            rows.append(replace(row, refusal=str(error), more_windows=more))
-            continue
-        found.append(basis)
-        held.append(group)
+        answered, basis = ask(row, group)
         rows.append(answered)
+        if basis is None:
+            left.append(LeftOut(reader.count(group), answered.refusal))
+        else:
+            found.append(basis)
+            held.append(group)
     if not found:
         raise CommandError(rows[0].refusal)
     step, bounds = None, questions.bounds_of(stream.domain, asked.question, asked.words)
@@ -196,20 +208,6 @@ def _check(stream: ReadingStream, choice: GeneratorChoice, asked: SeriesQuestion
             raise wrong(f"{attribute.name} is cyclic, and --smooth follows a line: leave it out")
 
 
-def _is_of_one(domain: Domain, asked: SeriesQuestion) -> bool:
-    """True if the question is of one attribute."""
-    if asked.question == "count":
-        try:
-            positions = parse_predicate(" ".join(asked.words), domain).positions
-        except ValueError as error:
-            raise wrong(str(error)) from error
-        names = {domain.names[position] for position in positions}
-    else:
-        names = {questions.attribute_of(domain, asked.words[0]).name}
-        names |= {word for word in asked.words if word in domain.names}
-    return len(names) == 1
-
-
 def _groups(
     reader: Reader, stream: ReadingStream, selection: Selection, by: By
 ) -> Iterator[tuple[Row, Selection]]:
@@ -253,7 +251,7 @@ def _answered(row: Row, found: Merged, choice: GeneratorChoice, asked: SeriesQue
     return replace(row, answer=answer)
 
 
-def _of_groups(row: Row, groups: Groups, asked: SeriesQuestion) -> tuple[Row, Basis]:
+def _of_groups(row: Row, groups: Groups, asked: SeriesQuestion) -> Found:
     """The row with the median of what groups of devices answer. Raises CommandError."""
     answer, answered = robust_merge.answer(groups, asked.question, asked.words)
     assert isinstance(answer, Answer), "a question of several values is refused"
@@ -271,7 +269,7 @@ def _of_groups(row: Row, groups: Groups, asked: SeriesQuestion) -> tuple[Row, Ba
         ),
         answer=answer,
     )
-    return filled, answered
+    return filled, replace(answered, models=())
 
 
 def _smoothed(
@@ -286,10 +284,7 @@ def _smoothed(
     def together(first: int, last: int) -> Answer | None:
         start, end = groups[first], groups[last]
         both = replace(start[1], until=end[1].until)
-        try:
-            return ask(replace(start[0], end=end[0].end), both)[0].answer
-        except CommandError:
-            return None
+        return ask(replace(start[0], end=end[0].end), both)[0].answer
 
     answers = pooled([row.answer for row in rows], together)
     levels = smoothed(answers, [row.start / seconds for row in rows], bounds)

@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 from pansketch import Attribute, Domain
 from pansketch.domain import MISSING
-from pansketch.generators import FittedModel
+from pansketch.generators import FittedModel, parse_predicate
 from pansketch_collector.errors import wrong
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.fleet_model import Model
@@ -149,6 +149,20 @@ def bounds_of(domain: Domain, name: str, words: Sequence[str]) -> tuple[float, f
         attribute = attribute_of(domain, words[0])
         return attribute.origin, attribute.highest
     return (0.0, 1.0) if name == "cdf" else (0.0, inf)
+
+
+def is_of_one(domain: Domain, name: str, words: Sequence[str]) -> bool:
+    """True if the question is of one attribute. Raises CommandError, as `answer` does."""
+    if name == "count":
+        try:
+            positions = parse_predicate(" ".join(words), domain).positions
+        except ValueError as error:
+            raise wrong(str(error)) from error
+        names = {domain.names[position] for position in positions}
+    else:
+        names = {attribute_of(domain, words[0]).name}
+        names |= {word for word in words if word in domain.names}
+    return len(names) == 1
 
 
 def attribute_of(domain: Domain, name: str) -> Attribute:

@@ -143,10 +143,15 @@ class Reader:
 
     def mark(self, selection: Selection) -> tuple[int, int, int]:
         """A value that changes with the selected releases, their exclusions and their answers. It
-        may also change with other releases of the same days."""
+        may also change with other releases of the same days, of a day or less of its hours."""
         rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
         query = "SELECT '', id, settled_at FROM questions WHERE stream = ?"
-        rest += self._db.execute(query, (selection.stream,)).fetchall()
+        values: list[str | int] = [selection.stream]
+        if selection.since is not None:
+            query, values = f"{query} AND period_end > ?", [*values, selection.since]
+        if selection.until is not None:
+            query, values = f"{query} AND period_start < ?", [*values, selection.until]
+        rest += self._db.execute(query, values).fetchall()
         return *sum_reader.mark(self._db, selection), hash(tuple(rest))
 
     def listed(

@@ -23,6 +23,7 @@ Everything here reads released integers only, so it is post-processing and costs
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import hypot
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from pansketch.generators.model import Wanted
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
 from pansketch.generators.pairwise.fit import fit_views, likely_fits
 from pansketch.generators.pairwise.higher_order_error import Dependence, hidden_of
-from pansketch.generators.pairwise.margin import margin
+from pansketch.generators.pairwise.margin import margin, readings_of
 from pansketch.generators.pairwise.marginals import noise_of
 from pansketch.generators.pairwise.particles import joint_of
 from pansketch.generators.partition.partition import Partition
@@ -105,12 +106,18 @@ class ViewsModel:
     @property
     def readings(self) -> Estimate:
         """See `ViewsModel.boxes` and `FittedModel.readings`."""
-        return self._of(()).readings
+        if not self._known:
+            return self.boxes.readings
+        name = self.domain.names[min(self._known)]
+        found = [readings_of(each, name) for each in self.releases]
+        return Estimate(
+            sum(each.value for each in found), hypot(*(each.standard_error for each in found))
+        )
 
     @property
     def total(self) -> float:
         """Estimated number of readings. See `ViewsModel.boxes`."""
-        return self._of(()).total
+        return self.readings.value
 
     def mean(self, name: str) -> Estimate:
         """See `FittedModel.mean`."""

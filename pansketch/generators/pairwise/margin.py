@@ -15,14 +15,17 @@ stays between the neighbours, is never negative, and is flat in every peak and d
 peaks and dips rather than slopes, and a value with mass of its own is a peak.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
+from pansketch.estimate import Estimate
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
-from pansketch.generators.pairwise.marginals import Margin, margin_of, resolutions_of
+from pansketch.generators.pairwise.marginals import Margin, margin_of, margins_alike, resolutions_of
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.smooth_density import TALLER
 from pansketch.generators.partition.partition import Partition
@@ -64,25 +67,36 @@ def margin(release: Release, name: str) -> Partition:
 
     def replicate() -> list[Partition]:
         # As `likely_fits` does with whole tables: noise once more around what was released.
-        generator = np.random.default_rng(seed)
-        found = []
-        for number in range(REPLICATES):
-            noisy = [_noisier(each, generator) for each in resolutions]
-            fit = margin_of(attribute, noisy, rough=number % 2 == 0, like=fitted)
-            found.append(_partition(attribute, resolutions[-1].bits, fit))
-        return found
+        noisy = _noisier(resolutions, np.random.default_rng(seed))
+        fits: list[Margin | None] = [None] * REPLICATES
+        for first, rough in ((0, True), (1, False)):
+            part = [replace(each, counts=each.counts[first::2]) for each in noisy]
+            fits[first::2] = margins_alike(attribute, part, rough=rough, like=fitted)
+        return [_partition(attribute, resolutions[-1].bits, fit) for fit in fits]
 
     made = _partition(attribute, resolutions[-1].bits, fitted)
     variances = {0: nested_fit(resolutions).variances}
     return replace(made, replicate=replicate, noise=noise_of_sums(release.count, variances))
 
 
-def _noisier(released: Resolution, generator: np.random.Generator) -> Resolution:
-    """What was released with as much noise again."""
-    known = released.precision > 0
-    deviation = np.sqrt(1 / np.where(known, released.precision, np.inf))
-    counts = released.counts + generator.normal(0, 1, len(deviation)) * deviation
-    return replace(released, counts=counts, precision=released.precision / 2)
+def readings_of(release: Release, name: str) -> Estimate:
+    """`margin(release, name).readings`, without a margin: the tree's root."""
+    tables, position = tables_of(release), domain_of(release).index(name)
+    best = nested_fit(resolutions_of(tables, position))
+    total = max(float(best.counts.sum()), 0.0)
+    return Estimate(total, float(np.sqrt(best.variances[-1])))
+
+
+def _noisier(released: Sequence[Resolution], generator: np.random.Generator) -> list[Resolution]:
+    """What was released with as much noise again, REPLICATES times."""
+    ends = np.cumsum([len(each.precision) for each in released])
+    drawn = np.split(generator.normal(0, 1, (REPLICATES, ends[-1])), ends[:-1], axis=1)
+    found = []
+    for each, normal in zip(released, drawn, strict=True):
+        deviation = np.sqrt(1 / np.where(each.precision > 0, each.precision, np.inf))
+        counts = each.counts + normal * deviation
+        found.append(replace(each, counts=counts, precision=each.precision / 2))
+    return found
 
 
 def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition:
@@ -129,12 +143,16 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
 
 
+@lru_cache(maxsize=256)
 def _held(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
     """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
     edges = np.arange(cells + 1) / cells
     low, high = attribute.intervals(edges[:-1], edges[1:])
     none = (low < edges[:-1]) | (low >= edges[1:])
-    return low, np.where(none, low, high)
+    high = np.where(none, low, high)
+    for each in (low, high):
+        each.flags.writeable = False
+    return low, high
 
 
 def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> FloatArray:

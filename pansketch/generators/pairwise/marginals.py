@@ -1,7 +1,7 @@
 """The distribution of each attribute, from all released views that contain it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -60,7 +60,7 @@ def margins_of(
 
 def margin_of(
     attribute: Attribute,
-    resolutions: list[Resolution],
+    resolutions: Sequence[Resolution],
     *,
     rough: bool = False,
     like: Margin | None = None,
@@ -72,35 +72,61 @@ def margin_of(
     the tails beyond it fall off, see `_falling`. With atoms the cells of values have gaps, and no
     smooth density.
     """
+    alone = [replace(each, counts=each.counts[None]) for each in resolutions]
+    return margins_alike(attribute, alone, rough=rough, like=like)[0]
+
+
+def margins_alike(
+    attribute: Attribute,
+    resolutions: Sequence[Resolution],
+    *,
+    rough: bool = False,
+    like: Margin | None = None,
+) -> list[Margin | None]:
+    """`margin_of` each row of counts: float64[rows, cells]. Many rows cost little more than one."""
+    totals = nested_fit(resolutions).counts.sum(axis=-1)
+    rows = np.flatnonzero(totals > 0)
+    found: list[Margin | None] = [None] * len(totals)
+    if len(rows):
+        positive = [replace(each, counts=each.counts[rows]) for each in resolutions]
+        for row, margin in zip(rows, _positive(attribute, positive, rough, like), strict=True):
+            found[row] = margin
+    return found
+
+
+def _positive(
+    attribute: Attribute, resolutions: list[Resolution], rough: bool, like: Margin | None
+) -> list[Margin]:
+    """`margins_alike` of rows with a positive total."""
     best = nested_fit(resolutions)
-    total, bits = float(best.counts.sum()), resolutions[-1].bits
-    if total <= 0:
-        return None
+    totals, bits = best.counts.sum(axis=-1), resolutions[-1].bits
     tail = 0.0 if rough else TAIL
     if attribute.categories is not None:
-        return Margin(bits, onto_simplex(best.counts, total))
+        return [Margin(bits, each) for each in onto_simplex(best.counts, totals)]
     if attribute.placed is not None:
-        return Margin(bits, _of_atoms(resolutions, best, total, tail, attribute.placed))
+        counts = _of_atoms(resolutions, best, totals, tail, attribute.placed)
+        return [Margin(bits, each) for each in counts]
     turned = _turned(resolutions)
-    counts = _of_number(best, turned, total, tail)
+    counts = _of_number(best, turned, totals, tail)
     ends = None
     if attribute.knots:
-        ends = attribute.scaling.values(np.linspace(0.0, 1.0, len(counts) + 1))
+        ends = attribute.scaling.values(np.linspace(0.0, 1.0, counts.shape[1] + 1))
     if rough and like and not attribute.cyclic:
-        places = np.arange(float(len(counts))) if ends is None else (ends[1:] + ends[:-1]) / 2
+        places = np.arange(float(counts.shape[1])) if ends is None else (ends[1:] + ends[:-1]) / 2
         counts = _falling(counts, like.counts, best, places)
-        turned_counts = counts[::-1], like.counts[::-1]
-        counts = _falling(*turned_counts, turned, -places[::-1])[::-1]
+        turned_counts = counts[:, ::-1], like.counts[::-1]
+        counts = _falling(*turned_counts, turned, -places[::-1])[:, ::-1]
     if rough:
-        return Margin(bits, counts)
+        return [Margin(bits, each) for each in counts]
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
     near = (like.price, like.counts) if like and like.price else None
     widths = None if ends is None else np.diff(ends)
-    return Margin(bits, *smooth(resolutions, counts, best.counts, deviations, near, widths))
+    curves = smooth(resolutions, counts, best.counts, deviations, near, widths)
+    return [Margin(bits, *each) for each in zip(*curves, strict=True)]
 
 
-def _turned(resolutions: list[Resolution]) -> Fitted:
+def _turned(resolutions: Sequence[Resolution]) -> Fitted:
     """The best fit of the running sum from the other end."""
     return nested_fit([each.turned for each in resolutions])
 
@@ -134,22 +160,25 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
 
 
 def _of_atoms(
-    resolutions: list[Resolution], best: Fitted, total: float, tail: float, placed: AtomPlaces
+    resolutions: list[Resolution], best: Fitted, totals: FloatArray, tail: float, placed: AtomPlaces
 ) -> FloatArray:
-    """Shares of each atom and of all values together, as of categories; then the values alone."""
+    """Shares of each atom and of all values together, as of categories; then the values alone:
+    float64[rows, cells]."""
     cells = placed.atom_cells(resolutions[-1].bits)
     atoms = np.flatnonzero(cells & placed.reachable(resolutions[-1].bits))
-    values = float(best.counts[~cells].sum())
-    shares = onto_simplex(np.array([values, *best.counts[atoms]]), total)
+    values = best.counts[:, ~cells].sum(axis=-1, keepdims=True)
+    shares = onto_simplex(np.concatenate([values, best.counts[:, atoms]], axis=1), totals)
     found = np.zeros_like(best.counts)
-    if shares[0] > 0:
+    rows = np.flatnonzero(shares[:, 0] > 0)
+    if len(rows):
         # All readings and those of each atom are known far better than the sum of all other cells.
         variance = best.variances[-1] + float(np.sum(1 / resolutions[-1].precision[atoms]))
-        known = Resolution(0, np.array([values]), np.array([1 / variance]))
+        known = Resolution(0, values, np.array([1 / variance]))
         alone = [_values_alone(each, placed, known) for each in resolutions]
+        alone = [replace(each, counts=each.counts[rows]) for each in alone]
         held = np.flatnonzero(~cells)
-        found = _of_number(nested_fit(alone), _turned(alone), shares[0], tail, held)
-    found[atoms] = shares[1:]
+        found[rows] = _of_number(nested_fit(alone), _turned(alone), shares[rows, 0], tail, held)
+    found[:, atoms] = shares[:, 1:]
     return found
 
 
@@ -169,67 +198,76 @@ def _values_alone(resolution: Resolution, placed: AtomPlaces, known: Resolution)
 def _of_number(
     best: Fitted,
     turned: Fitted,
-    total: float,
+    totals: FloatArray,
     tail: float,
     held: npt.NDArray[np.intp] | slice = slice(None),
 ) -> FloatArray:
     """Counts whose running sum rises from 0 to the total and is nearest to the best one, in the
-    cells of values; `held` lists these.
+    cells of values; `held` lists these: float64[rows, cells].
 
     That sum errs by the noise of few cells, where counts made non-negative one by one would gain
     readings in every empty one. Tails in which nothing stands out from the noise are empty.
     `turned`: the same fit from the other end.
     """
-    counts = best.counts.copy()
-    counts[: _tail(best, tail)] = 0.0
-    counts[len(counts) - _tail(turned, tail) :] = 0.0
-    counts = counts[held]
-    running = np.clip(np.cumsum(counts) * (total / (counts.sum() or total)), 0.0, total)
-    running[-1] = total
+    places = np.arange(best.counts.shape[1])
+    within = (places >= _tails(best, tail)) & (places < len(places) - _tails(turned, tail))
+    within, most = within[:, held], totals[:, None]
+    counts = np.where(within, best.counts[:, held], 0.0)
+    sums = counts.sum(axis=1, keepdims=True)
+    scale = most / np.where(sums == 0.0, most, sums)
+    running = np.clip(np.cumsum(counts, axis=1) * scale, 0.0, most)
+    # What rounding leaves of the total would extend the range of the readings to the last cell.
+    last = within.shape[1] - 1 - within[:, ::-1].argmax(axis=1)
+    running = np.where(np.arange(within.shape[1]) >= last[:, None], most, running)
     found = np.zeros_like(best.counts)
-    found[held] = np.diff(isotonic(running), prepend=0.0)
+    found[:, held] = np.diff(isotonic(running), prepend=0.0)
     return found
 
 
 def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:
-    """Counts float64[cells] whose lower tail falls at least as the distance from the middle grows
-    (Markov's inequality), or as the `seen` readings do.
+    """Counts float64[rows, cells] whose lower tail falls at least as the distance from the middle
+    grows (Markov's inequality), or as the `seen` readings do, float64[cells].
 
     A tail is where noise explains the seen readings. It may have as many as noise moves its sum,
     in either direction, and puts them anywhere inside the bounds. Most of loose bounds is far from
-    all readings. `best`: the fit with its noise. `places`: of the cells, in one unit; they rise.
+    all readings. `best`: the fits with their noise. `places`: of the cells, in one unit; they rise.
     """
-    below, held = np.cumsum(counts), np.cumsum(seen)
+    below, held = np.cumsum(counts, axis=1), np.cumsum(seen)
     middle = int(np.searchsorted(held, held[-1] / 2))
     tail = int(np.searchsorted(held > SEEN * np.sqrt(best.variances), True))
     if not 0 < tail < middle:
         return counts
     away = places[middle] - places[:tail]
     # A tail that noise has made smaller than none hides as many as one that it has made larger.
-    moved = min(abs(float(best.counts[:tail].sum()) - held[tail - 1]), below[-1])
-    most = max(below[tail - 1], moved) * away[-1] / away
-    if moved > below[tail - 1]:
-        below[:tail] = most
-    below[:tail] = np.minimum(below[:tail], np.maximum(most, held[:tail]))
-    return np.diff(np.maximum.accumulate(below), prepend=0.0)
+    moved = np.abs(best.counts[:, :tail].sum(axis=1) - held[tail - 1])
+    moved = np.minimum(moved, below[:, -1])[:, None]
+    found = below[:, tail - 1 : tail]
+    most = np.maximum(found, moved) * (away[-1] / away)
+    below[:, :tail] = np.where(moved > found, most, below[:, :tail])
+    below[:, :tail] = np.minimum(below[:, :tail], np.maximum(most, held[:tail]))
+    return np.diff(np.maximum.accumulate(below, axis=1), prepend=0.0)
 
 
-def _tail(fitted: Fitted, tail: float) -> int:
-    """How many cells, from the first on, hold together nothing that stands out from the noise."""
-    hidden = np.flatnonzero(np.cumsum(fitted.counts) <= tail * np.sqrt(fitted.variances))
-    return int(hidden[-1]) + 1 if len(hidden) else 0
+def _tails(fitted: Fitted, tail: float) -> npt.NDArray[np.intp]:
+    """How many cells, from the first on, hold together nothing that stands out from the noise:
+    intp[rows, 1]."""
+    hidden = np.cumsum(fitted.counts, axis=1) <= tail * np.sqrt(fitted.variances)
+    last = hidden.shape[1] - hidden[:, ::-1].argmax(axis=1)
+    return np.where(hidden.any(axis=1), last, 0)[:, None]
 
 
 def isotonic(values: FloatArray) -> FloatArray:
-    """The nearest values that never fall: pools of adjacent violators, float64[n]."""
-    means: list[float] = []
-    sizes: list[int] = []
-    for value in values.tolist():
-        mean, size = value, 1
-        while means and means[-1] >= mean:
-            before = sizes.pop()
-            mean = (means.pop() * before + mean * size) / (before + size)
-            size += before
-        means.append(mean)
-        sizes.append(size)
-    return np.repeat(means, sizes)
+    """The nearest values that never fall in a row, float64[rows, n]: pools of adjacent violators,
+    of all rows at once."""
+    rows, cells = values.shape
+    sums, sizes = values.reshape(-1), np.ones(values.size)
+    row = np.repeat(np.arange(rows), cells)
+    while True:
+        means = sums / sizes
+        # Values that are alike stay as they are: rounding would part them.
+        first = np.append(True, (np.diff(means) >= 0) | (np.diff(row) > 0))
+        if first.all():
+            return np.repeat(means, sizes.astype(np.intp)).reshape(rows, cells)
+        starts = np.flatnonzero(first)
+        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
+        row = row[starts]

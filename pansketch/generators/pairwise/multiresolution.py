@@ -6,6 +6,7 @@ Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private hist
 consistency" (VLDB 2010). Here fanouts and variances may differ.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,11 +14,14 @@ import numpy as np
 
 from pansketch.domain.domain import FloatArray
 
+PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
+
 
 @dataclass(frozen=True, eq=False)
 class Resolution:
-    """Noisy counts of one attribute's cells of so many bits, and the inverse variances of their
-    errors, 0 where nothing was counted: both float64[cells]."""
+    """Noisy counts of one attribute's cells of so many bits, float64[..., cells], and the inverse
+    variances of their errors, 0 where nothing was counted: float64[cells]. Several rows of counts
+    have the same noise."""
 
     bits: int
     counts: FloatArray
@@ -26,13 +30,13 @@ class Resolution:
     @property
     def turned(self) -> "Resolution":
         """The same from the other end."""
-        return Resolution(self.bits, self.counts[::-1], self.precision[::-1])
+        return Resolution(self.bits, self.counts[..., ::-1], self.precision[::-1])
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Counts of the finest cells, and the variances of the sums of all cells up to each of them,
-    that one included: both float64[cells]."""
+    """Counts of the finest cells, float64[..., cells], and the variances of the sums of all cells
+    up to each of them, that one included: float64[cells]."""
 
     counts: FloatArray
     variances: FloatArray
@@ -49,7 +53,7 @@ class _Upward:
     sum_variances: FloatArray
 
 
-def nested_fit(resolutions: list[Resolution]) -> Fitted:
+def nested_fit(resolutions: Sequence[Resolution]) -> Fitted:
     """Best counts of the finest cells, from resolutions in rising order of bits, the first of 0.
 
     The finest one must have been counted.
@@ -59,7 +63,7 @@ def nested_fit(resolutions: list[Resolution]) -> Fitted:
     counts, within = root.counts, root.variances
     before, shared = np.zeros(1), np.zeros(1)
     for parent, child in pairwise(levels):
-        owner = np.arange(len(child.counts)) >> (child.bits - parent.bits)
+        owner = np.arange(len(child.variances)) >> (child.bits - parent.bits)
         part = child.variances / parent.sum_variances[owner]
         earlier = _before(part, owner)
         v, c, s = within[owner], shared[owner], parent.sum_variances[owner]
@@ -67,11 +71,11 @@ def nested_fit(resolutions: list[Resolution]) -> Fitted:
         before = before[owner] + 2 * earlier * c + earlier**2 * v + earlier * (1 - earlier) * s
         shared = part * (c + earlier * v - earlier * s)
         within = part**2 * v + part * (1 - part) * s
-        counts = child.counts + part * (counts - parent.sums)[owner]
+        counts = child.counts + part * (counts - parent.sums)[..., owner]
     return Fitted(counts, np.maximum(before + 2 * shared + within, 0.0))
 
 
-def _upward(resolutions: list[Resolution]) -> list[_Upward]:
+def _upward(resolutions: Sequence[Resolution]) -> list[_Upward]:
     """Every count averaged with the sum of its children, by inverse variance."""
     finest = resolutions[-1]
     counts, variances = finest.counts, 1 / finest.precision
@@ -87,8 +91,9 @@ def _upward(resolutions: list[Resolution]) -> list[_Upward]:
 
 
 def folded(values: FloatArray, bits: int) -> FloatArray:
-    """Sums over cells that so many bits fewer do not tell apart: float64[n] -> float64[cells]."""
-    return np.add.reduceat(values, np.arange(0, len(values), 1 << bits))
+    """Sums over cells that so many bits fewer do not tell apart: float64[..., n] ->
+    float64[..., cells]."""
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], 1 << bits), axis=-1)
 
 
 def _before(parts: FloatArray, owner: np.ndarray[tuple[int], np.dtype[np.intp]]) -> FloatArray:
@@ -96,3 +101,23 @@ def _before(parts: FloatArray, owner: np.ndarray[tuple[int], np.dtype[np.intp]])
     running = np.cumsum(parts) - parts
     first = np.searchsorted(owner, owner)
     return np.asarray(running - running[first])
+
+
+def normal_equations(resolutions: Sequence[Resolution], bits: int) -> tuple[FloatArray, FloatArray]:
+    """Of the counts in cells of so many bits: half their squared misfit, in deviations, is
+    c M c / 2 - v c and a constant. M float64[cells, cells], v float64[rows, cells]."""
+    matrix = np.zeros((1 << bits, 1 << bits))
+    vectors = np.zeros((len(resolutions[-1].counts), 1 << bits))
+    for each in resolutions:
+        counts, precision = each.counts, each.precision
+        if each.bits > bits:
+            parts = 1 << each.bits - bits
+            counts = folded(counts, each.bits - bits)
+            precision = folded(precision, each.bits - bits) / parts**2
+        precision = np.minimum(precision, PRECISE)
+        width = (1 << bits) // len(precision)
+        vectors += np.repeat(precision * counts, width, axis=1)
+        blocks = np.arange(len(precision))
+        split = matrix.reshape(len(precision), width, len(precision), width)
+        split[blocks, :, blocks, :] += precision[:, None, None]
+    return matrix, vectors

@@ -14,13 +14,15 @@ deviations of its noise from the one without a curve.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.pairwise.multiresolution import Resolution, folded
+from pansketch.generators.pairwise.multiresolution import Resolution, folded, normal_equations
 
 MOST_BITS = 8  # of a curve; what finer cells tell besides is kept
 FEWEST = 8  # cells of a curve
@@ -33,15 +35,16 @@ SHORTENED = 6  # times that a step is shortened before the search ends
 LONGEST = 2.0  # step of a logarithm
 LEAST, FAINT = 0.01, 1e-9  # of the mean count of a cell, where a curve begins; one that is known
 RIDGE = 1e-3
-PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 ROUNDING = 1e-12  # of the largest curvature: below it nothing is left but errors of rounding
 NOTHING = 1e-6  # of the readings
 TINY = np.finfo(float).tiny
 STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
 NEAR = 1.5
+BEND = (1.0, -2.0, 1.0)  # a second difference
 
 Cells = npt.NDArray[np.intp]
+Truth = npt.NDArray[np.bool_]
 
 
 def smooth(
@@ -51,96 +54,110 @@ def smooth(
     deviations: FloatArray,
     near: tuple[float, FloatArray] | None = None,
     widths: FloatArray | None = None,
-) -> tuple[FloatArray, float | None]:
-    """Counts of as many readings in the same cells, along a smooth density: float64[cells]; and the
-    price of its bends, None where there are too few cells for a curve.
+) -> tuple[FloatArray, list[float | None]]:
+    """Counts of as many readings in the same cells, along a smooth density: float64[rows, cells];
+    and of each row the price of its bends, None where there are too few cells for a curve.
 
-    `resolutions`: what was released, as `nested_fit` takes it. `counts`: without a curve, and not
-    negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each cell.
-    `near`: price and counts of a fit of the same readings with less noise, where the search for
-    this one begins; None: there is none. `widths`: of the cells, float64[cells]; None: all alike.
+    `resolutions`: what was released, as `nested_fit` takes it, in rows. `counts`: without a curve,
+    and not negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each
+    cell. `near`: price and counts of a fit of the same readings with less noise, where the search
+    for these begins; None: there is none. `widths`: of the cells, float64[cells]; None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
     coarse = folded(counts, finer)
     first, after = _range(coarse)
-    if after - first < FEWEST:
-        return counts, None
-    within = slice(first, after)
-    matrix, vector = _normal_equations(resolutions, bits)
-    curve = np.zeros(len(coarse))
-    prices, start = PRICES, coarse
+    found = counts.copy()
+    found_prices: list[float | None] = [None] * len(counts)
+    if not len(rows := np.flatnonzero(after - first >= FEWEST)):
+        return found, found_prices
+    within = slice(first[rows].min(), after[rows].max())
+    cells = np.arange(1 << bits)[within]
+    inside = (cells >= first[rows, None]) & (cells < after[rows, None])
+    matrix, vectors = normal_equations(resolutions, bits)
+    prices, start = PRICES, coarse[rows]
     if near is not None:
-        prices, start = (min(STEEPER * near[0], PRICES[0]), near[0]), folded(near[1], finer)
-    wide = np.ones(after - first) if widths is None else folded(widths, finer)[within]
-    wide = wide / wide.mean()
-    equations = matrix[within, within], vector[within]
-    curve[within], price = _with_spikes(
-        *equations, start[within], folded(best, finer)[within], wide, prices
+        prices = min(STEEPER * near[0], PRICES[0]), near[0]
+        start = np.broadcast_to(folded(near[1], finer), start.shape)
+    wide = np.ones(1 << bits) if widths is None else folded(widths, finer)
+    wide = np.where(inside, wide[within], 0.0)
+    wide = np.where(inside, wide / (wide.sum(axis=1) / inside.sum(axis=1))[:, None], 1.0)
+    curves = np.zeros((len(rows), 1 << bits))
+    unbiased = np.where(inside, folded(best, finer)[rows, within], 0.0)
+    matrix, vectors = matrix[within, within], vectors[rows, within]
+    curves[:, within], best_prices = _with_spikes(
+        matrix, vectors, start[:, within], unbiased, wide, inside, prices
     )
+    for row, curve, price in zip(rows, curves, best_prices.tolist(), strict=True):
+        if curve.sum() > NOTHING * float(counts[row].sum()):
+            bent = _bent(curve, counts[row], deviations)
+            found[row], found_prices[row] = np.diff(bent, prepend=0.0), price
+        elif near is not None:  # Newton's method has lost all readings.
+            one = slice(row, row + 1)
+            alone = [replace(each, counts=each.counts[one]) for each in resolutions]
+            again = smooth(alone, counts[one], best[one], deviations, widths=widths)
+            found[one], found_prices[one] = again
+    return found, found_prices
+
+
+def _bent(curve: FloatArray, counts: FloatArray, deviations: FloatArray) -> FloatArray:
+    """The running sum of the curve, bent to be near that of the counts: float64[cells]. Inside a
+    cell of the curve readings are spread as the counts."""
     total = float(counts.sum())
-    if not curve.sum() > NOTHING * total:  # Newton's method has lost all readings.
-        if near is None:
-            return counts, None
-        return smooth(resolutions, counts, best, deviations, widths=widths)
-    running = np.cumsum(_detailed(curve * (total / curve.sum()), counts, finer))
+    shares = counts.reshape(len(curve), -1)
+    sums = shares.sum(axis=1, keepdims=True)
+    even = np.full_like(shares, 1 / shares.shape[1])
+    shares = np.divide(shares, sums, out=even, where=sums > 0)
+    running = np.cumsum(shares * (curve * (total / curve.sum()))[:, None])
     middle = np.cumsum(counts)
     low, high = np.maximum(middle - NEAR * deviations, 0.0), middle + NEAR * deviations
     bent = np.maximum.accumulate(np.clip(running, low, np.minimum(high, total)))
     bent[-1] = total
-    return np.diff(bent, prepend=0.0), price
+    return bent
 
 
-def _range(counts: FloatArray) -> tuple[int, int]:
-    """Cells in the range of the readings and a little beyond."""
-    held = np.flatnonzero(counts > 0)
-    first, after = int(held[0]), int(held[-1]) + 1
-    more = 1 + int(BEYOND * (after - first))
-    return max(0, first - more), min(len(counts), after + more)
-
-
-def _normal_equations(
-    resolutions: Sequence[Resolution], bits: int
-) -> tuple[FloatArray, FloatArray]:
-    """Of the counts in cells of so many bits: half their squared misfit, in deviations, is
-    c M c / 2 - v c and a constant. M float64[cells, cells], v float64[cells]."""
-    matrix, vector = np.zeros((1 << bits, 1 << bits)), np.zeros(1 << bits)
-    for each in resolutions:
-        counts, precision = each.counts, each.precision
-        if each.bits > bits:
-            parts = 1 << each.bits - bits
-            counts = folded(counts, each.bits - bits)
-            precision = folded(precision, each.bits - bits) / parts**2
-        precision = np.minimum(precision, PRECISE)
-        width = (1 << bits) // len(counts)
-        vector += np.repeat(precision * counts, width)
-        matrix += np.kron(np.diag(precision), np.ones((width, width)))
-    return matrix, vector
+def _range(counts: FloatArray) -> tuple[Cells, Cells]:
+    """Cells in the range of the readings of each row and a little beyond: intp[rows] each."""
+    held, many = counts > 0, counts.shape[1]
+    first, after = held.argmax(axis=1), many - held[:, ::-1].argmax(axis=1)
+    more = 1 + (BEYOND * (after - first)).astype(np.intp)
+    return np.maximum(0, first - more), np.minimum(many, after + more)
 
 
 def _with_spikes(
     matrix: FloatArray,
-    vector: FloatArray,
+    vectors: FloatArray,
     counts: FloatArray,
     best: FloatArray,
     widths: FloatArray,
+    inside: Truth,
     prices: Sequence[float],
-) -> tuple[FloatArray, float]:
-    """The curve's counts, and beside it those of spikes, which have no price; and the price."""
-    spikes = _spikes(best, np.sqrt(1 / matrix.diagonal().max()))
-    if not len(spikes):
-        return _curve(matrix, vector, counts, widths, prices)
-    # Given the curve, the best counts of the spikes are linear in it: what is left is the misfit of
-    # the curve alone.
-    own = matrix[np.ix_(spikes, spikes)] + np.eye(len(spikes)) * ROUNDING * matrix.max()
-    solved = np.linalg.solve(own, np.column_stack([matrix[spikes], vector[spikes]]))
-    left = matrix - matrix[:, spikes] @ solved[:, :-1], vector - matrix[:, spikes] @ solved[:, -1]
-    others = counts.copy()
-    others[spikes] = 0.0
-    curve, price = _curve(*left, others, widths, prices)
-    beside = np.linalg.solve(own, vector[spikes] - matrix[spikes] @ curve)
-    curve[spikes] += np.maximum(beside, 0.0)
-    return curve, price
+) -> tuple[FloatArray, FloatArray]:
+    """The curves' counts, and beside them those of spikes, which have no price; and the prices.
+
+    A row has a curve in the cells `inside` of its range, and in others 0.
+    """
+    left, left_vectors, others = matrix[None], vectors.copy(), np.where(inside, counts, 0.0)
+    solved_rows: list[tuple[int, Cells, FloatArray]] = []
+    for row, largest in enumerate(np.where(inside, matrix.diagonal(), 0.0).max(axis=1)):
+        spikes = _spikes(best[row], np.sqrt(1 / largest))
+        if not len(spikes):
+            continue
+        if not solved_rows:
+            left = np.repeat(left, len(counts), axis=0)
+        # Given the curve, the best counts of the spikes are linear in it: what is left is the
+        # misfit of the curve alone.
+        own = matrix[np.ix_(spikes, spikes)] + np.eye(len(spikes)) * ROUNDING * largest
+        solved = np.linalg.solve(own, np.column_stack([matrix[spikes], vectors[row, spikes]]))
+        left[row] -= matrix[:, spikes] @ solved[:, :-1]
+        left_vectors[row] -= matrix[:, spikes] @ solved[:, -1]
+        others[row, spikes] = 0.0
+        solved_rows.append((row, spikes, own))
+    curves, found_prices = _curves(left, left_vectors, others, widths, inside, prices)
+    for row, spikes, own in solved_rows:
+        beside = vectors[row, spikes] - matrix[spikes] @ curves[row]
+        curves[row, spikes] += np.maximum(np.linalg.solve(own, beside), 0.0)
+    return curves, found_prices
 
 
 def _spikes(counts: FloatArray, deviation: float) -> Cells:
@@ -151,91 +168,130 @@ def _spikes(counts: FloatArray, deviation: float) -> Cells:
     return np.flatnonzero(clear & (counts > TALLER * beside))
 
 
-class _Curve(NamedTuple):
-    """Logarithms of counts, the counts, and half the misfit with the price: float64[cells]."""
+class _Curves(NamedTuple):
+    """Logarithms of counts, the counts, and the slope of the misfit of each row: float64[rows,
+    cells]; and half the misfits with the price, float64[rows]."""
 
     logs: FloatArray
     counts: FloatArray
-    misfit: float
+    slopes: FloatArray
+    misfits: FloatArray
 
 
-def _curve(
-    matrix: FloatArray,
-    vector: FloatArray,
+class _Equations(NamedTuple):
+    """What curves follow, of each row: M float64[rows, cells, cells], or one for all rows, v
+    float64[rows, cells], the price of each second difference of logarithms float64[rows, cells -
+    2], and the cells that have a curve, bool[rows, cells]."""
+
+    matrices: FloatArray
+    vectors: FloatArray
+    prices: FloatArray
+    inside: Truth
+
+    def of(self, rows: Cells) -> "_Equations":
+        if len(rows) == len(self.inside):
+            return self
+        matrices, vectors, prices, inside = self
+        own = matrices if len(matrices) == 1 else matrices[rows]
+        return _Equations(own, vectors[rows], prices[rows], inside[rows])
+
+    def at(self, logs: FloatArray) -> _Curves:
+        counts = np.exp(logs) * self.inside
+        pulls = (self.matrices @ counts[..., None])[..., 0] - self.vectors
+        bends = np.diff(logs, 2, axis=1)
+        priced, back = self.prices * bends, np.zeros_like(logs)
+        misfits = ((counts * (pulls - self.vectors)).sum(axis=1) + (priced * bends).sum(axis=1)) / 2
+        for place, factor in enumerate(BEND):
+            back[:, place : place + priced.shape[1]] += factor * priced
+        return _Curves(logs, counts, counts * pulls + back, misfits)
+
+    def curvature(self, counts: FloatArray) -> FloatArray:
+        found = counts[:, :, None] * self.matrices
+        found *= counts[:, None, :]
+        many, bends = found.shape[1], self.prices.shape[1]
+        flat = found.reshape(len(found), -1)
+        for row, column in product(range(3), repeat=2):
+            diagonal = flat[:, row * many + column :: many + 1][:, :bends]
+            diagonal += BEND[row] * BEND[column] * self.prices
+        diagonals = flat[:, :: many + 1]
+        diagonals += RIDGE + ROUNDING * diagonals.max(axis=1, keepdims=True)
+        diagonals[~self.inside] = 1.0
+        return found
+
+
+def _curves(
+    matrices: FloatArray,
+    vectors: FloatArray,
     counts: FloatArray,
     widths: FloatArray,
+    inside: Truth,
     prices: Sequence[float],
-) -> tuple[FloatArray, float]:
-    """The counts of the likeliest of falling prices, and that price. `counts`: to begin with."""
-    cells = len(counts)
-    rough = _roughness(widths)
+) -> tuple[FloatArray, FloatArray]:
+    """The counts of the likeliest of falling prices, and that price of each row. `counts`: to begin
+    with."""
+    cells = inside.sum(axis=1)
     # Of densities, which are what is smooth.
-    matrix, vector, counts = widths[:, None] * matrix * widths, widths * vector, counts / widths
-    wide = max(3, cells // 16) | 1
-    around = np.convolve(np.pad(counts, wide // 2, mode="edge"), np.full(wide, 1 / wide), "valid")
+    if (widths != 1.0).any():
+        matrices = widths[:, :, None] * matrices * widths[:, None, :]
+    every = _Equations(matrices, widths * vectors, _bend_weights(widths, inside), inside)
+    counts = counts / widths
     # Newton's steps are small where a curve has next to nothing: a tail that begins too high stays.
     least = LEAST if len(prices) == len(PRICES) else FAINT
-    logs = np.log(np.maximum(around, least * counts.mean() + TINY))
-    found, best, most = np.exp(logs), prices[0], -np.inf
+    logs = np.zeros_like(counts)
+    for row, held in enumerate(inside):
+        start = counts[row, held]
+        wide = max(3, len(start) // 16) | 1
+        padded = np.pad(start, wide // 2, mode="edge")
+        around = np.convolve(padded, np.full(wide, 1 / wide), "valid")
+        logs[row, held] = np.log(np.maximum(around, least * start.mean() + TINY))
+    found, best = np.exp(logs) * inside, np.full(len(logs), prices[0])
+    most, rows = np.full(len(logs), -np.inf), np.arange(len(logs))
     for price in prices:
-        fitted = _newton(matrix, vector, price * rough, logs)
-        _, volume = np.linalg.slogdet(_curvature(fitted.counts, matrix, price * rough))
-        likelihood = -fitted.misfit - volume / 2 + (cells - 2) * np.log(price) / 2
-        if likelihood > most:
-            found, best, most = fitted.counts, price, float(likelihood)
-        elif likelihood < most - WORSE:
+        equations = every.of(rows)
+        equations = equations._replace(prices=price * equations.prices)
+        fitted = _newton(equations, logs[rows])
+        _, volumes = np.linalg.slogdet(equations.curvature(fitted.counts))
+        likelihoods = -fitted.misfits - volumes / 2 + (cells[rows] - 2) * np.log(price) / 2
+        better = likelihoods > most[rows]
+        ended = ~better & (likelihoods < most[rows] - WORSE)
+        winners = rows[better]
+        found[winners], best[winners] = fitted.counts[better], price
+        most[winners], logs[rows] = likelihoods[better], fitted.logs
+        rows = rows[~ended]
+        if not len(rows):
             break
-        logs = fitted.logs
     return found * widths, best
 
 
-def _newton(matrix: FloatArray, vector: FloatArray, price: FloatArray, logs: FloatArray) -> _Curve:
-    """The best curve of one price, by Newton's method with Gauss's curvature."""
-    now = _at(matrix, vector, price, logs)
+def _newton(equations: _Equations, logs: FloatArray) -> _Curves:
+    """The best curves of one price, by Newton's method with Gauss's curvature."""
+    now = equations.at(logs)
+    rows = np.arange(len(logs))
     for _ in range(STEPS):
-        slope = now.counts * (matrix @ now.counts - vector) + price @ now.logs
-        step = np.linalg.solve(_curvature(now.counts, matrix, price), -slope)
-        step = np.clip(step, -LONGEST, LONGEST)
+        active = equations.of(rows)
+        step = np.linalg.solve(active.curvature(now.counts[rows]), -now.slopes[rows][..., None])
+        step = np.clip(step[..., 0], -LONGEST, LONGEST)
+        before, trying = now.misfits[rows], np.arange(len(rows))
+        moved = np.zeros(len(rows), np.bool_)
         for _ in range(SHORTENED):
-            then = _at(matrix, vector, price, now.logs + step)
-            if then.misfit <= now.misfit:
+            then = active.of(trying).at(now.logs[rows[trying]] + step[trying])
+            better = then.misfits <= before[trying]
+            moved[trying[better]] = True
+            for known, new in zip(now, then, strict=True):
+                known[rows[trying[better]]] = new[better]
+            trying = trying[~better]
+            if not len(trying):
                 break
-            step = step / 4
-        else:
-            break
-        gained, now = now.misfit - then.misfit, then
-        if gained < GAIN:
+            step[trying] /= 4
+        rows = rows[moved & (before - now.misfits[rows] >= GAIN)]
+        if not len(rows):
             break
     return now
 
 
-def _at(matrix: FloatArray, vector: FloatArray, price: FloatArray, logs: FloatArray) -> _Curve:
-    counts = np.exp(logs)
-    misfit = counts @ (matrix @ counts / 2 - vector) + logs @ price @ logs / 2
-    return _Curve(logs, counts, float(misfit))
-
-
-def _curvature(counts: FloatArray, matrix: FloatArray, price: FloatArray) -> FloatArray:
-    found = counts[:, None] * matrix * counts + price
-    found[np.diag_indices_from(found)] += RIDGE + ROUNDING * found.diagonal().max()
-    return np.asarray(found)
-
-
-def _roughness(widths: FloatArray) -> FloatArray:
-    """Of a vector the sum of its squared second differences, as a matrix. They count less where a
-    scale has narrow cells beside wide ones: readings crowd on one side."""
-    bends = np.diff(np.eye(len(widths)), 2, axis=0)
-    beside = np.stack([widths[:-2], widths[1:-1], widths[2:]])
-    bends *= (beside.min(axis=0) / beside.max(axis=0))[:, None]
-    return np.asarray(bends.T @ bends)
-
-
-def _detailed(curve: FloatArray, counts: FloatArray, finer: int) -> FloatArray:
-    """The curve in cells of so many bits more, that share it as the counts have them."""
-    if not finer:
-        return curve
-    shares = counts.reshape(len(curve), -1)
-    sums = shares.sum(axis=1, keepdims=True)
-    even = np.full_like(shares, 1 / shares.shape[1])
-    shares = np.divide(shares, sums, out=even, where=sums > 0)
-    return np.asarray((shares * curve[:, None]).reshape(-1))
+def _bend_weights(widths: FloatArray, inside: Truth) -> FloatArray:
+    """The price of each squared second difference in units of the price: float64[rows, cells - 2].
+    They count less where a scale has narrow cells beside wide ones: readings crowd on one side."""
+    beside = np.stack([widths[:, :-2], widths[:, 1:-1], widths[:, 2:]])
+    within = inside[:, :-2] & inside[:, 2:]
+    return np.asarray((beside.min(axis=0) / beside.max(axis=0)) ** 2 * within)

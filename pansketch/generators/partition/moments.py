@@ -5,6 +5,7 @@ Inside a box readings are taken to be spread evenly and independently in the att
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -73,6 +74,17 @@ def _moments(
         means[:, column] = attribute.cell_means(low, high)[which]
         variances[:, column] = attribute.cell_variances(low, high)[which]
     return shares, means - shares @ means, variances
+
+
+def box_means(models: Sequence[Boxes], position: int) -> list[FloatArray]:
+    """Means of one attribute in the boxes of each model, all of one domain: float64[n] each."""
+    ends = (
+        np.concatenate([each.low[:, position] for each in models]),
+        np.concatenate([each.high[:, position] for each in models]),
+    )
+    low, high, which = distinct(*ends)
+    means = models[0].domain.attributes[position].cell_means(low, high)[which]
+    return np.split(means, np.cumsum([len(each.low) for each in models])[:-1])
 
 
 def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:

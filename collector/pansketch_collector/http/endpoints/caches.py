@@ -1,19 +1,21 @@
-"""Caches of the HTTP process: fitted models, their last answers, and the overview of the fleet.
+"""Caches of the HTTP process: models, their last answers, rows of series, and the fleet's overview.
 
 A fit and a full count of a large database take seconds. A cached result expires after a time that
 grows with its cost.
 """
 
 import asyncio
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from pansketch_collector import clock
 from pansketch_collector.http.server.executors import Executors, SharedTask
-from pansketch_collector.queries.fleet_model import Model, build
+from pansketch_collector.periods.series import Found
+from pansketch_collector.queries.fleet_model import Merged, Model, build
 from pansketch_collector.queries.generator_registry import GeneratorChoice, choose
 from pansketch_collector.queries.robust_merge import Groups, build_groups
 from pansketch_collector.reports.devices import Overview, overview
@@ -27,7 +29,7 @@ LIFETIME_FACTOR = 5.0  # lifetime of a model, relative to its fit and its slowes
 
 AnswerObject = Mapping[str, Any]
 CacheKey = tuple[Selection, GeneratorChoice] | tuple[str, tuple[Selection, ...]]
-Mark = tuple[tuple[int, int, int], ...]
+Mark = tuple[int, int, int]
 
 
 @dataclass(eq=False)
@@ -39,7 +41,7 @@ class CachedModel:
     then.
     """
 
-    mark: Mark
+    mark: tuple[Mark, ...]
     fit: SharedTask[Any]
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     answers: OrderedDict[str, SharedTask[AnswerObject]] = field(default_factory=OrderedDict)
@@ -52,10 +54,76 @@ class CachedModel:
         return self.fitted_at + lifetime_factor * (self.fit_seconds + self.slowest_answer)
 
 
-class Models:
-    """The last used models, one for each selection and generator, with one fit at a time for each.
+MAX_ROWS_SIZE = 200_000  # in names of devices and reasons of omissions, of about 100 bytes each
+BARE_ROW_SIZE = 20  # of a row without any
 
-    For one event loop.
+
+@dataclass(frozen=True)
+class _CachedRow:
+    marks: tuple[Mark, ...]
+    found: Found
+    size: int
+
+
+class SeriesRows:
+    """The last used rows of series, for several threads.
+
+    A row is computed again once its releases change. If a stream goes on, these are the rows of the
+    newest windows.
+    """
+
+    def __init__(self, max_size: int = MAX_ROWS_SIZE) -> None:
+        self._max_size, self._size, self._lock = max_size, 0, threading.Lock()
+        self._rows: OrderedDict[Hashable, _CachedRow] = OrderedDict()
+
+    def answering(
+        self,
+        reader: Reader,
+        name: Hashable,
+        releases: Sequence[Selection],
+        answer: Callable[[], Found],
+    ) -> Found:
+        """The cached row of this name, otherwise the row that `answer` returns."""
+        marks = tuple(map(reader.mark, releases))
+        with self._lock:
+            row = self._rows.get(name)
+            if row is not None and row.marks == marks:
+                self._rows.move_to_end(name)
+                return row.found
+        found = answer()
+        with self._lock:
+            self._remove(name)
+            self._rows[name] = row = _CachedRow(marks, found, _size(found, releases))
+            self._size += row.size
+            while self._size > self._max_size:
+                self._remove(next(iter(self._rows)))
+        return found
+
+    def _remove(self, name: Hashable) -> None:
+        row = self._rows.pop(name, None)
+        if row is not None:
+            self._size -= row.size
+
+    def forget(self) -> None:
+        """Clears the cache."""
+        with self._lock:
+            self._rows.clear()
+            self._size = 0
+
+
+def _size(found: Found, releases: Sequence[Selection]) -> int:
+    """The memory of a row and its name, in names of devices."""
+    _, basis = found
+    selected = sum(len(each.devices or ()) for each in releases)
+    if basis is None:
+        return BARE_ROW_SIZE + selected
+    named = len(basis.named) if isinstance(basis, Merged) else 0
+    return BARE_ROW_SIZE + selected + named + len(basis.left)
+
+
+class Models:
+    """The last used models, one for each selection and generator, with one fit at a time for each;
+    and `rows`, those of series. For one event loop.
     """
 
     def __init__(
@@ -72,6 +140,7 @@ class Models:
             lifetime_factor,
         )
         self._entries: OrderedDict[CacheKey, CachedModel] = OrderedDict()
+        self.rows = SeriesRows()
 
     async def model(self, selection: Selection, choice: GeneratorChoice) -> Model:
         """The model of all selected releases, or a cached one that has not expired. Raises
@@ -128,8 +197,9 @@ class Models:
         return result
 
     def forget(self) -> None:
-        """Clears the cache: later answers use the current releases."""
+        """Clears the caches: later answers use the current releases."""
         self._entries.clear()
+        self.rows.forget()
 
     async def _find(self, selection: Selection, choice: GeneratorChoice) -> CachedModel:
         stream = next(s for s in self._config.streams if s.name == selection.stream)
@@ -153,7 +223,9 @@ class Models:
         self._entries.move_to_end(asked)
         return entry
 
-    def _begin(self, asked: CacheKey, mark: Mark, make: Callable[[Reader], Any]) -> CachedModel:
+    def _begin(
+        self, asked: CacheKey, mark: tuple[Mark, ...], make: Callable[[Reader], Any]
+    ) -> CachedModel:
         def fit() -> Any:
             began = clock.uptime()
             model = self._executors.read_blocking(make)

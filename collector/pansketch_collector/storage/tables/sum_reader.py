@@ -100,13 +100,14 @@ def spans(db: Database, selection: Selection, seconds: int) -> list[int]:
 
 def mark(db: Database, selection: Selection) -> tuple[int, int]:
     """A value that changes with the selected releases: newest row and number of rows of their
-    days."""
+    days, of a day or less of their hours."""
     since = -ALWAYS if selection.since is None else selection.since
     until = ALWAYS if selection.until is None else selection.until
+    seconds = HOUR if until - since <= DAY else DAY
     newest, count = db.execute(
         "SELECT coalesce(max(id), 0), count(*) FROM sums WHERE stream = ? AND seconds = ?"
         " AND bucket > ? AND bucket < ?",
-        (selection.stream, DAY, since - DAY, until),
+        (selection.stream, seconds, since - seconds, until),
     ).fetchone()
     return int(newest), int(count)
 

@@ -36,10 +36,16 @@ def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape):
     assert np.sqrt(np.mean(errors**2)) <= WIDEST[shape] * np.sqrt(np.mean(off**2))
 
 
+def falling(counts, seen, fitted, places):
+    """Of one row."""
+    row = Fitted(fitted.counts[None], fitted.variances)
+    return _falling(counts[None], seen, row, places)[0]
+
+
 def test_a_tail_falls_with_the_distance_and_keeps_its_readings():
     counts, seen = np.full(100, 1.0), np.zeros(100)
     seen[80:] = 50.0
-    found = _falling(counts, seen, Fitted(counts, np.full(100, 900.0)), PLACES)
+    found = falling(counts, seen, Fitted(counts, np.full(100, 900.0)), PLACES)
     assert found.sum() == pytest.approx(100.0)
     assert np.all(found >= -1e-12)
     below = np.cumsum(found)
@@ -51,10 +57,10 @@ def test_a_tail_falls_with_the_distance_and_keeps_its_readings():
 def test_a_tail_that_is_seen_stays():
     counts = np.linspace(1.0, 3.0, 100)
     np.testing.assert_allclose(
-        _falling(counts, counts, Fitted(counts, np.full(100, 1e-6)), PLACES), counts
+        falling(counts, counts, Fitted(counts, np.full(100, 1e-6)), PLACES), counts
     )
     np.testing.assert_allclose(
-        _falling(counts, counts, Fitted(counts, np.full(100, 1e6)), PLACES), counts
+        falling(counts, counts, Fitted(counts, np.full(100, 1e6)), PLACES), counts
     )
 
 
@@ -64,7 +70,7 @@ def test_a_tail_falls_with_the_distance_in_the_attributes_unit():
     seen[80:] = 50.0
     places = np.arange(100.0)
     places[:40] -= 1000.0
-    below = np.cumsum(_falling(counts, seen, Fitted(counts, np.full(100, 900.0)), places))
+    below = np.cumsum(falling(counts, seen, Fitted(counts, np.full(100, 900.0)), places))
     assert below[10] == pytest.approx(below[80] * 9 / 1079)
     assert below[60] == pytest.approx(below[80] * 9 / 29)
 
@@ -75,7 +81,7 @@ def test_a_tail_that_noise_made_smaller_than_none_hides_as_many_readings():
     seen[80:] = best[80:] = 50.0
     counts = np.maximum(best, 0.0)
     counts[80] = 0.0
-    found = _falling(counts, seen, Fitted(best, np.full(100, 900.0)), PLACES)
+    found = falling(counts, seen, Fitted(best, np.full(100, 900.0)), PLACES)
     below = np.cumsum(found)
     moved = abs(best[:81].sum() - seen[:81].sum())
     assert below[80] == pytest.approx(moved)
