@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from pansketch_collector.reports.device_comparison import device_totals
 
 from pansketch_collector.commands.verification import PORTION, BackgroundVerification
-from pansketch_collector.reports.device_comparison import device_totals
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.writer import changing
