@@ -20,7 +20,7 @@ from pansketch.generators import fidelity
 from pansketch_collector.errors import CommandError
 from pansketch_collector.queries import fleet_model
 from pansketch_collector.queries.distinct import count_keys
-from pansketch_collector.reports.devices import as_table, overview
+from pansketch_collector.reports.devices import table
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.child_process import end_in_order
@@ -132,7 +132,7 @@ def _report(
     )
     with reading(config.collector.database) as store:
         console.print(f"{stored(config)} releases stored")
-        console.print(as_table(overview(store, config)), soft_wrap=True)
+        console.print(table(store, config), soft_wrap=True)
         found = fleet_model.build(store, config, Selection(STREAM))
     console.print(f"{STREAM}: {found.guarantee}", soft_wrap=True)
     keys = _keys(config, raw, console)

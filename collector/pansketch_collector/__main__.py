@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from pansketch_collector.commands.atomic_output import writing
 from pansketch_collector.commands.backup import run_backup, run_migrate
 from pansketch_collector.commands.command_line import parser
-from pansketch_collector.commands.disputed import run_disputed
 from pansketch_collector.commands.enrolment import run_enroll, run_revoke, run_rotate
-from pansketch_collector.commands.exclude import run_exclude, run_forget
+from pansketch_collector.commands.operator_decisions import run_disputed, run_exclude, run_forget
 from pansketch_collector.commands.quarantine import run_quarantine
 from pansketch_collector.commands.query import run_query, run_sample, run_scales
 from pansketch_collector.commands.release_files import run_export, run_replay
@@ -39,11 +38,14 @@ def run_acl(config: Config, options: argparse.Namespace) -> int:
 
 
 def run_devices(config: Config, options: argparse.Namespace) -> int:
-    """Prints the table of devices, or one JSON object."""
+    """Prints a table of devices, or one JSON object."""
     with reading(config.collector.database) as reader:
-        found = devices.overview(reader, config)
+        if options.json:
+            text = devices.as_json(reader, config, options.names)
+        else:
+            text = devices.table(reader, config, options.names, options.all)
     with writing("-") as out:
-        out.write((devices.as_json(found) if options.json else devices.as_table(found)) + "\n")
+        out.write(text + "\n")
     return 0
 
 

@@ -10,6 +10,7 @@ from pansketch import __version__
 from pansketch_collector.commands import enrolment, retention
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import HELP, QUESTIONS
+from pansketch_collector.reports.devices import MAX_SHOWN
 from pansketch_fleet.errors import one_line
 from pansketch_fleet.logs import add_log_options
 
@@ -46,15 +47,18 @@ def parser() -> Parser:
     help_text = "ingest a share of the releases, beside serve, until stopped"
     more = "For a PostgreSQL server. Start as many as are needed, on any host."
     add_log_options(_add(commands, "ingest", help_text, more))
-    _json(
-        _add(
-            commands,
-            "devices",
-            "show devices, windows, gaps, refusals and health",
-            "Late and disputed windows, duplicates, lag, estimated totals, settings and excluded "
-            "ranges are shown as well.",
-        )
+    shown = _add(
+        commands,
+        "devices",
+        "show devices, windows, gaps, refusals and health",
+        "Late and disputed windows, duplicates, lag, estimated totals, settings and excluded "
+        f"ranges are shown as well. Of more than {MAX_SHOWN:,} devices some are shown, those with "
+        "a problem first, and all are counted.",
     )
+    help_text = "show devices of these names only; * and ? stand for any text and any character"
+    shown.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    shown.add_argument("--all", action="store_true", help="show each device, as --json does")
+    _json(shown)
     _json(_add(commands, "keepers", "show what keepers are asked and have answered"))
     help_text = "write the broker's access rules for the configured streams"
     more = "The rules are mosquitto's. The size of the largest message is printed as well."

@@ -19,7 +19,7 @@ from pansketch.version import sources_digest
 from pansketch_collector import clock
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.http.endpoints import listing, metrics
-from pansketch_collector.http.endpoints.caches import CachedCount, Models
+from pansketch_collector.http.endpoints.caches import Models
 from pansketch_collector.http.endpoints.device_changes import add_changes
 from pansketch_collector.http.endpoints.listing import audit_object
 from pansketch_collector.http.endpoints.parameters import (
@@ -40,7 +40,7 @@ from pansketch_collector.http.endpoints.row_formats import SHAPES, pieces
 from pansketch_collector.http.server import pages
 from pansketch_collector.http.server.access_control import ResponseLimits
 from pansketch_collector.http.server.etag import Revalidation
-from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.http.server.executors import CachedCount, Executors
 from pansketch_collector.http.server.pages import add_page
 from pansketch_collector.http.server.problem_details import RESPONSES, UnknownStream, add_problems
 from pansketch_collector.http.supervisor import BrokerState
@@ -49,6 +49,8 @@ from pansketch_collector.queries import distinct
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, answering
+from pansketch_collector.reports import fleet as fleets
+from pansketch_collector.storage.tables.holdings import by_stream
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
@@ -79,25 +81,16 @@ def application(
     )
     app.add_middleware(Revalidation)
     add_problems(app)
-    counts, models = CachedCount(pools, config), Models(pools, config)
+    models = Models(pools, config)
     _add_health(app, pools, broker)
-    _add_fleet(app, config, counts, limits, broker)
+    counts = _add_fleet(app, config, pools, limits, broker)
     if http is not None and http.token is not None:
-        add_changes(app, pools, (counts.forget, models.forget))
+        add_changes(app, pools, (*(count.forget for count in counts), models.forget))
     _add_lists(app, config, pools)
     _add_answers(app, config, pools, models)
     add_page(app)
-    _name_streams(app.openapi(), [stream.name for stream in config.streams])
+    pages.name_streams(app.openapi(), [stream.name for stream in config.streams])
     return app
-
-
-def _name_streams(description: dict[str, Any], names: list[str]) -> None:
-    """Lists the configured streams in the OpenAPI description; any other one is not found."""
-    for operations in description["paths"].values():
-        for operation in operations.values():
-            for parameter in operation.get("parameters", ()):
-                if parameter["name"] == "stream":
-                    parameter["schema"]["enum"] = names
 
 
 def _add_health(app: FastAPI, pools: Executors, broker: BrokerState) -> None:
@@ -117,8 +110,13 @@ def _add_health(app: FastAPI, pools: Executors, broker: BrokerState) -> None:
 
 
 def _add_fleet(
-    app: FastAPI, config: Config, counts: CachedCount, limits: ResponseLimits, broker: BrokerState
-) -> None:
+    app: FastAPI, config: Config, pools: Executors, limits: ResponseLimits, broker: BrokerState
+) -> tuple[CachedCount[Any], ...]:
+    """Returns the counts that the endpoints rest on."""
+    stored = CachedCount(pools, lambda reader: by_stream(reader.connection))
+    ingested = CachedCount(pools, lambda reader: metrics.measured(reader, config))
+    fleet = CachedCount(pools, lambda reader: fleets.fleet(reader, config))
+
     @app.get(
         "/metrics",
         summary="Ingest, refusals, gaps, lag, backlog and devices, for Prometheus",
@@ -126,9 +124,8 @@ def _add_fleet(
     )
     async def metrics_text() -> Response:
         windows = {stream.name: stream.window_seconds for stream in config.streams}
-        text = metrics.as_text(
-            await counts.count(), clock.now(), limits.answered, windows, broker.connected
-        )
+        found = (await ingested.count()).found
+        text = metrics.as_text(found, clock.now(), limits.answered, windows, broker.connected)
         return Response(text, media_type=metrics.MEDIA_TYPE)
 
     @app.get("/docs", include_in_schema=False)
@@ -137,16 +134,17 @@ def _add_fleet(
 
     @app.get("/v1/streams", summary="The streams, their attributes, and what is stored of each")
     async def streams() -> dict[str, Any]:
-        count = await counts.count()
-        streams = [listing.stream_object(stream, count) for stream in config.streams]
+        found = (await stored.count()).found
+        streams = [listing.stream_object(each, found.get(each.name)) for each in config.streams]
         return {"streams": streams, "groups": {k: list(v) for k, v in config.groups.items()}}
 
     @app.get("/v1/devices", summary="The devices by name, part by part, and what was refused")
     async def devices(asked: Annotated[Paging, Query()], response: Response) -> dict[str, Any]:
-        count = await counts.count()
+        count = await fleet.count()
         # A header, so that the answer changes only with the fleet.
         response.headers["Age"] = str(max(clock.now() - count.at, 0))
-        part = listing.device_part(count, asked.after, asked.limit)
+        whose = config, count.found, asked.after, asked.limit
+        part = await pools.read(lambda reader: listing.device_part(reader, *whose))
         http = config.collector.http
         return {**part, "changes": http is not None and http.token is not None}
 
@@ -155,9 +153,11 @@ def _add_fleet(
         summary="The privacy guarantee of a stream's releases",
     )
     async def guarantee(stream: str) -> dict[str, Any]:
-        found, count = _stream(config, stream), await counts.count()
-        holdings = [h for each in count.found.holdings.values() for h in each if h.stream == stream]
-        return listing.guarantee_object(config, found, len(holdings))
+        found, counts = _stream(config, stream), (await stored.count()).found
+        devices = counts[stream].devices if stream in counts else 0
+        return listing.guarantee_object(config, found, devices)
+
+    return stored, ingested, fleet
 
 
 def _add_lists(app: FastAPI, config: Config, pools: Executors) -> None:

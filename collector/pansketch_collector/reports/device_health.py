@@ -1,9 +1,14 @@
-"""The health part of `devices`: the newest health of each device, and its time of receipt."""
+"""The newest health of each device with its time of receipt, and the sums of all healths."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pansketch_collector.storage.reader import ReceivedHealth
+import msgspec
+
+from pansketch_collector.storage.device_reports import ReceivedHealth, health_texts
+from pansketch_collector.storage.tables.connection import Database
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import rounded_duration_text, size_text, utc_text
 
@@ -57,3 +62,66 @@ def _row(name: str, received: ReceivedHealth) -> tuple[str, ...]:
         rounded_duration_text(health.uptime_seconds),
         health.version,
     )
+
+
+class _Figures(msgspec.Struct, gc=False):
+    """The figures of a stored health that are summed. Its message was validated at its receipt."""
+
+    waiting: int
+    oldest_waiting_seconds: int | None
+    dropped: int
+    set_aside: int
+    clock_synchronised: bool | None
+    deferred: dict[str, int] = {}
+    memory_protected: bool | None = None
+    name_conflicts: int = 0
+
+
+_FIGURES = msgspec.json.Decoder(list[_Figures])
+
+
+@dataclass(frozen=True)
+class FleetHealth:
+    """The healths of all devices.
+
+    `waiting`, `dropped`, `set_aside`, `name_conflicts`: sums; `oldest_waiting_seconds`: the
+    maximum. `memory_protected`: the number of devices with each value. `problems`: names of
+    devices, by the problem that their health reports.
+    """
+
+    waiting: int
+    oldest_waiting_seconds: int
+    dropped: int
+    set_aside: int
+    name_conflicts: int
+    memory_protected: Mapping[bool | None, int]
+    problems: Mapping[str, Sequence[str]]
+
+
+def sum_up(db: Database) -> FleetHealth:
+    """The sums of all healths."""
+    waiting = oldest = dropped = set_aside = conflicts = 0
+    memory: Counter[bool | None] = Counter()
+    problems: dict[str, list[str]] = defaultdict(list)
+    for rows in health_texts(db):
+        found = _FIGURES.decode(f"[{','.join(text for _, text in rows)}]")
+        waiting += sum([each.waiting for each in found])
+        oldest = max(oldest, max([each.oldest_waiting_seconds or 0 for each in found]))
+        dropped += sum([each.dropped for each in found])
+        set_aside += sum([each.set_aside for each in found])
+        conflicts += sum([each.name_conflicts for each in found])
+        memory.update([each.memory_protected for each in found])
+        for (name, _), each in zip(rows, found, strict=True):
+            if each.name_conflicts:
+                problems["name conflicts"].append(name)
+            if each.set_aside:
+                problems["set aside"].append(name)
+            if each.dropped:
+                problems["dropped"].append(name)
+            if each.deferred:
+                problems["deferred"].append(name)
+            if each.clock_synchronised is False:
+                problems["clock not synchronised"].append(name)
+            if each.memory_protected is False:
+                problems["memory may be swapped"].append(name)
+    return FleetHealth(waiting, oldest, dropped, set_aside, conflicts, memory, problems)

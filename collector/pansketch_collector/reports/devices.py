@@ -1,32 +1,22 @@
-"""`devices`: state, releases, gaps, totals, settings, health and rejections of each device."""
+"""`devices`: state, releases, gaps, totals, settings, health and rejections of each device.
+
+Tables and objects are made of a part of the devices, with the figures of the whole fleet.
+"""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from pansketch_collector import clock
 from pansketch_collector.reports import device_health as healths
-from pansketch_collector.reports import keepers, stream_settings
-from pansketch_collector.reports.device_comparison import (
-    DeviceTotal,
-    NewestWindows,
-    device_totals,
-    ends_object,
-    ends_of,
-    lag_lines,
-)
-from pansketch_collector.reports.keepers import AskingReport, asking_report
-from pansketch_collector.reports.stream_settings import (
-    ScalesInUse,
-    ServedEpoch,
-    differing,
-    in_use,
-    running,
-)
-from pansketch_collector.storage import exclusions
+from pansketch_collector.reports import fleet as fleets
+from pansketch_collector.reports import stream_settings
+from pansketch_collector.reports.fleet import DeviceTotal, Fleet
+from pansketch_collector.reports.reported_settings import ReportedSettings, ServedEpoch
+from pansketch_collector.storage import device_reports, exclusions
+from pansketch_collector.storage.device_reports import ReceivedHealth
 from pansketch_collector.storage.exclusions import Exclusion
-from pansketch_collector.storage.reader import QuarantineCount, Reader, ReceivedHealth
+from pansketch_collector.storage.reader import QuarantineCount, Reader
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import Device
 from pansketch_fleet.config.loader import Config
@@ -40,79 +30,93 @@ HEADER = (
 NUMBERS = frozenset({"windows", *HEADER[6:-1]})
 COUNTED = ("device", "stream", "lag", "counted", "in a window", "settings", "")
 COUNTED_NUMBERS = frozenset({"lag", "counted", "in a window"})
-MAX_LISTED = 8  # lines of one device, devices of one line
+MAX_LISTED = 8  # lines of one device
+MAX_SHOWN = 1_000  # devices of a table, unless all are asked for
+PORTION = 1_000  # devices in memory, of an object of all
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The state of the fleet at one moment. `devices`: the last status by device name, None without
-    one. `holdings`: counts of stored releases, `duplicates`: of retransmitted stored releases,
-    `healths`: the newest health, each by device. `refusals`: counts of rejected messages, by
-    reason. `generation`: of the database. `masked`: streams whose devices have no totals."""
+    """The state of some devices at one moment, and the figures of the fleet.
 
+    `devices`: the last status by device name, None without one. `holdings`: counts of stored
+    releases, `duplicates`: of retransmitted stored releases, `healths`: the newest health, each by
+    device. `differing`: by device and stream, the difference of its settings. `quarantined`: by
+    device. `kinds`: the devices of the fleet with a problem, None if all devices are shown.
+    """
+
+    fleet: Fleet
     devices: dict[str, Device | None]
     holdings: dict[str, list[Holding]]
     duplicates: dict[str, int]
-    refusals: dict[str, int]
     healths: dict[str, ReceivedHealth]
-    generation: str
     differing: dict[str, dict[str, str]]
-    quarantined: dict[str, list[QuarantineCount]]
-    totals: Mapping[tuple[str, str], DeviceTotal] = field(default_factory=dict)
-    running: Mapping[str, Mapping[str, ServedEpoch]] = field(default_factory=dict)
-    excluded: Mapping[str, Sequence[Exclusion]] = field(default_factory=dict)
-    scales: Sequence[ScalesInUse] = ()
-    asking: AskingReport = field(default_factory=AskingReport)
-    masked: frozenset[str] = frozenset()
-
-    @property
-    def ends(self) -> Mapping[str, NewestWindows]:
-        """The newest windows by stream."""
-        return ends_of(each for holdings in self.holdings.values() for each in holdings)
-
-    @property
-    def refused(self) -> list[tuple[str, str, int, int, list[str]]]:
-        """Stream, reason, messages, devices and most frequent devices of quarantined messages."""
-        found: dict[tuple[str, str], Counter[str]] = {}
-        for name, refused in self.quarantined.items():
-            for each in refused:
-                found.setdefault((each.stream, each.reason), Counter())[name] += each.messages
-        return [
-            (*kind, by.total(), len(by), [name for name, _ in by.most_common(MAX_LISTED)])
-            for kind, by in sorted(found.items())
-        ]
+    quarantined: Mapping[str, Sequence[QuarantineCount]]
+    totals: Mapping[tuple[str, str], DeviceTotal]
+    running: Mapping[str, Mapping[str, ServedEpoch]]
+    excluded: Mapping[str, Sequence[Exclusion]]
+    kinds: Mapping[str, Sequence[str]] | None = None
 
 
-def overview(reader: Reader, config: Config) -> Overview:
-    """The overview of all devices with a report or a stored release. `differing`: by device and
-    stream, the difference of its settings. `quarantined`: by device."""
-    known = {device.device: device for device in reader.devices()}
-    received = reader.healths()
+def overview(
+    reader: Reader,
+    config: Config,
+    fleet: Fleet,
+    names: Sequence[str] | None = None,
+    kinds: Mapping[str, Sequence[str]] | None = None,
+) -> Overview:
+    """The overview of these devices, in their order; None: all with a report or a stored
+    release."""
+    known = {device.device: device for device in reader.devices(names)}
+    received = reader.healths(names)
     holdings: dict[str, list[Holding]] = {}
-    for holding in reader.holdings():
+    for holding in reader.holdings(names):
         holdings.setdefault(holding.device, []).append(holding)
-    refused = reader.quarantined()
-    names = sorted({*known, *holdings, *received})
-    states = {name: known.get(name) for name in names}
+    present = {*known, *holdings, *received}
+    shown = sorted(present) if names is None else [name for name in names if name in present]
     excluded: dict[str, list[Exclusion]] = {}
-    for each in exclusions.listed(reader.connection):
+    for each in reader.exclusions(names):
         excluded.setdefault(each.device, []).append(each)
+    settings = ReportedSettings(reader, config)
     return Overview(
-        states,
+        fleet,
+        {name: known.get(name) for name in shown},
         holdings,
-        reader.duplicates(),
-        reader.refusals(),
-        received,
-        reader.generation(),
-        differing(reader, config, list(known.values())),
-        refused,
-        device_totals(reader.totals()),
-        running(reader, config, list(known.values())),
+        reader.duplicates(names),
+        {name: received[name] for name in shown if name in received},
+        {
+            name: differences
+            for name in shown
+            if name in known and (differences := settings.differences(known[name]))
+        },
+        fleet.quarantined
+        if names is None
+        else {name: fleet.quarantined[name] for name in names if name in fleet.quarantined},
+        fleets.device_totals(reader.totals(names), fleet.middles),
+        {name: settings.epochs(device) for name, device in known.items()},
         excluded,
-        stream_settings.scales_in_use(reader, config, clock.now()),
-        asking_report(reader, config),
-        frozenset(stream.name for stream in config.streams if stream.blinded is not None),
+        kinds,
     )
+
+
+def table(reader: Reader, config: Config, patterns: Sequence[str] = (), every: bool = False) -> str:
+    """The table of the devices whose name matches a pattern; of all devices without one.
+
+    It has at most MAX_SHOWN devices, those with a problem first, unless `every` is set. Raises
+    CommandError if none matches.
+    """
+    found = fleets.fleet(reader, config)
+    if not patterns and (every or found.devices <= MAX_SHOWN):
+        return as_table(overview(reader, config, found))
+    kinds = fleets.problems(reader, config, found)
+    if patterns:
+        names = fleets.matching(reader, patterns)
+    else:
+        names = device_reports.names(reader.connection, limit=MAX_SHOWN)
+    if not every:
+        of = frozenset(names) if patterns else None
+        names = fleets.with_problems_first(names, kinds, MAX_SHOWN, of)
+    return as_table(overview(reader, config, found, names, kinds))
 
 
 def as_table(found: Overview) -> str:
@@ -122,7 +126,7 @@ def as_table(found: Overview) -> str:
     now = clock.now()
     if counted := [row for name in found.devices for row in _counted(found, name, now)]:
         lines += ["", *aligned(COUNTED, counted, COUNTED_NUMBERS)]
-        lines += lag_lines(found.ends, now)
+        lines += fleets.lag_lines(found.fleet.streams, now)
     lines += healths.as_lines(found.healths)
     lines += [
         f"total: {device} {stream}: {total.value:.6g} ± {total.standard_error:.2g} in "
@@ -131,7 +135,7 @@ def as_table(found: Overview) -> str:
         if total.out_of_line
     ]
     lines += [line for name in found.devices for line in _problems(name, found.devices[name])]
-    lines += stream_settings.scale_lines(found.scales)
+    lines += stream_settings.scale_lines(found.fleet.scales)
     lines += [
         f"other settings: {name} {stream}: {difference}"
         for name, streams in found.differing.items()
@@ -143,39 +147,38 @@ def as_table(found: Overview) -> str:
         for each in refused[:MAX_LISTED]
     ]
     lines += [
-        f"excluded from every answer: {each.device}{_range(each)},"
+        f"excluded from every answer: {each.device}{exclusions.range_text(each)},"
         f" {each.releases} release{'s' * (each.releases != 1)}"
         for excluded in found.excluded.values()
         for each in excluded
     ]
-    total = sum(found.refusals.values())
-    reasons = ", ".join(f"{reason} {n}" for reason, n in found.refusals.items())
+    if found.kinds is not None:
+        lines += fleets.as_lines(found.fleet, found.kinds)
+    refusals = found.fleet.refusals
+    total = sum(refusals.values())
+    reasons = ", ".join(f"{reason} {n}" for reason, n in refusals.items())
     lines.append(f"refused: {total} ({reasons})" if total else "refused: none")
-    lines.append(f"came again after they were stored: {sum(found.duplicates.values()) or 'none'}")
-    lines.append(f"database generation: {found.generation}")
+    lines.append(f"came again after they were stored: {found.fleet.duplicates or 'none'}")
+    lines.append(f"database generation: {found.fleet.generation}")
+    if others := found.fleet.devices - len(found.devices):
+        lines.append(
+            f"not shown: {others} of {found.fleet.devices} devices; `devices --all` shows all, "
+            "`devices NAME ...` those of these names"
+        )
     return "\n".join(lines)
 
 
-def as_json(found: Overview) -> str:
-    """One object: `devices`, and the members of `fleet_object`."""
-    devices = [as_object(found, name) for name in found.devices]
-    return json.dumps({"devices": devices, **fleet_object(found)})
-
-
-def fleet_object(found: Overview) -> dict[str, object]:
-    """The figures of all devices together. Rejected messages by reason, and the quarantine by
-    stream and reason. The settings in use, the newest windows and published scales. Open questions
-    to keepers, and the database's generation."""
-    names = ("stream", "reason", "messages", "devices", "names")
-    return {
-        "quarantine": found.refusals,
-        "refused": [dict(zip(names, each, strict=True)) for each in found.refused],
-        "settings": in_use(found.running),
-        "newest_windows": ends_object(found.ends),
-        "scales": stream_settings.scale_object(found.scales),
-        **keepers.as_object(found.asking),
-        "generation": found.generation,
-    }
+def as_json(reader: Reader, config: Config, patterns: Sequence[str] = ()) -> str:
+    """One object: `devices`, those whose name matches a pattern, and the members of
+    `fleet.as_object`. Raises CommandError if none matches."""
+    found, names = fleets.fleet(reader, config), fleets.matching(reader, patterns)
+    parts = (names[first : first + PORTION] for first in range(0, len(names), PORTION))
+    objects = ", ".join(
+        json.dumps(as_object(part, name))
+        for part in (overview(reader, config, found, part) for part in parts)
+        for name in part.devices
+    )
+    return f'{{"devices": [{objects}], {json.dumps(fleets.as_object(found))[1:]}'
 
 
 def _problems(name: str, device: Device | None) -> list[str]:
@@ -236,7 +239,7 @@ def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
 def _counted_text(found: Overview, stream: str, total: DeviceTotal | None) -> str:
     if total is not None:
         return f"{total.value:.6g} ± {total.standard_error:.2g}"
-    return "masked" if stream in found.masked else "-"
+    return "masked" if stream in found.fleet.masked else "-"
 
 
 def _settings(epoch: ServedEpoch | None) -> str:
@@ -245,11 +248,6 @@ def _settings(epoch: ServedEpoch | None) -> str:
     if epoch.now:
         return "now"
     return "other ones" if epoch.since is None else f"since {utc_text(epoch.since)}"
-
-
-def _range(each: Exclusion) -> str:
-    since = f" from {utc_text(each.since)}" if each.since else ""
-    return since if each.until == exclusions.ALWAYS else f"{since} to {utc_text(each.until)}"
 
 
 def as_object(found: Overview, name: str) -> dict[str, object]:
@@ -268,7 +266,7 @@ def as_object(found: Overview, name: str) -> dict[str, object]:
             "clock_not_synchronised": h.unsynchronised,
             "received_at": utc_text(h.received_at),
             "total": _total(found, h),
-            "masked": h.stream in found.masked,
+            "masked": h.stream in found.fleet.masked,
         }
         for h in found.holdings.get(name, ())
     }

@@ -1,28 +1,23 @@
-"""Settings of streams: epochs that this collector served, devices with other settings, and
-published scales."""
+"""Settings of streams: epochs that this collector served, and published scales."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from pansketch.wire import differences, form_of
 from pansketch_collector import clock
 from pansketch_collector.storage.config_epochs import newest_scales, published_fingerprints
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.records import Device
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.protocol.scale_message import Scales
-from pansketch_fleet.settings.settings import ReadingStream, Stream, is_sent_by
+from pansketch_fleet.settings.settings import ReadingStream, Stream
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import duration_text, utc_text
 
 HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
 NUMBERS = frozenset({"epsilon", "releases"})
-MAX_DIFFERENCES = 4
-MAX_NAMED = 5  # devices of an entry
 
 
 @dataclass(frozen=True)
@@ -116,132 +111,6 @@ def as_json(found: Sequence[EpochRow]) -> str:
         for row in found
     ]
     return json.dumps({"settings": listed})
-
-
-def differing(
-    reader: Reader, config: Config, devices: Sequence[Device]
-) -> dict[str, dict[str, str]]:
-    """By device and stream, the difference of the reported settings from the configuration."""
-    streams = {stream.name: stream for stream in config.streams}
-    epochs = cache(reader.epochs)  # Read only for a device with other settings.
-    # A device that was disconnected has earlier scales than the newest, or the configured ones.
-    own = {
-        name: {
-            f.hex()
-            for f in {*config.specs(stream), *published_fingerprints(reader.connection, stream)}
-        }
-        for name, stream in streams.items()
-    }
-    found: dict[str, dict[str, str]] = {}
-    for device in devices:
-        for name, birth in device.births.items():
-            if name not in streams:
-                difference = "the configuration has no such stream"
-            elif not is_sent_by(streams[name].devices, device.device):
-                difference = (
-                    "the configuration gives it to other devices: its releases are deferred"
-                )
-            elif birth["fingerprint"] not in own[name]:
-                difference = _otherwise(birth, streams[name], epochs(name), config)
-            elif birth["window_seconds"] != streams[name].window_seconds:
-                difference = _window(birth, streams[name])
-            else:
-                continue
-            found.setdefault(device.device, {})[name] = difference
-    return found
-
-
-@dataclass(frozen=True)
-class ServedEpoch:
-    """The epoch that a device reports.
-
-    `since`: when it was first served, in unix seconds, None if never. `now`: it is the
-    configuration's, with the scales in force.
-    """
-
-    since: int | None
-    now: bool
-
-
-def running(
-    reader: Reader, config: Config, devices: Sequence[Device]
-) -> dict[str, dict[str, ServedEpoch]]:
-    """The reported epochs, by device and stream."""
-    streams = {stream.name: stream for stream in config.streams}
-    own = {
-        name: published_fingerprints(reader.connection, stream, clock.now())
-        or config.specs(stream).keys()
-        for name, stream in streams.items()
-    }
-
-    @cache
-    def since(name: str, fingerprint: bytes, seconds: int) -> int | None:
-        fits = (
-            epoch.first_served
-            for epoch in reader.epochs(name)
-            if fingerprint in epoch.forms and epoch.window_seconds == seconds
-        )
-        return min(fits, default=None)
-
-    found: dict[str, dict[str, ServedEpoch]] = {}
-    for device in devices:
-        for name, birth in device.births.items():
-            fingerprint, seconds = bytes.fromhex(birth["fingerprint"]), birth["window_seconds"]
-            now = (
-                name in streams
-                and fingerprint in own[name]
-                and seconds == streams[name].window_seconds
-            )
-            each = ServedEpoch(since(name, fingerprint, seconds), now)
-            found.setdefault(device.device, {})[name] = each
-    return found
-
-
-def _otherwise(
-    birth: Mapping[str, Any], stream: Stream, epochs: Sequence[Epoch], config: Config
-) -> str:
-    fingerprint = bytes.fromhex(birth["fingerprint"])
-    epoch = next((each for each in epochs if fingerprint in each.forms), None)
-    if epoch is not None:
-        form = epoch.forms[fingerprint]
-        forms = [form_of(spec) for spec in config.specs(stream).values()]
-        changes = min((differences(form, new) for new in forms), key=len)
-        listed = "; ".join(changes[:MAX_DIFFERENCES])
-        return f"settings served until {utc_text(epoch.last_served)}: {listed} here"
-    if birth["window_seconds"] != stream.window_seconds:
-        return _window(birth, stream)
-    here = str(stream.spec.guarantee)
-    if birth["guarantee"].partition(" (")[0] != here.partition(" (")[0]:
-        reported = birth["guarantee"].partition(" (")[0]
-        return f"{reported} there, {here.partition(' (')[0]} here: its releases are deferred"
-    return "other attributes, bounds or sizes than here: its releases are deferred"
-
-
-def _window(birth: Mapping[str, Any], stream: Stream) -> str:
-    reported = duration_text(birth["window_seconds"])
-    return f"windows of {reported} there, of {duration_text(stream.window_seconds)} here"
-
-
-def in_use(running: Mapping[str, Mapping[str, ServedEpoch]]) -> list[dict[str, object]]:
-    """By stream and epoch, the newest first: the number of devices that run it, and some of their
-    names.
-
-    `running`: by device and stream.
-    """
-    runs: dict[tuple[str, bool, int], list[str]] = {}
-    for name, streams in sorted(running.items()):
-        for stream, epoch in streams.items():
-            runs.setdefault((stream, not epoch.now, -(epoch.since or 0)), []).append(name)
-    return [
-        {
-            "stream": stream,
-            "now": not earlier,
-            "since": utc_text(-since) if since else None,
-            "devices": len(names),
-            "names": names[:MAX_NAMED],
-        }
-        for (stream, earlier, since), names in sorted(runs.items())
-    ]
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,16 @@ The functions run within a transaction of their caller and raise one of ERRORS.
 """
 
 import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
-from pansketch_collector.storage.tables.connection import Database
+from pansketch_collector.storage.tables.connection import PORTION, Database, of_devices
+from pansketch_collector.storage.tables.records import Device
 from pansketch_collector.validation.verdicts import DeviceStatus, HealthReport
+from pansketch_fleet.protocol.messages import Health
 
 MAX_DEVICES = 100_000
+ROWS = 2_000  # in memory
 
 
 def session(db: Database, device: str) -> str | None:
@@ -87,3 +92,98 @@ def count_duplicate(db: Database, device: str) -> None:
         " DO UPDATE SET total = duplicates.total + 1",
         (device,),
     )
+
+
+@dataclass(frozen=True)
+class ReceivedHealth:
+    """The newest health of a device, and when it was received (unix seconds)."""
+
+    at: int
+    health: Health
+
+
+def devices(db: Database, names: Sequence[str] | None = None) -> list[Device]:
+    """The devices that have sent a status, by name; of all or of these."""
+    query = "SELECT device, state, session, since, streams FROM devices WHERE {of} ORDER BY device"
+    return [Device(*row) for row in of_devices(db, query, names)]
+
+
+def healths(db: Database, names: Sequence[str] | None = None) -> dict[str, ReceivedHealth]:
+    """The newest health of every device that has sent one, by name; of all or of these."""
+    query = "SELECT device, heard_at, health FROM healths WHERE {of} ORDER BY device"
+    return {
+        name: ReceivedHealth(at, Health.decode(health.encode()))
+        for name, at, health in of_devices(db, query, names)
+    }
+
+
+def duplicates(db: Database, names: Sequence[str] | None = None) -> dict[str, int]:
+    """The number of duplicate releases, by device; of all or of these."""
+    query = "SELECT device, total FROM duplicates WHERE {of} ORDER BY device"
+    return {str(device): int(total) for device, total in of_devices(db, query, names)}
+
+
+def duplicate_count(db: Database) -> int:
+    """The number of duplicate releases of all devices."""
+    return int(db.execute("SELECT coalesce(sum(total), 0) FROM duplicates").fetchone()[0])
+
+
+def status_texts(db: Database) -> list[tuple[str, str, int]]:
+    """States, texts of the streams, and the number of devices that report both."""
+    query = "SELECT state, streams, count(*) FROM devices GROUP BY state, streams"
+    return [(state, text, count) for state, text, count in db.execute(query)]
+
+
+def reporting(db: Database, texts: Collection[str], after: str) -> list[tuple[str, str]]:
+    """At most ROWS devices after a name that report one of these texts of streams, and the text.
+
+    If there are many texts, all devices after the name are meant.
+    """
+    values = [*texts] if len(texts) <= PORTION else []
+    condition = f" AND streams IN ({', '.join('?' * len(values))})" if values else ""
+    return db.execute(
+        f"SELECT device, streams FROM devices WHERE device > ?{condition} ORDER BY device LIMIT ?",
+        [after, *values, ROWS],
+    ).fetchall()
+
+
+def health_texts(db: Database) -> Iterator[list[tuple[str, str]]]:
+    """Device and JSON text of every health, by name, ROWS at a time."""
+    query = "SELECT device, health FROM healths WHERE device > ? ORDER BY device LIMIT ?"
+    after = ""
+    while rows := db.execute(query, (after, ROWS)).fetchall():
+        yield rows
+        after = rows[-1][0]
+
+
+_WITHOUT_STATUS = "NOT EXISTS (SELECT 1 FROM devices WHERE devices.device = reporting.device)"
+
+
+def unknown(db: Database) -> int:
+    """The number of devices with a stored release or a health, and without a status."""
+    query = (
+        "SELECT count(*) FROM (SELECT DISTINCT device FROM holdings AS reporting"
+        f" WHERE {_WITHOUT_STATUS} UNION SELECT device FROM healths AS reporting"
+        f" WHERE {_WITHOUT_STATUS}) AS every"
+    )
+    return int(db.execute(query).fetchone()[0])
+
+
+def states(db: Database) -> dict[str, int]:
+    """The number of devices in each state."""
+    rows = db.execute("SELECT state, count(*) FROM devices GROUP BY state")
+    return {"unknown": unknown(db), **{str(state): int(count) for state, count in rows}}
+
+
+def names(db: Database, after: str = "", limit: int = 2**62) -> list[str]:
+    """At most `limit` devices with a status, a health or a stored release, by name.
+
+    `after`: the names begin after this one.
+    """
+    parts = (
+        f"SELECT device FROM (SELECT DISTINCT device FROM {table} WHERE device > ?1"
+        " ORDER BY device LIMIT ?2) AS of_one"
+        for table in ("devices", "holdings", "healths")
+    )
+    query = f"{' UNION '.join(parts)} ORDER BY device LIMIT ?2"
+    return [str(row[0]) for row in db.execute(query, (after, limit))]

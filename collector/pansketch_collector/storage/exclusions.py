@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pansketch_collector.errors import wrong
-from pansketch_collector.storage.tables.connection import Database
+from pansketch_collector.storage.tables.connection import Database, of_devices
 from pansketch_collector.storage.tables.sum_changes import SumChanges
 from pansketch_collector.validation.verdicts import LATEST_SECOND
 from pansketch_fleet.text_table import aligned
@@ -52,7 +52,7 @@ def undo(db: Database, device: str, since: int | None, until: int | None) -> int
     Raises CommandError if there is none.
     """
     where, values = "device = ?", [device]
-    found = {(e.since, e.until) for e in listed(db) if e.device == device}
+    found = {(e.since, e.until) for e in listed(db, [device])}
     if since is not None or until is not None:
         span = (since or 0, ALWAYS if until is None else until)
         found &= {span}
@@ -72,13 +72,19 @@ def undo(db: Database, device: str, since: int | None, until: int | None) -> int
 _OF_SPAN = "device = ? AND window_start >= ? AND window_start < ?"
 
 
-def listed(db: Database) -> list[Exclusion]:
-    """All exclusions, by device and time."""
-    rows = db.execute("SELECT device, since, until, excluded_at FROM excluded ORDER BY 1, 2, 3")
+def listed(db: Database, devices: Sequence[str] | None = None) -> list[Exclusion]:
+    """The exclusions, by device and time; of all devices or of these."""
+    query = "SELECT device, since, until, excluded_at FROM excluded WHERE {of} ORDER BY 1, 2, 3"
     return [
         Exclusion(device, since, until, at, _stored(db, device, since, until))
-        for device, since, until, at in rows.fetchall()
+        for device, since, until, at in list(of_devices(db, query, devices))
     ]
+
+
+def excluded_devices(db: Database) -> list[str]:
+    """The devices with an exclusion, by name."""
+    rows = db.execute("SELECT DISTINCT device FROM excluded ORDER BY device")
+    return [str(row[0]) for row in rows]
 
 
 def _stored(db: Database, device: str, since: int, until: int) -> int:
@@ -112,6 +118,12 @@ def as_object(found: Exclusion) -> dict[str, object]:
         "releases": found.releases,
         "excluded_at": utc_text(found.excluded_at),
     }
+
+
+def range_text(found: Exclusion) -> str:
+    """The range behind a device's name; empty for all windows."""
+    since, until = _since(found), _until(found)
+    return (f" from {since}" if since else "") + (f" to {until}" if until else "")
 
 
 def _since(found: Exclusion) -> str | None:

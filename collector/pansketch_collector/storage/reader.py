@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pansketch_collector.errors import CommandError
-from pansketch_collector.storage import config_epochs, deletions, disputes, exclusions, quarantine
+from pansketch_collector.storage import (
+    config_epochs,
+    deletions,
+    device_reports,
+    disputes,
+    exclusions,
+    quarantine,
+)
 from pansketch_collector.storage.database import open_reading
+from pansketch_collector.storage.device_reports import ReceivedHealth
 from pansketch_collector.storage.disputes import Dispute
 from pansketch_collector.storage.exclusions import Exclusion
 from pansketch_collector.storage.quarantine import QuarantineRow
@@ -20,7 +28,7 @@ from pansketch_collector.storage.tables import (
     sum_changes,
     sum_reader,
 )
-from pansketch_collector.storage.tables.connection import ERRORS, Database, streamed
+from pansketch_collector.storage.tables.connection import ERRORS, Database, of_devices, streamed
 from pansketch_collector.storage.tables.holdings import Holding
 from pansketch_collector.storage.tables.records import (
     Cursor,
@@ -35,16 +43,9 @@ from pansketch_collector.storage.tables.records import (
 )
 from pansketch_collector.storage.tables.sums import Sum
 from pansketch_collector.validation.accepted_specs import Epoch
-from pansketch_fleet.protocol.messages import Health
 from pansketch_fleet.settings.settings import DatabaseServer
 
-
-@dataclass(frozen=True)
-class ReceivedHealth:
-    """The newest health of a device, and when it was received (unix seconds)."""
-
-    at: int
-    health: Health
+Total = tuple[str, str, int, float, float]
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,11 @@ class Reader:
         """The number of releases that are unselected only because the operator excluded them."""
         return sum_reader.excluded(self._db, selection)
 
-    def totals(self) -> list[tuple[str, str, int, float, float]]:
+    def totals(self, devices: Sequence[str] | None = None) -> list[Total]:
         """By device and stream: number of counted releases, and their estimated total with its
-        variance. Excluded releases are left out."""
-        query = "SELECT device, stream, releases, value, variance FROM tallies"
-        return self._db.execute(f"{query} ORDER BY device, stream").fetchall()
+        variance; of all devices or of these. Excluded releases are left out."""
+        query = "SELECT device, stream, releases, value, variance FROM tallies WHERE {of}"
+        return list(of_devices(self._db, f"{query} ORDER BY device, stream", devices))
 
     def mark(self, selection: Selection) -> tuple[int, int, int]:
         """A value that changes with the selected releases, their exclusions and their answers. It
@@ -173,13 +174,13 @@ class Reader:
         )
         return [_listed(*row) for row in rows]
 
-    def holdings(self) -> list[Holding]:
-        """Counts of stored releases, by device and stream."""
-        return holdings.count(self._db)
+    def holdings(self, devices: Sequence[str] | None = None) -> list[Holding]:
+        """Counts of stored releases, by device and stream; of all devices or of these."""
+        return holdings.count(self._db, devices)
 
-    def exclusions(self) -> list[Exclusion]:
-        """The operator's exclusions, by device and time."""
-        return exclusions.listed(self._db)
+    def exclusions(self, devices: Sequence[str] | None = None) -> list[Exclusion]:
+        """The operator's exclusions, by device and time; of all devices or of these."""
+        return exclusions.listed(self._db, devices)
 
     def disputes(self) -> list[Dispute]:
         """Disputed releases, by device, stream and window."""
@@ -229,26 +230,21 @@ class Reader:
         )
         return rows.fetchall()
 
-    def devices(self) -> list[Device]:
-        """Every device that has sent a status, by name."""
-        query = "SELECT device, state, session, since, streams FROM devices ORDER BY device"
-        return [Device(*row) for row in self._db.execute(query)]
+    def devices(self, names: Sequence[str] | None = None) -> list[Device]:
+        """See `device_reports.devices`."""
+        return device_reports.devices(self._db, names)
 
-    def healths(self) -> dict[str, ReceivedHealth]:
-        """The newest health of every device that has sent one, by name."""
-        rows = self._db.execute("SELECT device, heard_at, health FROM healths ORDER BY device")
-        return {
-            name: ReceivedHealth(at, Health.decode(health.encode())) for name, at, health in rows
-        }
+    def healths(self, names: Sequence[str] | None = None) -> dict[str, ReceivedHealth]:
+        """See `device_reports.healths`."""
+        return device_reports.healths(self._db, names)
 
     def generation(self) -> str:
         """Names this database; a restored one has another name once it is served."""
         return str(self._db.execute("SELECT id FROM generation").fetchone()[0])
 
-    def duplicates(self) -> dict[str, int]:
-        """The number of duplicate releases, by device."""
-        rows = self._db.execute("SELECT device, total FROM duplicates ORDER BY device")
-        return {str(device): int(total) for device, total in rows}
+    def duplicates(self, names: Sequence[str] | None = None) -> dict[str, int]:
+        """See `device_reports.duplicates`."""
+        return device_reports.duplicates(self._db, names)
 
     def quarantined(self) -> dict[str, list[QuarantineCount]]:
         """Counts of quarantined messages, by device."""

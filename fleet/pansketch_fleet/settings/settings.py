@@ -1,8 +1,10 @@
 """The frozen values of a configuration; the programs read nothing else of it."""
 
+import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from fractions import Fraction
+from functools import lru_cache
 
 from pansketch import DistinctSpec, Domain
 from pansketch.planning import Expected
@@ -77,7 +79,12 @@ WILDCARDS = "*?"
 
 def is_sent_by(patterns: tuple[str, ...] | None, device: str) -> bool:
     """Return whether the patterns match a device; None: they match all."""
-    return patterns is None or any(fnmatchcase(device, each) for each in patterns)
+    return patterns is None or _expression(patterns).match(device) is not None
+
+
+@lru_cache(maxsize=256)  # A large fleet asks about each of its devices.
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
 def has_wildcard(patterns: tuple[str, ...]) -> bool:

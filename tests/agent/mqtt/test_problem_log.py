@@ -9,7 +9,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pansketch_agent.mqtt.events import Disconnected
 from pansketch_agent.mqtt.problem_log import SHORT_SECONDS, ClientIdConflicts, OutageLog
 from pansketch_collector.reports.device_health import as_lines
-from pansketch_collector.storage.reader import ReceivedHealth
+from pansketch_collector.storage.device_reports import ReceivedHealth
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Health
 from testbed.mosquitto import mosquitto

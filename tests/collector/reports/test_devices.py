@@ -7,7 +7,7 @@ from pansketch import Guarantee, Privacy, Span
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.answers import source
 from pansketch_collector.queries.fleet_model import Model
-from pansketch_collector.reports.devices import as_json, as_table, overview
+from pansketch_collector.reports.devices import as_json, table
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
 from pansketch_fleet.protocol import topics
@@ -18,28 +18,30 @@ BIRTH = StreamBirth("0" * 16, "epsilon 1", 86_400)
 
 
 def devices_after(small_fleet, arrive, *statuses):
+    """The table and the object of the devices."""
     topic = topics.status(small_fleet.fleet, "one")
     with store.opened(small_fleet.database) as opened:
         commit_batch(
             opened, [arrive(topic, status.encode()) for status in statuses], small_fleet.rules, 1000
         )
     with reading(small_fleet.database) as reader:
-        return overview(reader, small_fleet.config)
+        config = small_fleet.config
+        return table(reader, config), json.loads(as_json(reader, config))
 
 
 def test_devices_names_a_stopped_stream_and_its_problem(small_fleet, arrive):
     stopped = Status("online", "s1", {"air": replace_problem(PROBLEM), "fine": BIRTH})
-    found = devices_after(small_fleet, arrive, stopped)
-    assert f"stopped: one air: {PROBLEM}\n" in as_table(found)
-    assert as_table(found).count("stopped:") == 1
-    reported = json.loads(as_json(found))["devices"][0]["reported"]
+    text, found = devices_after(small_fleet, arrive, stopped)
+    assert f"stopped: one air: {PROBLEM}\n" in text
+    assert text.count("stopped:") == 1
+    reported = found["devices"][0]["reported"]
     assert (reported["air"]["problem"], reported["fine"]["problem"]) == (PROBLEM, "")
 
 
 def test_a_problem_that_is_over_is_gone(small_fleet, arrive):
     stopped = Status("online", "s1", {"air": replace_problem(PROBLEM)})
     well = Status("online", "s2", {"air": BIRTH})
-    assert "stopped:" not in as_table(devices_after(small_fleet, arrive, stopped, well))
+    assert "stopped:" not in devices_after(small_fleet, arrive, stopped, well)[0]
 
 
 def replace_problem(problem: str) -> StreamBirth:

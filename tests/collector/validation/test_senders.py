@@ -55,8 +55,8 @@ def test_devices_shows_it_and_a_new_configuration_takes_it(given_to):
         outcomes = ingest_loop.commit_batch(opened, batch, fleet.rules, NOW)
         assert [type(each) for each in outcomes] == [DeviceStatus, Rejected]
         with reading(fleet.database) as reader:
-            found = devices.overview(reader, fleet.config)
-        table, (two,) = devices.as_table(found), json.loads(devices.as_json(found))["devices"]
+            table = devices.table(reader, fleet.config)
+            (two,) = json.loads(devices.as_json(reader, fleet.config))["devices"]
         assert "in quarantine: two air: 1 by device (the configuration gives air" in table
         assert "other settings: two air: the configuration gives it to other devices" in table
         assert two["quarantine"][0]["reason"] == "device"

@@ -1,7 +1,7 @@
-"""Caches of the HTTP process: models, their last answers, rows of series, and the fleet's overview.
+"""Caches of the HTTP process: fitted models, their last answers, and rows of series.
 
-A fit and a full count of a large database take seconds. A cached result expires after a time that
-grows with its cost.
+A fit of a large database takes seconds. A cached result expires after a time that grows with its
+cost.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from pansketch_collector.periods.series import Found
 from pansketch_collector.queries.fleet_model import Merged, Model, build
 from pansketch_collector.queries.generator_registry import GeneratorChoice, choose
 from pansketch_collector.queries.robust_merge import Groups, build_groups
-from pansketch_collector.reports.devices import Overview, overview
 from pansketch_collector.storage.reader import Reader
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
@@ -242,42 +241,3 @@ class Models:
         while len(self._entries) > self._max_models:
             self._entries.popitem(last=False)
         return entry
-
-
-MIN_AGE_SECONDS = 1.0
-COUNT_LIFETIME_FACTOR = 20  # lifetime of a count, relative to its time
-
-
-@dataclass(frozen=True)
-class Count:
-    """The overview `found`, read at `at` (unix seconds)."""
-
-    found: Overview
-    at: int
-
-
-class CachedCount:
-    """The last overview, renewed on request after it expires; its lifetime grows with its cost."""
-
-    def __init__(self, executors: Executors, config: Config) -> None:
-        self._executors, self._config = executors, config
-        self._last: SharedTask[Count] | None = None
-        self._expires_at = 0.0
-
-    async def count(self) -> Count:
-        """Raises CommandError when the database cannot be read."""
-        if self._last is None or clock.uptime() >= self._expires_at:
-            self._expires_at = inf  # until the count is finished
-            self._last = self._executors.share(self._executors.reads, self._make, self.forget)
-        return await self._last.wait()
-
-    def _make(self) -> Count:
-        began, at = clock.uptime(), clock.now()
-        found = self._executors.read_blocking(lambda reader: overview(reader, self._config))
-        took = clock.uptime() - began
-        self._expires_at = clock.uptime() + max(MIN_AGE_SECONDS, COUNT_LIFETIME_FACTOR * took)
-        return Count(found, at)
-
-    def forget(self) -> None:
-        """Clears the cache."""
-        self._last = None

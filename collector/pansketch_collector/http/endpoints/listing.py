@@ -1,18 +1,19 @@
 """Streams, devices, releases and the last audit as JSON objects; lists come in pages."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pansketch import Attribute, Guarantee, Span, __version__
 from pansketch.privacy import MICRO
 from pansketch_collector.errors import wrong
-from pansketch_collector.http.endpoints.caches import Count
 from pansketch_collector.queries.generator_registry import DISTINCT, GENERATORS
 from pansketch_collector.queries.selection import check_devices
 from pansketch_collector.reports import devices
+from pansketch_collector.reports import fleet as fleets
+from pansketch_collector.reports.fleet import Fleet
+from pansketch_collector.storage import device_reports
 from pansketch_collector.storage.reader import Reader
-from pansketch_collector.storage.tables.holdings import Holding
+from pansketch_collector.storage.tables.holdings import StreamCounts
 from pansketch_collector.storage.tables.records import Cursor, ReleaseSummary, Selection
 from pansketch_fleet.config.privacy_cost import all_costs, day_micro, shared, times_a_day
 from pansketch_fleet.config.programs import Config
@@ -21,11 +22,8 @@ from pansketch_fleet.settings.settings import KeyStream, Stream
 from pansketch_fleet.units import utc_text
 
 
-def stream_object(stream: Stream, count: Count) -> dict[str, Any]:
+def stream_object(stream: Stream, counts: StreamCounts | None) -> dict[str, Any]:
     """The configuration of a stream, and counts of its stored releases."""
-    holdings = [
-        h for found in count.found.holdings.values() for h in found if h.stream == stream.name
-    ]
     generators = [n for n, each in GENERATORS.items() if each.family == stream.spec.family]
     questions = {q for name in generators for q in GENERATORS[name].questions}
     if "count" in questions:
@@ -41,20 +39,19 @@ def stream_object(stream: Stream, count: Count) -> dict[str, Any]:
         "generators": generators,
         "questions": [DISTINCT] if isinstance(stream, KeyStream) else sorted(questions),
         "guarantee": str(stream.spec.guarantee),
-        "stored": _stored(holdings),
+        "stored": _stored(counts),
     }
 
 
-def _stored(holdings: Sequence[Holding]) -> dict[str, Any]:
+def _stored(counts: StreamCounts | None) -> dict[str, Any]:
     return {
-        "releases": sum(h.windows for h in holdings),
-        "devices": len(holdings),
-        "gaps": sum(h.gaps for h in holdings),
-        "late": sum(h.late for h in holdings),
-        "disputed": sum(h.disputed for h in holdings),
-        "rolled_back": sum(h.rolled_back for h in holdings),
-        "first_window": utc_text(min(h.first_start for h in holdings)) if holdings else None,
-        "last_window": utc_text(max(h.last_end for h in holdings)) if holdings else None,
+        "releases": 0 if counts is None else counts.windows,
+        **{
+            name: getattr(counts, name, 0)
+            for name in ("devices", "gaps", "late", "disputed", "rolled_back")
+        },
+        "first_window": None if counts is None else utc_text(counts.first_start),
+        "last_window": None if counts is None else utc_text(counts.newest),
     }
 
 
@@ -130,15 +127,17 @@ def _unit(guarantee: Guarantee) -> object:
     return unit
 
 
-def device_part(count: Count, after: str | None, limit: int) -> dict[str, Any]:
-    """A page of the devices after the name `after`, and the rejected messages of all devices."""
-    names = [name for name in count.found.devices if after is None or name > after]
-    part = names[:limit]
+def device_part(
+    reader: Reader, config: Config, fleet: Fleet, after: str | None, limit: int
+) -> dict[str, Any]:
+    """A page of the devices after the name `after`, and the figures of all devices."""
+    names = device_reports.names(reader.connection, after or "", limit + 1)
+    found = devices.overview(reader, config, fleet, names[:limit])
     return {
-        "total": len(count.found.devices),
-        "devices": [devices.as_object(count.found, name) for name in part],
-        "next": part[-1] if len(names) > limit else None,
-        **devices.fleet_object(count.found),
+        "total": fleet.devices,
+        "devices": [devices.as_object(found, name) for name in found.devices],
+        "next": names[limit - 1] if len(names) > limit else None,
+        **fleets.as_object(fleet),
     }
 
 

@@ -7,12 +7,15 @@ counters, so none discloses a reading.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from pansketch import __version__
-from pansketch_collector.http.endpoints.caches import Count
-from pansketch_collector.reports.devices import Overview
-from pansketch_collector.storage.tables.holdings import Holding
+from pansketch_collector.reports import device_health
+from pansketch_collector.reports.device_health import FleetHealth
+from pansketch_collector.reports.keepers import AskingReport, asking_report
+from pansketch_collector.storage import device_reports
+from pansketch_collector.storage.reader import Reader
+from pansketch_collector.storage.tables.holdings import StreamCounts, by_stream
+from pansketch_fleet.config.loader import Config
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # The reasons of a rejection (docs/reference/mqtt.md). Prometheus sees no increase in a counter that
@@ -47,8 +50,36 @@ class Family:
             yield f"{self.name}{label} {number:.15g}"
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The figures of the database: of each stream, of devices in each state, of the healths.
+
+    `duplicates`: of retransmitted stored releases. `refusals`: by reason.
+    """
+
+    streams: Mapping[str, StreamCounts]
+    states: Mapping[str, int]
+    health: FleetHealth
+    duplicates: int
+    refusals: Mapping[str, int]
+    asking: AskingReport
+
+
+def measured(reader: Reader, config: Config) -> Measured:
+    """The figures of all devices."""
+    db = reader.connection
+    return Measured(
+        by_stream(db),
+        device_reports.states(db),
+        device_health.sum_up(db),
+        device_reports.duplicate_count(db),
+        reader.refusals(),
+        asking_report(reader, config),
+    )
+
+
 def as_text(
-    count: Count,
+    found: Measured,
     now: int,
     answered: Mapping[int, int],
     windows: Mapping[str, int],
@@ -56,15 +87,14 @@ def as_text(
 ) -> str:
     """All metrics. `now`: unix seconds; `answered`: responses by status; `windows`: seconds by
     stream."""
-    holdings = [h for found in count.found.holdings.values() for h in found]
     families = [
-        *_stored(holdings, now),
+        *_stored(found.streams, now),
         Family(
             "pansketch_window_seconds", "gauge", "Configured length of a window.", windows, "stream"
         ),
-        *_ingested(count.found),
-        *_devices(count.found),
-        *_keepers(count.found),
+        *_ingested(found),
+        *_devices(found),
+        *_keepers(found.asking),
         Family(
             "pansketch_broker_connected",
             "gauge",
@@ -83,72 +113,57 @@ def as_text(
     return "".join(f"{line}\n" for family in families for line in family.lines())
 
 
-def _stored(holdings: list[Holding], now: int) -> Iterator[Family]:
-    def total(of: str) -> Values:
-        found: Counter[str] = Counter()
-        for each in holdings:
-            found[each.stream] += getattr(each, of)
-        return found
+def _stored(streams: Mapping[str, StreamCounts], now: int) -> Iterator[Family]:
+    def each(of: str) -> dict[str, float]:
+        return {stream: getattr(counts, of) for stream, counts in streams.items()}
 
-    def newest(of: str) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for each in holdings:
-            found[each.stream] = max(found.get(each.stream, 0), getattr(each, of))
-        return found
+    def lags(of: str) -> Values:
+        return {stream: now - end for stream, end in each(of).items()}
 
     def family(name: str, kind: str, help_text: str, values: Values) -> Family:
         return Family(f"pansketch_{name}", kind, help_text, values, "stream")
 
-    ends = newest("last_end")
-    lags = {stream: now - end for stream, end in ends.items()}
-    yield family("releases_stored", "gauge", "Releases that count.", total("windows"))
-    yield family("missing_windows", "gauge", "Gaps in sequence numbers.", total("gaps"))
-    yield family("late_windows", "gauge", "Came after a later one.", total("late"))
-    yield family("disputed_windows", "gauge", "Others of a stored window.", total("disputed"))
-    yield family("rolled_back_windows", "gauge", "Under a used number.", total("rolled_back"))
-    yield family("ledgers", "gauge", "That its releases come from.", total("ledgers"))
+    yield family("releases_stored", "gauge", "Releases that count.", each("windows"))
+    yield family("missing_windows", "gauge", "Gaps in sequence numbers.", each("gaps"))
+    yield family("late_windows", "gauge", "Came after a later one.", each("late"))
+    yield family("disputed_windows", "gauge", "Others of a stored window.", each("disputed"))
+    yield family("rolled_back_windows", "gauge", "Under a used number.", each("rolled_back"))
+    yield family("ledgers", "gauge", "That its releases come from.", each("ledgers"))
     yield family(
-        "unsynchronised_windows", "gauge", "Closed by a free clock.", total("unsynchronised")
+        "unsynchronised_windows", "gauge", "Closed by a free clock.", each("unsynchronised")
     )
+    ends = each("newest")
     yield family("newest_window_end_timestamp_seconds", "gauge", "Newest window's end.", ends)
-    yield family("lag_seconds", "gauge", "Since the newest window's end.", lags)
-    each = {stream: [now - h.last_end for h in holdings if h.stream == stream] for stream in ends}
-    medians = {stream: median(found) for stream, found in each.items()}
-    worst = {stream: max(found) for stream, found in each.items()}
-    yield family("device_lag_median_seconds", "gauge", "Half the devices lag more.", medians)
-    yield family("device_lag_worst_seconds", "gauge", "The device that lags most.", worst)
+    yield family("lag_seconds", "gauge", "Since the newest window's end.", lags("newest"))
+    yield family("device_lag_median_seconds", "gauge", "Half the devices lag more.", lags("median"))
+    yield family("device_lag_worst_seconds", "gauge", "The device that lags most.", lags("worst"))
     yield family(
         "newest_arrival_timestamp_seconds",
         "gauge",
         "When a release was stored last.",
-        newest("received_at"),
+        each("received_at"),
     )
 
 
-def _ingested(found: Overview) -> Iterator[Family]:
+def _ingested(found: Measured) -> Iterator[Family]:
     yield Family(
         "pansketch_refused_total",
         "counter",
         "Messages that went to quarantine.",
-        dict.fromkeys(REASONS, 0) | found.refusals,
+        {**dict.fromkeys(REASONS, 0), **found.refusals},
         "reason",
     )
-    again = {"": sum(found.duplicates.values())}
+    again = {"": found.duplicates}
     yield Family("pansketch_duplicates_total", "counter", "Releases that came again.", again)
 
 
-def _devices(found: Overview) -> Iterator[Family]:
-    states = Counter({"online": 0, "offline": 0, "stopped": 0, "unknown": 0})
-    states.update("unknown" if d is None else d.state for d in found.devices.values())
+def _devices(found: Measured) -> Iterator[Family]:
+    states = {"online": 0, "offline": 0, "stopped": 0, **found.states}
     yield Family("pansketch_devices", "gauge", "Devices by state.", states, "state")
-    healths = [received.health for received in found.healths.values()]
-    waiting = {"": sum(health.waiting for health in healths)}
-    oldest = {"": max((health.oldest_waiting_seconds or 0 for health in healths), default=0)}
-    dropped = {"": sum(health.dropped for health in healths)}
-    dead_lettered = {"": sum(health.set_aside for health in healths)}
-    conflicts = {"": sum(health.name_conflicts for health in healths)}
-    memory = Counter({"yes": 0, "no": 0, "unknown": 0})
-    memory.update(_PROTECTED[health.memory_protected] for health in healths)
+    health = found.health
+    memory = dict.fromkeys(_PROTECTED.values(), 0) | {
+        _PROTECTED[value]: devices for value, devices in health.memory_protected.items()
+    }
     yield Family(
         "pansketch_memory_protected",
         "gauge",
@@ -160,19 +175,19 @@ def _devices(found: Overview) -> Iterator[Family]:
         "pansketch_name_conflicts",
         "gauge",
         "Connections that devices lost to another client of their name.",
-        conflicts,
+        {"": health.name_conflicts},
     )
-    name = "pansketch_backlog"
-    yield Family(
-        f"{name}_releases", "gauge", "Queued on devices, by their health messages.", waiting
-    )
-    yield Family(f"{name}_oldest_seconds", "gauge", "The one that waits longest.", oldest)
-    yield Family(f"{name}_dropped", "gauge", "Outboxes had no room for them.", dropped)
-    yield Family(f"{name}_set_aside", "gauge", "Dead-lettered on devices.", dead_lettered)
+    for of, help_text, value in (
+        ("releases", "Queued on devices, by their health messages.", health.waiting),
+        ("oldest_seconds", "The one that waits longest.", health.oldest_waiting_seconds),
+        ("dropped", "Outboxes had no room for them.", health.dropped),
+        ("set_aside", "Dead-lettered on devices.", health.set_aside),
+    ):
+        yield Family(f"pansketch_backlog_{of}", "gauge", help_text, {"": value})
 
 
-def _keepers(found: Overview) -> Iterator[Family]:
-    keepers, levels = found.asking.keepers, found.asking.levels
+def _keepers(asking: AskingReport) -> Iterator[Family]:
+    keepers, levels = asking.keepers, asking.levels
     online = {each.keeper: each.state == "online" for each in keepers}
     asked = {each.keeper: each.asked for each in keepers}
     oldest = {each.keeper: each.oldest_asked_at or 0 for each in keepers}

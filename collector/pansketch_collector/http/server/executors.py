@@ -1,4 +1,7 @@
-"""Thread pools for blocking work: reads, fits and draws. Requests may share one piece of work."""
+"""Thread pools for blocking work: reads, fits and draws. Requests may share one piece of work.
+
+A count of a large fleet is kept for a time that grows with its cost.
+"""
 
 import asyncio
 import threading
@@ -6,11 +9,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from pansketch_collector import clock
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_fleet.settings.settings import DatabaseServer
+
+MIN_AGE_SECONDS = 1.0
+COUNT_LIFETIME_FACTOR = 20  # lifetime of a count, relative to its time
 
 Result = TypeVar("Result")
 
@@ -101,3 +109,38 @@ class Executors:
         """Cancels work that has not begun; running work ends with the process."""
         for pool in (self.reads, self.fits, self.draws):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class Count(Generic[Result]):
+    """The figures `found`, read at `at` (unix seconds)."""
+
+    found: Result
+    at: int
+
+
+class CachedCount(Generic[Result]):
+    """The last figures that a query read, renewed on request after they expire."""
+
+    def __init__(self, executors: Executors, query: Callable[[Reader], Result]) -> None:
+        self._executors, self._query = executors, query
+        self._last: SharedTask[Count[Result]] | None = None
+        self._expires_at = 0.0
+
+    async def count(self) -> Count[Result]:
+        """Raises CommandError when the database cannot be read."""
+        if self._last is None or clock.uptime() >= self._expires_at:
+            self._expires_at = inf  # until the count is finished
+            self._last = self._executors.share(self._executors.reads, self._make, self.forget)
+        return await self._last.wait()
+
+    def _make(self) -> Count[Result]:
+        began, at = clock.uptime(), clock.now()
+        found = self._executors.read_blocking(self._query)
+        took = clock.uptime() - began
+        self._expires_at = clock.uptime() + max(MIN_AGE_SECONDS, COUNT_LIFETIME_FACTOR * took)
+        return Count(found, at)
+
+    def forget(self) -> None:
+        """Clears the cache."""
+        self._last = None

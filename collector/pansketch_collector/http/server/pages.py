@@ -117,3 +117,12 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
 def _bounds(schema: Mapping[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     return "" if low is None else f" from {low}" + ("" if high is None else f" to {high}")
+
+
+def name_streams(description: dict[str, Any], names: list[str]) -> None:
+    """Lists the configured streams in the OpenAPI description; any other one is not found."""
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "stream":
+                    parameter["schema"]["enum"] = names

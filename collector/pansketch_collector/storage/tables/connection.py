@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 Values = Sequence[Any] | Mapping[str, Any]
+PORTION: Final = 500  # devices that one statement names
 
 
 class ServerError(Exception):
@@ -73,6 +74,21 @@ def streamed(db: Database, sql: str, values: Values) -> Iterator[Any]:
         yield from streams(sql, values)
     else:
         yield from db.execute(sql, values)
+
+
+def of_devices(db: Database, query: str, devices: Sequence[str] | None = None) -> Iterator[Any]:
+    """The rows of a query about all devices, or about these.
+
+    `query` has `{of}` in the place of its condition on the column `device`. Its order is that of
+    the rows of PORTION devices.
+    """
+    if devices is None:
+        yield from db.execute(query.format(of="TRUE"))
+        return
+    for first in range(0, len(devices), PORTION):
+        part = devices[first : first + PORTION]
+        names = ", ".join("?" * len(part))
+        yield from db.execute(query.format(of=f"device IN ({names})"), part)
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 Also the last release of each ledger, including deleted ones.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import NamedTuple
 
-from pansketch_collector.storage.tables.connection import Database
+from pansketch_collector.storage.tables.connection import Database, of_devices
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,7 @@ class Holding:
     rolled_back: int = 0
 
 
-@dataclass(frozen=True)
-class _Numbered:
+class _Numbered(NamedTuple):
     """Counts of the stored releases of one stream of one device under one ledger."""
 
     device: str
@@ -61,17 +62,15 @@ class _Numbered:
 
     def with_absent(self, numbers: int, first: int, last: int) -> "_Numbered":
         """Adds numbers that were stored once, and were removed or damaged since."""
-        return replace(
-            self,
+        return self._replace(
             numbers=self.numbers + numbers,
             first=min(self.first, first),
             last=max(self.last, last),
         )
 
-    def gaps(self, others: Sequence["_Numbered"]) -> int:
-        """The number of missing sequence numbers, given the other ledgers of this stream and
-        device."""
-        earlier = [other.last for other in others if other.first < self.first]
+    def gaps(self, ledgers: Sequence["_Numbered"]) -> int:
+        """The number of missing sequence numbers, given all ledgers of this stream and device."""
+        earlier = [other.last for other in ledgers if other.first < self.first]
         if not earlier:
             first = min(self.first, 1)
         elif max(earlier) < self.first:
@@ -84,7 +83,7 @@ class _Numbered:
 _NUMBERED = (
     "SELECT device, stream, windows, numbers, first, last, first_start, last_end, received_at,"
     " late, disputed, unsynchronised, windows - used, incarnation FROM holdings"
-    " ORDER BY device, stream"
+    " WHERE {of} ORDER BY device, stream"
 )
 # Numbers of former releases: removed by retention, or damaged.
 _ABSENT = (
@@ -92,14 +91,14 @@ _ABSENT = (
     "SELECT device, stream, incarnation, windows, first_sequence AS first, last_sequence AS last"
     " FROM removed UNION ALL"
     " SELECT device, stream, incarnation, 1, sequence, sequence FROM damaged"
-    ") AS absent GROUP BY device, stream, incarnation"
+    ") AS absent WHERE {of} GROUP BY device, stream, incarnation"
 )
 
 
-def count(db: Database) -> list[Holding]:
-    """Counts of stored releases, by device and stream."""
-    absent = {row[:3]: row[3:] for row in db.execute(_ABSENT)}
-    rows = (_Numbered(*row) for row in db.execute(_NUMBERED))
+def count(db: Database, devices: Sequence[str] | None = None) -> list[Holding]:
+    """Counts of stored releases, by device and stream; of all devices or of these."""
+    absent = {row[:3]: row[3:] for row in of_devices(db, _ABSENT, devices)}
+    rows = (_Numbered(*row) for row in of_devices(db, _NUMBERED, devices))
     counted = (
         each.with_absent(*absent[each.ledger]) if each.ledger in absent else each for each in rows
     )
@@ -108,20 +107,154 @@ def count(db: Database) -> list[Holding]:
 
 def _holding(found: list[_Numbered]) -> Holding:
     """The counts of all ledgers of one stream of one device."""
-    return Holding(
-        found[0].device,
-        found[0].stream,
-        sum(each.windows for each in found),
-        min(each.first_start for each in found),
-        max(each.last_end for each in found),
-        max(each.received_at for each in found),
-        sum(each.gaps([other for other in found if other is not each]) for each in found),
-        sum(each.late for each in found),
-        sum(each.disputed for each in found),
-        sum(each.unsynchronised for each in found),
-        sum(each.windows > 0 for each in found),
-        sum(each.rolled_back for each in found),
+    devices, streams, windows, _, _, _, starts, ends, arrivals, *counts, _ = zip(
+        *found, strict=True
     )
+    late, disputed, unsynchronised, rolled_back = map(sum, counts)
+    return Holding(
+        devices[0],
+        streams[0],
+        sum(windows),
+        min(starts),
+        max(ends),
+        max(arrivals),
+        sum([each.gaps(found) for each in found]),
+        late,
+        disputed,
+        unsynchronised,
+        sum([count > 0 for count in windows]),
+        rolled_back,
+    )
+
+
+class Irregular(NamedTuple):
+    """A device and stream with one of these counts, as in `Holding`."""
+
+    device: str
+    stream: str
+    gaps: int
+    late: int
+    disputed: int
+    unsynchronised: int
+    rolled_back: int
+
+
+@dataclass(frozen=True)
+class StreamCounts:
+    """Counts of the stored releases of one stream, of all its devices; sums as in `Holding`.
+
+    `newest`, `median`, `worst`: the end of the last window of the first device, of the median one,
+    and of the one that lags most, `worst_device`. Times are unix seconds. `irregular`: the devices
+    with gaps, or with another of the last counts.
+    """
+
+    devices: int
+    windows: int
+    ledgers: int
+    first_start: int
+    received_at: int
+    newest: int
+    median: float
+    worst: int
+    worst_device: str
+    gaps: int
+    late: int
+    disputed: int
+    unsynchronised: int
+    rolled_back: int
+    irregular: Sequence[Irregular]
+
+
+# Devices whose last window of a stream ends in the same second: its end, the first name, devices,
+# windows, ledgers, first start, last arrival.
+_Group = tuple[int, str, int, int, int, int, int]
+# The database counts a ledger alone if it is the only one and its absent numbers are one range.
+_SPECIAL = (
+    "SELECT device, stream FROM holdings GROUP BY device, stream HAVING count(*) > 1"
+    " UNION SELECT device, stream FROM damaged"
+)
+_WITHOUT_SPECIAL = (
+    f"LEFT JOIN ({_SPECIAL}) AS special ON special.device = h.device AND special.stream = h.stream"
+    " WHERE special.device IS NULL"
+)
+_GROUPS = (
+    "SELECT h.stream, last_end, min(h.device), count(*), sum(windows),"
+    " sum(CASE WHEN windows > 0 THEN 1 ELSE 0 END), min(first_start), max(received_at)"
+    " FROM holdings AS h {others} GROUP BY h.stream, last_end"
+)
+_IRREGULAR = (
+    "SELECT * FROM (SELECT h.device, h.stream, max(last, coalesce(last_sequence, last))"
+    " - min(min(first, coalesce(first_sequence, first)), 1) + 1"
+    " - numbers - coalesce(r.windows, 0) AS gaps,"
+    " late, disputed, unsynchronised, h.windows - used AS rolled_back"
+    " FROM holdings AS h LEFT JOIN removed AS r ON r.device = h.device AND r.stream = h.stream"
+    " AND r.incarnation = h.incarnation {others}) AS every"
+    " WHERE gaps != 0 OR late != 0 OR disputed != 0 OR unsynchronised != 0 OR rolled_back != 0"
+)
+
+
+def by_stream(db: Database) -> dict[str, StreamCounts]:
+    """The counts of all devices, by stream in the order of the names.
+
+    The database adds up devices with one ledger. The others are counted one by one.
+    """
+    special = {(device, stream) for device, stream in db.execute(_SPECIAL)}
+    others = _WITHOUT_SPECIAL if special else ""
+    groups: dict[str, list[_Group]] = {}
+    for stream, *row in db.execute(_GROUPS.format(others=others)):
+        groups.setdefault(stream, []).append(tuple(row))
+    irregular: dict[str, list[Irregular]] = {}
+    for row in db.execute(_IRREGULAR.format(others=others)):
+        irregular.setdefault(row[1], []).append(Irregular(*row))
+    for each in count(db, sorted({device for device, _ in special})):
+        if (each.device, each.stream) not in special:
+            continue
+        groups.setdefault(each.stream, []).append(
+            (
+                *(each.last_end, each.device, 1, each.windows),
+                *(each.ledgers, each.first_start, each.received_at),
+            )
+        )
+        counts = each.gaps, each.late, each.disputed, each.unsynchronised, each.rolled_back
+        if any(counts):
+            irregular.setdefault(each.stream, []).append(
+                Irregular(each.device, each.stream, *counts)
+            )
+    return {
+        stream: _sum(found, irregular.get(stream, ())) for stream, found in sorted(groups.items())
+    }
+
+
+def _sum(groups: list[_Group], irregular: Sequence[Irregular]) -> StreamCounts:
+    groups.sort()
+    ends, names, devices, windows, ledgers, starts, arrivals = zip(*groups, strict=True)
+    total = sum(devices)
+    return StreamCounts(
+        total,
+        sum(windows),
+        sum(ledgers),
+        min(starts),
+        max(arrivals),
+        ends[-1],
+        _median(ends, devices),
+        ends[0],
+        names[0],
+        sum([each.gaps for each in irregular]),
+        sum([each.late for each in irregular]),
+        sum([each.disputed for each in irregular]),
+        sum([each.unsynchronised for each in irregular]),
+        sum([each.rolled_back for each in irregular]),
+        irregular,
+    )
+
+
+def _median(values: Sequence[int], times: Sequence[int]) -> float:
+    """The median of ascending values that occur so many times."""
+    reached = list(accumulate(times))
+    low, high = (
+        values[bisect_right(reached, rank)] for rank in ((reached[-1] - 1) // 2, reached[-1] // 2)
+    )
+    return low if low == high else (low + high) / 2
 
 
 @dataclass(frozen=True)

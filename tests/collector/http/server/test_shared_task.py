@@ -6,8 +6,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from pansketch_collector.http.endpoints import caches
-from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.http.server.executors import CachedCount, Executors
 from tests.waiting import SECONDS
 
 
@@ -131,11 +130,10 @@ def test_a_failure_reaches_all_callers_and_is_forgotten(executors):
 def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(executors, monkeypatch):
     """A client cannot start several counts of a large database by asking and disconnecting."""
     work = Work()
-    monkeypatch.setattr(caches, "overview", lambda reader, config: work())
     monkeypatch.setattr(Executors, "read_blocking", lambda self, read: read(None))
 
     async def go():
-        counts = caches.CachedCount(executors, None)
+        counts = CachedCount(executors, lambda reader: work())
         for _ in range(5):
             asked = asyncio.create_task(counts.count())
             await work.has_begun()
@@ -149,11 +147,10 @@ def test_a_count_of_the_fleet_is_made_once_though_each_who_asks_leaves(executors
 def test_a_count_that_never_began_is_made_for_the_next_who_asks(executors, monkeypatch):
     work = Work()
     work.may_end.set()
-    monkeypatch.setattr(caches, "overview", lambda reader, config: work())
     monkeypatch.setattr(Executors, "read_blocking", lambda self, read: read(None))
 
     async def go():
-        counts = caches.CachedCount(executors, None)
+        counts = CachedCount(executors, lambda reader: work())
         free = threading.Event()
         for _ in range(4):
             executors.reads.submit(free.wait, SECONDS)
