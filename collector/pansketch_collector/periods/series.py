@@ -83,7 +83,8 @@ class Series(Basis):
 
 Found = tuple[Row, Basis | None]  # None: of a group whose releases do not make a model
 Ask = Callable[[Row, Selection], Found]
-# What is asked, the releases that the answer depends on, and what answers it.
+# A function of the question's name, the releases that its row depends on, and a function that
+# computes the row.
 Answering = Callable[[Reader, Hashable, Sequence[Selection], Callable[[], Found]], Found]
 
 
@@ -105,7 +106,7 @@ def series(
     asked: SeriesQuestion,
     answering: Answering = lambda reader, name, releases, answer: answer(),
 ) -> Series:
-    """A row for each group that has a release. `answering`: what calls for rows, or caches them.
+    """A row for each group that has a release. `answering`: computes each row or has it cached.
 
     Raises CommandError: for a question without such rows, for too many of them, and for an empty
     selection. Also for every refusal of `questions.answer` that does not depend on the releases.

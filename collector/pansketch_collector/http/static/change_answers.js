@@ -8,6 +8,7 @@ import { picture } from "./picture.js";
 import { explained, showSeries } from "./series.js";
 
 const MOST_CATEGORIES = 4; // of an attribute, a picture each
+const AT_ONCE = 2; // pictures: one is drawn while the collector answers the next
 
 // { elements, draw(found, asked, usual, signal) } for a stream.
 export function frames(found) {
@@ -31,13 +32,17 @@ export function frames(found) {
     await framed(moved, async () => {
       await asBoth(now, ask, pair, (found) => showMoved(moved, found, now, names));
     });
-    for (const { frame, question, smooth, title } of lines) {
-      await framed(frame, async () => {
-        const parts = await Promise.all(selections.map(async ([name, selection]) => ({ name,
-          answer: await ask({ ...question, ...selection, by: span(now, selection), smooth }) })));
-        showSeries(frame, parts, title, { brief: true, periods });
-      });
-    }
+    const left = lines.values();
+    const drawLeft = async () => {
+      for (const { frame, question, smooth, title } of left) {
+        await framed(frame, async () => {
+          const parts = await Promise.all(selections.map(async ([name, selection]) => ({ name,
+            answer: await ask({ ...question, ...selection, by: span(now, selection), smooth }) })));
+          showSeries(frame, parts, title, { brief: true, periods });
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, drawLeft));
   }
   return { elements: [moved.element, over], draw };
 }

@@ -12,6 +12,7 @@ const PERIODS = [["first_from", "first_to"], ["second_from", "second_to"]];
 export function changes(subject, parameters, renew) {
   const content = h("div", null, h("h1", null, "What changed?"),
     h("p", { class: "loading", role: "status" }, "Loading…"));
+  import("./change_answers.js").catch(() => null); // Fetched beside the list of streams.
   let asked = parameters;
   let page = null;
   let last = "";
