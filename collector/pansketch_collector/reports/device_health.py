@@ -5,10 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from pansketch_collector.storage.device_reports import ReceivedHealth, health_texts
 from pansketch_collector.storage.tables.connection import Database
+from pansketch_fleet.protocol.messages import health_figures
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import rounded_duration_text, size_text, utc_text
 
@@ -64,22 +63,6 @@ def _row(name: str, received: ReceivedHealth) -> tuple[str, ...]:
     )
 
 
-class _Figures(msgspec.Struct, gc=False):
-    """The figures of a stored health that are summed. Its message was validated at its receipt."""
-
-    waiting: int
-    oldest_waiting_seconds: int | None
-    dropped: int
-    set_aside: int
-    clock_synchronised: bool | None
-    deferred: dict[str, int] = {}
-    memory_protected: bool | None = None
-    name_conflicts: int = 0
-
-
-_FIGURES = msgspec.json.Decoder(list[_Figures])
-
-
 @dataclass(frozen=True)
 class FleetHealth:
     """The healths of all devices.
@@ -104,7 +87,7 @@ def sum_up(db: Database) -> FleetHealth:
     memory: Counter[bool | None] = Counter()
     problems: dict[str, list[str]] = defaultdict(list)
     for rows in health_texts(db):
-        found = _FIGURES.decode(f"[{','.join(text for _, text in rows)}]")
+        found = health_figures(text for _, text in rows)
         waiting += sum([each.waiting for each in found])
         oldest = max(oldest, max([each.oldest_waiting_seconds or 0 for each in found]))
         dropped += sum([each.dropped for each in found])

@@ -21,7 +21,7 @@ from pansketch_fleet.units import duration_text, utc_text
 MAX_DIFFERENCES = 4
 MAX_NAMED = 5  # devices of an entry
 MAX_TEXTS = 1_024  # birth messages that are kept as read
-# What a birth message reports.
+# Kinds of problems that a birth message reports.
 STOPPED, SCALES, OTHER = "stopped", "scales rejected", "other settings"
 
 

@@ -6,6 +6,7 @@ text that is too long, and a message beyond its size limit.
 """
 
 import re
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Literal, Self
 
@@ -228,3 +229,24 @@ class Health(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def decode(cls, data: bytes) -> Self:
         """Parse a Health. Raises ValueError, one line."""
         return _decode(data, cls, HEALTH_LIMIT_BYTES)
+
+
+class HealthFigures(msgspec.Struct, frozen=True, gc=False):
+    """The figures of a `Health` that are added up over a fleet, by the same names."""
+
+    waiting: int
+    oldest_waiting_seconds: int | None
+    dropped: int
+    set_aside: int
+    clock_synchronised: bool | None
+    deferred: dict[str, int] = {}
+    memory_protected: bool | None = None
+    name_conflicts: int = 0
+
+
+_FIGURES = msgspec.json.Decoder(list[HealthFigures])
+
+
+def health_figures(texts: Iterable[str]) -> list[HealthFigures]:
+    """Return the figures of healths that `Health.decode` has accepted, in one step for speed."""
+    return _FIGURES.decode(f"[{','.join(texts)}]")
