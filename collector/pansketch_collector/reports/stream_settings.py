@@ -19,7 +19,7 @@ from pansketch_fleet.settings.settings import ReadingStream, Stream, is_sent_by
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import duration_text, utc_text
 
-HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
+HEADER = ("stream", "served since", "last start", "window", "epsilon", "sketch", "releases", "now")
 NUMBERS = frozenset({"epsilon", "releases"})
 MAX_DIFFERENCES = 4
 MAX_NAMED = 5  # devices of an entry
@@ -106,7 +106,7 @@ def as_json(found: Sequence[EpochRow]) -> str:
         {
             "stream": row.epoch.stream,
             "served_since": utc_text(row.epoch.first_served),
-            "served_until": utc_text(row.epoch.last_served),
+            "last_start": utc_text(row.epoch.last_served),
             "window_seconds": row.epoch.window_seconds,
             "releases": row.releases,
             "now": row.now,
@@ -207,7 +207,7 @@ def _otherwise(
         forms = [form_of(spec) for spec in config.specs(stream).values()]
         changes = min((differences(form, new) for new in forms), key=len)
         listed = "; ".join(changes[:MAX_DIFFERENCES])
-        return f"settings served until {utc_text(epoch.last_served)}: {listed} here"
+        return f"settings of the start at {utc_text(epoch.last_served)}: {listed} here"
     if birth["window_seconds"] != stream.window_seconds:
         return _window(birth, stream)
     here = str(stream.spec.guarantee)
