@@ -5,11 +5,22 @@ import gc
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 from pansketch import WindowId, WireError, __version__, read_header
 from pansketch_cli.audit import add_audit
 from pansketch_cli.plan import add_plan
+from pansketch_fleet.errors import one_line
 from pansketch_fleet.text_table import discard_stdout
+
+MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
+
+
+class SingleLineParser(argparse.ArgumentParser):
+    """Reports an error as one line instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {one_line(message)[:MAX_USAGE]}; see {self.prog} --help\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,12 +42,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    found = argparse.ArgumentParser(
+    found: argparse.ArgumentParser = SingleLineParser(
         prog="pansketch",
         description="Inspects releases, plans sketches and audits the privacy guarantee.",
     )
     found.add_argument("--version", action="version", version=f"pansketch {__version__}")
-    commands = found.add_subparsers(dest="command", required=True)
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     inspect = commands.add_parser(
         "inspect",
         help="show the header of a release file",

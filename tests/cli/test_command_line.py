@@ -52,6 +52,20 @@ def test_an_audit_of_a_planted_bug_ends_with_1_and_states_why(capsys):
     assert said["not_shown"]
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [([], "required: COMMAND"), (["dance"], "invalid choice"), (["plan", "-x"], "")],
+)
+def test_a_wrong_command_line_is_refused_by_a_single_line(words, says, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    said = capsys.readouterr().err
+    assert said.startswith("pansketch")
+    assert says in said
+    assert said.endswith("--help\n")
+    assert said.count("\n") == 1
+
+
 def test_an_unknown_bug_ends_with_2(capsys):
     assert main(["audit", "--plant", "none"]) == 2
     assert "half-scale" in capsys.readouterr().err

@@ -104,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     outbox.add_argument(
         "action",
         choices=("list", "export", "retry"),
+        metavar="list|export|retry",
         help="list: number, window, bytes, age and attempts; export: JSON lines for "
         "pansketch-collector replay, with dead-lettered releases; retry: retransmit at once, as "
         "after a start",

@@ -168,6 +168,8 @@ def _write(path: Path, credentials: Credentials) -> None:
     except OSError as error:
         raise CommandError(
             f"cannot write {path}: {error.strerror}: name another by --out"
+            if path.parent.is_dir()
+            else f"cannot write {path}: create its folder first"
         ) from error
 
 

@@ -114,11 +114,22 @@ def run_exclude(config: Config, options: argparse.Namespace) -> int:
             stored = store.exclude(device, since, until, clock.now())
             text = (
                 f"{device}: {stored} release{'s' * (stored != 1)} excluded from every answer, and "
-                "what comes of these windows; `exclude --undo` counts them again"
+                "later ones of these windows; `exclude --undo` counts them again"
             )
+            if not stored and not _is_known(config, device):
+                note = f"no device {device!r} is known yet; if the name is wrong, undo it"
+                print(f"note: {note}; see `pansketch-collector devices`", file=sys.stderr)
     with writing("-") as out:
         out.write(text + "\n")
     return 0
+
+
+def _is_known(config: Config, device: str) -> bool:
+    """True if the device has a stored release of any stream, or has reported."""
+    with reading(config.collector.database) as reader:
+        return device in {d.device for d in reader.devices()} | {
+            h.device for h in reader.holdings()
+        }
 
 
 def run_forget(config: Config, options: argparse.Namespace) -> int:

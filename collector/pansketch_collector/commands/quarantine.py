@@ -21,15 +21,22 @@ from pansketch_fleet.units import utc_text
 
 HEADER = ("device", "stream", "sequence", "reason", "times", "first", "last", "bytes", "whole")
 NUMBERS = frozenset({"sequence", "times", "bytes"})
+MAX_NAMED = 5  # devices of one text
 
 
 def as_table(found: Sequence[QuarantineRow]) -> str:
-    """An aligned table, and below it the text of each reason."""
+    """An aligned table, and below it each text of a reason, with its devices."""
     if not found:
         return "nothing is in quarantine"
     lines = aligned(HEADER, [_cells(row) for row in found], NUMBERS)
-    words = {row.reason: row.text for row in found}
-    return "\n".join([*lines, "", *(f"{reason}: {text}" for reason, text in words.items())])
+    devices: dict[tuple[str, str], dict[str, None]] = {}
+    for row in found:
+        devices.setdefault((row.reason, row.text), {})[row.device or "-"] = None
+    words = [
+        f"{reason}: {text} ({', '.join([*names][:MAX_NAMED])}{', ...' * (len(names) > MAX_NAMED)})"
+        for (reason, text), names in devices.items()
+    ]
+    return "\n".join([*lines, "", *words])
 
 
 def _cells(row: QuarantineRow) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from pansketch.sketches import LinearSpec
 from pansketch.wire import counters_of_all, open_release
 from pansketch_collector.commands.atomic_output import writing
+from pansketch_collector.errors import wrong
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.store import Store
@@ -184,6 +185,8 @@ class BackgroundVerification:
 def run_verify(config: Config, options: argparse.Namespace) -> int:
     """Prints the damage; returns 1 if there is any."""
     path = options.file or config.collector.database
+    if options.file and not options.file.exists():
+        raise wrong(f"there is no file {options.file}: name a database or a backup")
     if options.rebuild:
         with store.opened(path) as opened:
             opened.rebuild()

@@ -197,7 +197,7 @@ def _otherwise(
         forms = [form_of(spec) for spec in config.specs(stream).values()]
         changes = min((differences(form, new) for new in forms), key=len)
         listed = "; ".join(changes[:MAX_DIFFERENCES])
-        return f"settings served until {utc_text(epoch.last_served)}: {listed} here"
+        return f"settings of the start at {utc_text(epoch.last_served)}: {listed} here"
     if birth["window_seconds"] != stream.window_seconds:
         return _window(birth, stream)
     here = str(stream.spec.guarantee)

@@ -16,7 +16,7 @@ from pansketch_fleet.settings.settings import ReadingStream, Stream
 from pansketch_fleet.text_table import aligned
 from pansketch_fleet.units import duration_text, utc_text
 
-HEADER = ("stream", "served since", "until", "window", "epsilon", "sketch", "releases", "now")
+HEADER = ("stream", "served since", "last start", "window", "epsilon", "sketch", "releases", "now")
 NUMBERS = frozenset({"epsilon", "releases"})
 
 
@@ -101,7 +101,7 @@ def as_json(found: Sequence[EpochRow]) -> str:
         {
             "stream": row.epoch.stream,
             "served_since": utc_text(row.epoch.first_served),
-            "served_until": utc_text(row.epoch.last_served),
+            "last_start": utc_text(row.epoch.last_served),
             "window_seconds": row.epoch.window_seconds,
             "releases": row.releases,
             "now": row.now,

@@ -49,7 +49,10 @@ def spec_of_window(
         raise MismatchError("device", text, window.sequence)
     spec = specs.at(window.start).get(fingerprint)
     if spec is None:
-        text = f"made with other settings than the configuration's stream {stream}"
+        text = (
+            f"made with other settings than the configuration's stream {stream}; "
+            "use the same on device and collector"
+        )
         raise MismatchError("fingerprint", text, window.sequence)
     if size > specs.max_bytes:
         text = f"longer than the {specs.max_bytes} bytes that a release of {stream} can have"

@@ -70,11 +70,20 @@ def compose(text: str, file: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        problem = reason if ";" in reason else f"broken YAML: {reason}; check indents and brackets"
+        problem = reason if ";" in reason else f"broken YAML: {reason}; {_fix(reason)}"
         raise ConfigError(file, mark.line + 1 if mark else 1, "", problem) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         problem = f"broken YAML: {error}; check quotes and escapes"
         raise ConfigError(file, 1, "", problem) from None
+
+
+def _fix(reason: str) -> str:
+    """Return how to mend what PyYAML's reason states."""
+    if r"'\t' that cannot start any token" in reason:
+        return "indent with spaces instead of tabs"
+    if "that cannot start any token" in reason:
+        return "put the text in quotes"
+    return "check indents and brackets"
 
 
 def is_core(node: yaml.Node) -> bool:

@@ -52,6 +52,13 @@ def test_the_file_is_the_device_s_alone_and_again_changes_nothing(small_fleet, e
         assert secret.encode() not in small_fleet.database.read_bytes()
 
 
+def test_a_missing_folder_is_named_and_no_key_is_stored(small_fleet, enrol):
+    code, out, err = enrol("enroll", "attic", "--out", "no/attic.json")
+    assert (code, out) == (1, "")
+    assert err == "cannot write no/attic.json: create its folder first\n"
+    assert keys(small_fleet) == []
+
+
 def test_a_command_that_was_interrupted_is_repeated(small_fleet, enrol, tmp_path):
     """Killed between the file and the database."""
     enrol("enroll", "attic")

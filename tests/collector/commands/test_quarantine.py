@@ -53,6 +53,19 @@ def test_a_list_names_device_stream_reason_and_times(misconfigured, run):
     assert any("made with other settings than the configuration's stream heavy" in r for r in rows)
 
 
+def test_each_text_of_a_reason_names_its_devices(small_fleet, serve, run):
+    """Devices may be refused for one reason with different fixes."""
+    change(small_fleet, "collector: {", "collector: {require_signature: true, ")
+    payload = small_fleet.release("attic", 1, "heavy", [[20.0, 50.0, 1.0]])
+    others = [small_fleet.release(d, 1, "heavy", [[20.0, 50.0, 1.0]]) for d in ("cellar", "shed")]
+    serve(
+        ("attic", "heavy", payload), *zip(("cellar", "shed"), ("heavy",) * 2, others, strict=True)
+    )
+    texts = run("quarantine", "list")[1].splitlines()[-3:]
+    assert [text.rpartition(" (")[2] for text in texts] == ["attic)", "cellar)", "shed)"]
+    assert all(text.startswith("signature: the release is not signed; enroll ") for text in texts)
+
+
 def test_json_holds_the_same_and_can_be_of_one_stream(misconfigured, run):
     found = json.loads(run("quarantine", "list", "--json", "--device", "attic")[1])["quarantine"]
     assert [row["sequence"] for row in found] == [1, 2, 3]

@@ -42,6 +42,10 @@ BAD = [
     (["export", "--stream", "fine", "--devices", "zed", "--out", "-"], 2, "from device 'zed'"),
     (["devices", "--color"], 2, "unrecognized"),
     (["dance"], 2, "invalid choice"),
+    (["quarantine"], 2, "required: list|retry"),
+    (["disputed"], 2, "required: list|keep|drop"),
+    (["verify", "/no/copy.sqlite"], 2, "there is no file /no/copy.sqlite"),
+    (["verify", "/tmp/no-copy.sqlite", "--rebuild"], 2, "there is no file /tmp/no-copy.sqlite"),
 ]
 
 

@@ -52,7 +52,7 @@ def test_a_device_that_was_not_updated_is_named_with_what_differs(small_fleet, s
     reports(attic=old, cellar=birth(small_fleet))
     text, found = said(run)
     line = (
-        "other settings: attic air: settings served until 1970-01-01T00:01:40Z: "
+        "other settings: attic air: settings of the start at 1970-01-01T00:01:40Z: "
         "domain.attributes.temp.low -40 and -50; privacy.epsilon 1 and 2 here"
     )
     assert line in text.splitlines()
@@ -111,6 +111,9 @@ def test_settings_are_listed_with_since_when_releases_and_changes(small_fleet, s
     )
     code, out, err = run("settings")
     assert (code, err) == (0, "")
+    assert (
+        "served since          last start  " in out
+    )  # no end: they are in force until another start
     rows = [line.split() for line in out.splitlines() if line.startswith("air ")]
     assert rows[0][1:] == [
         "1970-01-01T00:08:20Z", "1970-01-01T00:08:20Z", "1d", "2", "hierarchy", "2", "yes"

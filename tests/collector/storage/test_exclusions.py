@@ -48,6 +48,14 @@ def test_an_excluded_device_is_in_no_answer_until_it_is_undone(fleet, run, tmp_p
     assert run("exclude", "four", "--undo")[0] == 2
 
 
+def test_an_unknown_name_is_excluded_with_a_note(fleet, run):
+    """A device that is expected may be excluded before it reports, so a typo is no error."""
+    code, out, err = run("exclude", "fuor")
+    assert (code, out[:16]) == (0, "fuor: 0 releases")
+    assert err.startswith("note: no device 'fuor' is known yet")
+    assert run("exclude", "four", "--from", "2300-01-01")[2] == ""
+
+
 def test_a_range_is_excluded_alone_and_listed(fleet, run):
     assert run("exclude", "four", "--from", "1970-01-03")[1].startswith("four: 1 release excluded")
     assert mean(run)["releases"] == 7
