@@ -73,9 +73,8 @@ def parser() -> Parser:
     _selecting(export)
     _out(export, "FILE.jsonl")
     disputed = _add(commands, "disputed", "list, keep or drop other releases of stored windows")
-    disputed.add_argument(
-        "what", choices=("list", "keep", "drop"), metavar="list|keep|drop", help=DISPUTED
-    )
+    choices = "list", "keep", "drop"
+    disputed.add_argument("what", choices=choices, metavar="|".join(choices), help=DISPUTED)
     disputed.add_argument(
         "ids", nargs="*", type=_whole_number(1), metavar="ID", help="as list prints it"
     )
@@ -196,9 +195,8 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
         "The list has device, stream, sequence, reason, count, time and bytes. A retry ingests "
         "complete releases while no serve runs on the database; serve does the same at its start.",
     )
-    quarantine.add_argument(
-        "action", choices=("list", "retry"), metavar="list|retry", help="what to do"
-    )
+    actions = "list", "retry"
+    quarantine.add_argument("action", choices=actions, metavar="|".join(actions), help="what to do")
     _json(quarantine)
     quarantine.add_argument("--device", metavar="NAME", help="list: of this device only")
     quarantine.add_argument("--stream", metavar="NAME", help="list: of this stream only")

@@ -45,7 +45,7 @@ BAD = [
     (["quarantine"], 2, "required: list|retry"),
     (["disputed"], 2, "required: list|keep|drop"),
     (["verify", "/no/copy.sqlite"], 2, "there is no file /no/copy.sqlite"),
-    (["verify", "/tmp/no-copy.sqlite", "--rebuild"], 2, "there is no file /tmp/no-copy.sqlite"),
+    (["verify", "/no/copy.sqlite", "--rebuild"], 2, "there is no file /no/copy.sqlite"),
 ]
 
 
