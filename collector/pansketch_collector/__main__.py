@@ -41,11 +41,12 @@ def run_devices(config: Config, options: argparse.Namespace) -> int:
     """Prints a table of devices, or one JSON object."""
     with reading(config.collector.database) as reader:
         if options.json:
-            text = devices.as_json(reader, config, options.names)
+            texts = devices.as_json(reader, config, options.names)
         else:
-            text = devices.table(reader, config, options.names, options.all)
+            texts = [devices.table(reader, config, options.names, options.all)]
     with writing("-") as out:
-        out.write(text + "\n")
+        for text in (*texts, "\n"):
+            out.write(text)
     return 0
 
 

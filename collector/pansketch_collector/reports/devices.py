@@ -168,17 +168,16 @@ def as_table(found: Overview) -> str:
     return "\n".join(lines)
 
 
-def as_json(reader: Reader, config: Config, patterns: Sequence[str] = ()) -> str:
-    """One object: `devices`, those whose name matches a pattern, and the members of
-    `fleet.as_object`. Raises CommandError if none matches."""
+def as_json(reader: Reader, config: Config, patterns: Sequence[str] = ()) -> list[str]:
+    """One object, as texts that follow each other: `devices`, those whose name matches a pattern,
+    and the members of `fleet.as_object`. Raises CommandError if none matches."""
     found, names = fleets.fleet(reader, config), fleets.matching(reader, patterns)
-    parts = (names[first : first + PORTION] for first in range(0, len(names), PORTION))
-    objects = ", ".join(
-        json.dumps(as_object(part, name))
-        for part in (overview(reader, config, found, part) for part in parts)
-        for name in part.devices
-    )
-    return f'{{"devices": [{objects}], {json.dumps(fleets.as_object(found))[1:]}'
+    texts = ['{"devices": [']
+    for first in range(0, len(names), PORTION):
+        part = overview(reader, config, found, names[first : first + PORTION])
+        objects = ", ".join(json.dumps(as_object(part, name)) for name in part.devices)
+        texts.append(f", {objects}" if first else objects)
+    return [*texts, "], ", json.dumps(fleets.as_object(found))[1:]]
 
 
 def _problems(name: str, device: Device | None) -> list[str]:

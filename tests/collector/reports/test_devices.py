@@ -30,7 +30,7 @@ def devices_after(small_fleet, arrive, *statuses):
         )
     with reading(small_fleet.database) as reader:
         config = small_fleet.config
-        return table(reader, config), json.loads(as_json(reader, config))
+        return table(reader, config), json.loads("".join(as_json(reader, config)))
 
 
 def test_devices_names_a_stopped_stream_and_its_problem(small_fleet, arrive):
@@ -111,7 +111,7 @@ def test_all_devices_and_those_of_some_names(large, run, monkeypatch):
     every = run("devices", "--all")[1]
     assert shown(every) == [f"d{number}" for number in range(7)]
     assert "not shown" not in every
-    some = run("devices", "d[06]", "d2*")[1]
+    some = run("devices", "d6", "?0", "d2*")[1]
     assert shown(some) == ["d0", "d2", "d6"]
     assert "not shown: 4 of 7 devices" in some
     assert shown(run("devices", "d?")[1]) == ["d3", "d4", "d5"]

@@ -112,13 +112,19 @@ def reference(rows):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_database_leaves_out_no_device_that_is_out_of_line(any_fleet, seed):
-    """Spreads of 0 and of the size of the errors, few devices, even and odd numbers of them."""
+    """Distances around the limit; spreads of 0, and of the size of the errors; few devices."""
     rng = np.random.default_rng(seed)
     rows = [
         (f"d{n}", stream, int(rng.integers(1, 9)), value, float(rng.choice([0.0, 1.0, 900.0])))
-        for stream, devices, spread in (("a", 40, 3.0), ("b", 31, 0.0), ("c", 6, 1.0))
+        for stream, devices, spread in (
+            ("a", 40, 3.0),
+            ("b", 31, 30.0),
+            ("c", 6, 1.0),
+            ("d", 9, 0.0),
+        )
         for n in range(devices)
-        for value in [float(rng.normal(700, spread)) * float(rng.choice([1, 1, 1, 1, 1, -9]))]
+        for distance in [rng.normal() if rng.random() < 0.7 else rng.uniform(-20, 20)]
+        for value in [700 + spread * float(distance)]
     ]
     rows = [(*row[:3], row[3] * row[2], row[4]) for row in rows]
     with store.opened(any_fleet.database) as opened:
