@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pansketch import os_entropy
 from pansketch_agent.commands import list_outbox, list_sensors, show_ledger, starter_file
-from pansketch_agent.commands.command_line import DONE, FAILED, WRONG_INPUT, parser
+from pansketch_agent.commands.command_line import DONE, FAILED, parser
 from pansketch_agent.control import requests
 from pansketch_agent.diagnostics import check, validate_report
 from pansketch_agent.host import check_result, hardening
@@ -28,6 +28,7 @@ from pansketch_agent.runtime.exit_status import RunOptions
 from pansketch_agent.runtime.stream_worker import explain
 from pansketch_fleet.config.loader import AgentConfig, ConfigError, load_agent
 from pansketch_fleet.config.privacy_cost import weak_epsilon_warning
+from pansketch_fleet.errors import WRONG_INPUT
 from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.systemd import Notifier, on_reload
 from pansketch_fleet.text_table import show

@@ -1,26 +1,15 @@
 """`pansketch`: inspects releases, plans sketches and audits the privacy guarantee."""
 
-import argparse
 import gc
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 from pansketch import WindowId, WireError, __version__, read_header
 from pansketch_cli.audit import add_audit
 from pansketch_cli.plan import add_plan
-from pansketch_fleet.errors import one_line
+from pansketch_fleet.errors import SingleLineParser
 from pansketch_fleet.text_table import discard_stdout
-
-MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
-
-
-class SingleLineParser(argparse.ArgumentParser):
-    """Reports an error as one line instead of a usage text."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {one_line(message)[:MAX_USAGE]}; see {self.prog} --help\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,9 +29,9 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> SingleLineParser:
     """Return the parser of all commands."""
-    found: argparse.ArgumentParser = SingleLineParser(
+    found = SingleLineParser(
         prog="pansketch",
         description="Inspects releases, plans sketches and audits the privacy guarantee.",
     )

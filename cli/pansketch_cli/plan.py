@@ -7,14 +7,14 @@ import sys
 from pansketch.planning import DistinctWanted, distinct_plans
 from pansketch_cli import plan_report
 from pansketch_fleet.config.loader import load_reader
-from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.errors import ConfigError, SingleLineParser
 from pansketch_fleet.settings.profiles import known, load_profile
 
 KEY_OPTIONS = ("alpha", "beta", "epsilon", "memory", "universe", "expected_keys", "any_number")
 DEFAULT_EPSILONS = (0.2, 0.5, 1.0)
 
 
-def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_plan(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     """Add the subcommand to the parser's."""
     plan = commands.add_parser(
         "plan",

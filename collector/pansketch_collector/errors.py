@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pansketch_fleet.errors import one_line
+
 ExitCode = Literal[1, 2]
 
 
@@ -12,7 +14,7 @@ class CommandError(Exception):
     """
 
     def __init__(self, text: str, code: ExitCode = 1) -> None:
-        super().__init__(" ".join(text.split()))
+        super().__init__(one_line(" ".join(text.split())))
         self.code: ExitCode = code
 
 

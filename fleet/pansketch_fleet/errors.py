@@ -1,4 +1,11 @@
-"""The only error of the configuration: a line with the place, the problem and the fix."""
+"""Errors of one line: of the configuration with the place, the problem and the fix, and of a
+command line."""
+
+import argparse
+from typing import NoReturn
+
+WRONG_INPUT = 2  # exit code
+MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
 
 
 class ConfigError(Exception):
@@ -18,3 +25,11 @@ class ConfigError(Exception):
 def one_line(text: str) -> str:
     """Replace non-printable characters by spaces, so that no error has two lines."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+class SingleLineParser(argparse.ArgumentParser):
+    """Reports an error as one line instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        problem = one_line(message)[:MAX_USAGE]
+        self.exit(WRONG_INPUT, f"{self.prog}: {problem}; see {self.prog} --help\n")

@@ -17,7 +17,7 @@ from pansketch.blinding import BlindingUnavailable, keeper_id
 from pansketch_agent.host import check_result, hardening
 from pansketch_agent.host.check_result import CheckResult
 from pansketch_agent.host.clock import system_clock
-from pansketch_fleet.errors import ConfigError
+from pansketch_fleet.errors import WRONG_INPUT, ConfigError
 from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
@@ -25,7 +25,7 @@ from pansketch_fleet.systemd import Notifier
 from pansketch_fleet.text_table import aligned, show
 from pansketch_keeper import settings, state
 from pansketch_keeper.answering import Answerer
-from pansketch_keeper.command_line import DONE, FAILED, WRONG_INPUT, parser
+from pansketch_keeper.command_line import DONE, FAILED, parser
 from pansketch_keeper.ledger import (
     LEDGER,
     AnsweredLevel,

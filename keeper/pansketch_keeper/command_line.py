@@ -2,32 +2,22 @@
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
 
 from pansketch import __version__
-from pansketch_fleet.errors import one_line
+from pansketch_fleet.errors import SingleLineParser
 from pansketch_fleet.logs import add_log_options
 
-DONE, FAILED, WRONG_INPUT = 0, 1, 2
+DONE, FAILED = 0, 1
 DEFAULT_CONFIG = "keeper.yaml"
-MAX_USAGE = 1000  # characters of argparse's message, which quotes the input
 EPILOG = """\
 exit codes: 0 done, 1 failed at run time, 2 wrong input.
 A keeper sees no readings and no counters. It answers each window once for each level.
 """
 
 
-class KeeperParser(argparse.ArgumentParser):
-    """Reports an error as one line instead of a usage text."""
-
-    def error(self, message: str) -> NoReturn:
-        problem = one_line(message)[:MAX_USAGE]
-        self.exit(WRONG_INPUT, f"pansketch-keeper: {problem}; see pansketch-keeper --help\n")
-
-
-def parser() -> KeeperParser:
+def parser() -> SingleLineParser:
     """The command line."""
-    found = KeeperParser(
+    found = SingleLineParser(
         "pansketch-keeper",
         description="Keeps one key of a blinded fleet, and adds the noise to its answers.",
         epilog=EPILOG,
@@ -91,8 +81,8 @@ def parser() -> KeeperParser:
 
 
 def _command(
-    commands: "argparse._SubParsersAction[KeeperParser]", name: str, what: str, more: str
-) -> KeeperParser:
+    commands: "argparse._SubParsersAction[SingleLineParser]", name: str, what: str, more: str
+) -> SingleLineParser:
     command = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}. {more}"
     )

@@ -52,14 +52,21 @@ def test_a_file_without_times_is_wrong_input(device, capsys, rows):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["fly"], ["run", "--fly"], ["run", "--drain", "soon"], ["once", "--drain", "-1"]],
+    ("arguments", "program"),
+    [
+        ([], "pansketch-agent"),
+        (["fly"], "pansketch-agent"),
+        (["run", "--fly"], "pansketch-agent"),
+        (["run", "--drain", "soon"], "pansketch-agent run"),
+        (["once", "--drain", "-1"], "pansketch-agent once"),
+    ],
 )
-def test_a_wrong_command_line_is_one_line(capsys, arguments):
+def test_a_wrong_command_line_is_one_line(capsys, arguments, program):
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert "see pansketch-agent --help" in err
+    assert err.startswith(f"{program}: ")
+    assert err.endswith(f"; see {program} --help\n")
 
 
 def test_a_missing_configuration(capsys, tmp_path):

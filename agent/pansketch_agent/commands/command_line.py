@@ -1,18 +1,15 @@
 """The command line of `pansketch-agent`."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 from pansketch import __version__
-from pansketch_fleet.errors import one_line
+from pansketch_fleet.errors import SingleLineParser
 from pansketch_fleet.logs import add_log_options
 
-DONE, FAILED, WRONG_INPUT = 0, 1, 2
+DONE, FAILED = 0, 1
 PROGRAM = "Turns a device's readings into private releases for its fleet's collector."
 ONCE_DRAIN_SECONDS = 60.0
-MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
 
 EPILOG = """\
 exit codes: 0 done, 1 failed at run time, 2 wrong input.
@@ -20,9 +17,9 @@ The agent publishes noisy counters only; no reading leaves the device, its logs 
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> SingleLineParser:
     """Return the parser of all commands."""
-    program = argparse.ArgumentParser(
+    program = SingleLineParser(
         "pansketch-agent",
         description=PROGRAM,
         epilog=EPILOG,
@@ -131,26 +128,17 @@ def parser() -> argparse.ArgumentParser:
     _root_option(sources)
     _run_options(run, None, "for ever")
     _run_options(once, ONCE_DRAIN_SECONDS, f"{ONCE_DRAIN_SECONDS:g}")
-    program.error = _usage_error  # type: ignore[method-assign, assignment]
     return program
 
 
-def _usage_error(problem: str) -> NoReturn:
-    """Print a single-line error, as every other error is, and exit."""
-    problem = one_line(problem)[:MAX_USAGE]
-    print(f"pansketch-agent: {problem}; see pansketch-agent --help", file=sys.stderr)
-    sys.exit(WRONG_INPUT)
-
-
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: "argparse._SubParsersAction[SingleLineParser]",
     name: str,
     what: str,
     more: str = "",
-) -> argparse.ArgumentParser:
+) -> SingleLineParser:
     description = f"{what[0].upper()}{what[1:]}. {more}".strip()
     command = commands.add_parser(name, help=what, description=description)
-    command.error = _usage_error  # type: ignore[method-assign, assignment]
     command.add_argument(
         "--config",
         "--config-dir",

@@ -4,18 +4,17 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill
-from typing import NoReturn
 
 from pansketch import __version__
 from pansketch_collector.commands import enrolment, retention
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import HELP, QUESTIONS
 from pansketch_collector.reports.devices import MAX_SHOWN
-from pansketch_fleet.errors import one_line
+from pansketch_fleet.errors import SingleLineParser
 from pansketch_fleet.logs import add_log_options
+from pansketch_fleet.protocol.topics import PATTERN_RULE, is_pattern
 
 DEFAULT_CONFIG = "config.yaml"
-MAX_USAGE = 1000  # characters of argparse's message, which quotes the input
 EPILOG = "Exit codes: 0 done, 1 failed at run time, 2 wrong input (a single line on stderr)."
 DISPUTED = (
     "list them; keep: count these instead of the stored ones, which become disputed; "
@@ -23,17 +22,9 @@ DISPUTED = (
 )
 
 
-class Parser(argparse.ArgumentParser):
-    """Reports an error as one line instead of a usage text."""
-
-    def error(self, message: str) -> NoReturn:
-        problem = one_line(message)[:MAX_USAGE]
-        self.exit(2, f"{self.prog}: {problem}; see {self.prog} --help\n")
-
-
-def parser() -> Parser:
+def parser() -> SingleLineParser:
     """The command line."""
-    found = Parser(
+    found = SingleLineParser(
         prog="pansketch-collector",
         description="Ingests the releases of a fleet of devices, and answers queries from them.",
         epilog=EPILOG,
@@ -56,7 +47,7 @@ def parser() -> Parser:
         "a problem first, and all are counted.",
     )
     help_text = "show devices of these names only; * and ? stand for any text and any character"
-    shown.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    shown.add_argument("names", nargs="*", type=_pattern, metavar="NAME", help=help_text)
     shown.add_argument("--all", action="store_true", help="show each device, as --json does")
     _json(shown)
     _json(_add(commands, "keepers", "show what keepers are asked and have answered"))
@@ -93,7 +84,7 @@ def parser() -> Parser:
     return found
 
 
-def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _sample(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     sample = _add(commands, "sample", "write synthetic records of a stream of readings as CSV")
     _selecting(sample)
     _generating(sample)
@@ -109,7 +100,7 @@ def _sample(commands: "argparse._SubParsersAction[Parser]") -> None:
     sample.add_argument("--report", action="store_true", help=help_text)
 
 
-def _scales(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _scales(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     scales = _add(
         commands,
         "scales",
@@ -123,7 +114,7 @@ def _scales(commands: "argparse._SubParsersAction[Parser]") -> None:
     scales.add_argument("--out", default="-", metavar="FILE", help="the file (default: -, stdout)")
 
 
-def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _query(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     query = _add(commands, "query", "answer one question with its standard error", epilog=HELP)
     _selecting(query)
     _generating(query)
@@ -155,7 +146,7 @@ def _query(commands: "argparse._SubParsersAction[Parser]") -> None:
     query.add_argument("words", nargs="*", metavar="WORD", help="attribute, numbers, categories")
 
 
-def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _maintenance(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     backup = _add(
         commands,
         "backup",
@@ -202,13 +193,15 @@ def _maintenance(commands: "argparse._SubParsersAction[Parser]") -> None:
     quarantine.add_argument("--stream", metavar="NAME", help="list: of this stream only")
     help_text = "leave a device's releases out of every answer"
     out = _add(commands, "exclude", help_text, "Nothing is deleted.")
-    out.add_argument("device", nargs="?", metavar="DEVICE", help="the device")
+    out.add_argument(
+        "device", nargs="?", type=enrolment.device_name, metavar="DEVICE", help="the device"
+    )
     _range(out)
     out.add_argument("--list", action="store_true", help="list the excluded ranges")
     out.add_argument("--undo", action="store_true", help="count this range again (default: all)")
     _json(out)
     forget = _add(commands, "forget", "delete the reports of a device, to make room for another")
-    forget.add_argument("device", metavar="DEVICE", help="the device")
+    forget.add_argument("device", type=enrolment.device_name, metavar="DEVICE", help="the device")
     forget.add_argument(
         "--releases", action="store_true", help="delete its releases as well, permanently"
     )
@@ -220,12 +213,12 @@ def _json(command: argparse.ArgumentParser) -> None:
 
 
 def _add(
-    commands: "argparse._SubParsersAction[Parser]",
+    commands: "argparse._SubParsersAction[SingleLineParser]",
     name: str,
     help_text: str,
     more: str = "",
     epilog: str = "",
-) -> Parser:
+) -> SingleLineParser:
     command = commands.add_parser(
         name,
         help=help_text,
@@ -287,6 +280,13 @@ def _generating(parser: argparse.ArgumentParser) -> None:
 
 def _out(parser: argparse.ArgumentParser, metavar: str) -> None:
     parser.add_argument("--out", required=True, metavar=metavar, help="the file, or - for stdout")
+
+
+def _pattern(text: str) -> str:
+    """Parse a pattern of devices' names. Raises ArgumentTypeError."""
+    if not is_pattern(text):
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is no pattern: use {PATTERN_RULE}")
+    return text
 
 
 def _whole_number(minimum: int) -> Callable[[str], int]:

@@ -42,23 +42,30 @@ Found = TypeVar("Found")
 log = logging.getLogger("collector")
 
 
+def device_name(text: str) -> str:
+    """Parse the name of a device. Raises ArgumentTypeError."""
+    if not is_id(text):
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is no device's name: use {ID_RULE}")
+    return text
+
+
 def add_commands(add: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     """Adds the commands of this module. `add`: takes the name, the help text and more about it."""
     help_text = "make the credentials of a device that signs its releases"
     more = "The file has the device's name, its key and its password at the broker."
     enroll = add("enroll", help_text, f"{more} Nothing changes if the device has that file's key.")
-    enroll.add_argument("device", nargs="?", metavar="DEVICE", help="the device")
+    enroll.add_argument("device", nargs="?", type=device_name, metavar="DEVICE", help="the device")
     enroll.add_argument("--list", action="store_true", help="list the keys of all devices")
     enroll.add_argument("--json", action="store_true", help="with --list: print one JSON object")
     more = "The key before is accepted for windows that have ended by now."
     rotate = add("rotate", "make new credentials of an enrolled device", more)
-    rotate.add_argument("device", metavar="DEVICE", help="the device")
+    rotate.add_argument("device", type=device_name, metavar="DEVICE", help="the device")
     for command in (enroll, rotate):
         help_text = "the file to make, readable for its owner only (default: DEVICE.json)"
         command.add_argument("--out", type=Path, metavar="FILE", help=help_text)
     more = "Stored releases stay, and count; see exclude."
     revoke = add("revoke", "refuse all further releases of an enrolled device", more)
-    revoke.add_argument("device", metavar="DEVICE", help="the device")
+    revoke.add_argument("device", type=device_name, metavar="DEVICE", help="the device")
     for command in (enroll, rotate, revoke):
         command.add_argument("--passwords", type=Path, metavar="FILE", help=_PASSWORDS)
 
@@ -107,8 +114,6 @@ def _issue(
     done: str,
 ) -> int:
     device = options.device
-    if not is_id(device):
-        raise wrong(f"{device[:64]!r} is no device's name: use {ID_RULE}")
     path: Path = options.out or Path(f"{device}.json")
     # An existing file is from an interrupted or earlier command.
     is_new = not path.exists()

@@ -127,9 +127,7 @@ def run_exclude(config: Config, options: argparse.Namespace) -> int:
 def _is_known(config: Config, device: str) -> bool:
     """True if the device has a stored release of any stream, or has reported."""
     with reading(config.collector.database) as reader:
-        return device in {d.device for d in reader.devices()} | {
-            h.device for h in reader.holdings()
-        }
+        return bool(reader.devices([device]) or reader.holdings([device]))
 
 
 def run_forget(config: Config, options: argparse.Namespace) -> int:

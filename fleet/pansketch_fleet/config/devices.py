@@ -5,7 +5,6 @@ Everything else is the same on every device that sends the stream. The plan and 
 stream follow from its own section alone.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from pansketch import Domain
 from pansketch_fleet.protocol.signed_release import Credentials, SigningUnavailable
 from pansketch_fleet.protocol.signed_release import read_credentials as credentials_in
-from pansketch_fleet.protocol.topics import ID_RULE, is_id
+from pansketch_fleet.protocol.topics import ID_RULE, PATTERN_RULE, is_id, is_pattern
 from pansketch_fleet.sections.sources.source import check_names, read_source
 from pansketch_fleet.sections.subject import check_key
 from pansketch_fleet.settings.profiles import OutboxRules, Profile, read_persist, read_policy
@@ -34,7 +33,6 @@ from pansketch_fleet.units import seconds
 from pansketch_fleet.yaml.document import Document
 
 MAX_KEEP_SECONDS = 366 * 86400
-_PATTERN = re.compile(r"[a-z0-9*?-]{1,64}")
 RawSection = dict[str, Any]
 
 
@@ -130,8 +128,8 @@ def _patterns(
         raise document.error(where, 'is empty; name devices, such as ["pump-*"], or remove it')
     found: list[str] = []
     for number, text in enumerate(given):
-        if not _PATTERN.fullmatch(text):
-            problem = f"{text[:40]!r} is no pattern; write {ID_RULE}, with * and ? for the rest"
+        if not is_pattern(text):
+            problem = f"{text[:40]!r} is no pattern; write {PATTERN_RULE}"
             raise document.error(f"{where}[{number}]", problem)
         found += groups.get(text, (text,))
     return tuple(dict.fromkeys(found))

@@ -12,11 +12,18 @@ from typing import Literal
 ID_RULE = "1 to 64 of a-z, 0-9 and -"
 ID_PATTERN = r"[a-z0-9-]{1,64}"
 _ID = re.compile(ID_PATTERN)
+PATTERN_RULE = f"{ID_RULE}, with * and ? for the rest"
+_PATTERN = re.compile(r"[a-z0-9*?-]{1,64}")
 
 
 def is_id(text: str) -> bool:
     """Return whether a text may name a fleet, a device or a stream."""
     return _ID.fullmatch(text) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text may stand for names of devices."""
+    return _PATTERN.fullmatch(text) is not None
 
 
 PREFIX = "pansketch/v1"

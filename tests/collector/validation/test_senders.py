@@ -56,7 +56,7 @@ def test_devices_shows_it_and_a_new_configuration_takes_it(given_to):
         assert [type(each) for each in outcomes] == [DeviceStatus, Rejected]
         with reading(fleet.database) as reader:
             table = devices.table(reader, fleet.config)
-            (two,) = json.loads(devices.as_json(reader, fleet.config))["devices"]
+            (two,) = json.loads("".join(devices.as_json(reader, fleet.config)))["devices"]
         assert "in quarantine: two air: 1 by device (the configuration gives air" in table
         assert "other settings: two air: the configuration gives it to other devices" in table
         assert two["quarantine"][0]["reason"] == "device"

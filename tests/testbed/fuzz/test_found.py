@@ -105,7 +105,13 @@ def test_a_message_that_is_refused_is_one_printable_line():
 @pytest.mark.parametrize("main", [agent_main, collector_main])
 @pytest.mark.parametrize("word", ["a\nb", "\x1b[2J", "9" * 9000])
 def test_a_wrong_word_is_one_short_printable_line(main, word, capsys):
-    for words in ([word], ["--no-such", word], ["devices", word], ["validate", word]):
+    for words in (
+        [word],
+        ["--no-such", word],
+        ["devices", word],
+        ["exclude", word],
+        ["validate", word],
+    ):
         assert main(words) == 2
         said = capsys.readouterr().err
         assert said.removesuffix("\n").isprintable()
