@@ -245,7 +245,7 @@ def all_costs(stream: Stream, streams: Sequence[Stream]) -> Iterator[tuple[str, 
     unit = _UNITS.get(str(stream.spec.guarantee.unit), "a span")
     if unit != "a reading":
         record += (
-            f", and each record of {unit}spends epsilon there as well"
+            f", and each record of {unit} spends epsilon there as well"
             if found.unit_micro is None
             else f", and {unit} {epsilon_text(found.unit_micro)}"
             + (" in a window, on one device" if unit == "a key" else "")

@@ -152,7 +152,7 @@ def test_a_span_beside_single_readings_has_no_bound_of_its_own(read):
     found = shared(config.streams[0], config.streams)
     assert (found.record_micro, found.unit_micro, found.day_micro) == (2_050_000, None, None)
     assert (
-        "each record of a spanspends epsilon there as well"
+        "each record of a span spends epsilon there as well"
         in dict(all_costs(config.streams[0], config.streams))["with b"]
     )
 
