@@ -252,7 +252,7 @@ def _archived(parser: argparse.ArgumentParser) -> None:
 
 
 def _range(parser: argparse.ArgumentParser) -> None:
-    when = "(ISO date or time in UTC, or unix seconds)"
+    when = "(ISO date or time in UTC, 7d or 12h for so long ago, or unix seconds)"
     parser.add_argument(
         "--from", dest="since", metavar="WHEN", help=f"windows that start at or after this {when}"
     )

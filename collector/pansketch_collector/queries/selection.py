@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from pansketch_collector import clock
 from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.verdicts import LATEST_SECOND
+from pansketch_fleet import units
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.device_spec import window_index
 from pansketch_fleet.settings.settings import Stream, is_sent_by
@@ -19,18 +21,22 @@ DAY_SECONDS = 86_400
 
 
 def when(text: str) -> int:
-    """Unix seconds of an ISO 8601 date or time (by default UTC), or of unix seconds.
+    """Unix seconds of an ISO 8601 date or time (by default UTC), of a time before now, such as 7d,
+    or of unix seconds.
 
     Raises CommandError, also for four to eight digits, which are more likely a date than seconds.
     """
     if re.fullmatch(r"[0-9]{1,3}|[0-9]{9,12}", text):
         seconds = int(text)
+    elif re.fullmatch(r"[0-9]{1,9}[smhdw]", text):
+        seconds = clock.now() - int(units.seconds(text))
     else:
         try:
             moment = datetime.fromisoformat(text if not text.isdigit() else "")
         except ValueError:
             raise wrong(
-                f"{text!r} is no date: write 2016-01-31, 2016-01-31T12:00 or unix seconds"
+                f"{text!r} is no date: write 2016-01-31, 2016-01-31T12:00, 7d or 12h for so long "
+                "ago, or unix seconds"
             ) from None
         seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     if not 0 <= seconds <= LATEST_SECOND:

@@ -25,12 +25,39 @@ def test_dates_are_utc_unless_they_have_an_offset(text, seconds):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2016", "20160131", "2016-13-01", "-5", "1969-12-31", "1e9", "٣"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "2016",
+        "20160131",
+        "2016-13-01",
+        "-5",
+        "1969-12-31",
+        "1e9",
+        "٣",
+        "7 d",
+        "1y",
+    ],
 )
 def test_what_is_no_date_is_refused(text):
     with pytest.raises(CommandError) as caught:
         when(text)
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"), [("0s", 0), ("90m", 5400), ("12h", DAY / 2), ("1w", 7 * DAY)]
+)
+def test_a_duration_is_so_long_ago(text, ago, monkeypatch):
+    monkeypatch.setattr("pansketch_collector.clock.now", lambda: 400 * DAY)
+    assert when(text) == 400 * DAY - ago
+
+
+def test_a_duration_before_1970_is_refused(monkeypatch):
+    monkeypatch.setattr("pansketch_collector.clock.now", lambda: 400 * DAY)
+    with pytest.raises(CommandError, match="'401d' is not between 1970 and 9999"):
+        when("401d")
 
 
 def test_times_are_shown_as_they_can_be_typed():

@@ -66,8 +66,8 @@ class SelectionParameters(StrictParameters):
     since: Moment | None = Field(
         None,
         alias="from",
-        description="windows that start at or after this: an ISO date or time in UTC, or unix "
-        "seconds",
+        description="windows that start at or after this: an ISO date or time in UTC, 7d or 12h "
+        "for so long ago, or unix seconds",
     )
     to: Moment | None = Field(None, description="windows that start before this")
     devices: DeviceNames | None = Field(
