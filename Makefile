@@ -10,7 +10,7 @@ COMMA := ,
 # Tests start thousands of programs. None of them is to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo dashboard notebook test test-32bit deb locks test-deb test-boards image lint docs reference audit proofs mutants bench chaos fuzz clean environment
+.PHONY: help demo dashboard notebook test test-32bit deb locks advisories test-deb test-boards image lint docs reference audit proofs mutants bench chaos fuzz clean environment
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -34,6 +34,10 @@ deb: $(VENV)/.deb ## Debian packages of the last commit into out/deb; DEB_OPTION
 
 locks: $(VENV)/.deb ## choose the newest versions for the packages, with hashes
 	$(BIN)/python -m testbed.debian --lock
+
+advisories: $(VENV)/.deb ## look up known vulnerabilities of the locked versions; needs a network
+	$(BIN)/pip-audit --vulnerability-service osv --disable-pip --require-hashes --progress-spinner off \
+		$(patsubst %,--requirement %,$(wildcard testbed/debian/locks/*.txt)) $(ADVISORIES_OPTIONS)
 
 test-deb: deb ## follow the tutorial with the packages in minimal Debians, upgrade and remove them, as root
 	.ci/test-deb
