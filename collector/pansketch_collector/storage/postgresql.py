@@ -3,19 +3,24 @@
 The serving process holds an advisory lock. A writing transaction excludes others by another one.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 
 import psycopg
-from psycopg.adapt import Buffer, Dumper, Loader
-from psycopg.types.string import StrDumperUnknown
 
 from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.connection import Rows, ServerError, Values, transaction
-from pansketch_collector.storage.tables.postgresql_dialect import named, tables, translated
+from pansketch_collector.storage.tables.postgresql_dialect import (
+    adapt,
+    named,
+    statement_triggers,
+    tables,
+    translated,
+)
 from pansketch_fleet.settings.settings import DatabaseServer
 
 CONNECT_SECONDS: Final = 10
@@ -27,28 +32,9 @@ SERVING, WRITING = (0x70616E73, 1), (0x70616E73, 2)
 # table, and such a plan may scan the table. Compilation takes longer than such a statement.
 PLANS: Final = "SET enable_seqscan = off; SET jit = off"
 
-
-class _Text(StrDumperUnknown):
-    """Adapts a text; PostgreSQL allows no NUL in one."""
-
-    def dump(self, obj: str) -> Buffer | None:
-        return super().dump(obj.replace("\0", "\N{REPLACEMENT CHARACTER}"))
-
-
-class _Bit(Dumper):
-    """Adapts a truth value to the number that SQLite stores."""
-
-    oid = psycopg.adapters.types["int2"].oid
-
-    def dump(self, obj: bool) -> Buffer | None:
-        return b"1" if obj else b"0"
-
-
-class _Whole(Loader):
-    """Loads a sum of 64-bit numbers."""
-
-    def load(self, data: Buffer) -> int:
-        return int(bytes(data))
+# Insertions of many rows: all of them new, or some of them stored already.
+_OF_NEW: Final = re.compile(r"INSERT INTO (\w+(?: \([\w, ]+\))?) VALUES \((?:\?, )*\?\)")
+_OF_ANY: Final = re.compile(r"INSERT INTO (\w+) VALUES \((?:\?, )*\?\) ON CONFLICT DO NOTHING")
 
 
 class Postgresql:
@@ -62,6 +48,7 @@ class Postgresql:
         """Connects. Raises ServerError if the server is unreachable, or another process serves."""
         self._server, self._serves = server, serving
         self._names = count()
+        self._tables: dict[str, str] = {}
         self.in_transaction = False
         self._connection = self._connected()
 
@@ -89,9 +76,7 @@ class Postgresql:
             held = isinstance(error, psycopg.errors.LockNotAvailable)
             text = "another collector is serving it: stop that one first" if held else str(error)
             raise ServerError(text) from error
-        connection.adapters.register_dumper(str, _Text)
-        connection.adapters.register_dumper(bool, _Bit)
-        connection.adapters.register_loader("numeric", _Whole)
+        adapt(connection)
         return connection
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
@@ -108,9 +93,34 @@ class Postgresql:
         return done
 
     def executemany(self, sql: str, values: Sequence[Values], /) -> None:
-        """See `Database`."""
+        """See `Database`. An insertion is one statement, so a trigger sees all its rows at once."""
+        if not values:
+            return
+        if found := _OF_ANY.fullmatch(sql):
+            columns = [list(column) for column in zip(*values, strict=True)]
+            rows = f"SELECT * FROM unnest({self._arrays(found[1])})"
+            self._run(f"INSERT INTO {found[1]} {rows} ON CONFLICT DO NOTHING", columns)
+            return
         with self._translate_errors(), self._connection.cursor() as cursor:
-            cursor.executemany(translated(sql), values)
+            if found := _OF_NEW.fullmatch(sql):
+                # Unlike an array, a copy does not hold the text of all payloads in memory.
+                with cursor.copy(f"COPY {found[1]} FROM STDIN") as copy:
+                    for row in values:
+                        copy.write_row(row)  # type: ignore[arg-type]
+            else:
+                cursor.executemany(translated(sql), values)
+
+    def _arrays(self, table: str) -> str:
+        """A parameter for an array of each column of a table."""
+        if table not in self._tables:
+            types = self._run(
+                "SELECT format_type(atttypid, NULL) FROM pg_attribute"
+                " WHERE attrelid = CAST(%s AS regclass) AND attnum > 0 AND NOT attisdropped"
+                " ORDER BY attnum",
+                (table,),
+            )
+            self._tables[table] = ", ".join(f"CAST(%s AS {name}[])" for (name,) in types)
+        return self._tables[table]
 
     def stream(self, sql: str, values: Values) -> Iterator[Any]:
         """The rows of a long answer within a transaction, FETCHED of them in memory."""
@@ -191,10 +201,14 @@ def opened(server: DatabaseServer, serving: bool = False, create: bool = False) 
         if found is None and create:
             with transaction(db):
                 found = _version(db) or _create_tables(db)
+        outdated = found == schema.VERSION and _has_row_triggers(db)
+        if outdated and create:
+            with transaction(db):
+                db.script(statement_triggers())
     except ServerError as error:
         db.close()
         raise CommandError(f"database {server}: {error}: check the user's rights") from error
-    if found != schema.VERSION:
+    if found != schema.VERSION or (outdated and not create):
         db.close()
         raise _foreign(server, found)
     return db
@@ -207,6 +221,15 @@ def _version(db: Postgresql) -> int | None:
     if ours is not None:
         return int(db.execute("SELECT version FROM pansketch_schema").fetchone()[0])
     return None if others is None else 0
+
+
+def _has_row_triggers(db: Postgresql) -> bool:
+    """True if earlier triggers count the releases, which a copy of many rows would mislead."""
+    query = (
+        "SELECT 1 FROM pg_trigger WHERE tgrelid = CAST('releases' AS regclass)"
+        " AND tgname = 'releases_held' AND tgtype % 2 = 1"
+    )
+    return db.execute(query).fetchone() is not None
 
 
 def _create_tables(db: Postgresql) -> int:
@@ -223,6 +246,11 @@ def _foreign(server: DatabaseServer, found: int | None) -> CommandError:
         )
     elif found == 0:
         text = f"{server} has tables of another program: name an empty one in collector.database"
+    elif found == schema.VERSION:
+        text = (
+            f"{server} has triggers of an earlier version: start `pansketch-collector serve`, "
+            "which renews them"
+        )
     else:
         text = (
             f"{server} has schema {found}, and this program reads schema {schema.VERSION}: "

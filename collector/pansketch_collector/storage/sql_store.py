@@ -25,7 +25,7 @@ from pansketch_collector.storage.tables import holding_counts, holdings, schema
 from pansketch_collector.storage.tables.connection import Database, transaction
 from pansketch_collector.storage.tables.corruption import Damage
 from pansketch_collector.storage.tables.holdings import HighWaterMark
-from pansketch_collector.storage.tables.records import Stored, columns
+from pansketch_collector.storage.tables.records import Stored, columns, stored
 from pansketch_collector.storage.tables.sum_changes import add_up
 from pansketch_collector.validation.accepted_specs import Epoch
 from pansketch_collector.validation.decision import (
@@ -65,7 +65,7 @@ class SqlStore:
         # Caches of the open transaction, which excludes other writers:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        self._added: list[tuple[Accepted, int]] = []
+        self._added: list[tuple[Accepted, Stored]] = []
         self._layouts: set[bytes] = set()
         self.generation = str(connection.execute("SELECT id FROM generation").fetchone()[0])
 
@@ -162,7 +162,8 @@ class SqlStore:
 
     def add(self, release: Accepted, received_at: int) -> None:
         """Stores the first release of a window, within a `batch`."""
-        self._insert(columns(release, received_at))
+        row = columns(release, received_at)
+        self._insert(row)
         window = release.window
         if (key := (window.device, window.stream)) in self._stored:
             self._stored[key] += 1
@@ -171,7 +172,7 @@ class SqlStore:
             first = self._firsts[ledger]
             if first is None or window.sequence < first.sequence:
                 self._firsts[ledger] = LedgerStart(window.sequence, window.start)
-        self._added.append((release, received_at))
+        self._added.append((release, stored(row)))
 
     def _insert(self, row: tuple[Any, ...]) -> None:
         self._db.execute(INSERT, row)

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pansketch import WindowId
 from pansketch_collector.errors import CommandError
@@ -71,14 +71,28 @@ class SqliteStore(SqlStore):
             self._served = self._highest
 
 
-_KEYS = "unnest(CAST(? AS text[]), CAST(? AS text[])) AS k (device, stream)"
-_WINDOWS = (
-    "unnest(CAST(? AS text[]), CAST(? AS text[]), CAST(? AS bigint[])) AS k (device, stream, start)"
+# For each window: its stored release, the first one of its ledger, the count of its stream and
+# device, and whether retention removed it. With LIMIT the server reads each by an index.
+_STATES: Final = """
+SELECT r.digest, r.sequence, r.incarnation, f.sequence, f.window_start, (
+    SELECT sum(windows) FROM holdings WHERE (device, stream) = (k.device, k.stream)
+), (
+    SELECT 1 FROM removed WHERE (device, stream) = (k.device, k.stream)
+    AND first_start <= k.start AND k.start < last_end LIMIT 1
 )
-_LEDGERS = (
-    "unnest(CAST(? AS text[]), CAST(? AS text[]), CAST(? AS bytea[]))"
-    " AS k (device, stream, incarnation)"
-)
+FROM unnest(CAST(? AS text[]), CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS bytea[]))
+    WITH ORDINALITY AS k (device, stream, start, incarnation, place)
+LEFT JOIN LATERAL (
+    SELECT digest, sequence, incarnation FROM releases
+    WHERE (device, stream, window_start) = (k.device, k.stream, k.start) LIMIT 1
+) AS r ON TRUE
+LEFT JOIN LATERAL (
+    SELECT sequence, window_start FROM releases
+    WHERE (device, stream, incarnation) = (k.device, k.stream, k.incarnation)
+    ORDER BY sequence LIMIT 1
+) AS f ON TRUE
+ORDER BY place
+"""
 
 
 class ServerStore(SqlStore):
@@ -108,6 +122,7 @@ class ServerStore(SqlStore):
         finally:
             self._windows.clear()
             self._rows.clear()
+            self._stored.clear()  # Others store as well.
 
     def commit(self, batch: Sequence[tuple[Incoming, Validated]], at: int) -> list[Outcome]:
         with self.batch():
@@ -122,37 +137,19 @@ class ServerStore(SqlStore):
         """Reads the rows that `state_of` needs for these windows."""
         if not windows:
             return
-        window_keys = sorted({(each.device, each.stream, each.start) for each in windows})
-        for *window_key, digest, sequence, incarnation in self._db.execute(
-            f"SELECT k.*, r.digest, r.sequence, r.incarnation FROM {_WINDOWS} LEFT JOIN releases"
-            " AS r ON (r.device, r.stream, r.window_start) = (k.device, k.stream, k.start)",
-            _columns(window_keys),
-        ):
-            held = None if digest is None else StoredWindow(digest, sequence, incarnation)
-            self._windows[window_key[0], window_key[1], window_key[2]] = held
-        keys = sorted({window_key[:2] for window_key in window_keys})
-        for *key, count in self._db.execute(
-            f"SELECT k.*, coalesce(sum(windows), 0) FROM {_KEYS} LEFT JOIN holdings AS h"
-            " ON (h.device, h.stream) = (k.device, k.stream) GROUP BY 1, 2",
-            _columns(keys),
-        ):
-            self._stored[key[0], key[1]] = count
-        self._removed.update((key, []) for key in keys)
-        for *key, first, last in self._db.execute(
-            f"SELECT k.*, first_start, last_end FROM {_KEYS} JOIN removed AS r"
-            " ON (r.device, r.stream) = (k.device, k.stream)",
-            _columns(keys),
-        ):
-            self._removed[key[0], key[1]].append((first, last))
-        ledgers = sorted({(each.device, each.stream, each.incarnation) for each in windows})
-        for *ledger, sequence, start in self._db.execute(
-            f"SELECT k.*, f.sequence, f.window_start FROM {_LEDGERS} LEFT JOIN LATERAL (SELECT"
-            " sequence, window_start FROM releases AS r WHERE (r.device, r.stream, r.incarnation)"
-            " = (k.device, k.stream, k.incarnation) ORDER BY sequence LIMIT 1) AS f ON TRUE",
-            _columns(ledgers),
-        ):
-            found = None if sequence is None else LedgerStart(sequence, start)
-            self._firsts[ledger[0], ledger[1], ledger[2]] = found
+        keys = [(each.device, each.stream, each.start, each.incarnation) for each in windows]
+        states = self._db.execute(_STATES, [list(column) for column in zip(*keys, strict=True)])
+        for (device, stream, start, incarnation), state in zip(keys, states, strict=True):
+            digest, sequence, its_incarnation, first, first_start, count, removed = state
+            found = None if digest is None else StoredWindow(digest, sequence, its_incarnation)
+            self._windows[device, stream, start] = found
+            self._firsts[device, stream, incarnation] = (
+                None if first is None else LedgerStart(first, first_start)
+            )
+            self._stored[device, stream] = count or 0
+            ranges = self._removed.setdefault((device, stream), [])
+            if removed:
+                ranges.append((start, start + 1))
 
     def _insert(self, row: tuple[Any, ...]) -> None:
         device, stream, sequence, start, _, _, digest, *_, incarnation = row
@@ -179,10 +176,6 @@ class ServerStore(SqlStore):
                 random = "substr(md5(clock_timestamp()::text || random()), 1, 16)"
                 self._db.execute(f"UPDATE generation SET id = {random}")
         (self.generation,) = self._db.execute("SELECT id FROM generation").fetchone()
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 @contextmanager

@@ -47,3 +47,15 @@ def test_a_plan_for_a_small_table_does_not_scan_a_large_one(make_small_fleet, mo
         monkeypatch.setattr(collector_postgresql, "PLANS", "SELECT 1")
         scanned, _ = rows_read(make_small_fleet(server=other.url), devices)
         assert scanned > 10 * len(devices)
+
+
+@pytest.mark.needs("postgresql")
+def test_the_triggers_of_insertions_run_once_for_a_batch(server_fleet):
+    with store.opened(server_fleet.database) as opened:
+        opened.connection.script("SET track_functions = 'pl'")
+        commit_batch(opened, messages(server_fleet)[::2], server_fleet.rules, NOW)
+    query = "SELECT funcname, calls FROM pg_stat_user_functions"
+    with closing(psycopg.connect(server_fleet.database.url, autocommit=True)) as admin:
+        waiting.until(lambda: admin.execute(query).fetchone(), "figures of the ended session")
+        calls = dict(admin.execute(query).fetchall())
+    assert (calls["releases_held"], calls["totals_added"]) == (1, 1)

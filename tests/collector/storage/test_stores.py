@@ -1,19 +1,26 @@
 """One suite for all stores: what they hold, and that sums and counts are those of the releases."""
 
 import random
+import re
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from pansketch import decode
+from pansketch import WindowId, decode
 from pansketch_collector.commands.verification import verify
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries.fleet_sum import read_sum
 from pansketch_collector.storage import writer as store
+from pansketch_collector.storage.database import open_reading
 from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.storage.writer import changing
-from tests.collector.small_fleet import DAY, incoming
+from pansketch_fleet.protocol import topics
+from pansketch_fleet.protocol.messages import Health, Status
+from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.collector.small_fleet import DAY, SmallFleet, incoming
 
 DEVICES, WINDOWS, STEPS = ("one", "two", "three", "four"), range(1, 7), 40
 NOW = 30 * DAY
@@ -110,3 +117,76 @@ def test_any_history_leaves_the_sums_of_the_stored_releases(any_fleet, seed):
         check(any_fleet, Selection("air"))
         check(any_fleet, Selection("air", *a_span(dice)))
         check(any_fleet, Selection("air", a_span(dice)[0], None, frozenset({"one", "two"})))
+
+
+FIRST, OTHER = b"", b"incarna2"  # ledgers of a device
+EARLIER = 3 * DAY  # Windows of later days are in the future then.
+KEPT = 11 * DAY  # seconds that retention keeps releases
+OUTSIDE = {"generation", "epochs", "specs", "layouts"}  # not changed by messages
+TABLES = re.findall(r"CREATE TABLE (\w+)", schema.TABLES)
+HEALTH = Health("s1", "0.1.0", 60, True, 3, 120, 2, 1, 4096)
+
+
+def of_one_window(any_fleet):
+    """Messages in which windows, sequence numbers and ledgers of devices meet."""
+    spec = any_fleet.specs("air")[0]
+
+    def release(device, day, number=None, ledger=FIRST):
+        start = day * DAY + schedule_offset(device, DAY)
+        window = WindowId(device, "air", number or day, start, start + DAY, None, ledger)
+        return incoming(
+            any_fleet.topic(device), any_fleet.release(device, window=window, spec=spec)
+        )
+
+    found = []
+    for device in ("one", "two"):
+        found += [release(device, day) for day in range(1, 13)]
+        found += [release(device, day) for day in (2, 9, 9)]  # second releases of windows
+        found += [release(device, day, day - 8, OTHER) for day in (9, 10, 13, 14)]
+        found += [release(device, 15, 12), release(device, 16, 12), release(device, 17, 3)]
+        found += [release(device, 3, 90), release(device, 60)]  # rejected
+        for text in (Status("online", "s1", {}), Status("offline", "s2", {})):
+            found.append(incoming(topics.status("testing", device), text.encode()))
+        found.append(incoming(topics.health("testing", device), HEALTH.encode()))
+    return found
+
+
+def before(any_fleet, pool):
+    """Stores, quarantines, removes and excludes releases before a batch."""
+    with store.opened(any_fleet.database) as opened:
+        commit_batch(opened, pool[:8:2], any_fleet.rules, EARLIER)
+        commit_batch(opened, pool[10:12], any_fleet.rules, NOW - 60)
+        assert opened.remove("air", KEPT, NOW, 100) == 1
+        opened.exclude("two", 5 * DAY, 7 * DAY, NOW)
+
+
+def contents(path):
+    """All rows of all tables without their numbers; totals are rounded, as sums of floats are."""
+    with closing(open_reading(path)) as db:
+        found = {}
+        for table in sorted(set(TABLES) - OUTSIDE):
+            cursor = db.execute(f"SELECT * FROM {table}")
+            names = [column[0] for column in cursor.description]
+            found[table] = sorted(
+                repr([round(v, 6) if isinstance(v, float) else v for n, v in row if n != "id"])
+                for row in (list(zip(names, each, strict=True)) for each in cursor.fetchall())
+            )
+        return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_stores_the_same_as_batches_of_one_message(any_fleet, tmp_path, seed):
+    (tmp_path / "alone").mkdir()
+    alone, pool = SmallFleet(tmp_path / "alone"), of_one_window(any_fleet)
+    dice = random.Random(seed)
+    batch = dice.sample(pool, len(pool)) + dice.sample(pool, 20)
+    for fleet in (any_fleet, alone):
+        before(fleet, pool)
+    with store.opened(any_fleet.database) as opened:
+        outcomes = commit_batch(opened, batch, any_fleet.rules, NOW)
+    with store.opened(alone.database) as opened:
+        singles = [commit_batch(opened, [each], alone.rules, NOW)[0] for each in batch]
+    assert outcomes == singles
+    assert {type(each).__name__ for each in outcomes} >= {"Accepted", "Duplicate", "Rejected"}
+    assert contents(any_fleet.database) == contents(alone.database)
+    assert not faults(any_fleet)

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from pansketch_collector.errors import CommandError
+from pansketch_collector.ingest.ingest_loop import commit_batch
+from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.database import open_reading, open_writing
 from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.writer import changing
 from tests.collector.small_fleet import rows
+from tests.collector.storage.test_stores import NOW, faults, messages
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 HELD = (
@@ -66,3 +70,26 @@ def test_an_upgrade_that_is_interrupted_leaves_the_earlier_schema(earlier, monke
         open_writing(earlier)
     assert tables(earlier) == before
     assert rows(earlier, "PRAGMA user_version") != [(schema.VERSION,)]
+
+
+ROW_TRIGGER = """
+DROP TRIGGER releases_held ON releases;
+CREATE OR REPLACE FUNCTION releases_held() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN RAISE ''an earlier trigger''; END';
+CREATE TRIGGER releases_held AFTER INSERT ON releases
+    FOR EACH ROW EXECUTE FUNCTION releases_held();
+"""
+
+
+@pytest.mark.needs("postgresql")
+def test_serve_renews_triggers_of_an_earlier_version_and_others_name_it(server_fleet):
+    pool = messages(server_fleet, ["one"])
+    with store.opened(server_fleet.database) as opened:
+        commit_batch(opened, pool[:2], server_fleet.rules, NOW)
+        opened.connection.script(ROW_TRIGGER)
+    for opening in (open_reading, lambda place: changing(place).__enter__()):
+        with pytest.raises(CommandError, match="start `pansketch-collector serve`, which renews"):
+            opening(server_fleet.database)
+    with store.opened(server_fleet.database) as opened:
+        commit_batch(opened, pool, server_fleet.rules, NOW)
+    assert not faults(server_fleet)

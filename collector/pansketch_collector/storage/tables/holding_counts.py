@@ -10,13 +10,14 @@ from pansketch_collector.storage.tables.connection import Database
 from pansketch_collector.validation.verdicts import EstimatedTotal
 from pansketch_fleet.errors import one_line
 
-_LEDGER = "device = {row}.device AND stream = {row}.stream AND incarnation = {row}.incarnation"
+# The condition that a row is of the ledger of NEW or OLD.
+LEDGER = "device = {row}.device AND stream = {row}.stream AND incarnation = {row}.incarnation"
 
 
 def _is_used(table: str, row: str, times: int, other: str = "") -> str:
     """True if at least `times` rows of its ledger have a row's sequence number."""
     return (
-        f"(SELECT count(*) >= {times} FROM {table} WHERE {_LEDGER.format(row=row)}"
+        f"(SELECT count(*) >= {times} FROM {table} WHERE {LEDGER.format(row=row)}"
         f" AND sequence = {row}.sequence{other})"
     )
 
@@ -28,7 +29,7 @@ _OTHER = " AND id != OLD.id"
 def _remaining(deleted: str, of: str, column: str) -> str:
     """The minimum or maximum in the remaining rows of a ledger."""
     parts = (
-        f"SELECT {of}({column}) AS x FROM {table} WHERE {_LEDGER.format(row='OLD')}"
+        f"SELECT {of}({column}) AS x FROM {table} WHERE {LEDGER.format(row='OLD')}"
         f"{_OTHER if table == deleted else ''}"
         for table in ("releases", "disputed")
     )
@@ -51,25 +52,25 @@ def _first_start(deleted: str) -> str:
         " WHERE device = OLD.device AND stream = OLD.stream AND +incarnation = OLD.incarnation"
         f"{of_releases} ORDER BY window_start LIMIT 1) AS first_one"
         " UNION ALL SELECT min(window_start) FROM disputed"
-        f" WHERE {_LEDGER.format(row='OLD')}{of_disputed}) AS kept)"
+        f" WHERE {LEDGER.format(row='OLD')}{of_disputed}) AS kept)"
     )
 
 
 def _last_arrival(deleted: str) -> str:
     other = _OTHER if deleted == "releases" else ""
     return (
-        f"coalesce((SELECT received_at FROM releases WHERE {_LEDGER.format(row='OLD')}{other}"
+        f"coalesce((SELECT received_at FROM releases WHERE {LEDGER.format(row='OLD')}{other}"
         f" AND received_at = OLD.received_at LIMIT 1), {_remaining(deleted, 'max', 'received_at')})"
     )
 
 
 _LATE = (
-    f"EXISTS (SELECT 1 FROM releases WHERE {_LEDGER.format(row='NEW')}"
+    f"EXISTS (SELECT 1 FROM releases WHERE {LEDGER.format(row='NEW')}"
     " AND sequence > NEW.sequence AND received_at < NEW.received_at)"
 )
 
 
-_ADDED = ", ".join(
+ADDED = ", ".join(
     [
         *(
             f"{name} = holdings.{name} + excluded.{name}"
@@ -102,7 +103,7 @@ CREATE TRIGGER {table}_held AFTER INSERT ON {table} BEGIN
         NEW.window_end, NEW.received_at, {_as_int(_LATE) if release else 0}, {int(not release)},
         {_as_int("NEW.clock_synchronised = 0") if release else 0}
     ) ON CONFLICT (device, stream, incarnation) DO UPDATE SET
-        {_ADDED};
+        {ADDED};
 END;"""
 
 
@@ -113,7 +114,7 @@ def _delete_trigger(table: str) -> str:
         _is_used(each, "OLD", 1, _OTHER if each == table else "")
         for each in ("releases", "disputed")
     )
-    ledger, count = _LEDGER.format(row="OLD"), "windows" if release else "disputed"
+    ledger, count = LEDGER.format(row="OLD"), "windows" if release else "disputed"
     of_release = (
         f"used = used - {_as_int(f'NOT {seen}')}, late = late - OLD.late,"
         f" unsynchronised = unsynchronised - {_as_int('OLD.clock_synchronised = 0')},"

@@ -1,11 +1,15 @@
-"""The tables and statements of SQLite in the SQL of PostgreSQL."""
+"""The tables, statements and values of SQLite for PostgreSQL."""
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from pansketch_collector.storage.tables import schema
+import psycopg
+from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.types.string import StrDumperUnknown
+
+from pansketch_collector.storage.tables import holding_counts, schema
 from pansketch_collector.storage.tables.connection import Values
 
 _VALUE = re.compile(r"'[^']*'|\?(\d*)|(?<!:):([a-z]+)|%")
@@ -43,6 +47,47 @@ CREATE TABLE pansketch_schema (version BIGINT NOT NULL, place TEXT NOT NULL,
 """
 
 
+def _found(table: str, condition: str, earlier: str = "") -> str:
+    """True if a table has a row of this ledger. A planner never turns it into a join, which could
+    read all rows."""
+    ledger = holding_counts.LEDGER.format(row="NEW")
+    return f"(SELECT 1 FROM {table} WHERE {ledger} AND {condition}{earlier} LIMIT 1) IS NOT NULL"
+
+
+# Triggers that run once for a statement, with its rows in `added`. Each row is compared with those
+# of lower ids only, so the figures are those of a trigger for each row.
+_EARLIER: Final = " AND id < NEW.id"
+_LATE: Final = _found(
+    "releases", "sequence > NEW.sequence AND received_at < NEW.received_at", _EARLIER
+)
+_OF_STATEMENTS: Final = {
+    "releases_held": f"""
+    WITH delayed AS (
+        UPDATE releases SET late = 1 FROM added AS new WHERE releases.id = NEW.id AND {_LATE}
+        RETURNING releases.id AS number
+    ) INSERT INTO holdings SELECT device, stream, incarnation, count(*),
+        count(*) FILTER (WHERE NOT (used OR named)), count(*) FILTER (WHERE NOT used),
+        min(sequence), max(sequence), min(window_start), max(window_end), max(received_at),
+        count(number), 0, count(*) FILTER (WHERE clock_synchronised = 0)
+    FROM (
+        SELECT *, {_found("releases", "sequence = NEW.sequence", _EARLIER)} AS used,
+            {_found("disputed", "sequence = NEW.sequence")} AS named
+        FROM added AS new OFFSET 0
+    ) AS each LEFT JOIN delayed ON number = id GROUP BY device, stream, incarnation
+    ON CONFLICT (device, stream, incarnation) DO UPDATE SET {holding_counts.ADDED};
+""",
+    "totals_added": """
+    INSERT INTO tallies SELECT device, stream, count(*), sum(value), sum(variance)
+    FROM added AS new WHERE (
+        SELECT 1 FROM excluded WHERE device = NEW.device
+        AND since <= NEW.window_start AND NEW.window_start < until LIMIT 1
+    ) IS NULL GROUP BY device, stream
+    ON CONFLICT (device, stream) DO UPDATE SET releases = tallies.releases + excluded.releases,
+        value = tallies.value + excluded.value, variance = tallies.variance + excluded.variance;
+""",
+}
+
+
 def tables() -> str:
     """`schema.TABLES` in the SQL of PostgreSQL. A trigger for deleted releases runs before each
     deletion, so that it sees the rows that its statement deletes later."""
@@ -52,8 +97,26 @@ def tables() -> str:
     return _OWN + _TRIGGER.sub(_trigger, text)
 
 
+def statement_triggers() -> str:
+    """Replaces the triggers that earlier versions ran for each row."""
+    found = (_TRIGGER.search(each) for each in schema.TRIGGERS)
+    return "".join(
+        f"DROP TRIGGER {each[1]} ON {each[3]};\n{_trigger(each)}\n"
+        for each in found
+        if each is not None and each[1] in _OF_STATEMENTS
+    )
+
+
 def _trigger(found: re.Match[str]) -> str:
     name, event, table, condition, body = found.groups()
+    if name in _OF_STATEMENTS:
+        return (
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
+            " SET enable_hashjoin = off SET enable_mergejoin = off AS $$\n"
+            f"#variable_conflict use_column\nBEGIN{_OF_STATEMENTS[name]}RETURN NULL;\nEND $$;\n"
+            f"CREATE TRIGGER {name} AFTER {event} ON {table} REFERENCING NEW TABLE AS added"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION {name}();"
+        )
     before = event == "DELETE" and name == f"{table}_gone" and table in ("releases", "disputed")
     if condition:
         body = f"IF {condition.removeprefix(' WHEN ')} THEN\n{body}END IF;\n"
@@ -85,3 +148,53 @@ def named(sql: str, values: Values) -> Values:
     if isinstance(values, Mapping) or "?1" not in sql:
         return values
     return {f"v{number}": value for number, value in enumerate(values, 1)}
+
+
+class _Text(StrDumperUnknown):
+    """Adapts a text; PostgreSQL allows no NUL in one."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(obj.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+
+
+class _Bit(Dumper):
+    """Adapts a truth value to the number that SQLite stores."""
+
+    oid = psycopg.adapters.types["int2"].oid
+
+    def dump(self, obj: bool) -> Buffer | None:
+        return b"1" if obj else b"0"
+
+
+class _Array(Dumper):
+    """Adapts a list to the text of an array, which psycopg makes of each element alone. The
+    statement names its type."""
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        text = ",".join(map(_element, obj))
+        return f"{{{text}}}".replace("\0", "\N{REPLACEMENT CHARACTER}").encode()
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return str(int(value) if isinstance(value, bool) else value)
+
+
+class _Whole(Loader):
+    """Loads a sum of 64-bit numbers."""
+
+    def load(self, data: Buffer) -> int:
+        return int(bytes(data))
+
+
+def adapt(connection: "psycopg.Connection[Any]") -> None:
+    """Makes a connection take the values that SQLite takes, and return the same."""
+    connection.adapters.register_dumper(str, _Text)
+    connection.adapters.register_dumper(bool, _Bit)
+    connection.adapters.register_dumper(list, _Array)
+    connection.adapters.register_loader("numeric", _Whole)

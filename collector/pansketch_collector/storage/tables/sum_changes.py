@@ -3,6 +3,7 @@
 Also recomputes the sums from the releases, and compares both.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,7 +14,7 @@ import numpy as np
 from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.connection import Database, streamed
 from pansketch_collector.storage.tables.corruption import UNREADABLE, StoredLayout, intact_counters
-from pansketch_collector.storage.tables.records import EXCLUDED, Stored, columns, portions, stored
+from pansketch_collector.storage.tables.records import EXCLUDED, Stored, portions, stored
 from pansketch_collector.storage.tables.sums import (
     DAY,
     HOUR,
@@ -60,7 +61,7 @@ class SumChanges:
     """
 
     db: Database
-    _hours: dict[Bucket, _Change] = field(default_factory=dict)
+    _hours: dict[Bucket, _Change] = field(default_factory=lambda: defaultdict(_Change))
     _stale: set[tuple[str, int]] = field(default_factory=set)
 
     def select(
@@ -104,7 +105,7 @@ class SumChanges:
         yield from (Addend(*each) for each in opened)
 
     def _add(self, each: Addend, sign: int) -> None:
-        one, change = each.stored, self._hours.setdefault(_hour(each.stored), _Change())
+        one, change = each.stored, self._hours[_hour(each.stored)]
         change.releases += sign
         change.draws += sign * each.draws
         change.first, change.last = min(change.first, one.start), max(change.last, one.end)
@@ -148,20 +149,19 @@ class SumChanges:
         return True
 
 
-def add_up(db: Database, added: Sequence[tuple[Accepted, int]], layouts: set[bytes]) -> None:
-    """Adds releases that were just stored, with their time of receipt, except excluded windows.
+def add_up(db: Database, added: Sequence[tuple[Accepted, Stored]], layouts: set[bytes]) -> None:
+    """Adds releases that were just stored, except excluded windows.
 
     `layouts`: fingerprints of the specs with a stored layout.
     """
     excluded = db.execute("SELECT device, since, until FROM excluded").fetchall()
     addends = []
-    for release, at in added:
+    for release, one in added:
         window = release.window
         if release.spec is not None and release.fingerprint not in layouts:
             note_layout(db, release.spec)
             layouts.add(release.fingerprint)
         if not any(d == window.device and a <= window.start < b for d, a, b in excluded):
-            one = stored(columns(release, at))
             addends.append(Addend(one, release.draws, release.counters))
     changes = SumChanges(db)
     changes.change(addends, 1)
