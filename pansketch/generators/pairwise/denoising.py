@@ -1,7 +1,5 @@
 """Tables less their noise, that agree with the margins: the nearest ones without negatives.
 
-Dependence is kept as finely as the declared noise bears.
-
 What a table has beyond independent attributes is split into resolutions by orthonormal Haar
 wavelets, in which the noise stays white. Resolutions go from coarse to fine along each axis. Each
 one is shrunk as a whole by the part of its energy that the noise explains. That is the positive-
@@ -10,7 +8,8 @@ keeps what noise makes larger than usual. So the part of a resolution that is ke
 energy of usual dependence over the sum of that energy and the noise.
 
 Cells that noise makes negative are raised to 0. That moves readings to where none are and makes
-correlations weaker, so the nearest table keeps an estimated covariance (`covariation`).
+correlations weaker. So cells in which noise outweighs all that may be there are left as expected,
+and the nearest table keeps an estimated covariance (`covariation`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +29,14 @@ NEAREST = 1.0  # What is kept is as near to the truth as can be, and smoother th
 TINY = np.finfo(float).tiny
 CLEAR = 0.5  # deviations of its noise, beyond which something may be there
 USUAL = 0.25  # of the energy of independent attributes: what a coefficient of dependence has
+FAR = 8.0  # times what is expected of a cell: how far from it the readings usually are at most
 CLOSE = 1e-4  # of all readings, that may be where a margin does not want them
 STEPS, SHORTENED = 50, 20  # of Newton's method; times that a step is halved
 ENOUGH = 1e-4  # of the gain that is predicted for a step
 RIDGE = 1e-3  # cells
 LIKELY = 0.5  # What is kept has as much energy as the truth, and is as rough.
 SURE = 100.0  # cells, as which a sum over cells counts that is to be kept
-CLEARLY = 2.0  # deviations of its noise, beyond which such a sum tells of dependence
+APART = 0.05  # of that sum with a correlation of 1: how far from what is expected it usually is
 NEARLY = 0.01  # deviations of its noise, by which that sum may be missed
 
 
@@ -91,8 +91,9 @@ def untold(table: Table, expected: FloatArray, kept: FloatArray) -> UnknownDetai
     return UnknownDetail(coefficients, left, found, variance)
 
 
-def shrunk(table: Table, expected: FloatArray, power: float = NEAREST) -> Table:
-    """The table moved towards what is expected of independent attributes, float64 of its shape.
+def shrunk(table: Table, expected: FloatArray, alone: FloatArray, power: float = NEAREST) -> Table:
+    """The table moved towards what is `expected`; `alone`: of independent attributes. Both are
+    float64 of its shape.
 
     `power`: NEAREST, or LIKELY for a table that stands for the truth in a simulation of noise.
     """
@@ -102,6 +103,7 @@ def shrunk(table: Table, expected: FloatArray, power: float = NEAREST) -> Table:
     for axis, bits in enumerate(table.bits):
         beyond = _along(_wavelets(bits).T, beyond, axis)
     kept = beyond[tuple(slice(cells) for cells in table.counts.shape)]
+    kept *= _believed(FAR * np.maximum(alone, expected), table.variance)
     return replace(table, counts=expected + kept)
 
 
@@ -117,11 +119,7 @@ def _coefficients(table: Table, expected: FloatArray) -> tuple[npt.NDArray[np.fl
 
 
 def _shrink(
-    coefficients: FloatArray,
-    bits: tuple[int, ...],
-    variance: float,
-    power: float,
-    believed: float,
+    coefficients: FloatArray, bits: tuple[int, ...], variance: float, power: float, believed: float
 ) -> None:
     """Shrinks each resolution in place. `believed`: the part that is kept at most."""
     for resolution in product(*(_bands(each) for each in bits)):
@@ -161,30 +159,32 @@ class KeptSum:
 
 
 def covariation(
-    table: Table, expected: FloatArray, margins: Mapping[int, Margin], values: Sequence[FloatArray]
+    table: Table, expected: FloatArray, alone: FloatArray, values: Sequence[FloatArray]
 ) -> KeptSum | None:
-    """How two numbers vary together: what the table tells of it beyond what is expected, where
-    readings are. None where all readings are in one cell of an attribute.
+    """How two numbers vary together: what the table tells of it beyond what is `expected`. None
+    where all readings are in one cell of an attribute.
 
-    `values`: of each attribute's cells less their mean, float64[cells]. Noise is the same in all
-    cells, and far from the mean it counts most, where readings are rarest. So a cell counts by the
-    part of it that is no noise if dependence is as large as what independent attributes have there
-    (Wiener, "Extrapolation, interpolation, and smoothing of stationary time series", 1949). Of the
-    sum of all, what CLEARLY many deviations of noise explain is left out: the rest is shrunk by the
-    non-negative garrote (Breiman, "Better subset regression using the nonnegative garrote", 1995).
+    `alone`: as in `shrunk`. `values`: of each attribute's cells less their mean, float64[cells].
+    Noise is the same in all cells, and it counts most far from the mean, where readings are rarest.
+    So cells count as if dependence were as large as what independent attributes have there, and
+    their sum as if it were APART from what is expected.
     """
-    alone, products = independent(table, margins), np.outer(*values)
-    weights = products * (alone**2 / (alone**2 + table.variance))
+    products = np.outer(*values)
+    weights = products * _believed(alone, table.variance)
     norm = float(np.linalg.norm(weights))
     if norm <= TINY:
         return None
     weights /= norm
-    beyond = float(np.vdot(weights, table.counts - expected))
-    noise = CLEARLY**2 * table.variance
-    beyond *= 1 - noise / max(beyond**2, noise)
     # Of a correlation of 1: about the most that a table can have.
     most = np.vdot(weights, products * alone) / np.sqrt(np.vdot(products**2, alone) / alone.sum())
+    beyond = np.vdot(weights, table.counts - expected) * _believed(APART * most, table.variance)
     return KeptSum(weights, float(np.clip(np.vdot(weights, expected) + beyond, -most, most)))
+
+
+def _believed(usual: FloatArray, variance: float) -> FloatArray:
+    """The part that is no noise of this variance, if so much is usual (Wiener, "Extrapolation,
+    interpolation, and smoothing of stationary time series", 1949)."""
+    return np.asarray(usual**2 / (usual**2 + variance))
 
 
 def consistent(table: Table, margins: Mapping[int, Margin], kept: KeptSum | None = None) -> Table:
@@ -219,9 +219,8 @@ class _Dual:
         """Counts that miss no margin by more than `near` readings and the kept sum by no more than
         `closer`, if so many STEPS find them."""
         ends = np.cumsum(self.released.shape)
-        # To begin with, what each margin lacks is spread evenly over its cells.
-        lacking = _lacking(self.released, self.wanted)
-        numbers = np.concatenate([*_spread(lacking, self.released.shape), [0.0]])
+        spread = _spread(_lacking(self.released, self.wanted), self.released.shape)
+        numbers = np.concatenate([*spread, [0.0]])
         value, counts = self._at(numbers)
         for _ in range(STEPS):
             slope = self._slope(numbers, counts)

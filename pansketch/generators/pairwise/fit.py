@@ -11,7 +11,13 @@ import numpy as np
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import NEAREST, consistent, covariation, shrunk
+from pansketch.generators.pairwise.denoising import (
+    NEAREST,
+    consistent,
+    covariation,
+    independent,
+    shrunk,
+)
 from pansketch.generators.pairwise.gaussian_copula import (
     Turned,
     dependent,
@@ -69,13 +75,14 @@ def fit_views(
                 copulas[table.axes] = turned(table, margins)
             angle = likeliest_angle(table, margins, copulas[table.axes])
         expected = dependent(table, margins, angle)
-        less_noise, kept = shrunk(table, expected, power), None
+        alone = independent(table, margins)
+        less_noise, kept = shrunk(table, expected, alone, power), None
         if numbers:
             values = [
                 _values(domain.attributes[axis], margins[axis], bits)
                 for axis, bits in zip(table.axes, table.bits, strict=True)
             ]
-            kept = covariation(table, expected, margins, values)
+            kept = covariation(table, expected, alone, values)
         tables.append(consistent(less_noise, margins, kept))
         if angle:
             angles[table.axes] = angle

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
+from pansketch.generators.pairwise import denoising
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import LIKELY, consistent, independent, shrunk
 from pansketch.generators.pairwise.marginals import Margin, isotonic
@@ -98,11 +99,11 @@ def test_a_consistent_table_has_the_margins_and_is_nearest(shape, noise):
 def test_shrinking_keeps_what_stands_out_and_drops_what_does_not():
     truth, table, margins = table_and_margins((16, 16), noise=0.01)
     expected = independent(table, margins)
-    assert np.abs(shrunk(table, expected).counts - truth).max() < 0.5
+    assert np.abs(shrunk(table, expected, expected).counts - truth).max() < 0.5
     _, table, _ = table_and_margins((16, 16), noise=1000.0)
-    left = shrunk(table, expected).counts - expected
+    left = shrunk(table, expected, expected).counts - expected
     assert np.abs(left).sum() < 0.5 * np.abs(table.counts - expected).sum()
-    rough = shrunk(table, expected, LIKELY).counts - expected
+    rough = shrunk(table, expected, expected, LIKELY).counts - expected
     assert (rough**2).sum() >= (left**2).sum()
 
 
@@ -119,10 +120,26 @@ def test_shrinking_brings_tables_nearer_to_the_truth():
     for _ in range(300):
         noisy = Table((0, 1), (4, 4), truth + 40 * generator.normal(size=(16, 16)), 1600.0)
         before.append(((noisy.counts - truth) ** 2).mean())
-        after.append(((shrunk(noisy, expected).counts - truth) ** 2).mean())
+        after.append(((shrunk(noisy, expected, expected).counts - truth) ** 2).mean())
     limit = 0.1 * 1600
     assert np.mean(after) < limit
     assert np.mean(before) > limit
+
+
+def test_cells_that_noise_outweighs_stay_as_expected(monkeypatch):
+    """A crowd in one corner, dependent there; noise of 20 on cells of which most have none. The
+    control shrinks resolutions alone, and leaves noise where no reading is."""
+    margin = 1000 * 0.6 ** np.arange(16.0)
+    expected = np.outer(margin, margin) / margin.sum()
+    truth = expected * (1 + 0.5 * np.outer(*[np.cos(np.arange(16.0))] * 2))
+    noise = 20 * np.random.default_rng(7).normal(size=truth.shape)
+    table, rare = Table((0, 1), (4, 4), truth + noise, 400.0), expected < 0.5
+    found = shrunk(table, expected, expected).counts
+    monkeypatch.setattr(denoising, "FAR", 1e9)
+    control = shrunk(table, expected, expected).counts
+    off, off_control = (np.abs(each - truth) for each in (found, control))
+    assert off[rare].sum() < off_control[rare].sum() / 2
+    assert off[~rare].sum() < 1.1 * off_control[~rare].sum()
 
 
 def test_raking_meets_tables_that_agree():

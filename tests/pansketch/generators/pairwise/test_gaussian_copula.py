@@ -139,7 +139,7 @@ def test_noise_that_drowns_a_table_is_no_dependence():
         expected = independent(table, margins)
         for right, figures in found.items():
             told = table if right else replace(table, variance=table.variance / 100)
-            kept = np.linalg.norm(shrunk(told, expected).counts - expected)
+            kept = np.linalg.norm(shrunk(told, expected, expected).counts - expected)
             angle = abs(angle_of(told, margins))
             figures.append((angle, kept / np.linalg.norm(expected)))
     means = {right: np.mean(figures, axis=0) for right, figures in found.items()}
