@@ -54,6 +54,8 @@ def lines(
     while not stop.is_set():
         started = clock.monotonic()
         ended = yield from _once(command, decoder, clock, stop)
+        if stop.is_set():  # The agent itself has ended the program.
+            return
         if clock.monotonic() - started >= HEALTHY_SECONDS:
             delays = backoff.delays()
         report(f"{ended}; it is started again each time, with pauses")

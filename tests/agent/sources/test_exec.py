@@ -100,6 +100,17 @@ def test_how_a_program_ends(program, words):
     assert all(words in text for text in recorder.said)
 
 
+def test_an_end_with_the_agent_is_not_reported():
+    """Negative control: a program that ends by itself."""
+    stop, recorder = threading.Event(), WaitRecorder(threading.Event(), 1)
+    program = f"import time; print('{LINE}', flush=True); time.sleep(600)"
+    command = (sys.executable, "-c", program)
+    for _ in child.lines(command, FORM, recorder.clock(), stop, lambda: 0.5, recorder.said.append):
+        stop.set()
+    assert recorder.said == []
+    assert len(printed("", 1)[1].said) == 1
+
+
 def test_a_program_that_is_not_there_is_tried_again():
     stop = threading.Event()
     recorder = WaitRecorder(stop, 3)

@@ -188,7 +188,7 @@ def counted(tables, paths):
     return counters
 
 
-@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("wide", sorted({erasable_arrays.WIDE, False}))
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 16384, 20_000])
 def test_paths_of_any_number_are_counted_and_no_array_keeps_them(
     count, wide, tables, arrays_of, monkeypatch

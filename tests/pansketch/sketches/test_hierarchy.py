@@ -205,7 +205,7 @@ def test_a_batch_of_any_size_reaches_the_counters_of_the_definition(
     assert (sketch.release(no_noise).counters == expected).all()
 
 
-@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("wide", sorted({erasable_arrays.WIDE, False}))
 def test_no_array_that_counts_paths_keeps_anything(
     wide, make_spec, readings, no_noise, arrays_of, monkeypatch
 ):
