@@ -101,7 +101,7 @@ def test_how_a_program_ends(program, words):
 
 
 def test_an_end_with_the_agent_is_not_reported():
-    """Negative control: a program that ends by itself."""
+    """Negative control: a program that exits."""
     stop, recorder = threading.Event(), WaitRecorder(threading.Event(), 1)
     program = f"import time; print('{LINE}', flush=True); time.sleep(600)"
     command = (sys.executable, "-c", program)
