@@ -41,6 +41,9 @@ niceness, *batch = sys.argv.pop(1).split()
 if batch:
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 web.NICENESS = int(niceness)
+state = os.memfd_create("broker-state")
+os.write(state, b"1")
+sys.argv += ["--broker-state", str(state)]
 sys.exit(web.main())
 """
 
