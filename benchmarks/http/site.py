@@ -37,13 +37,14 @@ MAX_FILES = 4096
 ANSWERING = """
 import os, sys
 from pansketch_collector.http import __main__ as web
+from pansketch_collector.http.supervisor import BrokerState
 niceness, *batch = sys.argv.pop(1).split()
 if batch:
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 web.NICENESS = int(niceness)
-state = os.memfd_create("broker-state")
-os.write(state, b"1")
-sys.argv += ["--broker-state", str(state)]
+state = BrokerState(os.memfd_create("broker-state"))
+state.set(True)
+sys.argv += ["--broker-state", str(state.descriptor)]
 sys.exit(web.main())
 """
 
