@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pansketch import HierarchySpec, WindowId, encode, os_entropy
+from pansketch import Entropy, HierarchySpec, WindowId, encode, os_entropy
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -122,14 +122,15 @@ class SmallFleet:
         readings: Sequence[Sequence[float]] = ((20.0,),),
         window: WindowId | None = None,
         spec: HierarchySpec | None = None,
+        entropy: Entropy = ENTROPY,
     ) -> bytes:
         """The bytes of one fresh release; day `sequence` of 1970 is its window."""
         spec = spec or self.specs(stream)[0]
-        sketch = spec.start(ENTROPY)
+        sketch = spec.start(entropy)
         sketch.update_many(np.array(readings, dtype=np.float64))
         start = sequence * DAY + schedule_offset(device, DAY)
         day = WindowId(device, stream, sequence, start, start + DAY)
-        return encode(sketch.release(ENTROPY, window or day))
+        return encode(sketch.release(entropy, window or day))
 
     def stored(self, stream: str = "air") -> list[bytes]:
         """The payloads in the database, by window."""
