@@ -2,8 +2,8 @@
 
 Ten devices (the bundled streams have theirs), one window, silent. For each stream: how far 100,000
 synthetic records are from the readings, and the same of the best trusted-curator peer at equal
-epsilon. Also the predicted total variation over the measured one. `fidelity` predicts for views;
-for a hierarchy nothing does but the planner. Errors of answers: coverage.py.
+epsilon. Also the total variation that `fidelity` predicts over the measured one. Errors of
+answers: coverage.py.
 
 Streams with a spike or with missing values are measured once more with their atoms declared. Then
 each stream learns its scales from that window, once, and the next window is measured on them,
@@ -220,11 +220,8 @@ _TITLES = {
 def _believed(kind: Kind, plan: Plan, measured: float) -> tuple[float, list[Row]]:
     """Predicted over measured total variation, and rows of it and of the spike."""
     release = released(kind.stream, plan.spec)
-    if isinstance(plan, ViewPlan):
-        told, who = fidelity([release], RECORDS).pair, "fidelity"
-    else:
-        told, who = plan.errors.pair, "the planner"
-    note = f"{told:.3f} of {who} over {measured:.3f}"
+    told = fidelity([release], RECORDS).pair
+    note = f"{told:.3f} over {measured:.3f}; the planner's {plan.errors.pair:.3f}"
     rows = [Row(f"{kind.name}: predicted TV over the measured", told / measured, "x", note=note)]
     if kind.beside is not None:
         rows.append(_beside(kind, model_of(release), *kind.beside))

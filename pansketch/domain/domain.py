@@ -116,6 +116,21 @@ class Domain:
             low[:, position] += bit * side[position]
         return low, low + side
 
+    def cells_along(self, depth: int) -> FloatArray:
+        """Into how many cells paths divide each attribute.
+
+        Args:
+            depth: bits of the longest path.
+
+        Returns:
+            Numbers of cells for paths of 0 to `depth` bits, float64[depth + 1, d].
+
+        Raises:
+            ValueError: the attributes cannot be halved so often.
+        """
+        halved = np.eye(self.dimension)[list(self.split_order(depth))]
+        return np.asarray(2.0 ** np.pad(np.cumsum(halved, axis=0), ((1, 0), (0, 0))))
+
     def from_unit(self, points: FloatArray) -> FloatArray:
         """Points of the unit cube, float64[n, d], as readings in real units."""
         columns = [a.from_unit(points[:, i]) for i, a in enumerate(self.attributes)]

@@ -32,7 +32,9 @@ def _edge(attribute: Attribute, value: float, *, after: bool) -> float:
     if not attribute.varies:
         return float(value > attribute.origin or (after and value == attribute.origin))
     if value >= attribute.highest:
-        return attribute.scaling.top
+        # Readings beyond the bound are clipped to it: as many as the last cell has may be on it.
+        on_bound = value == attribute.highest and not after and not attribute.cyclic
+        return attribute.scaling.top - (PAST if on_bound else 0.0)
     place = attribute.to_unit(max(value, attribute.origin))
     place += PAST if after and value >= attribute.origin and attribute.placed is None else 0.0
     return place if attribute.placed is None else attribute.placed.spread(np.array([place])).item()

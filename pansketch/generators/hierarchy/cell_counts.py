@@ -15,6 +15,7 @@ Estimator = Callable[[Level, FloatArray, Paths, float, float], FloatArray]
 """(a sketched level, its table, cells uint64[n], all readings, draws) -> counts float64[n]"""
 Consistency = Callable[[FloatArray, FloatArray], FloatArray]
 """(counts of children float64[n, ways], their parents' float64[n]) -> float64[n, ways]"""
+IMPOSSIBLE = -1e15  # Far below any count: a projection leaves such a cell empty.
 MAX_CACHED_CELLS = 1 << 14  # of an attribute, for `_hold_values`
 ROUNDS = 8  # of descent: fewer leave readings in the wrong cell, and more change nothing
 
@@ -79,6 +80,24 @@ def separated(
     return np.asarray(held + unexplained(held)[columns].mean(axis=0))
 
 
+def told_apart(
+    level: Level, paths: Paths, families: FloatArray, parents: FloatArray, limit: float
+) -> npt.NDArray[np.bool_]:
+    """Which children a release tells from their siblings: bool[parents, ways].
+
+    It does not where the noise of all children together, up to `limit`, outweighs their parent.
+    Neither does it for siblings that share all counters: those hold their sum only.
+    """
+    clear = (parents > limit * np.sqrt(families.shape[1]))[:, None]
+    if level.hash is None:
+        return np.repeat(clear, families.shape[1], axis=1)
+    counters = level.hash.table(paths).reshape(level.rows, *families.shape)
+    possible = families > IMPOSSIBLE
+    shared = (counters[..., :, None] == counters[..., None, :]).all(axis=0)
+    shared &= possible[:, :, None] & possible[:, None, :]
+    return np.asarray(clear & (shared.sum(axis=2) <= 1))
+
+
 def halved(families: FloatArray, parents: FloatArray) -> FloatArray:
     """PrivHP's Algorithm 4: clip at zero, give each of two children half of what is missing."""
     left = np.maximum(families, 0.0)
@@ -121,3 +140,13 @@ def _hold(attribute: Attribute, low: FloatArray, width: float) -> npt.NDArray[np
         return np.asarray(low < len(attribute.categories) / attribute.extent)
     first, _ = attribute.intervals(low, low + width)
     return np.asarray((low <= first) & (first < low + width))
+
+
+def ceilings(domain: Domain) -> FloatArray:
+    """End of the values of each attribute in the unit interval."""
+    return np.array(
+        [
+            1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent
+            for attribute in domain.attributes
+        ]
+    )

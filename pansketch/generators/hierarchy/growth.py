@@ -21,21 +21,23 @@ import numpy.typing as npt
 from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.hierarchy.cell_counts import (
+    IMPOSSIBLE,
     Consistency,
     Estimator,
     Paths,
     by_noise,
+    ceilings,
     halved,
     held,
     separated,
     smallest_row,
+    told_apart,
 )
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
-IMPOSSIBLE = -1e15  # Far below any count: a projection leaves such a cell empty.
 CLEAR = 4.0  # deviations of its noise, above which a cell's readings stand out
 NEAR, FAR = 0.03, 0.2  # of a parent's readings, that a child may lose to its siblings at most
 VERY_WIDE = 2  # of the readings' spread: so wide is a slab that is looked at as a whole
@@ -44,11 +46,16 @@ QUARTERS = (0.25, 0.75)
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Cells of one depth, and the readings in each."""
+    """Cells of one depth, and the readings in each. `shown`: bits of the narrowest cell around each
+    that the release tells from its siblings, intp[n]."""
 
     bits: int
     paths: Paths
     mass: FloatArray
+    shown: npt.NDArray[np.intp]
+
+    def of(self, cells: npt.NDArray[np.intp]) -> "_Frontier":
+        return _Frontier(self.bits, self.paths[cells], self.mass[cells], self.shown[cells])
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ def _grown(
     total = float(blocks[0][0])
     if steps.least_squares:
         exact = _least_squares(spec, exact)
-    frontier = _Frontier(0, np.zeros(1, np.uint64), np.maximum(exact[0].values, 0.0))
+    whole = np.maximum(exact[0].values, 0.0)
+    frontier = _Frontier(0, np.zeros(1, np.uint64), whole, np.zeros(1, np.intp))
     leaves = []
     for counts in exact[1:]:
         frontier = _refine(spec, frontier, counts, steps.consistent, spread)
@@ -175,7 +183,10 @@ def _refine(
         wide = _sides(spec, frontier.paths, frontier.bits) > spread
         most = np.where(wide.any(axis=1), FAR, NEAR)
         families = _pruned(families, frontier.mass, CLEAR * counts.deviation, most)
-    return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel())
+    apart = told_apart(level, paths, families, frontier.mass, CLEAR * counts.deviation)
+    apart &= (frontier.shown == frontier.bits)[:, None]
+    shown = np.where(apart, level.bits, frontier.shown[:, None]).ravel()
+    return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel(), shown)
 
 
 def _consistent(
@@ -253,32 +264,25 @@ def _children(frontier: _Frontier, level: Level) -> Paths:
     return ((frontier.paths << np.uint64(step))[:, None] | suffixes).ravel()
 
 
-def _ceilings(spec: HierarchySpec) -> FloatArray:
-    """End of the values of each attribute in the unit interval."""
-    return np.array(
-        [
-            1.0 if attribute.categories is None else len(attribute.categories) / attribute.extent
-            for attribute in spec.domain.attributes
-        ]
-    )
-
-
 def _heaviest(frontier: _Frontier, k: int) -> tuple[_Frontier, _Frontier]:
     """The k heaviest cells that hold readings, at least one, and the rest. Ties fall by path, so
     that every machine grows alike."""
     order = np.argsort(-frontier.mass, kind="stable")
     hottest = max(1, min(k, np.count_nonzero(frontier.mass > 0)))
     parts = np.sort(order[:hottest]), np.sort(order[hottest:])
-    hot, rest = (_Frontier(frontier.bits, frontier.paths[p], frontier.mass[p]) for p in parts)
-    return hot, rest
+    return frontier.of(parts[0]), frontier.of(parts[1])
 
 
 def _partition(spec: HierarchySpec, leaves: list[_Frontier]) -> Partition:
-    boxes = [spec.domain.boxes(leaf.paths[leaf.mass > 0], leaf.bits) for leaf in leaves]
+    leaves = [leaf.of(np.flatnonzero(leaf.mass > 0)) for leaf in leaves]
+    boxes = [spec.domain.boxes(leaf.paths, leaf.bits) for leaf in leaves]
     low = np.concatenate([box[0] for box in boxes])
-    high = np.minimum(np.concatenate([box[1] for box in boxes]), _ceilings(spec))
-    mass = np.concatenate([leaf.mass[leaf.mass > 0] for leaf in leaves])
-    return Partition(spec.domain, low, high, mass)
+    high = np.minimum(np.concatenate([box[1] for box in boxes]), ceilings(spec.domain))
+    sides = 1 / spec.domain.cells_along(spec.depth)
+    side = sides[np.concatenate([leaf.shown for leaf in leaves])]
+    start = np.floor(low / side) * side
+    mass = np.concatenate([leaf.mass for leaf in leaves])
+    return Partition(spec.domain, low, high, mass, shown=(start, start + side))
 
 
 OURS = Steps(

@@ -120,7 +120,7 @@ class M2MModel:
         position = self._numeric(name)
         if not np.isfinite(x):
             raise ValueError("x must be a finite number")
-        return _single(self._of_attribute(position, lambda column: (column <= x)[:, None]))
+        return self.share(f"{self.domain.names[position]} <= {float(x)!r}")
 
     def histogram(self, name: str, bins: int | None = None) -> tuple[Estimates, FloatArray]:
         """Readings in bins that are equally wide in the attribute's scale, or in its categories.
@@ -177,7 +177,8 @@ class M2MModel:
     def _predicate(self, wanted: Wanted | str) -> Predicate:
         if not isinstance(wanted, str):
             raise ValueError("a model of feature sums has no ranges: write a condition")
-        return parse_predicate(wanted, self.domain)
+        found = parse_predicate(wanted, self.domain)
+        return found.check_bounds(self.domain, self._marginals)
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`. Each is an estimate of its own: the matrix need not be

@@ -30,7 +30,7 @@ import numpy as np
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Wanted
-from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
+from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
 from pansketch.generators.pairwise.fit import fit_views, likely_fits
 from pansketch.generators.pairwise.higher_order_error import Dependence, hidden_of
 from pansketch.generators.pairwise.margin import margin, readings_of
@@ -192,12 +192,16 @@ def pairwise(*releases: Release, particles: int | None = None) -> ViewsModel:
     return ViewsModel(releases, common_domain([domain_of(each) for each in releases]), particles)
 
 
+def particle_count(tables: Sequence[Table]) -> int:
+    """As many particles as suit the tables of a release."""
+    wanted = PARTICLES_A_CELL * max(table.counts.size for table in tables)
+    return min(max(wanted, MIN_PARTICLES), MAX_PARTICLES)
+
+
 def _joint(release: Release, particles: int | None) -> Partition:
     """The boxes of one release."""
     tables, domain = tables_of(release), domain_of(release)
-    if particles is None:
-        wanted = PARTICLES_A_CELL * max(table.counts.size for table in tables)
-        particles = min(max(wanted, MIN_PARTICLES), MAX_PARTICLES)
+    particles = particles or particle_count(tables)
     fit = fit_views(domain, tables)
     # Public post-processing: seeded by the release, so that an answer repeats itself.
     seed = np.abs(release.counters[:4])

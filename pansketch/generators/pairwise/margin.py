@@ -126,7 +126,7 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     plain = attribute.categories is None and attribute.placed is None and not attribute.knots
     if parts == 1 or not plain or len(counts) < FEWEST:
         return whole[:, :1]
-    low, high = _held(attribute, 1 << bits)
+    low, high = held_inside(attribute, 1 << bits)
     width, middle = high - low, (low + high) / 2
     real = np.flatnonzero(width > 0)
     if len(real) < FEWEST:
@@ -134,7 +134,7 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     density = counts[real] / width[real]
     slope = np.zeros(len(counts))
     slope[real] = _limited(density, middle[real], width[real])
-    starts, ends = (each.reshape(-1, parts) for each in _held(attribute, parts << bits))
+    starts, ends = (each.reshape(-1, parts) for each in held_inside(attribute, parts << bits))
     level = np.divide(counts, width, out=np.zeros_like(counts), where=width > 0)
     away = (starts + ends) / 2 - middle[:, None]
     inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
@@ -144,7 +144,7 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
 
 
 @lru_cache(maxsize=256)
-def _held(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
+def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
     """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
     edges = np.arange(cells + 1) / cells
     low, high = attribute.intervals(edges[:-1], edges[1:])

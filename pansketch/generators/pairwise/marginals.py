@@ -18,6 +18,7 @@ from pansketch.generators.simplex import onto_simplex
 TINY = np.finfo(float).tiny
 SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
 TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
+STANDS_OUT = 4.0  # in the same: readings that end a tail, whatever noise adds behind them
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +251,14 @@ def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatAr
 
 def _tails(fitted: Fitted, tail: float) -> npt.NDArray[np.intp]:
     """How many cells, from the first on, hold together nothing that stands out from the noise:
-    intp[rows, 1]."""
-    hidden = np.cumsum(fitted.counts, axis=1) <= tail * np.sqrt(fitted.variances)
+    intp[rows, 1].
+
+    Noise grows with the cells that are added up. It may hide later what stood out before, such as
+    clipped readings in the first cell, and these are no tail.
+    """
+    sums, deviations = np.cumsum(fitted.counts, axis=1), np.sqrt(fitted.variances)
+    stands_out = np.logical_or.accumulate(sums > STANDS_OUT * deviations, axis=1)
+    hidden = (sums <= tail * deviations) & ~stands_out
     last = hidden.shape[1] - hidden[:, ::-1].argmax(axis=1)
     return np.where(hidden.any(axis=1), last, 0)[:, None]
 

@@ -5,28 +5,87 @@ parts err together. Inside a cell the readings may be as uneven as the cells bes
 it.
 """
 
-from collections.abc import Mapping
-from math import hypot
+from collections.abc import Iterator, Mapping
+from math import hypot, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, FloatArray
-from pansketch.domain.intervals import Interval
-from pansketch.generators.partition.box_overlap import SCARCE, cumulative, steepness
+from pansketch.domain.intervals import PAST, Interval, edge
+from pansketch.generators.partition.box_overlap import SCARCE, STEEP, cumulative, steepness
 
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
 
-CUT = 1e-13  # of a cell: less is an error of rounding
+Indices = npt.NDArray[np.intp]
+
+WIDER = 1.5  # times a box: less is rounding.
+CUT = 1e-13  # of a cell: less is an error of rounding.
 EDGE = 1e-8  # of a cell: less is no more than the values up to its beginning
+COARSEST, FINEST = 7, 20  # bits of cells in which clipped readings pile up, where there are none
 
 
 def doubt(model: "Partition", intervals: Mapping[int, Interval]) -> float:
     """Readings in cells that intervals cut, as an error of those inside."""
-    inside = {axis: model.overlap({axis: each})[None] for axis, each in intervals.items()}
+    inside = _inside(model, intervals)
     least = 0.0 if model.noise is None else model.noise.least_of(intervals)
-    return hypot(doubt_of_bins(model, inside).item(), least, model.unresolved(inside).item())
+    cut = doubt_of_bins(model, inside).item()
+    bounds = list(_bounds_cut(model, intervals))
+    if bounds:
+        # Noise may hide readings on a bound. Replicates that are fitted otherwise have them.
+        found = [_clipped(each, bounds, intervals) for each in (model, *model.replicates)]
+        cut = max(found[0], sqrt(np.mean(np.square(found))))
+    return hypot(cut, least, model.unresolved(inside).item())
+
+
+def _inside(model: "Partition", intervals: Mapping[int, Interval]) -> dict[int, FloatArray]:
+    return {axis: model.overlap({axis: each})[None] for axis, each in intervals.items()}
+
+
+def _bounds_cut(
+    model: "Partition", intervals: Mapping[int, Interval]
+) -> Iterator[tuple[int, float]]:
+    """Attributes, and the bounds of those whose boxes are no cells, that an interval separates from
+    the values beside it. A bound is 0 or the top of the scale."""
+    for axis, interval in intervals.items():
+        top = model.domain.attributes[axis].scaling.top
+        for place in interval if axis not in model.cells else ():
+            if abs(place - PAST) < PAST / 2:
+                yield axis, 0.0
+            elif abs(top - PAST - place) < PAST / 2:
+                yield axis, top
+
+
+def _clipped(
+    model: "Partition", bounds: list[tuple[int, float]], intervals: Mapping[int, Interval]
+) -> float:
+    """The error of readings in cells that intervals cut, and of those next to bounds that an
+    interval separates from the values beside them.
+
+    Readings beyond a bound are clipped to it. If boxes are no cells, noise divides them among
+    narrow ones.
+    """
+    found = [doubt_of_bins(model, _inside(model, intervals)).item()]
+    for axis, bound in bounds:
+        others = {other: each for other, each in intervals.items() if other != axis}
+        found.append(_piled_at(model, axis, bound, others) / sqrt(3))
+    return hypot(*found)
+
+
+def _piled_at(model: "Partition", axis: int, bound: float, others: Mapping[int, Interval]) -> float:
+    """Readings next to a bound that stand out from those beside them, up to all of them."""
+    mass = model.mass * model.overlap(others)
+    found = 0.0
+    for bits in range(COARSEST, FINEST + 1):
+        width = 2.0**-bits
+        start, beside = (0.0, width) if bound == 0 else (bound - width, bound - 2 * width)
+        here, there = (
+            float(mass @ model.overlap({axis: (each, each + width)})) for each in (start, beside)
+        )
+        found = max(found, min(here, 2 * (here - STEEP * there)))
+    return found
 
 
 def doubt_of_bins(model: "Partition", inside: Mapping[int, FloatArray]) -> FloatArray:
@@ -65,7 +124,57 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     there = np.stack([np.bincount(which, model.mass * each, many) for each in others], axis=1)
     apart = cut * np.sqrt(np.maximum(fraction * (1 - fraction) - EDGE, 0.0) / 3)
     piled = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 3, 0.0, None))
-    return np.asarray(((apart * uneven) @ there) ** 2 + ((piled * steep) @ there) ** 2)
+    found = ((apart * uneven) @ there) ** 2 + ((piled * steep) @ there) ** 2
+    return np.asarray(found + _divided(model, axis, inside, others))
+
+
+def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) -> FloatArray:
+    """As `_cut`, of the boxes among which noise divides readings that pile up.
+
+    A frequent value is on one side of a cut, on either one as likely. With a fraction f of such
+    readings inside, the squared error is the mean of (1 - f)**2 and f**2.
+    """
+    groups = _groups(model, axis)
+    if groups is None:
+        return np.zeros((len(inside), len(others)))
+    boxes, which, _, steep = groups
+    many, mass = len(steep), model.mass[boxes]
+    held = np.bincount(which, mass, many)
+    parts = np.stack([np.bincount(which, mass * each[boxes], many) for each in inside])
+    fraction = np.divide(parts, held, out=np.zeros_like(parts), where=held > 0)
+    cut = (fraction > CUT) & (fraction < 1 - CUT)
+    there = np.stack([np.bincount(which, mass * each[boxes], many) for each in others], axis=1)
+    either = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 2, 0.0, None))
+    return np.asarray(((either * steep) @ there) ** 2)
+
+
+def _groups(
+    model: "Partition", axis: int
+) -> tuple[Indices, Indices, tuple[FloatArray, FloatArray], FloatArray] | None:
+    """Boxes that a release does not tell from those beside them along an attribute; None: there are
+    none. Their indices, the group of each, the ends of each group, and the share of its readings
+    that may have one frequent value.
+
+    Only a group that is over STEEP times as dense as those beside it has one: what it holds beyond
+    them.
+    """
+    attribute = model.domain.attributes[axis]
+    if model.shown is None or attribute.categories is not None:
+        return None
+    low, high = (corner[:, axis] for corner in model.shown)
+    wider = (high - low) > WIDER * (model.high[:, axis] - model.low[:, axis])
+    boxes = np.flatnonzero(wider & (model.mass > 0))
+    if not len(boxes):
+        return None
+    found, which = np.unique(np.stack([low, high])[:, boxes], axis=1, return_inverse=True)
+    start, end = found
+    edges, below = cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
+    width = end - start
+    at = np.interp(np.stack([start - width, start, end, end + width]), edges, below)
+    before, here, after = np.diff(at, axis=0)
+    beside = np.maximum(before, after) / np.maximum(here, SCARCE)
+    steep = np.where(STEEP * beside < 1, 1 - beside, 0.0)
+    return boxes, which.reshape(-1), (start, end), np.clip(steep, 0.0, 1.0)
 
 
 def _cells(
@@ -93,7 +202,14 @@ def doubt_of_mean(model: "Partition", position: int) -> float:
     shares = np.diff(below)
     held = shares > 0
     variances = model.domain.attributes[position].cell_variances(edges[:-1][held], edges[1:][held])
-    return float(np.sqrt((shares * uneven)[held] ** 2 @ variances))
+    apart = float(np.sqrt((shares * uneven)[held] ** 2 @ variances))
+    groups = _groups(model, position)
+    if groups is None:
+        return apart
+    boxes, which, (start, end), steep = groups
+    piled = np.bincount(which, model.box_shares()[boxes], len(steep)) * steep
+    spread = model.domain.attributes[position].cell_variances(start, end)
+    return hypot(apart, float(piled @ np.sqrt(spread)))
 
 
 def doubt_of_quantile(model: "Partition", position: int, q: float, value: float) -> float:
@@ -105,7 +221,24 @@ def doubt_of_quantile(model: "Partition", position: int, q: float, value: float)
     deviation = uneven[cell - 1] * np.sqrt(attribute.cell_variances(*ends)[0])
     # Readings that pile up may be at either end of the cell.
     piled = np.sqrt(steep[cell - 1]) * (value - attribute.cell_means(*ends)[0])
-    return float(np.hypot(deviation, piled))
+    return float(np.hypot(np.hypot(deviation, piled), _divided_quantile(model, position, value)))
+
+
+def _divided_quantile(model: "Partition", position: int, value: float) -> float:
+    """An error of a quantile among boxes that noise divides."""
+    groups = _groups(model, position)
+    if groups is None:
+        return 0.0
+    attribute = model.domain.attributes[position]
+    boxes, which, (start, end), steep = groups
+    place = edge(attribute, value, after=False)
+    around = (start <= place) & (place <= end)
+    if not around.any():
+        return 0.0
+    held = np.bincount(which, model.mass[boxes], len(steep))[around]
+    ends = start[around], end[around]
+    squares = attribute.cell_variances(*ends) + (value - attribute.cell_means(*ends)) ** 2
+    return float(np.sqrt(held * steep[around] @ squares / held.sum()))
 
 
 def _row(model: "Partition", axis: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -53,6 +53,8 @@ class Partition:
         cells: by position the bits of an attribute's cells, of which boxes are parts; of others
             boxes themselves are cells.
         alike: every so many-th replicate, the first one too, is fitted as the model; 0: none.
+        shown: corners of the box around each that a release tells from others, float64[n, d] each.
+            The parts inside it are noise. None: of each box itself.
     """
 
     domain: Domain
@@ -65,6 +67,7 @@ class Partition:
     hidden: Hidden | None = None
     cells: Mapping[int, int] = field(default_factory=dict)
     alike: int = 0
+    shown: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def total(self) -> float:
@@ -141,7 +144,7 @@ class Partition:
         if self.noise is not None:
             self.noise.check_mean(self.total, position)
         attribute = self.domain.attributes[position]
-        present = self.present([position])
+        present = self.present([position], of_mean=True)
         return present._mean_direction(position) if attribute.cyclic else present._mean(position)
 
     def _mean(self, position: int) -> Estimate:
@@ -183,13 +186,13 @@ class Partition:
         held = self.present([position])
         return held._estimate(of(held), of, doubt(held, {position: (start, place)}) / held.total)
 
-    def present(self, positions: Sequence[int]) -> "Partition":
-        """The readings that have a value of these attributes; `missing` is none.
+    def present(self, positions: Sequence[int], *, of_mean: bool = False) -> "Partition":
+        """The readings that have a value of these attributes, see `present`.
 
         Raises:
-            EmptyModel: there are none.
+            EmptyModel: there are none, or noise outweighs them (`TooFewReadings`).
         """
-        return present(self, positions)
+        return present(self, positions, of_mean=of_mean)
 
     def count(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.count`."""
@@ -284,8 +287,7 @@ class Partition:
         return cumulative(low[:, position], high[:, position], self.box_shares())
 
     def _marginal(self, position: int) -> tuple[FloatArray, FloatArray]:
-        """Edges of one attribute's cells in the unit interval and the share of readings below
-        each."""
+        """Edges of an attribute's cells in the unit interval, and the share below each."""
         return cumulative(self.low[:, position], self.high[:, position], self.box_shares())
 
     def overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
@@ -293,8 +295,6 @@ class Partition:
         found = overlap(*self._ends, intervals)
         for place, (start, end) in intervals.items():
             placed = self.domain.attributes[place].placed
-            if (
-                placed is not None and start > end
-            ):  # Past the end of a circle, but `missing` is none.
+            if placed is not None and start > end:  # `missing` is not past a circle's end.
                 found *= self.low[:, place] < placed.present
         return found

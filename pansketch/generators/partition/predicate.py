@@ -1,6 +1,7 @@
 """Conjunctions in text: "temp > 20 & wind = NE" as a function of rows."""
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from math import isfinite, nan
 
@@ -45,6 +46,16 @@ class Comparison:
         at = edge(attribute, self.value, after=self.operator in ("<=", ">"))
         return (start, at) if self.operator.startswith("<") else (at, end)
 
+    def splits_bound(self, attribute: Attribute) -> bool:
+        """Return whether it separates a bound from the values beside it. With a step a bound is one
+        of the values of a training."""
+        if attribute.categories is not None or attribute.lattice is not None or attribute.cyclic:
+            return False
+        if self.atom is not None or not attribute.varies:
+            return False
+        bound = attribute.origin if self.operator in ("<=", ">") else attribute.highest
+        return self.operator != "=" and self.value == bound
+
 
 @dataclass(frozen=True)
 class Predicate:
@@ -56,6 +67,23 @@ class Predicate:
     def positions(self) -> frozenset[int]:
         """The attributes it speaks of."""
         return frozenset(each.position for each in self.comparisons)
+
+    def check_bounds(self, domain: Domain, read_off: Container[int]) -> "Predicate":
+        """The predicate itself, for a model of feature sums.
+
+        Raises ValueError where it depends on how many readings are on a bound. No feature shows
+        that: clipped readings may all be. Bins show it, of an attribute in `read_off`.
+        """
+        if len(self.positions) == 1 and all(each in read_off for each in self.positions):
+            return self
+        for each in self.comparisons:
+            attribute = domain.attributes[each.position]
+            if each.splits_bound(attribute):
+                raise ValueError(
+                    "feature sums do not show how many readings are on a bound: ask for another "
+                    f"value of {attribute.name} than {each.value:g}"
+                )
+        return self
 
     def holds(self, rows: FloatArray) -> Truth:
         """float64[n, d] rows in real units -> bool[n]."""

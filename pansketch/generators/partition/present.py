@@ -10,6 +10,7 @@ from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimates
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
 
 
-def present(model: "Partition", indices: Sequence[int]) -> "Partition":
+ALL = slice(None)
+
+
+def present(model: "Partition", indices: Sequence[int], *, of_mean: bool = False) -> "Partition":
     """The boxes in which none of these attributes is missing; the model itself where none can be.
 
-    Raises EmptyModel where all readings lack one of them.
+    Raises EmptyModel where all readings lack one of them, TooFewReadings where noise outweighs
+    those that have all of them. `of_mean`: as the mean of one attribute needs.
     """
     placed = {index: model.domain.attributes[index].placed for index in indices}
     ends = {index: each.present for index, each in placed.items() if each and each.present < 1}
@@ -35,6 +40,10 @@ def present(model: "Partition", indices: Sequence[int]) -> "Partition":
     if model.total > 0 and found.total <= 0:
         names = ", ".join(model.domain.names[index] for index in ends)
         raise EmptyModel(f"no reading has a value: {names} is missing")
+    if model.noise is not None and of_mean:
+        model.noise.check_mean(found.total, *indices)
+    elif model.noise is not None:
+        model.noise.check(found.total, indices)
     return found
 
 
@@ -47,8 +56,19 @@ def _present(model: "Partition", ends: dict[int, float]) -> "Partition":
         low=model.low[held],
         high=model.high[held],
         mass=model.mass[held],
+        shown=shown_of(model, held),
         replicate=lambda: [_present(each, ends) for each in model.replicates],
     )
+
+
+def shown_of(
+    model: "Partition", boxes: npt.NDArray[np.bool_] | slice, axes: slice = ALL
+) -> tuple[FloatArray, FloatArray] | None:
+    """`Partition.shown` of some boxes, along some attributes."""
+    if model.shown is None:
+        return None
+    low, high = model.shown
+    return low[boxes, axes], high[boxes, axes]
 
 
 def covariances_of_present(model: "Partition", indices: tuple[int, ...]) -> Estimates:
@@ -76,6 +96,7 @@ def alone(model: "Partition", position: int) -> "Partition":
         unresolved=lambda inside: np.zeros(1),
         noise=None if model.noise is None else model.noise.at([position]),
         hidden=None,
+        shown=shown_of(model, ALL, column),
         cells={0: model.cells[position]} if position in model.cells else {},
     )
 

@@ -140,6 +140,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
             if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
         },
         model.alike,
+        None if model.shown is None else (moved(model.shown[0]), moved(model.shown[1])),
     )
 
 
@@ -162,6 +163,10 @@ def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
         found = np.where(atom, new.placed.starts[held] + inside, found)
         found[edges >= 1.0] = 1.0
     return np.asarray(np.clip(found, 0.0, 1.0))
+
+
+def _shown(model: Partition) -> tuple[FloatArray, FloatArray]:
+    return (model.low, model.high) if model.shown is None else model.shown
 
 
 def combine(models: Sequence[Partition]) -> Partition:
@@ -209,4 +214,8 @@ def combine(models: Sequence[Partition]) -> Partition:
         reduce(add, noises) if len(noises) == len(models) else None,
         hidden if any(model.hidden is not None for model in models) else None,
         alike=models[0].alike if len({model.alike for model in models}) == 1 else 0,
+        shown=(
+            np.concatenate([_shown(model)[0] for model in models]),
+            np.concatenate([_shown(model)[1] for model in models]),
+        ),
     )

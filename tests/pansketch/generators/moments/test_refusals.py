@@ -88,3 +88,24 @@ def test_what_cannot_be_a_model_is_refused():
     hierarchy = HierarchySpec(SQUARE, Privacy(epsilon=1.0), depth=4, k=4, width=8, rows=1)
     with pytest.raises(ValueError, match="not a release of family hierarchy"):
         m2m(released(hierarchy, even(10, 1)))
+
+
+def test_feature_sums_do_not_answer_how_many_readings_are_on_a_bound():
+    """All readings are on a bound. A training has no point there, so its answer was 0 ± 0."""
+    spec = spec_of("rff")
+    model = m2m(released(spec, np.zeros((20_000, 2))), training_of(spec, 1000))
+    for condition in ("a <= 0", "a > 0", "a < 1", "a >= 1", "a < .5 & b > 0"):
+        with pytest.raises(ValueError, match="on a bound"):
+            model.count(condition)
+        with pytest.raises(ValueError, match="on a bound"):
+            model.share(condition)
+    with pytest.raises(ValueError, match="on a bound: ask for another value of a than 0"):
+        model.cdf("a", 0)
+    # The controls: no condition separates a bound from the values beside it.
+    assert model.cdf("a", 1).value == pytest.approx(1, abs=0.01)
+    assert model.share("a >= 0").value == pytest.approx(1, abs=0.01)
+    assert model.share("a < 0").value == pytest.approx(0, abs=0.01)
+    assert model.cdf("a", 0.5).value > 0.5
+    bins = spec_of("hist")
+    counted = m2m(released(bins, np.zeros((20_000, 2))), training_of(bins, 1000))
+    assert abs(counted.cdf("a", 0).value - 1) < 3 * counted.cdf("a", 0).standard_error

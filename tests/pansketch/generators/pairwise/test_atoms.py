@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
-from pansketch.generators import EmptyModel, common_domain, learned_domain, margin, pairwise
+from pansketch.generators import (
+    EmptyModel,
+    TooFewReadings,
+    common_domain,
+    learned_domain,
+    margin,
+    pairwise,
+)
 from pansketch.generators.partition.found_atoms import found_atoms
 from pansketch.planning import Expected, plan_views
 from pansketch_audit.mechanisms.zero_noise import NoNoise
@@ -159,6 +166,30 @@ def test_all_readings_missing_and_none_missing():
         model.mean("x")
     assert model.mean("y").value == pytest.approx(0.5, abs=0.01)
     assert np.isnan(model.sample(100, generator)[:, 0]).all()
+
+
+def test_values_that_the_noise_outweighs_are_refused_however_many_readings_lack_them():
+    """A mean is one of the readings with a value, and 20 of these are less than the noise."""
+    domain = Domain(
+        [Attribute("x", 0, 10, atoms=("missing", 0)), Attribute("y", 0, 1, atoms=("missing",))]
+    )
+    rows = np.column_stack([np.full(20_000, np.nan), np.linspace(0, 1, 20_000)])
+    rows[:20, 0] = 7.0
+    model = pairwise(released(domain, rows, rng=NoNoise()))
+    assert model.share("x = missing").value == pytest.approx(0.999, abs=1e-6)
+    for ask in (
+        lambda: model.mean("x"),
+        lambda: model.cdf("x", 5),
+        lambda: model.quantile("x", 0.5),
+        lambda: model.covariance(("x",)),
+        lambda: model.covariance(("x", "y")),
+    ):
+        with pytest.raises(TooFewReadings):
+            ask()
+    assert model.mean("y").value == pytest.approx(0.5, abs=0.05)
+    rows[:10_000, 0] = 7.0  # The control.
+    model = pairwise(released(domain, rows, rng=NoNoise()))
+    assert model.mean("x").value == pytest.approx(7, abs=0.5)
 
 
 def test_a_logarithmic_scale_with_zeros_and_a_circle_with_calms():

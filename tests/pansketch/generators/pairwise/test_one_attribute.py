@@ -7,6 +7,8 @@ import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
 from pansketch.generators import found_atoms, learned_domain, pairwise
+from pansketch.generators.pairwise.marginals import margin_of
+from pansketch.generators.pairwise.multiresolution import Resolution
 
 DOMAIN = Domain([Attribute("x", low=0, high=10), Attribute("y", low=-1, high=1)])
 _x = 10 * np.random.default_rng(1).beta(2, 3, 20_000)
@@ -66,3 +68,22 @@ def test_the_number_of_readings_is_that_of_a_margin():
         assert model.total == model.readings.value >= 0
         none += model.total == 0
     assert none < 8
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("clipped", "stays"), [(400.0, True), (60.0, False)])
+def test_readings_at_a_bound_stay_if_they_stand_out_whatever_noise_is_behind(
+    turned, clipped, stays
+):
+    """Noise of 64 cells outweighs the sum of 400 readings and of these, and not the 400. A number
+    that the noise of its own cell explains is a tail."""
+    counts = np.full(128, -2.0)
+    counts[0], counts[64] = clipped, 3000.0
+    if turned:
+        counts = counts[::-1].copy()
+    alone = Resolution(7, counts, np.full(128, 1 / 50.0**2))
+    no_total = Resolution(0, np.zeros(1), np.zeros(1))
+    found = margin_of(Attribute("x", 0, 1), [no_total, alone])
+    assert found is not None
+    at_bound = found.counts[-1 if turned else 0]
+    assert at_bound == pytest.approx(clipped, rel=0.2) if stays else at_bound < 1
