@@ -24,6 +24,7 @@ from testbed.notify_socket import ProgramEnded, ProgramTimeout
 from testbed.program import Program
 
 START_SECONDS = 15.0
+MONITOR_SECONDS = 1.0
 
 
 def free_port() -> int:
@@ -39,6 +40,35 @@ class _Steady(dict[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self.keys()))
+
+
+class _SteadyBroker(Broker):  # type: ignore[misc]  # amqtt has no types.
+    """Ends a session without harm to a later one of the same name.
+
+    amqtt finds subscriptions by the client's name, and waits between finding an ended session and
+    removing its subscriptions. A client that connected meanwhile would lose its own.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self._subscriptions: dict[str, Any] = _Steady()
+
+    async def _session_monitor(self) -> None:
+        while True:
+            for name in list(self._sessions):
+                session, _ = self._sessions.get(name, (None, None))
+                ended = session is not None and session.transitions.is_disconnected()
+                if ended and (session.is_anonymous or session.clean_session):
+                    await self._cleanup_session(name)
+            await asyncio.sleep(MONITOR_SECONDS)
+
+    async def _cleanup_session(self, client_id: str) -> None:
+        session, handler = self._sessions.pop(client_id, (None, None))
+        if session:
+            await self._del_all_subscriptions(session)  # Before anything that waits.
+            session.clear_queues()
+        if handler:
+            await self._stop_handler(handler)
 
 
 class EmbeddedBroker:
@@ -66,7 +96,7 @@ class EmbeddedBroker:
         return self
 
     async def _start(self) -> None:
-        self._broker = Broker(
+        self._broker = _SteadyBroker(
             {
                 "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{self.port}"}},
                 "plugins": {
@@ -74,7 +104,6 @@ class EmbeddedBroker:
                 },
             }
         )
-        self._broker._subscriptions = _Steady(self._broker._subscriptions)
         # amqtt abandons a connection whose CONNECT is incomplete; here each of them is closed.
         serve = self._broker.stream_connected
 

@@ -1,4 +1,4 @@
-"""Notifications to systemd (sd_notify(3)), and requests to reload.
+"""Notifications to systemd (sd_notify(3)), requests to reload, and events that signals set.
 
 They are ready, connected, still at work, and stopping; sd_notify leaves variables that begin with
 X_ to the programs. Datagrams of NAME=value lines go to the socket that NOTIFY_SOCKET names. Without
@@ -11,12 +11,14 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 NO_CREDENTIAL = b"none"  # SetCredential= of the units, for a credential without a file
 MAX_WAIT_SECONDS = 2.0
 HEARTBEATS = 3  # in the time after which systemd would end a program without heartbeat
 MICROSECONDS = 1_000_000
+MISSED_SECONDS = 1.0  # at most, from a signal to its effect on a thread that waits
 
 
 class Notifier:
@@ -125,3 +127,39 @@ def on_reload(requested: Callable[[], object]) -> None:
     """
     if not os.isatty(0):
         signal.signal(signal.SIGHUP, lambda *_: requested())
+
+
+class SignalEvent(threading.Event):
+    """An event that a signal handler may set at any moment.
+
+    A handler runs between two instructions of the main thread. There `threading.Event` may hold its
+    lock, for example in the handler of the signal before, and would wait for itself forever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set, self._changed = False, threading.Condition(threading.RLock())
+
+    def is_set(self) -> bool:
+        """Return whether the event is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set the event and wake all waiting threads."""
+        with self._changed:
+            self._is_set = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Reset the event."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the event is set, at most `timeout` seconds; return whether it is."""
+        left = inf if timeout is None else timeout
+        with self._changed:
+            while not self._is_set and left > 0:
+                # A handler may run after the test and before the wait, which then misses it.
+                self._changed.wait(min(left, MISSED_SECONDS))
+                left -= MISSED_SECONDS
+            return self._is_set

@@ -9,6 +9,7 @@ _NUMBER = re.compile(rf"({NUMBER_PATTERN}) ?([A-Za-z]*)")
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_EXACT = 120  # of a unit; a predicted duration of more is rounded in a larger one
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DECIMAL = {"k": "KiB", "kb": "KiB", "kib": "KiB", "m": "MiB", "mb": "MiB", "mib": "MiB"}
 
@@ -77,6 +78,12 @@ def lag_text(seconds: int) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{max(seconds, 0)} s"
+
+
+def about_text(seconds: int) -> str:
+    """Return a predicted duration: 7200 -> "2h", as `duration_text`; 8450 -> "2.3 h"."""
+    exact = duration_text(seconds)
+    return exact if int(exact[:-1]) <= MAX_EXACT or exact.endswith("d") else lag_text(seconds)
 
 
 def rounded_size_text(bytes_count: float) -> str:

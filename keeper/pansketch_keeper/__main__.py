@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pansketch_fleet.errors import WRONG_INPUT, ConfigError
 from pansketch_fleet.logs import set_up_log
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.protocol.topics import ID_RULE, is_id
-from pansketch_fleet.systemd import Notifier
+from pansketch_fleet.systemd import Notifier, SignalEvent
 from pansketch_fleet.text_table import aligned, show
 from pansketch_keeper import settings, state
 from pansketch_keeper.answering import Answerer
@@ -107,7 +106,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _run(config: KeeperConfig) -> int:
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     hardening.warn_of(_harden())

@@ -19,6 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from pansketch_agent.mqtt.client import GuardedClient
 from pansketch_fleet.mqtt import tls
 from pansketch_fleet.mqtt.reconnect import (
     DISCONNECT_SECONDS,
@@ -74,7 +75,7 @@ class KeeperConnection:
         self.answered, self.over = threading.Event(), threading.Event()
         self._address, self._to = (mqtt.host, mqtt.port, KEEPALIVE_SECONDS), client
         five = terms.version == "5"
-        self._paho = paho.Client(
+        self._paho = GuardedClient(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
             clean_session=None if five else False,
@@ -82,6 +83,7 @@ class KeeperConnection:
             manual_ack=True,
             reconnect_on_failure=False,
         )
+        self._paho.failed = self._end_by_error
         self._paho.max_inflight_messages = terms.max_unanswered
         # Some brokers of MQTT 3.1.1 that read a will of MQTT 5 wait for more of it, in silence.
         if not terms.probing:
@@ -132,7 +134,13 @@ class KeeperConnection:
         self.answered.set()
 
     def _on_disconnect(self, _c: Any, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:
-        self.ending = str(code)
+        self.ending = self.ending or str(code)
+        self.over.set()
+        self.answered.set()
+
+    def _end_by_error(self, error: Exception) -> None:
+        """Ends a connection whose thread has failed: nothing else would report its end."""
+        self.ending = f"its messages cannot be read: {type(error).__name__}"
         self.over.set()
         self.answered.set()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import msgspec
 from paho.mqtt.client import Client, MQTTMessage
@@ -27,7 +28,8 @@ class Peer:
     healths: list[tuple[bool, Health]] = field(default_factory=list)  # with: was it retained?
 
     def __enter__(self) -> "Peer":
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id="peer")
+        # The tests share a broker, which may not have ended the session of an earlier peer yet.
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id=f"peer-{uuid4().hex}")
         self._client.on_connect = lambda *_: self._client.subscribe(
             [(topic, 1) for topic in topics.fleet_filter("testing")]
         )
@@ -46,6 +48,8 @@ class Peer:
     def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
         topic, payload = topics.parse(message.topic), bytes(message.payload)
         assert topic is not None
+        if not payload:  # A retained message was removed.
+            return
         if topic.kind == "status":
             self.statuses.append(Status.decode(payload))
             if not message.retain or self.statuses[-1].state == "online":

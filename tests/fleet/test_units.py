@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch_fleet.units import (
+    about_text,
     duration_text,
     lag_text,
     rounded_duration_text,
@@ -75,6 +76,11 @@ def test_texts_are_read_back(number):
         (rounded_duration_text(200_000), "2d"),
         (rounded_duration_text(119), "119s"),
         (lag_text(9000), "2.5 h"),
+        (about_text(7200), "2h"),
+        (about_text(90), "90s"),
+        (about_text(8450), "2.3 h"),
+        (about_text(423 * 60), "7 h"),
+        (about_text(900 * 86_400), "900d"),
         (lag_text(86_400), "1 d"),
         (lag_text(-5), "0 s"),
         (rounded_size_text(1536), "1.5 KiB"),

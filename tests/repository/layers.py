@@ -47,8 +47,9 @@ ORDER = {
         "generators",
         "generators.partition",
         "generators.density|generators.moments|generators.pairwise",
-        "generators.fidelity|generators.kdtree_points|generators.periods",
+        "generators.kdtree_points|generators.periods",
         "generators.hierarchy",
+        "generators.fidelity",
     ],
     "pansketch_fleet": [
         ".",

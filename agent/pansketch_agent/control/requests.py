@@ -45,6 +45,14 @@ class Confirmations:
     state: Path
     answered: int = 0
 
+    def begin(self) -> None:
+        """Replace the file of an earlier run, or at least remove it. Raises OSError."""
+        try:
+            self.write()
+        except OSError:
+            (self.state / "intrusions").unlink(missing_ok=True)
+            raise
+
     def confirm(self) -> None:
         """Count one more answer. Raises OSError."""
         self.answered += 1

@@ -25,6 +25,7 @@ from pansketch_agent.sources import http_push, metrics_page, modbus, mqtt_topic,
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
 from pansketch_agent.sources.sensors import registry as sensors
+from pansketch_agent.status.health import fits_status
 from pansketch_fleet.config.blinded_summary import max_release_nbytes
 from pansketch_fleet.config.programs import AgentConfig, Config
 from pansketch_fleet.errors import ConfigError
@@ -46,8 +47,11 @@ YEARS = range(FIRST_YEAR, 2100)
 
 
 def check_config(config: AgentConfig) -> None:
-    """Check sources, release sizes and TLS files. Raises ConfigError."""
+    """Check sources, sizes of messages and TLS files. Raises ConfigError."""
     _check_tls(config)
+    if not fits_status(config):
+        problem = f"are {len(config.streams)}, too many for the status message of one device"
+        raise config.error("streams", f"{problem}; give some of them to another device")
     for stream in config.streams:
         _check_stream(config, stream)
 

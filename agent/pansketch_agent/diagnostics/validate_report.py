@@ -147,7 +147,7 @@ def _facts(stream: Stream, device: str, config: AgentConfig) -> Iterator[tuple[s
     yield "first answer", sketch_summary.first_answer_text(stream)
     if len(parts := config.parts(stream)) > 1:
         yield "sketches", _split_text(parts)
-    yield "window", f"{duration_text(stream.window_seconds)}, begins {schedule.offset} s late"
+    yield "window", f"{duration_text(stream.window_seconds)}, offset {schedule.offset} s here"
     yield "state", f"{spec.nbytes} bytes, from the first instant to the last"
     yield "release", release_text(stream, device)
     yield "network", f"about {rounded_size_text(daily * release_nbytes(stream, device))} a day"

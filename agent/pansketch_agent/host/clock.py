@@ -32,9 +32,14 @@ def system_clock() -> Clock:
     return Clock(
         time.time,
         time.monotonic,
-        lambda stop, seconds: stop.wait(max(0.0, seconds)),
+        _wait,
         clock_is_synchronised,
     )
+
+
+def _wait(stop: threading.Event, seconds: float) -> bool:
+    # A replay at a low speed may wait for centuries, which the system's own limit does not allow.
+    return stop.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
 
 
 def utc_text(at: float) -> str:

@@ -178,8 +178,9 @@ class Ledger:
         finally:
             self._compact_at = self._accounts.lines + MAX_LINES
         try:
-            os.close(self._file)
+            before = self._file
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+            os.close(before)
             sync_folder(self.path.parent)
         except OSError as error:
             self._broken = True

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTMessageInfo
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -72,7 +72,7 @@ class DeviceConnection:
         self.answered, self.over = threading.Event(), threading.Event()
         self.mqtt = options.mqtt
         self._subscribing: tuple[str, ...] = ()
-        self._client = _client(options, version)
+        self._client = _client(options, version, self._end_by_error)
         self._client.max_inflight_messages = max_unanswered
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
@@ -148,7 +148,7 @@ class DeviceConnection:
     def _on_disconnect(
         self, _c: Client, _u: object, _f: DisconnectFlags, code: ReasonCode, _p: Properties | None
     ) -> None:
-        self.ending = str(code)
+        self.ending = self.ending or str(code)
         self.over.set()
         self.answered.set()
 
@@ -163,27 +163,59 @@ class DeviceConnection:
         for topic, code in zip(self._subscribing, codes, strict=False):
             self._put(Subscribed(topic, str(code) if code.is_failure else ""))
 
+    def _end_by_error(self, error: Exception) -> None:
+        """End a connection whose thread has failed: nothing else would report its end."""
+        self.ending = f"its messages cannot be read ({type(error).__name__})"
+        self.over.set()
+        self.answered.set()
+
     def _on_message(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
-        if message.topic not in self._subscribing:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return
+        if topic not in self._subscribing:
             return  # Some brokers send retained messages of other clients' subscriptions.
-        if is_mark(message.topic):
+        if is_mark(topic):
             self._put(MarkArrived(bytes(message.payload), not message.retain))
-        elif is_scale(message.topic):
-            stream = message.topic.rpartition("/")[2]
+        elif is_scale(topic):
+            stream = topic.rpartition("/")[2]
             self._put(ScalesArrived(stream, bytes(message.payload)))
         else:
             self._put(AckArrived(bytes(message.payload)))
 
 
-def _client(options: ConnectOptions, version: Version) -> Client:
+class GuardedClient(Client):
+    """A client whose thread ends with a call of `failed` if it has to end by an exception.
+
+    paho reports the end of a connection in its thread. An exception there would end the thread
+    without a report, and the program would wait for that connection for ever.
+    """
+
+    failed: Callable[[Exception], None]
+
+    def loop_forever(
+        self, timeout: float = 1.0, retry_first_connection: bool = False
+    ) -> MQTTErrorCode:
+        try:
+            return super().loop_forever(timeout, retry_first_connection)
+        except Exception as error:
+            self.failed(error)
+            return MQTTErrorCode.MQTT_ERR_UNKNOWN
+
+
+def _client(
+    options: ConnectOptions, version: Version, failed: Callable[[Exception], None]
+) -> Client:
     mqtt = options.mqtt
-    client = Client(
+    client = GuardedClient(
         CallbackAPIVersion.VERSION2,
         client_id=options.client_id,
         clean_session=None if version == "5" else True,
         protocol=_VERSIONS[version],
         reconnect_on_failure=False,
     )
+    client.failed = failed
     if options.will is not None:
         topic, payload = options.will
         client.will_set(topic, payload, 1, retain=True)

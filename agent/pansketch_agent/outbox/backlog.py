@@ -1,15 +1,19 @@
 """The queued releases in memory: their order, numbers and cost on disk."""
 
+import errno
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
 from pansketch import WireError
 from pansketch.wire import read_any_header
 from pansketch_agent.outbox.records import Key, cost
+from pansketch_agent.outbox.segments import Segments
 from pansketch_fleet.protocol.messages import digest
 
 MAX_SEGMENT_BYTES = 2**20
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +137,26 @@ def window_end(payload: bytes) -> int:
         return max(window.end for window in read_any_header(payload).windows)
     except WireError:
         return 0
+
+
+def append_within(segments: Segments, key: Key, payload: bytes, capacity_bytes: int) -> None:
+    """Append a release, and keep the segments within the capacity if queued ones allow it.
+
+    Raises OSError when the disk refuses, with no acknowledged release left if it is full.
+    """
+    limit = capacity_bytes - cost(len(payload))
+    while segments.disk_bytes > limit and segments.yield_kept():
+        pass
+    with suppress(OSError):
+        # If a segment cannot be rewritten, there may still be space to append.
+        segments.shrink(limit)
+    while True:
+        try:
+            segments.append(key, payload)
+        except OSError as error:
+            if error.errno not in DISK_FULL or not segments.yield_kept():
+                raise
+            with suppress(OSError):
+                segments.shrink(0)
+        else:
+            return

@@ -114,19 +114,22 @@ def note_count(path: Path, count: int) -> bool:
 _NAME = re.compile(r"(\d{12,18})\.([a-z0-9-]{1,64})\.release")
 
 
-def requeue_files(folder: Path, append: Callable[[Key, bytes], None]) -> None:
+def requeue_files(folder: Path, append: Callable[[Key, bytes], bool]) -> None:
     """Append every `SEQUENCE.STREAM.release` of the folder, in this order, and remove its file.
 
-    An invalid file is moved to `damaged`. Raises OSError, and what `append` raises; later files
-    then stay.
+    `append` returns False if another release has this name, of a ledger that was lost; the file
+    then stays. An invalid file is moved to `damaged`. Raises OSError, and what `append` raises;
+    later files then stay.
     """
     found = (key_of(path.name) for path in sorted(folder.iterdir()))
     for key in [key for key in found if key is not None]:
         path = folder / key.filename
         payload = path.read_bytes()
         if _is_release(payload, key):
-            append(key, payload)
-            path.unlink()
+            if append(key, payload):
+                path.unlink()
+            else:
+                LOG.warning("%s stays: the outbox has another release of this name", path)
         else:
             (folder / "damaged").mkdir(exist_ok=True, mode=0o700)
             path.replace(folder / "damaged" / path.name)

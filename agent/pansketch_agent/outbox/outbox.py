@@ -12,7 +12,13 @@ from itertools import accumulate
 from pathlib import Path
 
 from pansketch_agent.host.clock import is_set
-from pansketch_agent.outbox.backlog import Backlog, PayloadFacts, capacity_for_releases, slack
+from pansketch_agent.outbox.backlog import (
+    Backlog,
+    PayloadFacts,
+    append_within,
+    capacity_for_releases,
+    slack,
+)
 from pansketch_agent.outbox.dead_letters import (
     DropCounter,
     keep_refused,
@@ -25,7 +31,6 @@ from pansketch_agent.outbox.write_behind import WriteBehind
 from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules
 
 __all__ = ["Key", "Outbox", "OutboxFullError"]
-
 LOG = logging.getLogger(__name__)
 
 
@@ -244,11 +249,14 @@ class Outbox:
         for key in [key for key, dated in self._segments.kept.items() if not is_set(dated)]:
             self._segments.keep(key, at)
 
-    def _readmit(self, key: Key, payload: bytes) -> None:
+    def _readmit(self, key: Key, payload: bytes) -> bool:
+        if key in self._unwritten or key in self._segments.positions:
+            return payload == (self._unwritten.get(key) or self._segments.read(key))
         if not self._fits(len(payload)):
             raise OutboxFullError
         self._write(key, payload)
         self._backlog.add(key, len(payload))
+        return True
 
     def _forget_lost(self) -> None:
         for key in self._backlog.in_order():
@@ -283,14 +291,7 @@ class Outbox:
         return buffers and self._unwritten.fits(size_bytes)
 
     def _write(self, key: Key, payload: bytes) -> None:
-        while self._segments.disk_bytes > self._capacity_bytes - cost(len(payload)):
-            if not self._segments.yield_kept():
-                break
-        with suppress(
-            OSError
-        ):  # If a segment cannot be rewritten, there may still be space to append.
-            self._segments.shrink(self._capacity_bytes - cost(len(payload)))
-        self._segments.append(key, payload)
+        append_within(self._segments, key, payload, self._capacity_bytes)
 
     def _drop_buffered(self, key: Key, error: OSError) -> None:
         self._drops.add()

@@ -7,7 +7,6 @@ Swap may be turned on and off meanwhile, so this module also checks the protecti
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from pansketch_fleet.config.effective_settings import describe
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.settings import Stream
+from pansketch_fleet.systemd import SignalEvent
 
 LOG = logging.getLogger(__name__)
 
@@ -41,21 +41,27 @@ class Signals:
     `reload`: the configuration.
     """
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    intrusion: threading.Event = field(default_factory=threading.Event)
-    outbox_request: threading.Event = field(default_factory=threading.Event)
-    reload: threading.Event = field(default_factory=threading.Event)
+    stop: SignalEvent = field(default_factory=SignalEvent)
+    intrusion: SignalEvent = field(default_factory=SignalEvent)
+    outbox_request: SignalEvent = field(default_factory=SignalEvent)
+    reload: SignalEvent = field(default_factory=SignalEvent)
 
 
 class Control:
-    """Answers requests through the state folder. Raises OSError if it cannot be written."""
+    """Answers requests through the state folder.
+
+    A full disk does not keep the agent from starting: its delivery may be what frees the disk.
+    """
 
     def __init__(
         self, state: Path, signals: Signals, streams: Sequence[Stream], delivery: Delivery
     ) -> None:
         self._signals, self._streams, self._delivery = signals, streams, delivery
         self._confirmations, self._answers = Confirmations(state), OutboxReplies(state)
-        self._confirmations.write()
+        try:
+            self._confirmations.begin()
+        except OSError as error:
+            LOG.error("intrusions cannot be confirmed yet (%s); free the disk", error.strerror)
 
     def answer_intrusion(self, workers: Iterable[StreamWorker]) -> None:
         """Rerandomise every open sketch if an intrusion was announced, then confirm it."""

@@ -20,7 +20,7 @@ from pansketch import Spec
 from pansketch_agent.host.clock import Clock, utc_text
 from pansketch_agent.ledger.ledger import DailyCapError, LedgerError
 from pansketch_agent.sources.readings import NotOfferedError, Readings, SourceError
-from pansketch_agent.windows.rate_limiter import SpanLimiter
+from pansketch_agent.windows.rate_limiter import RowOrder, SpanLimiter
 from pansketch_agent.windows.window import ClosedWindow, GapError, Schedule, WindowClock, Windows
 
 LOG = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ class StreamWorker:
         self.fatal = False
         self._schedule, self._windows, self._publish, self._once = schedule, windows, publish, once
         self._limiter, self._wait_for_room = limiter, wait_for_room
+        self._order = RowOrder([schedule.indices, *([limiter.slots] if limiter else [])])
         self._timeline = WindowClock(schedule.window_seconds)
         self._blocked: Blocked | None = None
         self._mutex = threading.Lock()
@@ -175,6 +176,7 @@ class StreamWorker:
         """Limit and absorb a block of readings. Raises what publishing or waiting raises.
 
         For a replay it also ends windows, and waits for space in the outbox before each release.
+        SourceError: its rows are not in the order of their windows or slots.
         """
         self._run(self._feed(readings, clock))
 
@@ -200,6 +202,8 @@ class StreamWorker:
         self._limiter.limit(at, readings.rows)
 
     def _feed(self, readings: Readings, clock: Clock) -> Iterator[Blocked]:
+        if not self.live:
+            self._order.check(readings.at, readings.rows)
         self._limit(readings, clock)
         if self.live:
             self._windows.absorb(None, readings.rows)

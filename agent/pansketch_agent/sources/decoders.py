@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 
 from pansketch import Domain, hash_keys
-from pansketch_agent.sources.memory_scrub import overwrite_freed_floats, overwrite_freed_texts
 from pansketch_agent.sources.readings import (
     NO_KEY,
     FloatArray,
     KeyArray,
     Rows,
     json_parser,
+    overwrite_freed_floats,
+    overwrite_freed_texts,
     text_parser,
 )
 from pansketch_fleet.settings.settings import ReadingStream, Stream

@@ -126,7 +126,11 @@ def _lines(source: MetricsSource, clock: Clock) -> Iterator[memoryview]:
     """Yield the lines of the page, as views of the buffer. Raises PageError."""
     buffer = bytearray(MAX_LINE_BYTES)
     view = memoryview(buffer)
-    connection, until = _connection(source), clock.monotonic() + SECONDS
+    until = clock.monotonic() + SECONDS
+    try:
+        connection = _connection(source)
+    except tls.TlsFilesError as error:
+        raise PageError(str(error)) from None  # Perhaps the file is being renewed.
     filled = total = 0
     try:
         connection.request("GET", source.address.target, headers=HEADERS)

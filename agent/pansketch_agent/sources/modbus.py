@@ -57,7 +57,7 @@ def measuring(
                         values[place] = line.value(register)
                     except _RefusedError:
                         continue
-        except OSError:
+        except (OSError, ValueError):
             return  # After one timeout all later values are missing, to bound the time.
 
     return measure
@@ -78,7 +78,7 @@ def problems(source: ModbusSource, names: tuple[str, ...], clock: Clock) -> list
                 except OSError:
                     found.append(f"{register} ({name}): no answer")
                     break
-    except OSError:
+    except (OSError, ValueError):
         return ["no connection"]
     return found
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pansketch_agent.host.clock import Clock
-from pansketch_agent.sources.memory_scrub import overwrite_freed_floats, overwrite_freed_texts
-from pansketch_agent.sources.readings import FloatArray, Readings
+from pansketch_agent.sources.readings import (
+    FloatArray,
+    Readings,
+    overwrite_freed_floats,
+    overwrite_freed_texts,
+)
 from pansketch_fleet.sections.time_slots import TimeSlots
 
 

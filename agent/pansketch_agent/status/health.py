@@ -158,6 +158,8 @@ class Facts:
 
 
 EXCEPT = "; except for memory written to swap"
+SEE_LOG = "see the agent's log"  # A problem, if the status has no room for its text.
+MAX_SESSION = 64  # characters
 
 
 def statuses(config: AgentConfig, session: str, facts: Facts) -> tuple[Status, Status]:
@@ -171,14 +173,46 @@ def stopped_status(config: AgentConfig, session: str, facts: Facts) -> Status:
     return Status("stopped", session, _births(config, facts))
 
 
-def _births(config: AgentConfig, facts: Facts) -> dict[str, StreamBirth]:
-    return {
-        stream.name: StreamBirth(
-            facts.specs.get(stream.name, stream.spec).fingerprint.hex(),
-            f"{stream.spec.guarantee}{'' if facts.protected else EXCEPT}",
-            stream.window_seconds,
-            one_line(facts.problems.get(stream.name, ""))[:MAX_LINE],
-            facts.scales.get(stream.name, ""),
-        )
-        for stream in config.streams
-    }
+def fits_status(config: AgentConfig) -> bool:
+    """Return whether a status has room for every stream, also when all of them have stopped."""
+    names = [stream.name for stream in config.streams]
+    every = dict.fromkeys(names, SEE_LOG)
+    return _fits(_births(config, Facts(False, every, {}, every), len(SEE_LOG)))
+
+
+def _births(
+    config: AgentConfig, facts: Facts, longest: int | None = None
+) -> dict[str, StreamBirth]:
+    """Return the streams' states. Problems are shortened as far as the status has no room for them.
+
+    `longest`: the length of a problem, None: as long as there is room.
+    """
+    for length in (MAX_LINE, MAX_LINE // 3, len(SEE_LOG)) if longest is None else (longest,):
+        found = {
+            stream.name: StreamBirth(
+                facts.specs.get(stream.name, stream.spec).fingerprint.hex(),
+                f"{stream.spec.guarantee}{'' if facts.protected else EXCEPT}",
+                stream.window_seconds,
+                _shortened(facts.problems.get(stream.name, ""), length),
+                _shortened(facts.scales.get(stream.name, ""), length),
+            )
+            for stream in config.streams
+        }
+        if _fits(found):
+            break
+    return found
+
+
+def _shortened(problem: str, length: int) -> str:
+    line = one_line(problem)[:MAX_LINE]
+    if len(line) <= length:
+        return line
+    return line[:length] if length > len(SEE_LOG) else SEE_LOG
+
+
+def _fits(streams: dict[str, StreamBirth]) -> bool:
+    try:
+        Status("offline", "0" * MAX_SESSION, streams).encode()
+    except ValueError:
+        return False
+    return True

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pansketch import Sketch, Spec
 from pansketch.blinding import BlindedSketch
 from pansketch.randomness import KeyEntropy
-from pansketch_agent.sources.readings import FloatArray, Rows, drop, to_absorb
+from pansketch_agent.sources.readings import FloatArray, Rows, to_absorb
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 
 MAX_EMPTY = 4096  # Windows in one gap; more than that is a clock that was set, or a broken time.
@@ -71,6 +71,10 @@ class Schedule:
         """Return the window of a moment, in unix seconds."""
         return int((at // 1 - self.offset) // self.window_seconds)
 
+    def indices(self, at: FloatArray) -> npt.NDArray[np.int64]:
+        """Return the windows of moments, float64[n] in unix seconds."""
+        return (np.floor(at).astype(np.int64) - self.offset) // self.window_seconds
+
     def first_from(self, at: int) -> int:
         """Return the first window that begins at `at` or later."""
         return -((self.offset - at) // self.window_seconds)
@@ -82,20 +86,14 @@ class Schedule:
     def split(self, at: FloatArray, rows: Rows) -> Iterator[tuple[int, int, Rows]]:
         """Cut rows with their times float64[n] at the bounds of windows and epochs.
 
-        Yields (index, epoch, rows) in order. A row of an earlier window than a row before it is too
-        late, and is dropped.
+        Yields (index, epoch, rows). The rows are in order, as `RowOrder` checks; only within a
+        window may a row of an earlier epoch follow.
         """
-        seconds = np.floor(at).astype(np.int64) - self.offset
+        into = (np.floor(at).astype(np.int64) - self.offset) % self.window_seconds
         length, epochs = self.epoch_seconds or self.window_seconds, self.epochs
-        index, into = np.divmod(seconds, self.window_seconds)
-        newest = np.maximum.accumulate(index * epochs + into // length)
+        newest = np.maximum.accumulate(self.indices(at) * epochs + into // length)
         for begin, end in _runs(newest):
-            window, epoch = divmod(int(newest[begin]), epochs)
-            late = index[begin:end] != window
-            part = rows[begin:end]
-            if late.any():
-                drop(part, late)
-            yield window, epoch, part
+            yield *divmod(int(newest[begin]), epochs), rows[begin:end]
 
 
 def _runs(numbers: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

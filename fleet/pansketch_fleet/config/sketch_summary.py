@@ -16,7 +16,7 @@ from pansketch_fleet.sections.sketches.views import ViewsSettings
 from pansketch_fleet.settings.device_spec import DeviceSpec, SketchSettings
 from pansketch_fleet.settings.profiles import Profile
 from pansketch_fleet.settings.settings import KeyStream, ReadingStream, Stream
-from pansketch_fleet.units import duration_text
+from pansketch_fleet.units import about_text
 
 MAX_OTHERS = 4  # resolutions beside the chosen one
 
@@ -191,4 +191,4 @@ def first_answer_text(stream: Stream) -> str:
 
 def _windows_of(stream: Stream, devices: int) -> str:
     windows = first_answer_windows(stream, devices)
-    return f"{_several(windows, 'window')} ({duration_text(windows * stream.window_seconds)})"
+    return f"{_several(windows, 'window')} ({about_text(windows * stream.window_seconds)})"

@@ -13,6 +13,7 @@ from typing import Literal, Self
 import msgspec
 
 from pansketch_fleet.protocol.strict_json import LINE as _LINE
+from pansketch_fleet.protocol.strict_json import LONG_LINE
 from pansketch_fleet.protocol.strict_json import decode as _decode
 from pansketch_fleet.protocol.strict_json import encode as _encode
 from pansketch_fleet.protocol.strict_json import expect as _expect
@@ -99,7 +100,8 @@ class StreamBirth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             _FINGERPRINT.fullmatch(self.fingerprint), "fingerprint must be 16 hexadecimal digits"
         )
         _expect(
-            _LINE.fullmatch(self.guarantee), "guarantee must be one line of at most 300 characters"
+            LONG_LINE.fullmatch(self.guarantee),
+            "guarantee must be one line of at most 600 characters",
         )
         _expect(1 <= self.window_seconds <= MAX_WINDOW_SECONDS, "window_seconds is out of range")
         _expect(_LINE.fullmatch(self.problem), "problem must be one line of at most 300 characters")

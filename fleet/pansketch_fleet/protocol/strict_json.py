@@ -9,7 +9,9 @@ import msgspec
 from pansketch_fleet.errors import one_line
 
 MAX_LINE = 300
-LINE = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{0,{MAX_LINE}}}")
+_OF_A_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+LINE = re.compile(rf"{_OF_A_LINE}{{0,{MAX_LINE}}}")
+LONG_LINE = re.compile(rf"{_OF_A_LINE}{{0,{2 * MAX_LINE}}}")
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 

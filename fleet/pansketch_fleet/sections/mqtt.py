@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast, get_args
 from urllib.parse import SplitResult, urlsplit
@@ -20,7 +21,9 @@ FILES = {
     "cert_file": "the certificate of this device",
     "key_file": "the key of its certificate",
 }
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9]+)?")
+MAX_HOST = 253
+_LABEL = r"[A-Za-z0-9_-]{1,63}"  # The resolver raises for an empty one, and for a longer one.
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _EXAMPLE = "write mqtt://host:1883, or mqtts://host:8883 for TLS"
 
 
@@ -89,9 +92,18 @@ def _host_and_port(document: Document, where: str, url: SplitResult) -> tuple[st
         port = 0
     if not 1 <= port <= 65535:
         raise document.error(f"{where}.url", f"has an impossible port; {_EXAMPLE}")
-    if not url.hostname or not _HOST.fullmatch(url.hostname):
+    if not url.hostname or not is_host(url.hostname):
         raise document.error(f"{where}.url", f"has no usable host name; {_EXAMPLE}")
     return url.hostname, port
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text is an IP address, or a name that the resolver can look up."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return len(text) <= MAX_HOST and _NAME.fullmatch(text) is not None
+    return True
 
 
 def _file(

@@ -138,7 +138,12 @@ def _adopted(data: bytes, folder: Path) -> None:
     (folder / f"{0:012d}.air.release").write_bytes(payload)
     (folder / "dropped").write_bytes(data)
     taken: list[bytes] = []
-    requeue_files(folder, lambda _key, content: taken.append(content))
+
+    def append(_key: Key, content: bytes) -> bool:
+        taken.append(content)
+        return True
+
+    requeue_files(folder, append)
     require(taken in ([], [payload]), "a release is adopted with other bytes")
     damaged = list((folder / "damaged").glob("*")) if not taken else []
     require(

@@ -175,3 +175,25 @@ def test_a_summary_without_its_end_is_damaged(tmp_path, monkeypatch):
         (tmp_path / "ledger").write_bytes(content)
         with pytest.raises(LedgerError, match="damaged"):
             Ledger(tmp_path)
+
+
+def test_a_summary_that_cannot_be_opened_ends_the_debits_and_closes_cleanly(tmp_path, monkeypatch):
+    """It is on the disk, but nothing can be appended to it; the old file has no name any more."""
+    live(tmp_path, HISTORY)
+    ledger, original = Ledger(tmp_path), os.open
+
+    def refuses(path, *words):
+        if str(path).endswith("ledger"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return original(path, *words)
+
+    until = ledger.spent("air").until
+    ledger._compact_at = 0
+    with ledger:
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "open", refuses)
+            with pytest.raises(LedgerError, match="Too many open files"):
+                ledger.debit({"air": 1}, until, until + 10)
+        with pytest.raises(LedgerError, match="refuses the debit"):
+            ledger.debit({"air": 1}, until + 10, until + 20)
+    assert known(tmp_path)[0]["air"].until == until + 10

@@ -1,5 +1,7 @@
 """A full outbox: a live release is dropped with one log line, a replay at full speed waits."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +63,27 @@ def test_a_replay_waits_for_room_and_loses_nothing(device, broker, peer, rng):
     with peer(broker.url) as collector:
         assert run(config, rng, 20.0) == 0
     assert collector.sequences() == [1, 2, 3, 4, 5]
+
+
+def test_an_agent_starts_on_a_full_disk_and_delivers(
+    device, broker, peer, rng, monkeypatch, caplog
+):
+    """Otherwise nothing would ever free a disk that its own outbox has filled."""
+    config = device.configure(broker.url)
+    absent = replace(config, mqtt=replace(config.mqtt, port=1))
+    assert run(absent, rng, 0.0) == 1
+    assert len(device.outbox()) == 5
+    (device.state / "intrusions").write_text("1 1\n")
+
+    def fails(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("pansketch_agent.control.requests.replace_file", fails)
+    with peer(broker.url) as collector:
+        assert run(config, rng, 20.0) == 0
+    assert collector.sequences() == [1, 2, 3, 4, 5]
+    assert "intrusions cannot be confirmed yet (No space left on device)" in caplog.text
+    assert not (device.state / "intrusions").exists()
 
 
 def test_a_replay_waits_for_room_no_longer_than_it_may(device, rng, caplog):

@@ -41,7 +41,7 @@ def test_a_replay_leaves_no_value_behind(device, broker, peer):
 
 
 def test_a_damaged_file_leaves_no_value_behind(device, tmp_path):
-    whole = gzip.compress((ROWS + ROWS[15:] * 500).encode())
+    whole = gzip.compress((ROWS + ROWS.splitlines(keepends=True)[-1] * 1000).encode())
     (tmp_path / "rows.csv.gz").write_bytes(whole[:-20])
     device.configure(source="{type: replay, path: rows.csv.gz}", rows=ROWS)
     agent = device.start("run", "--drain", "0")

@@ -216,6 +216,11 @@ def test_a_page_behind_tls_is_trusted_by_its_ca_alone(device, own_certificate):
             config = device.configure(source=settings)
             assert np.array_equal(reading(config.streams[0]), values, equal_nan=True)
         state, text = finding(config)
+        config = device.configure(
+            source=source(f"https://localhost:{port}/", more=", ca_file: ca.pem")
+        )
+        (device.folder / "ca.pem").unlink()  # It is being renewed: the stream goes on.
+        assert np.isnan(reading(config.streams[0])).all()
     assert state == "wrong"
     assert "self-signed certificate" in text
 

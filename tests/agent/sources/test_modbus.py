@@ -19,9 +19,15 @@ from pansketch_agent.__main__ import main
 from pansketch_agent.diagnostics.check import check
 from pansketch_agent.host.clock import system_clock
 from pansketch_agent.runtime.stream_builder import open_source
-from pansketch_agent.sources.modbus import _Connection, _crc, _RefusedError
+from pansketch_agent.sources.modbus import (
+    _Connection,
+    _crc,
+    _RefusedError,
+    measuring,
+    problems,
+)
 from pansketch_fleet.config.loader import ConfigError
-from pansketch_fleet.settings.sources import Register
+from pansketch_fleet.settings.sources import ModbusSource, Register
 from testbed.embedded_broker import free_port
 from tests.agent.sources.manual_clock import ManualClock
 from tests.waiting import until
@@ -154,6 +160,16 @@ def value_of(answer: str, register=TEMP):
             assert not any(line._buffer)
 
 
+def test_a_name_that_cannot_be_looked_up_is_missing_data():
+    """The resolver raises no OSError for such a name."""
+    register = Register(0, "holding", 1, "int16", 1.0, low_first=False)
+    place = ModbusSource(f"{64 * 'a'}.b", 502, 9600, "N", {"temp": register}, 1.0)
+    values = np.zeros(1)
+    measuring(place, ("temp",), system_clock())(values)
+    assert np.isnan(values[0])
+    assert problems(place, ("temp",), system_clock()) == ["no connection"]
+
+
 def test_an_answer_is_read_and_nothing_of_it_is_kept():
     assert value_of(ANSWER) == -21.5
     high = Register(0, "input", 1, "int32", 1.0, False)
@@ -246,6 +262,7 @@ def test_its_settings_are_shown(device, capsys):
     [
         (source("http://x"), "source.url: is no address of a Modbus device; write tcp://"),
         (source("rtu:ttyUSB0"), "source.url: is no address of a Modbus device"),
+        (source("tcp://a..b"), "source.url: is no address of a Modbus device; write tcp://"),
         (source("tcp://x", more=", parity: X"), "source.parity: 'X' is unknown; use one of N, E"),
         (source("tcp://x", more=", baud: 1"), "source.baud: 1 is unknown; use one of 1200"),
         (source("tcp://x", "{address: 1, type: int8}"), "registers.temp.type: 'int8' is unknown"),

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
-from pansketch_agent.sources import memory_scrub, replay, stdin
+from pansketch_agent.sources import readings as module
+from pansketch_agent.sources import replay, stdin
 from pansketch_agent.sources.decoders import ReadingDecoder
 from pansketch_agent.sources.readings import NotOfferedError, SourceError
 from pansketch_agent.sources.sensors import host_metrics
@@ -290,8 +291,8 @@ def test_every_size_of_python_s_pools_is_filled_to_its_last_byte():
     smallest size is the first one that a text of two needs.
     """
     step = 2 * calcsize("P")
-    filled = [sys.getsizeof(bytes(length)) for length in memory_scrub._LENGTHS]
+    filled = [sys.getsizeof(bytes(length)) for length in module._LENGTHS]
     least = -(-sys.getsizeof(bytes(2)) // step) * step
-    assert sorted(set(filled)) == list(range(least, memory_scrub.MAX_BYTES + 1, step))
+    assert sorted(set(filled)) == list(range(least, module.MAX_BYTES + 1, step))
     for size in set(filled):
-        assert filled.count(size) * size > memory_scrub.POOL_BYTES
+        assert filled.count(size) * size > module.POOL_BYTES

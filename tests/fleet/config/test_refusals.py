@@ -217,6 +217,8 @@ CASES = [
     ("mqtt://broker.example:1884", "http://broker", 3, "mqtt.url", "write mqtt://host:1883"),
     ("mqtt://broker.example:1884", "broker:1883", 3, "mqtt.url", "is not an address of a broker"),
     ("mqtt://broker.example:1884", "mqtt://", 3, "mqtt.url", "has no usable host name"),
+    ("mqtt://broker.example:1884", "mqtt://a..b", 3, "mqtt.url", "has no usable host name"),
+    ("mqtt://broker.example:1884", f"mqtt://{64 * 'a'}.b", 3, "mqtt.url", "has no usable host"),
     ("mqtt://broker.example:1884", "mqtt://a:0", 3, "mqtt.url", "has an impossible port"),
     ("mqtt://broker.example:1884", "mqtt://a:65536", 3, "mqtt.url", "has an impossible port"),
     ("mqtt://broker.example:1884", '"mqtt://[::1"', 3, "mqtt.url", "is not an address"),

@@ -1,6 +1,6 @@
 """Small files of /sys: one number or line each, in texts so short that they can be overwritten.
 
-See agent/pansketch_agent/sources/memory_scrub.py for their memory.
+See agent/pansketch_agent/sources/readings.py for their memory.
 """
 
 import os

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pansketch_fleet.sections.mqtt import is_host
 from pansketch_fleet.sections.sources.sensors import read_interval
 from pansketch_fleet.settings.section import join, nearest, section
 from pansketch_fleet.settings.source_schema import MetricsSection
@@ -18,7 +19,6 @@ from pansketch_fleet.yaml.document import Document, is_file
 
 PORTS = {"http": 80, "https": 443}
 MAX_TARGET = 1024
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 _METRIC = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,255})\s*(?:\{(.*)\}\s*)?", re.DOTALL)
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\[\\"n])*)"\s*(?:,|\Z)')
 _ESCAPED = re.compile(r"\\(.)")
@@ -62,7 +62,7 @@ def page_address(text: str) -> PageAddress:
     host, target = url.hostname or "", url.path or "/"
     target += f"?{url.query}" if url.query else ""
     printable = target.isascii() and target.isprintable() and " " not in target
-    if not (url.scheme in PORTS and 1 <= port <= 65535 and _HOST.fullmatch(host)):
+    if not (url.scheme in PORTS and 1 <= port <= 65535 and is_host(host)):
         raise ValueError(f"is no address of a page; {_EXAMPLE}")
     if not printable or len(target) > MAX_TARGET or url.fragment:
         raise ValueError(f"has a path that cannot be sent; {_EXAMPLE}")

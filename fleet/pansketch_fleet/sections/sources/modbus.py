@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
 
+from pansketch_fleet.sections.mqtt import is_host
 from pansketch_fleet.sections.sources.sensors import read_interval
 from pansketch_fleet.settings.section import join, nearest, section
 from pansketch_fleet.settings.source_schema import (
@@ -21,7 +22,6 @@ from pansketch_fleet.yaml.document import Document
 
 PORT = 502
 MAX_UNIT, MAX_ADDRESS = 247, 65535
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 _SERIAL = re.compile(r"rtu:(/[\w./:+@-]{1,200})", re.ASCII)
 _EXAMPLE = "write tcp://192.0.2.9:502, or rtu:/dev/ttyUSB0"
 
@@ -52,7 +52,7 @@ def _place(document: Document, where: str, text: str) -> tuple[str, int | None]:
     except ValueError:
         raise document.error(join(where, "url"), f"is no address; {_EXAMPLE}") from None
     host, rest = url.hostname or "", url.path or url.query or url.fragment or "@" in url.netloc
-    if url.scheme != "tcp" or rest or not _HOST.fullmatch(host) or not 1 <= port <= 65535:
+    if url.scheme != "tcp" or rest or not is_host(host) or not 1 <= port <= 65535:
         raise document.error(join(where, "url"), f"is no address of a Modbus device; {_EXAMPLE}")
     return host, port
 
