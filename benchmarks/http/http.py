@@ -113,7 +113,7 @@ BURST_WINDOWS = 40  # of each device, that arrive while a thousand ask
 PAUSE_SECONDS = 1.5  # The last count of the fleet is old by then.
 FIRST = "first view (Fleet)"
 CHANGES, ALL_CHANGES = "What changed, first picture", "What changed, all pictures"
-AFTER_START = "first time after a start"  # of the server, whose rows are then all computed
+AFTER_START = "first time after a start"  # of the server, seconds after it
 Measure = Callable[[Path, int, bool], list[Row]]
 
 
@@ -144,6 +144,7 @@ def _twelve(folder: Path, port: int, quick: bool) -> list[Row]:
     with serving(folder / "twelve", port) as site:
         publish(port, of_devices(DEVICES))
         site.fill([*first, *of_fleet(DEVICES, WINDOWS, STREAMS[1:])])
+    with serving(folder / "twelve", port) as site:
         return _views(site, DEVICES, [news[n * DEVICES :][:DEVICES] for n in range(runs)])
 
 
@@ -163,12 +164,13 @@ def _many(folder: Path, port: int, quick: bool) -> list[Row]:
     with serving(folder / "many", port) as site:
         publish(port, of_devices(devices))
         site.fill(of_fleet(devices, FEW_WINDOWS))
+    with serving(folder / "many", port) as site:
         return [*_views(site, devices, [[]] * QUICK_RUNS), _parts(site, devices)]
 
 
 def _views(site: Site, devices: int, news: Sequence[Messages]) -> list[Row]:
-    """Each view, as often as there is a new state, in a new browser each time. All pictures of
-    changes have a row of their own for the first time."""
+    """Each view, as often as there is a new state, in a new browser each time. The server has just
+    started: all pictures of changes have a row of their own for the first time."""
     found: dict[str, list[float]] = {}
     longest = 0.0
     for messages in news:

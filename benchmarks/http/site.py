@@ -122,10 +122,12 @@ def of_devices(devices: int) -> Messages:
 
 @contextmanager
 def serving(folder: Path, broker_port: int, priority: str | None = None) -> Iterator[Site]:
-    """A collector that answers, with files of its own below `folder`. `priority`: the niceness of
-    what answers, with " batch" for the scheduler's class of that name; it is then started beside
-    `serve`. None: as `serve` starts it."""
-    folder.mkdir(parents=True)
+    """A collector that answers, with files of its own below `folder`, or those of an earlier one.
+
+    `priority`: the niceness of what answers, with " batch" for the scheduler's class of that name;
+    it is then started beside `serve`. None: as `serve` starts it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     http_port = free_port()
     config = folder / "config.yaml"
     address = f'\n  http: "127.0.0.1:{http_port}"\n'

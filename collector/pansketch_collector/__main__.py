@@ -20,6 +20,7 @@ from pansketch_collector.commands.verification import run_verify
 from pansketch_collector.errors import CommandError
 from pansketch_collector.reports import broker_acl, devices, keepers, stream_settings
 from pansketch_collector.storage.reader import reading
+from pansketch_fleet.child_process import end_in_order
 from pansketch_fleet.config.loader import (
     CollectorConfig,
     Config,
@@ -113,6 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.command in WITH_BROKER:
             run = WITH_BROKER[options.command]
             return run(load_collector(options.config, os.environ), options)
+        if argv is None:
+            end_in_order()  # An unfinished file of output is removed.
         config = load_reader(options.config, os.environ)
         return COMMANDS[options.command](config, options)
     except ConfigError as error:

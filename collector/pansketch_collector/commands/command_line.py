@@ -9,6 +9,7 @@ from pansketch import __version__
 from pansketch_collector.commands import enrolment, retention
 from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINCT, DRIFT, GENERATORS
 from pansketch_collector.queries.questions import HELP, QUESTIONS
+from pansketch_collector.queries.sample import MAX_ROWS
 from pansketch_collector.reports.devices import MAX_SHOWN
 from pansketch_fleet.errors import SingleLineParser
 from pansketch_fleet.logs import add_log_options
@@ -89,14 +90,12 @@ def _sample(commands: "argparse._SubParsersAction[SingleLineParser]") -> None:
     _selecting(sample)
     _generating(sample)
     _archived(sample)
-    sample.add_argument(
-        "--rows", type=_whole_number(1), required=True, metavar="N", help="how many"
-    )
+    rows = _whole_number(1, MAX_ROWS)
+    sample.add_argument("--rows", type=rows, required=True, metavar="N", help="how many")
     _out(sample, "FILE.csv")
     sample.add_argument("--seed", type=_whole_number(0), metavar="N", help="repeat the same rows")
     help_text = "print on stderr the predicted distance of the rows from the readings (type views)"
-    # Parsed only to reject it with a reason: there is no median of models.
-    sample.add_argument("--robust", action="store_true", help=argparse.SUPPRESS)
+    sample.add_argument("--robust", action="store_true", help=argparse.SUPPRESS)  # to refuse it
     sample.add_argument("--report", action="store_true", help=help_text)
 
 
@@ -289,12 +288,13 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _whole_number(minimum: int) -> Callable[[str], int]:
-    """A parser of whole numbers from `minimum`."""
+def _whole_number(minimum: int, most: int = 2**63 - 1) -> Callable[[str], int]:
+    """A parser of whole numbers from `minimum` to `most`, by default the largest in a database."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and int(text) >= minimum):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum}")
+        if not (text.isascii() and text.isdigit() and minimum <= int(text[:20]) <= most):
+            wanted = f"a whole number from {minimum} to {most}"
+            raise argparse.ArgumentTypeError(f"{text[:64]!r} is not {wanted}")
         return int(text)
 
     return read

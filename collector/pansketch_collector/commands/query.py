@@ -34,6 +34,7 @@ from pansketch_collector.scales import learning
 from pansketch_collector.storage.reader import Reader, reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.settings.settings import ReadingStream
 from pansketch_fleet.units import utc_text
 
 
@@ -52,6 +53,14 @@ def run_query(config: Config, options: argparse.Namespace) -> int:
     if options.smooth and options.by is None:
         raise wrong("--smooth follows windows or days: add --by window or --by day")
     questions.check_words(options.question, options.words)
+    stream = stream_named(config, selection.stream)
+    assert isinstance(stream, ReadingStream), "answering refuses streams of keys"
+    with questions.wrong_words_first(stream.domain, options.question, options.words):
+        return _run_question(config, options, selection)
+
+
+def _run_question(config: Config, options: argparse.Namespace, selection: Selection) -> int:
+    """Prints one answer of all selected releases, or one of each window, day or device."""
     if options.by is not None:
         return _run_series(config, options, selection)
     try:

@@ -8,7 +8,6 @@ import argparse
 import logging
 import os
 import signal
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from pansketch_fleet.config.sketch_summary import first_answer_text
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.logs import log_words, set_up_log
 from pansketch_fleet.settings.settings import DatabaseServer
-from pansketch_fleet.systemd import Notifier, on_reload
+from pansketch_fleet.systemd import Notifier, SignalEvent, on_reload
 from pansketch_fleet.units import duration_text
 
 RENEW_SECONDS = 5.0
@@ -57,8 +56,8 @@ class Sessions:
 
     def __init__(self, config: CollectorConfig, options: argparse.Namespace) -> None:
         self._config, self._options = config, options
-        self.notifier, self.over, self.ends = Notifier(os.environ), threading.Event(), False
-        self._reload = threading.Event()
+        self.notifier, self.over, self.ends = Notifier(os.environ), SignalEvent(), False
+        self._reload = SignalEvent()
 
     def run(self, session: "Callable[[CollectorConfig, Sessions], None]") -> int:
         """Returns the exit code, after SIGTERM or SIGINT. Raises CommandError."""

@@ -5,6 +5,7 @@ ends with its standard input, so also when the parent is killed.
 """
 
 import argparse
+import asyncio
 import gc
 import logging
 import os
@@ -66,7 +67,8 @@ def main() -> int:
 
 def _serve(config: Config, http: Http, listening: socket.socket, broker: BrokerState) -> None:
     executors, limits = Executors(config.collector.database), ResponseLimits()
-    guarded = AccessControl(application(config, executors, limits, broker), http, limits)
+    app = application(config, executors, limits, broker)
+    guarded = AccessControl(app, http, limits)
     settings = uvicorn.Config(
         guarded,
         http=HttpConnection,
@@ -86,9 +88,16 @@ def _serve(config: Config, http: Http, listening: socket.socket, broker: BrokerS
             pass
         server.should_exit = True
 
+    async def serve() -> None:
+        warming = asyncio.create_task(app.state.warm_up())
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            warming.cancel()
+
     threading.Thread(target=exit_at_end_of_input, daemon=True).start()
     try:
-        server.run(sockets=[listening])
+        asyncio.run(serve())
     finally:
         executors.close()
 

@@ -4,8 +4,7 @@ Blocking work runs in thread pools, so that a fit delays no other request:
 collector/pansketch_collector/http/server/executors.py.
 """
 
-import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -36,7 +35,8 @@ from pansketch_collector.http.endpoints.parameters import (
     selection_of,
     series_of,
 )
-from pansketch_collector.http.endpoints.row_formats import SHAPES, pieces
+from pansketch_collector.http.endpoints.row_formats import SHAPES, file_response
+from pansketch_collector.http.endpoints.warm_up import Ask, warm_up
 from pansketch_collector.http.server import pages
 from pansketch_collector.http.server.access_control import ResponseLimits
 from pansketch_collector.http.server.etag import Revalidation
@@ -46,8 +46,6 @@ from pansketch_collector.http.server.problem_details import RESPONSES, UnknownSt
 from pansketch_collector.http.supervisor import BrokerState
 from pansketch_collector.periods import comparison, series, series_report
 from pansketch_collector.queries import distinct
-from pansketch_collector.queries.answers import source
-from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import DISTINCT, SAMPLE, answering
 from pansketch_collector.reports import fleet as fleets
 from pansketch_collector.storage.tables.holdings import by_stream
@@ -59,14 +57,13 @@ DESCRIPTION = (
     "Private telemetry of a fleet: every answer comes from published releases alone. "
     "Every figure has a standard error and names its releases."
 )
-SEED_BYTES = 4
 NO_BROKER = "the collector has no subscription at its broker now: its log has the reason"
 
 
 def application(
     config: Config, pools: Executors, limits: ResponseLimits, broker: BrokerState
 ) -> FastAPI:
-    """The application for one configuration."""
+    """The application for one configuration. `state.warm_up`: to be awaited beside the server."""
     http = config.collector.http
     closed = http is not None and http.closed
     app = FastAPI(
@@ -87,7 +84,8 @@ def application(
     if http is not None and http.token is not None:
         add_changes(app, pools, (*(count.forget for count in counts), models.forget))
     _add_lists(app, config, pools)
-    _add_answers(app, config, pools, models)
+    ask = _add_answers(app, config, pools, models)
+    app.state.warm_up = partial(warm_up, config, counts[0], ask, lambda: limits.busy)
     add_page(app)
     pages.name_streams(app.openapi(), [stream.name for stream in config.streams])
     return app
@@ -177,7 +175,9 @@ def _add_lists(app: FastAPI, config: Config, pools: Executors) -> None:
         )
 
 
-def _add_answers(app: FastAPI, config: Config, pools: Executors, models: Models) -> None:
+def _add_answers(app: FastAPI, config: Config, pools: Executors, models: Models) -> Ask:
+    """Returns a function that answers as `query` does."""
+
     @app.get(
         "/v1/streams/{stream}/query",
         summary="One question, answered with its standard error and its sources",
@@ -208,7 +208,9 @@ def _add_answers(app: FastAPI, config: Config, pools: Executors, models: Models)
         found = _answering_stream(config, stream, asked, SAMPLE)
         selection = await pools.run(pools.reads, lambda: selection_of(config, found.name, asked))
         model = await models.model(selection, choice_of(asked))
-        return await _file(pools, model, stream, asked)
+        return await file_response(pools, model, stream, asked)
+
+    return query
 
 
 async def _answer(
@@ -262,26 +264,6 @@ async def _count_keys(
         **distinct.as_object(counted),
         "fleet": counted.fleet,
     }
-
-
-async def _file(pools: Executors, model: Model, stream: str, asked: SampleParameters) -> Response:
-    shape = SHAPES[asked.format]
-    seed = asked.seed
-    if seed is None:
-        seed = int.from_bytes(os.urandom(SEED_BYTES), "big")
-    found = await pools.run(pools.draws, partial(pieces, model, shape, asked.rows, seed))
-    headers = {
-        "Content-Disposition": f'attachment; filename="{stream}.{asked.format}"',
-        "Pansketch-Seed": str(seed),
-        "Pansketch-Source": source(model).encode("ascii", "replace").decode(),
-    }
-    return StreamingResponse(_draw(pools, found), headers=headers, media_type=shape.media_type)
-
-
-async def _draw(pools: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Draws the next piece when the last one is sent: a slow reader slows the drawing."""
-    while (piece := await pools.run(pools.draws, lambda: next(found, None))) is not None:
-        yield piece
 
 
 def _answering_stream(config: Config, name: str, asked: ModelParameters, question: str) -> Stream:

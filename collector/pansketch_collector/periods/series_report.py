@@ -29,7 +29,9 @@ def as_table(found: Series) -> str:
     noisy = [row for row in found.rows if row.answer is None]
     if noisy:
         lines.append(f"note: {len(noisy)} of {len(found.rows)} rows have no value: {NOISY}")
-        lines += [f"note: {text}" for text in dict.fromkeys(row.refusal for row in noisy)][:3]
+        # A window that is over gets no more readings, so what it lacks is no advice.
+        others = [row for row in noisy if found.by == "device" or row.readings is None]
+        lines += [f"note: {text}" for text in dict.fromkeys(row.refusal for row in others)][:3]
     if found.step is not None:
         step = f"{found.step:.3g}{unit.replace('(', '').replace(')', '')}"
         lines.append(f"level: moves by {step} (standard deviation) from one {found.by} to the next")

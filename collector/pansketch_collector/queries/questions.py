@@ -1,13 +1,14 @@
 """`query`: answers one question with the fleet's model, with its standard error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
 
 from pansketch import Attribute, Domain
 from pansketch.domain import MISSING
 from pansketch.generators import FittedModel, parse_predicate
-from pansketch_collector.errors import wrong
+from pansketch_collector.errors import CommandError, wrong
 from pansketch_collector.queries.answers import Answer, Matrix
 from pansketch_collector.queries.fleet_model import Model
 
@@ -15,9 +16,7 @@ from pansketch_collector.queries.fleet_model import Model
 def quantile(fitted: FittedModel, words: Sequence[str]) -> Answer:
     """`ATTRIBUTE Q`: the value that a share Q of the readings does not exceed."""
     attribute = _number_attribute(fitted.domain, words[0])
-    q = _number(words[1])
-    if not 0 <= q <= 1:
-        raise wrong(f"a quantile lies between 0 and 1, as in `quantile {words[0]} 0.5`")
+    q = _share(words)
     estimate = fitted.quantile(attribute.name, q)
     missing = _missing(fitted, attribute)
     return Answer(estimate.value, estimate.standard_error, attribute.unit, missing=missing)
@@ -42,15 +41,8 @@ def cdf(fitted: FittedModel, words: Sequence[str]) -> Answer:
 
 def covariance(fitted: FittedModel, words: Sequence[str]) -> Matrix:
     """`[ATTRIBUTE ...]`: the covariances of these attributes, by default of all numbers."""
-    domain = fitted.domain
-    numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
-    if not numbers:
-        raise wrong("all attributes have categories or are cyclic, and these have no covariance")
-    attributes = [_number_attribute(domain, name) for name in words or numbers]
+    attributes = _several(fitted.domain, words)
     names = tuple(attribute.name for attribute in attributes)
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise wrong(f"{name} is given twice: name each attribute once")
     units = tuple(attribute.unit for attribute in attributes)
     missing = tuple(_missing(fitted, attribute) for attribute in attributes)
     return Matrix(names, units, fitted.covariance(names), missing)
@@ -65,13 +57,7 @@ def count(fitted: FittedModel, words: Sequence[str]) -> Answer:
 
 def count_range(fitted: FittedModel, words: Sequence[str]) -> Answer:
     """`ATTRIBUTE LOW HIGH ...` or `ATTRIBUTE CATEGORY ...`: the readings in all ranges."""
-    wanted: dict[str, tuple[float, float] | str] = {}
-    rest = list(words)
-    while rest:
-        attribute = attribute_of(fitted.domain, rest.pop(0))
-        if attribute.name in wanted:
-            raise wrong(f"{attribute.name} is given twice in the range")
-        wanted[attribute.name] = _limits(attribute, rest)
+    wanted = _ranges(fitted.domain, words)
     estimate, share = fitted.count(wanted), fitted.share(wanted)
     return Answer(estimate.value, estimate.standard_error, "readings", share.value)
 
@@ -143,6 +129,34 @@ def answer(model: Model, name: str, words: Sequence[str]) -> Answer | Matrix:
         raise wrong(str(error)) from error
 
 
+def check(domain: Domain, name: str, words: Sequence[str]) -> None:
+    """Raises CommandError for words that no readings could answer, as `answer` does."""
+    if name == "count":
+        is_of_one(domain, name, words)
+    elif name == "range":
+        _ranges(domain, words)
+    elif name == "covariance":
+        _several(domain, words)
+    else:
+        _number_attribute(domain, words[0])
+    if name == "quantile":
+        _share(words)
+    if name == "cdf":
+        _number(words[1])
+
+
+@contextmanager
+def wrong_words_first(domain: Domain, name: str, words: Sequence[str]) -> Iterator[None]:
+    """The context for an answer. Without one, wrong words are its error, and not what is missing:
+    it would take a user days to read of them."""
+    try:
+        yield
+    except CommandError as error:
+        if error.code == 1:
+            check(domain, name, words)
+        raise
+
+
 def bounds_of(domain: Domain, name: str, words: Sequence[str]) -> tuple[float, float]:
     """The range of an answer that is one number, in its unit."""
     if name in ("mean", "quantile"):
@@ -177,6 +191,37 @@ def _number_attribute(domain: Domain, name: str) -> Attribute:
     if attribute.categories is not None:
         raise wrong(f"{name} has categories: ask `count '{name} = {attribute.categories[0]}'`")
     return attribute
+
+
+def _share(words: Sequence[str]) -> float:
+    q = _number(words[1])
+    if not 0 <= q <= 1:
+        raise wrong(f"a quantile lies between 0 and 1, as in `quantile {words[0]} 0.5`")
+    return q
+
+
+def _several(domain: Domain, words: Sequence[str]) -> list[Attribute]:
+    """The numbers of a covariance."""
+    numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
+    if not numbers:
+        raise wrong("all attributes have categories or are cyclic, and these have no covariance")
+    attributes = [_number_attribute(domain, name) for name in words or numbers]
+    names = [attribute.name for attribute in attributes]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise wrong(f"{name} is given twice: name each attribute once")
+    return attributes
+
+
+def _ranges(domain: Domain, words: Sequence[str]) -> dict[str, tuple[float, float] | str]:
+    wanted: dict[str, tuple[float, float] | str] = {}
+    rest = list(words)
+    while rest:
+        attribute = attribute_of(domain, rest.pop(0))
+        if attribute.name in wanted:
+            raise wrong(f"{attribute.name} is given twice in the range")
+        wanted[attribute.name] = _limits(attribute, rest)
+    return wanted
 
 
 def _missing(fitted: FittedModel, attribute: Attribute) -> float | None:

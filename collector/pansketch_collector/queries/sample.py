@@ -19,6 +19,7 @@ from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.generator_registry import GENERATORS
 from pansketch_fleet.text_table import columns
 
+MAX_ROWS = 100_000_000
 CHUNK_ROWS = 65_536
 ROWS_WORTH_A_BAR = 500_000
 EMPTY = '""'

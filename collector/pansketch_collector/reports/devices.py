@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from pansketch_collector import clock
+from pansketch_collector.queries.answers import decimals_of, shown
 from pansketch_collector.reports import device_health as healths
 from pansketch_collector.reports import fleet as fleets
 from pansketch_collector.reports import stream_settings
@@ -25,7 +26,7 @@ from pansketch_fleet.units import lag_text, utc_text
 
 HEADER = (
     *("device", "state", "stream", "windows", "first", "last"),
-    *("gaps", "late", "disputed", "ledgers", "rolled", "unsynced", "again", "received"),
+    *("gaps", "late", "disputed", "ledgers", "rolled", "unsynced", "duplicates", "received"),
 )
 NUMBERS = frozenset({"windows", *HEADER[6:-1]})
 COUNTED = ("device", "stream", "lag", "counted", "in a window", "settings", "")
@@ -158,7 +159,7 @@ def as_table(found: Overview) -> str:
     total = sum(refusals.values())
     reasons = ", ".join(f"{reason} {n}" for reason, n in refusals.items())
     lines.append(f"refused: {total} ({reasons})" if total else "refused: none")
-    lines.append(f"came again after they were stored: {found.fleet.duplicates or 'none'}")
+    lines.append(f"duplicates: {found.fleet.duplicates or 'none'}")
     lines.append(f"database generation: {found.fleet.generation}")
     if others := found.fleet.devices - len(found.devices):
         lines.append(
@@ -237,7 +238,8 @@ def _counted(found: Overview, name: str, now: int) -> list[tuple[str, ...]]:
 
 def _counted_text(found: Overview, stream: str, total: DeviceTotal | None) -> str:
     if total is not None:
-        return f"{total.value:.6g} ± {total.standard_error:.2g}"
+        digits = decimals_of(total.standard_error)
+        return f"{shown(total.value, digits)} ± {shown(total.standard_error, digits)}"
     return "masked" if stream in found.fleet.masked else "-"
 
 

@@ -4,7 +4,7 @@ The serving process holds an advisory lock. A writing transaction excludes other
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
@@ -15,12 +15,14 @@ from pansketch_collector.errors import CommandError
 from pansketch_collector.storage.tables import schema
 from pansketch_collector.storage.tables.connection import Rows, ServerError, Values, transaction
 from pansketch_collector.storage.tables.postgresql_dialect import (
+    ROOM,
     adapt,
     named,
     statement_triggers,
     tables,
     translated,
 )
+from pansketch_collector.storage.tables.records import CopiedRow, blocks
 from pansketch_fleet.settings.settings import DatabaseServer
 
 CONNECT_SECONDS: Final = 10
@@ -109,6 +111,16 @@ class Postgresql:
                         copy.write_row(row)  # type: ignore[arg-type]
             else:
                 cursor.executemany(translated(sql), values)
+
+    def copy(self, columns: str, rows: Iterable[CopiedRow]) -> None:
+        """Inserts encoded rows. `columns`: as in an INSERT, a table and its columns."""
+        with (
+            self._translate_errors(),
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {columns} FROM STDIN (FORMAT BINARY)") as copy,
+        ):
+            for block in blocks(rows):
+                copy.write(block)
 
     def _arrays(self, table: str) -> str:
         """A parameter for an array of each column of a table."""
@@ -205,6 +217,9 @@ def opened(server: DatabaseServer, serving: bool = False, create: bool = False) 
         if outdated and create:
             with transaction(db):
                 db.script(statement_triggers())
+        if found == schema.VERSION and create and _lacks_room(db):
+            with transaction(db):
+                db.script(ROOM)
     except ServerError as error:
         db.close()
         raise CommandError(f"database {server}: {error}: check the user's rights") from error
@@ -228,6 +243,15 @@ def _has_row_triggers(db: Postgresql) -> bool:
     query = (
         "SELECT 1 FROM pg_trigger WHERE tgrelid = CAST('releases' AS regclass)"
         " AND tgname = 'releases_held' AND tgtype % 2 = 1"
+    )
+    return db.execute(query).fetchone() is not None
+
+
+def _lacks_room(db: Postgresql) -> bool:
+    """True if an earlier version made the tables, with full pages, and this role may change it."""
+    query = (
+        "SELECT 1 FROM pg_class WHERE oid = CAST('tallies' AS regclass)"
+        " AND reloptions IS NULL AND pg_has_role(relowner, 'USAGE')"
     )
     return db.execute(query).fetchone() is not None
 

@@ -54,15 +54,14 @@ INSERT = f"INSERT INTO releases ({schema.RELEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, 
 
 
 class SqlStore:
-    """Implements `Store` on a connection; pansketch_collector/storage/store.py documents its
-    methods."""
+    """Implements `Store` on a connection; pansketch_collector/storage/store.py documents it."""
 
     def __init__(self, connection: Database, quarantine_rows: int = quarantine.MAX_ROWS) -> None:
         self._db = connection
         self._quarantine_rows = quarantine_rows
         self._stored: dict[tuple[str, str], int] = {}  # counted once, then kept
         self._device_rows = device_reports.DeviceRows()
-        # Caches of the open transaction, which excludes other writers:
+        # Of the open transaction, which excludes other writers:
         self._firsts: dict[tuple[str, str, bytes], LedgerStart | None] = {}
         self._removed: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self._added: list[tuple[Accepted, Stored]] = []
@@ -164,6 +163,9 @@ class SqlStore:
         """Stores the first release of a window, within a `batch`."""
         row = columns(release, received_at)
         self._insert(row)
+        self._note(release, stored(row))
+
+    def _note(self, release: Accepted, one: Stored) -> None:
         window = release.window
         if (key := (window.device, window.stream)) in self._stored:
             self._stored[key] += 1
@@ -172,7 +174,7 @@ class SqlStore:
             first = self._firsts[ledger]
             if first is None or window.sequence < first.sequence:
                 self._firsts[ledger] = LedgerStart(window.sequence, window.start)
-        self._added.append((release, stored(row)))
+        self._added.append((release, one))
 
     def _insert(self, row: tuple[Any, ...]) -> None:
         self._db.execute(INSERT, row)
@@ -184,10 +186,9 @@ class SqlStore:
         """
         if not self._added:
             return
-        releases = [release for release, _ in self._added]
-        added = [(one.window.device, one.window.stream, one.window.start) for one in releases]
-        digests = [(one.digest,) for one in releases]
-        holding_counts.note_totals(self._db, added, [one.total for one in releases])
+        added = [(one.device, one.stream, one.start) for _, one in self._added]
+        digests = [(one.digest,) for _, one in self._added]
+        holding_counts.note_totals(self._db, added, [release.total for release, _ in self._added])
         add_up(self._db, self._added, self._layouts)
         others = "SELECT 1 FROM quarantine UNION ALL SELECT 1 FROM damaged LIMIT 1"
         if self._db.execute(others).fetchone() is not None:

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pansketch import WindowId
 from pansketch_collector.errors import CommandError
@@ -12,10 +12,23 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import database, quarantine
 from pansketch_collector.storage.sql_store import INSERT, SqlStore
 from pansketch_collector.storage.store import Store
-from pansketch_collector.storage.tables.connection import ERRORS, Database
+from pansketch_collector.storage.tables import schema
+from pansketch_collector.storage.tables.connection import ERRORS
+from pansketch_collector.storage.tables.records import (
+    CopiedRow,
+    Stored,
+    columns,
+    copied_row,
+    stored,
+)
 from pansketch_collector.validation.decision import LedgerStart
 from pansketch_collector.validation.verdicts import Accepted, Outcome, StoredWindow, Validated
 from pansketch_fleet.settings.settings import DatabaseServer
+
+if TYPE_CHECKING:
+    from pansketch_collector.storage.postgresql import Postgresql
+
+PAYLOAD: Final = schema.RELEASE.split(", ").index("payload")  # its place among the columns
 
 
 class SqliteStore(SqlStore):
@@ -102,11 +115,16 @@ class ServerStore(SqlStore):
     for each table.
     """
 
-    def __init__(self, connection: Database, quarantine_rows: int = quarantine.MAX_ROWS) -> None:
+    def __init__(
+        self, connection: "Postgresql", quarantine_rows: int = quarantine.MAX_ROWS
+    ) -> None:
         super().__init__(connection, quarantine_rows)
+        self._server = connection
         # Caches of the open transaction:
         self._windows: dict[tuple[str, str, int], StoredWindow | None] = {}
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[CopiedRow] = []
+        # Of the releases of a batch, by the id of each object:
+        self._prepared: dict[int, tuple[Stored, CopiedRow]] = {}
 
     @property
     def workers(self) -> str:
@@ -122,11 +140,15 @@ class ServerStore(SqlStore):
         finally:
             self._windows.clear()
             self._rows.clear()
+            self._prepared.clear()
             self._stored.clear()  # Others store as well.
 
     def commit(self, batch: Sequence[tuple[Incoming, Validated]], at: int) -> list[Outcome]:
+        # Other writers wait for the lock of a transaction: what does not need it comes before.
+        releases = [one for _, one in batch if isinstance(one, Accepted)]
+        self._prepared = {id(one): _prepared(one, at) for one in releases}
         with self.batch():
-            self._fetch([one.window for _, one in batch if isinstance(one, Accepted)])
+            self._fetch([one.window for one in releases])
             return [self._record(message, validated, at) for message, validated in batch]
 
     def stored_window(self, window: WindowId) -> StoredWindow | None:
@@ -151,14 +173,16 @@ class ServerStore(SqlStore):
             if removed:
                 ranges.append((start, start + 1))
 
-    def _insert(self, row: tuple[Any, ...]) -> None:
-        device, stream, sequence, start, _, _, digest, *_, incarnation = row
-        self._windows[device, stream, start] = StoredWindow(digest, sequence, incarnation)
+    def add(self, release: Accepted, received_at: int) -> None:
+        one, row = self._prepared.get(id(release)) or _prepared(release, received_at)
+        key = one.device, one.stream, one.start
+        self._windows[key] = StoredWindow(one.digest, one.sequence, one.incarnation)
         self._rows.append(row)
+        self._note(release, one)
 
     def _follow_up(self) -> None:
         if self._rows:
-            self._db.executemany(INSERT, self._rows)
+            self._server.copy(f"releases ({schema.RELEASE})", self._rows)
             self._rows.clear()
         super()._follow_up()
 
@@ -176,6 +200,11 @@ class ServerStore(SqlStore):
                 random = "substr(md5(clock_timestamp()::text || random()), 1, 16)"
                 self._db.execute(f"UPDATE generation SET id = {random}")
         (self.generation,) = self._db.execute("SELECT id FROM generation").fetchone()
+
+
+def _prepared(release: Accepted, received_at: int) -> tuple[Stored, CopiedRow]:
+    row = columns(release, received_at)
+    return stored(row), copied_row(row, PAYLOAD)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ damage to answers, alerts and the disk (docs/how-to/contain-a-hostile-device.md)
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pansketch import WindowId
 from pansketch_collector.validation.verdicts import (
@@ -30,16 +31,14 @@ MAX_RELEASES = 1_000_000
 MAX_AHEAD = 16
 
 
-@dataclass(frozen=True)
-class LedgerStart:
+class LedgerStart(NamedTuple):
     """The lowest stored sequence number of a ledger, and the start of its window."""
 
     sequence: int
     start: int
 
 
-@dataclass(frozen=True)
-class ReleaseState:
+class ReleaseState(NamedTuple):
     """The stored state that decides about a release.
 
     `stored`: the stored release of its window. `removed`: retention removed the release of its
@@ -65,8 +64,7 @@ class DeviceState:
     has_room: bool
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The outcome of a message, and its effect on the database.
 
     `disputed`: a release to store beside the stored one of its window. `outdated`: a status without

@@ -1,6 +1,7 @@
 """Outcomes of validation: accepted, duplicate, rejected, and the reports of devices."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -124,8 +125,7 @@ class Rejected:
         return "/".join(name for name in (self.device, self.stream) if name is not None)
 
 
-@dataclass(frozen=True)
-class StoredWindow:
+class StoredWindow(NamedTuple):
     """The stored release of a window."""
 
     digest: str

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from pansketch import decode
 from pansketch_collector.__main__ import main
 from pansketch_fleet.protocol.messages import digest
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HEADER = ["temp", "wind"]
@@ -139,10 +140,10 @@ def test_devices_shows_windows_gaps_and_refusals(filled, run):
     code, out, err = run("devices")
     assert (code, err) == (0, "")
     parts = [part.splitlines() for part in out.split("\n\n")]
-    (header, one, two), (counted, *totals, lag, refused, again, generation) = parts
+    (header, one, two), (counted, *totals, lag, refused, duplicates, generation) = parts
     assert header.split() == [
         "device", "state", "stream", "windows", "first", "last", "gaps", "late", "disputed",
-        "ledgers", "rolled", "unsynced", "again", "received",
+        "ledgers", "rolled", "unsynced", "duplicates", "received",
     ]  # fmt: skip
     assert one.split() == [
         "one", "unknown", "fine", "3", "1970-01-02T00:08:09Z", "1970-01-06T00:08:09Z", "1",
@@ -163,13 +164,13 @@ def test_devices_shows_windows_gaps_and_refusals(filled, run):
     ]
     for name, windows, total in zip(("one", "two"), (3, 2), totals, strict=True):
         found = re.match(
-            rf"{name} +fine +[\d.]+ d +(\d+[.\d]*) ± [\d.e-]+ +600 +not reported$", total
+            rf"{name} +fine +[\d.]+ d +(\d+[.\d]*) ± [\d.]+ +600 +not reported$", total
         )
         assert float(found[1]) == pytest.approx(600 * windows, abs=1)
     assert lag.startswith("lag of fine: median device ")
     assert lag.endswith(" (two)")
     assert refused == "refused: 2 (topic 2)"
-    assert again == "came again after they were stored: 1"
+    assert duplicates == "duplicates: 1"
     said = json.loads(run("devices", "--json")[1])
     assert generation == f"database generation: {said['generation']}"
     assert said["quarantine"] == {"topic": 2}
@@ -227,3 +228,21 @@ def test_a_full_disk_behind_stdout_is_one_line(filled):
     assert done.returncode == 1
     assert done.stderr.startswith(b"cannot write to stdout: No space left")
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_sample_leaves_no_unfinished_file(filled, tmp_path, number):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    words = ["sample", "--stream", "fine", "--rows", "100000000", "--out", str(folder / "rows.csv")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pansketch_collector", *words, "--config", str(filled.path)],
+        cwd=REPOSITORY,
+        stderr=subprocess.PIPE,
+    )
+    until(lambda: os.listdir(folder) or process.poll() is not None)
+    process.send_signal(number)
+    assert process.wait(SECONDS) == 1
+    assert process.stderr.read() == b"interrupted\n"
+    process.stderr.close()
+    assert os.listdir(folder) == []

@@ -34,6 +34,8 @@ BAD = [
     (["sample", "--stream", "air", "--rows", "5", "--out", "-"], 1, "nothing stored yet"),
     (["sample", "--stream", "fine", "--rows", "0", "--out", "-"], 2, "whole number from 1"),
     (["sample", "--stream", "fine", "--rows", "many", "--out", "-"], 2, "whole number"),
+    (["sample", "--stream", "fine", "--rows", "9" * 20, "--out", "-"], 2, "1 to 100000000"),
+    (["sample", "--stream", "fine", "--rows", "9" * 5000, "--out", "-"], 2, "1 to 100000000"),
     (["sample", "--stream", "fine", "--rows", "5"], 2, "--out"),
     (["sample", "--stream", "fine", "--rows", "5", "--out", "/no/folder/x.csv"], 2, "cannot write"),
     (["sample", "--stream", "fine", "--rows", "5", "--out", "/tmp"], 2, "cannot write /tmp"),

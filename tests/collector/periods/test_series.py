@@ -39,7 +39,38 @@ def test_a_table_names_the_rows_that_are_too_noisy(fleet, run):
     assert re.match(r"1970-01-02 +2 +2 +[\d.]+ ± [\d.]+ +1[45]\.\d+ ± 0\.\d+$", lines[1])
     assert lines[5].endswith("too noisy")
     assert lines[6].startswith("note: 1 of 5 rows have no value")
+    # A day that is over gets no more windows: none is asked for.
+    assert len(lines) == 8
     assert lines[-1].startswith("10 releases of 2 devices, epsilon 10 per reading")
+
+
+def test_a_noisy_device_is_told_what_it_lacks(fleet, run):
+    """The control of the test above: a device does get more windows."""
+    code, out, _ = run(*ASK, "mean", "temp", "--by", "device", "--from", "1970-01-06")
+    assert code == 1
+    assert "more window" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("mean", "nothing"), "unknown attribute 'nothing'; the stream has temp"),
+        (("mean", "wind"), "wind has categories"),
+        (("quantile", "temp", "50"), "a quantile lies between 0 and 1"),
+        (("quantile", "temp", "50%"), "'50%' is not a number"),
+        (("cdf", "temp", "warm"), "'warm' is not a number"),
+        (("range", "temp", "20", "10"), "LOW must not exceed HIGH"),
+        (("range", "humidity", "0", "10"), "unknown attribute 'humidity'"),
+        (("count", "tmp > 20"), "tmp"),
+    ],
+)
+@pytest.mark.parametrize("by", [[], ["--by", "window"]])
+def test_wrong_words_are_told_before_what_is_missing(fleet, run, words, problem, by):
+    """Noise outweighs the last day, which would be the error of right words."""
+    code, out, err = run(*ASK, *words, "--from", "1970-01-06", *by)
+    assert (code, out) == (2, "")
+    assert problem in err
+    assert "noise" not in err
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,10 @@ def test_incompatible_epochs_are_omitted_and_reported(small_fleet, serve, run, o
     serve(("one", "air", small_fleet.release("one", 1, "air", drawn(1, 5.0))))
     change(small_fleet, old, new)
     change(small_fleet, "epsilon: 60.0", "epsilon: 50.0")
-    code, out, err = run("query", "--stream", "air", "mean", "temp" if "temp" in new else "warmth")
+    name = "warmth" if "warmth" in new else "temp"
+    code, out, err = run("query", "--stream", "air", "mean", name)
     assert (code, out) == (1, "")
     assert says in err
-    name = "warmth" if "warmth" in new else "temp"
     serve(("one", "air", small_fleet.release("one", 2, "air", drawn(2, 25.0))), at=2000)
     code, out, err = run("query", "--stream", "air", "mean", name)
     assert code == 0

@@ -38,7 +38,7 @@ def dies_at(statement, work):
     """Does the work in a process that is killed before its statement of that number; whether it
     came so far."""
     if (child := os.fork()) == 0:
-        numbers, run, many = iter(range(10**6)), Postgresql._run, Postgresql.executemany
+        numbers = iter(range(10**6))
 
         def counted(call):
             def acknowledged(*words):
@@ -48,7 +48,8 @@ def dies_at(statement, work):
 
             return acknowledged
 
-        Postgresql._run, Postgresql.executemany = counted(run), counted(many)
+        for name in ("_run", "executemany", "copy"):
+            setattr(Postgresql, name, counted(getattr(Postgresql, name)))
         try:
             work()
         finally:

@@ -23,6 +23,8 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 
 MAX_MODELS = 8
+# Series and comparisons hold no model. The page asks a dozen of them for one stream.
+MAX_DERIVED = 64
 MAX_ANSWERS = 64  # of each model
 LIFETIME_FACTOR = 5.0  # lifetime of a model, relative to its fit and its slowest answer
 
@@ -51,6 +53,20 @@ class CachedModel:
     def expires_at(self, lifetime_factor: float) -> float:
         """Until then the model answers, even if newer releases are stored."""
         return self.fitted_at + lifetime_factor * (self.fit_seconds + self.slowest_answer)
+
+
+class Entries(OrderedDict[CacheKey, CachedModel]):
+    """The last used entries, at most so many."""
+
+    def __init__(self, maximum: int) -> None:
+        super().__init__()
+        self._maximum = maximum
+
+    def add(self, key: CacheKey, entry: CachedModel) -> None:
+        """Adds an entry as the last used one, and removes those beyond the maximum."""
+        self[key] = entry
+        while len(self) > self._maximum:
+            self.popitem(last=False)
 
 
 MAX_ROWS_SIZE = 200_000  # in names of devices and reasons of omissions, of about 100 bytes each
@@ -121,8 +137,9 @@ def _size(found: Found, releases: Sequence[Selection]) -> int:
 
 
 class Models:
-    """The last used models, one for each selection and generator, with one fit at a time for each;
-    and `rows`, those of series. For one event loop.
+    """The last used models, one for each selection and generator, with one fit at a time for each.
+
+    Also the last used answers of no single model, and `rows`, those of series. For one event loop.
     """
 
     def __init__(
@@ -132,13 +149,8 @@ class Models:
         max_models: int = MAX_MODELS,
         lifetime_factor: float = LIFETIME_FACTOR,
     ) -> None:
-        self._executors, self._config, self._max_models, self._lifetime_factor = (
-            executors,
-            config,
-            max_models,
-            lifetime_factor,
-        )
-        self._entries: OrderedDict[CacheKey, CachedModel] = OrderedDict()
+        self._executors, self._config, self._lifetime_factor = executors, config, lifetime_factor
+        self._models, self._derived = Entries(max_models), Entries(MAX_DERIVED)
         self.rows = SeriesRows()
 
     async def model(self, selection: Selection, choice: GeneratorChoice) -> Model:
@@ -191,13 +203,14 @@ class Models:
 
         Concurrent callers of one `name` share it. Raises CommandError.
         """
-        entry = await self._entry((name, selections), selections, make)
+        entry = await self._entry(self._derived, (name, selections), selections, make)
         result: AnswerObject = await entry.fit.wait()
         return result
 
     def forget(self) -> None:
         """Clears the caches: later answers use the current releases."""
-        self._entries.clear()
+        self._models.clear()
+        self._derived.clear()
         self.rows.forget()
 
     async def _find(self, selection: Selection, choice: GeneratorChoice) -> CachedModel:
@@ -205,25 +218,34 @@ class Models:
         choice = replace(choice, name=choose(stream.name, stream.spec.family, choice))
         fit = build_groups if choice.robust else build
         return await self._entry(
+            self._models,
             (selection, choice),
             (selection,),
             lambda reader: fit(reader, self._config, selection, choice),
         )
 
     async def _entry(
-        self, asked: CacheKey, selections: tuple[Selection, ...], make: Callable[[Reader], Any]
+        self,
+        entries: Entries,
+        asked: CacheKey,
+        selections: tuple[Selection, ...],
+        make: Callable[[Reader], Any],
     ) -> CachedModel:
         mark = await self._executors.read(lambda reader: tuple(map(reader.mark, selections)))
-        entry = self._entries.get(asked)
+        entry = entries.get(asked)
         if entry is None or (
             entry.mark != mark and clock.uptime() >= entry.expires_at(self._lifetime_factor)
         ):
-            entry = self._begin(asked, mark, make)
-        self._entries.move_to_end(asked)
+            entry = self._begin(entries, asked, mark, make)
+        entries.move_to_end(asked)
         return entry
 
     def _begin(
-        self, asked: CacheKey, mark: tuple[Mark, ...], make: Callable[[Reader], Any]
+        self,
+        entries: Entries,
+        asked: CacheKey,
+        mark: tuple[Mark, ...],
+        make: Callable[[Reader], Any],
     ) -> CachedModel:
         def fit() -> Any:
             began = clock.uptime()
@@ -233,11 +255,9 @@ class Models:
             return model
 
         def forget() -> None:
-            if self._entries.get(asked) is entry:
-                del self._entries[asked]
+            if entries.get(asked) is entry:
+                del entries[asked]
 
         entry = CachedModel(mark, self._executors.share(self._executors.fits, fit, forget))
-        self._entries[asked] = entry
-        while len(self._entries) > self._max_models:
-            self._entries.popitem(last=False)
+        entries.add(asked, entry)
         return entry

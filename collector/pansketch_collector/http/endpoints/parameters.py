@@ -24,12 +24,12 @@ from pansketch_collector.queries.generator_registry import (
 )
 from pansketch_collector.queries.questions import QUESTIONS, answer, attribute_of
 from pansketch_collector.queries.robust_merge import Groups
+from pansketch_collector.queries.sample import MAX_ROWS
 from pansketch_collector.queries.selection import select, select_groups, select_periods
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.config.loader import Config
 from pansketch_fleet.settings.settings import ReadingStream
 
-MAX_ROWS = 100_000_000
 MAX_SEED = 2**53 - 1  # exact in every JSON parser
 MAX_BINS = 64
 MAX_CELLS = 1 << 20

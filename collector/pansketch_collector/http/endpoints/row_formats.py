@@ -4,16 +4,21 @@ All three contain the same texts of the same draws, so one seed gives the same r
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Literal
 
 import numpy as np
+from starlette.responses import Response, StreamingResponse
 
 from pansketch import Attribute, Domain
 from pansketch_collector.errors import CommandError
-from pansketch_collector.queries.answers import basis
+from pansketch_collector.http.endpoints.parameters import SampleParameters
+from pansketch_collector.http.server.executors import Executors
+from pansketch_collector.queries.answers import basis, source
 from pansketch_collector.queries.fleet_model import Model
 from pansketch_collector.queries.sample import (
     Named,
@@ -25,6 +30,7 @@ from pansketch_collector.queries.sample import (
 )
 
 Format = Literal["csv", "json", "parquet"]
+SEED_BYTES = 4
 Draw = Callable[[Named], Iterator[Sequence[Sequence[str]]]]
 
 
@@ -155,3 +161,25 @@ SHAPES: dict[Format, RowFormat] = {
     "json": RowFormat("application/json", _json),
     "parquet": RowFormat("application/vnd.apache.parquet", _parquet, "pyarrow"),
 }
+
+
+async def file_response(
+    pools: Executors, model: Model, stream: str, asked: SampleParameters
+) -> Response:
+    """A file that is drawn as fast as its reader takes it. Raises as `pieces` does."""
+    shape, seed = SHAPES[asked.format], asked.seed
+    if seed is None:
+        seed = int.from_bytes(os.urandom(SEED_BYTES), "big")
+    found = await pools.run(pools.draws, partial(pieces, model, shape, asked.rows, seed))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{stream}.{asked.format}"',
+        "Pansketch-Seed": str(seed),
+        "Pansketch-Source": source(model).encode("ascii", "replace").decode(),
+    }
+    return StreamingResponse(_draw(pools, found), headers=headers, media_type=shape.media_type)
+
+
+async def _draw(pools: Executors, found: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Draws the next piece when the last one is sent: a slow reader slows the drawing."""
+    while (piece := await pools.run(pools.draws, lambda: next(found, None))) is not None:
+        yield piece

@@ -68,6 +68,11 @@ class ResponseLimits:
     slots: dict[str, set[ResponseSlot]] = field(default_factory=dict)
     answered: Counter[int] = field(default_factory=Counter)  # by status code, since the start
 
+    @property
+    def busy(self) -> bool:
+        """True if an answer is unfinished."""
+        return any(self.slots.values())
+
     def enter(self, kind: str) -> ResponseSlot | None:
         """A slot; None if all are occupied."""
         slots = self.slots.setdefault(kind, set())

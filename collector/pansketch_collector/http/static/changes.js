@@ -3,6 +3,7 @@
 
 import { get } from "./api.js";
 import { choice, field, h } from "./elements.js";
+import { suggestions } from "./names.js";
 
 // Of a period, unless somebody chooses: so long, or so many windows where that is longer.
 const MOST_SECONDS = 7 * 86400;
@@ -32,7 +33,7 @@ export function changes(subject, parameters, renew) {
       return;
     }
     if (page === null) {
-      page = await built(found, readings, groups, asked, apply, signal);
+      page = await built(found, readings, groups, asked, apply);
       content.replaceChildren(...page.nodes);
     }
     const now = JSON.stringify([found.stored, asked.toString()]);
@@ -58,21 +59,17 @@ function none(subject, streams) {
       h("li", null, h("a", { href: `#changes/${encodeURIComponent(name)}` }, name)))));
 }
 
-async function built(found, streams, groups, asked, apply, signal) {
-  const [{ devices }, answers] = await Promise.all([
-    get("/v1/devices", { limit: 1000 }, signal), import("./change_answers.js")]);
-  const view = answers.frames(found);
-  const names = [...Object.keys(groups).map((each) => `@${each}`),
-    ...devices.map((each) => each.device)];
+async function built(found, streams, groups, asked, apply) {
+  const view = (await import("./change_answers.js")).frames(found);
   return {
     name: found.stream,
     nodes: [h("h1", null, `What changed in ${found.stream}?`),
-      asking(found, streams, names, asked, apply), ...view.elements],
+      asking(found, streams, groups, asked, apply), ...view.elements],
     draw: (now, chosen, aborted) => view.draw(now, chosen, usual(now), aborted),
   };
 }
 
-function asking(found, streams, names, asked, apply) {
+function asking(found, streams, groups, asked, apply) {
   const other = choice("stream", streams.map((each) => [each.stream, each.stream]), found.stream);
   other.addEventListener("change", () => {
     location.hash = `#changes/${encodeURIComponent(other.value)}`;
@@ -82,17 +79,17 @@ function asking(found, streams, names, asked, apply) {
   const given = { ...usual(found), ...Object.fromEntries(asked) };
   const time = (name, text) => field(text, h("input", { name, type: "datetime-local",
     value: given[name] }));
-  const whose = (name, text, hint) => field(text, h("input", { name, list: "names",
-    pattern: "[a-z0-9, @\\-]*", autocomplete: "off", value: asked.get(name) }), hint);
-  const periods = [time("first_from", "First period from (UTC)"), time("first_to", "to"),
-    time("second_from", "Second period from (UTC)"), time("second_to", "to")];
+  const suggested = suggestions(groups);
+  const whose = (name, text, hint) => field(text, h("input", { name, ...suggested.input,
+    value: asked.get(name) }), hint);
+  const periods = [time("first_from", "First period from (UTC)"), time("first_to", "First period to"),
+    time("second_from", "Second period from (UTC)"), time("second_to", "Second period to")];
   const against = [whose("against", "Compared with", "other devices or groups"),
     time("from", "From (UTC)"), time("to", "To (UTC)")];
   const form = h("form", { class: "asking card", "aria-label": "What to compare" },
     field("Stream", other), field("Compare", what),
     whose("devices", "Devices", "names with commas between, @ before a group; empty: all"),
-    periods, against,
-    h("datalist", { id: "names" }, names.map((each) => h("option", { value: each }))),
+    periods, against, suggested.list,
     h("div", { class: "act" }, h("button", { type: "submit" }, "Compare")));
   const turn = () => {
     const groups = what.value === "groups";

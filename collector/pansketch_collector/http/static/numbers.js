@@ -7,9 +7,9 @@ function decimals(error) {
   return Math.min(Math.max(0, SHOWN - 1 - Math.floor(Math.log10(error))), 12);
 }
 
-// As axes have it, and as it is read aloud.
+// As axes have it, and as it is read aloud; what is rounded to zero has no sign.
 function minus(text) {
-  return text.replace(/^-/, "−");
+  return text.replace(/^-/, Number(text) === 0 ? "" : "−");
 }
 
 export function plain(value) {

@@ -4,25 +4,27 @@ import { get } from "./api.js";
 import { askable, chosenAttributes } from "./asked.js";
 import { download } from "./download.js";
 import { choice, field, h } from "./elements.js";
+import { suggestions } from "./names.js";
 import { moment, whole } from "./numbers.js";
 
-const GENERATORS = { auto: "the usual one" };
+const GENERATORS = { auto: "automatic" };
 
 export function stream(subject, parameters, renew) {
   const content = h("div", null, h("h1", null, "Stream"));
+  drawing().catch(() => null); // Fetched beside the list of streams.
   let asked = parameters;
   let page = null; // what is built once the stream is known
   let last = "";
 
   async function refresh(signal) {
-    const { streams } = await get("/v1/streams", {}, signal);
+    const { streams, groups } = await get("/v1/streams", {}, signal);
     const found = subject === null ? streams[0] : streams.find((each) => each.stream === subject);
     if (found === undefined) {
       content.replaceChildren(h("h1", null, "Stream"), unknown(subject, streams));
       return;
     }
     if (page === null) {
-      page = await built(found, streams, asked, apply, signal);
+      page = await built(found, streams, groups, asked, apply);
       content.replaceChildren(...page.nodes);
     }
     page.stored.textContent = storedText(found);
@@ -47,6 +49,11 @@ export function stream(subject, parameters, renew) {
   return { title: subject ?? "Stream", content, refresh };
 }
 
+// What draws is loaded where there is something to draw.
+function drawing() {
+  return import("./answers.js");
+}
+
 function unknown(subject, streams) {
   const names = streams.map(({ stream: name }) =>
     h("li", null, h("a", { href: `#stream/${encodeURIComponent(name)}` }, name)));
@@ -61,17 +68,15 @@ function storedText(found) {
     `UTC, ${whole(gaps)} missing windows.`;
 }
 
-async function built(found, streams, asked, apply, signal) {
-  // What draws is loaded where there is something to draw.
-  const [{ devices }, answers] = await Promise.all([
-    get("/v1/devices", { limit: 1000 }, signal), import("./answers.js")]);
+async function built(found, streams, groups, asked, apply) {
+  const answers = await drawing();
   const stored = h("p", { class: "lead" });
   const results = h("div");
   const holdsKeys = found.holds === "keys";
   const file = holdsKeys ? null : download(found);
   const view = answers.frames(found);
   results.append(...view.elements);
-  const form = asking(found, streams, devices, asked, apply);
+  const form = asking(found, streams, groups, asked, apply);
   return {
     name: found.stream, stored, results,
     nodes: [h("h1", null, "Stream ", found.stream), stored, form, results,
@@ -88,11 +93,12 @@ async function built(found, streams, asked, apply, signal) {
   };
 }
 
-function asking(found, streams, devices, asked, apply) {
+function asking(found, streams, groups, asked, apply) {
   const other = choice("stream", streams.map((each) => [each.stream, each.stream]), found.stream);
   other.addEventListener("change", () => {
     location.hash = `#stream/${encodeURIComponent(other.value)}`;
   });
+  const suggested = suggestions(groups);
   const form = h("form", { class: "asking card", "aria-label": "What to show" },
     field("Stream", other),
     found.holds === "keys" ? keyFields(asked) : readingFields(found, asked),
@@ -100,10 +106,9 @@ function asking(found, streams, devices, asked, apply) {
       value: asked.get("from") }), "windows that start then or later"),
     field("To (UTC)", h("input", { name: "to", type: "datetime-local", value: asked.get("to") }),
       "windows that start before"),
-    field("Devices", h("input", { name: "devices", list: "names", pattern: "[a-z0-9, \\-]*",
-      autocomplete: "off", placeholder: "all", value: asked.get("devices") }),
-    "names with commas between"),
-    h("datalist", { id: "names" }, devices.map((each) => h("option", { value: each.device }))),
+    field("Devices", h("input", { name: "devices", ...suggested.input, placeholder: "all",
+      value: asked.get("devices") }), "names with commas between, @ before a group"),
+    suggested.list,
     h("div", { class: "act" }, h("button", { type: "submit" }, "Show")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,10 +1,11 @@
-"""Stored releases as rows, and conditions that select them."""
+"""Stored releases as rows, also encoded for PostgreSQL, and conditions that select them."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 
 from pansketch_collector.validation.verdicts import Accepted
 
@@ -143,3 +144,46 @@ class Device:
 def _parsed(text: str) -> Mapping[str, Mapping[str, Any]]:
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return found
+
+
+# A COPY in PostgreSQL's binary format (its manual, COPY, "Binary Format").
+HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
+TRAILER: Final = b"\xff\xff"
+_COUNT, _LENGTH, _BIGINT = Struct(">h"), Struct(">i"), Struct(">iq")
+BLOCK_BYTES: Final = 65_536  # of values that may be long
+_NULL: Final = b"\xff\xff\xff\xff"
+
+# The encoding of one row in three parts. The second one is a value itself, not a copy of it.
+CopiedRow = tuple[bytes, bytes, bytes]
+
+
+def copied_row(values: Sequence[Any], large: int) -> CopiedRow:
+    """Encodes a row for columns of the types text, bytea and bigint.
+
+    `large`: the place of a value of bytes that may be long.
+    """
+    before = b"".join(map(_field, values[:large]))
+    head = _COUNT.pack(len(values)) + before + _LENGTH.pack(len(values[large]))
+    return head, values[large], b"".join(map(_field, values[large + 1 :]))
+
+
+def blocks(rows: Iterable[CopiedRow]) -> Iterator[bytes]:
+    """The whole content of a COPY, in blocks of about BLOCK_BYTES."""
+    parts, size = [HEADER], 0
+    for row in rows:
+        parts += row
+        size += len(row[1])
+        if size >= BLOCK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join([*parts, TRAILER])
+
+
+def _field(value: str | bytes | int | None) -> bytes:
+    if value is None:
+        return _NULL
+    if isinstance(value, int):
+        return _BIGINT.pack(8, value)
+    # PostgreSQL allows no NUL in a text.
+    content = value.replace("\0", "\ufffd").encode() if isinstance(value, str) else value
+    return _LENGTH.pack(len(content)) + content

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ from pansketch_fleet.errors import one_line
 from pansketch_fleet.units import utc_text
 
 
-@dataclass(frozen=True)
-class Addend:
+class Addend(NamedTuple):
     """One release to add or to subtract. `counters`: if decoded already."""
 
     stored: Stored

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -88,8 +88,7 @@ class Sum:
         )
 
 
-@dataclass(frozen=True, order=True)
-class Bucket:
+class Bucket(NamedTuple):
     """A span of `seconds` from `start`, of one stream and one spec."""
 
     stream: str

@@ -102,6 +102,30 @@ def test_only_the_models_asked_for_last_are_kept(site, executors):
     assert first.windows == again.windows
 
 
+def test_derived_answers_displace_no_model_and_outlast_as_many(site, executors):
+    """A page asks more series and comparisons of a stream than there are models in the cache."""
+    derived, made = [f"question {number}" for number in range(12)], []
+
+    def make(name):
+        def answer(reader):
+            made.append(name)
+            return {"name": name}
+
+        return answer
+
+    async def go():
+        models = Models(executors, site.config, max_models=2)
+        model = await models.model(AIR, AUTO)
+        for _ in range(2):
+            for name in derived:
+                assert (await models.derived(name, (AIR,), make(name)))["name"] == name
+        return model, await models.model(AIR, AUTO)
+
+    model, again = asyncio.run(go())
+    assert again is model
+    assert made == derived
+
+
 def test_a_failure_reaches_all_waiting_callers_and_is_not_cached(site, executors):
     async def go():
         models = Models(executors, site.config)
@@ -111,7 +135,7 @@ def test_a_failure_reaches_all_waiting_callers_and_is_not_cached(site, executors
             assert all(isinstance(each, CommandError) for each in found)
         return models
 
-    assert not asyncio.run(go())._entries
+    assert not asyncio.run(go())._models
 
 
 def test_who_goes_away_leaves_the_fit_to_the_others(site, executors):
@@ -119,7 +143,7 @@ def test_who_goes_away_leaves_the_fit_to_the_others(site, executors):
         models = Models(executors, site.config)
         first = asyncio.create_task(models.model(AIR, AUTO))
         second = asyncio.create_task(models.model(AIR, AUTO))
-        while not models._entries:
+        while not models._models:
             await asyncio.sleep(0)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -151,12 +175,12 @@ def test_a_fit_without_callers_is_cancelled_before_it_begins(site, executors, fi
             executors.fits.submit(free.wait, 20)
         for _ in range(30):
             asked = [asyncio.create_task(models.model(AIR, AUTO)) for _ in range(3)]
-            while not models._entries:
+            while not models._models:
                 await asyncio.sleep(0)
             for each in asked:
                 each.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
-            assert not models._entries
+            assert not models._models
         free.set()
         return await models.model(AIR, AUTO)
 

@@ -3,9 +3,14 @@
 import csv
 import io
 import json
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from pansketch_collector.http.endpoints.parameters import QuestionParameters
+from pansketch_collector.http.endpoints.warm_up import first_questions
+from pansketch_collector.storage.reader import reading
+from pansketch_collector.storage.tables.holdings import by_stream
 from tests.collector.http.page.test_page import AXE, LOOKS, fill_in
 
 DEVICES = ("a-1", "a-2", "b-1", "b-2")
@@ -149,6 +154,50 @@ def test_what_is_chosen_is_in_the_address_and_is_asked(server, tab):
     assert tab.errors == [e for e in tab.errors if "status of 4" in e]
 
 
+def test_the_page_asks_first_what_the_server_has_answered_after_its_start(server, tab):
+    """Otherwise the first visitor waits for the fits of all windows."""
+    tab.open(f"{server.url}/#changes/pairs")
+    config = server.site.config
+    (stream,) = [each for each in config.streams if each.name == "pairs"]
+    with reading(config.collector.database) as reader:
+        counts = by_stream(reader.connection)["pairs"]
+    found = [parse_qs(urlsplit(each).query) for each in tab.requests if "/query?" in each]
+    several = ("attribute", "between", "category")
+    asked = [
+        QuestionParameters.model_validate(
+            {name: given if name in several else given[0] for name, given in each.items()}
+        )
+        for each in found
+    ]
+    by_name = sorted(each.model_dump_json() for each in asked)
+    assert by_name == sorted(e.model_dump_json() for e in first_questions(stream, counts))
+
+
+@pytest.mark.parametrize("view", ["changes", "stream"])
+def test_names_are_fetched_when_a_field_of_devices_has_the_focus(server, tab, view):
+    """The list of a large fleet has megabytes, and no picture needs it."""
+    options = "[...document.getElementById('names').options].map(each => each.value)"
+    tab.open(f"{server.url}/#{view}/pairs")
+    assert tab.run(options) == ["@upper", "@lower"]
+    assert not any("/v1/devices" in each for each in tab.requests)
+    for _ in range(2):
+        tab.run("document.querySelector('main select').focus()")
+        tab.run("document.querySelector('[name=devices]').focus()")
+        tab.until(f"{options}.length > 2")
+    assert tab.run(options) == ["@upper", "@lower", *DEVICES]
+    assert len([each for each in tab.requests if "/v1/devices" in each]) == 1
+
+
+def test_a_stream_is_shown_of_a_group(server, tab):
+    tab.open(f"{server.url}/#stream/pairs")
+    fill_in(tab, "devices", "@upper")
+    assert tab.run("document.querySelector('[name=devices]').checkValidity()")
+    tab.run("document.querySelector('form.asking button').click()")
+    tab.until("document.querySelector('#main figure svg')")
+    assert tab.run("location.hash") == "#stream/pairs?attribute=temp&second=humid&devices=%40upper"
+    tab.until("document.querySelector('#main figcaption')?.textContent.includes('of 2 devices')")
+
+
 def test_a_file_is_what_is_shown(server, tab, tmp_path, soon):
     tab.open(f"{server.url}/#changes/pairs")
     tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -177,6 +226,23 @@ def test_a_file_is_what_is_shown(server, tab, tmp_path, soon):
     assert {row["attribute"]: row["verdict"] for row in listed} == {
         name: cells[0] for name, cells in table.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(-0.04, 1.6, "0.0 ± 1.6"), (-0.06, 1.6, "−0.1 ± 1.6"), (0, 1.6, "0.0 ± 1.6")],
+)
+def test_a_number_that_is_rounded_to_zero_has_no_sign(server, tab, value, error, text):
+    tab.open(f"{server.url}/#privacy")
+    shown = f"import('./page/numbers.js').then(m => m.withError({value}, {error}))"
+    assert tab.run(shown) == text
+
+
+def test_each_field_of_the_form_has_a_name_of_its_own(server, tab):
+    tab.open(f"{server.url}/#changes/pairs")
+    fields = "[...document.querySelectorAll('form.asking label')].map(e => e.textContent)"
+    names = tab.run(fields)
+    assert len(names) == len(set(names)) >= 10
 
 
 @pytest.mark.parametrize(

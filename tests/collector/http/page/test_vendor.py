@@ -58,3 +58,22 @@ def test_only_the_view_of_a_stream_loads_it(shared, tab, view):
     tab.until("document.querySelectorAll('figure svg').length >= 2")
     assert vendored(tab) == sorted(f"{name}.min.js" for name in STATED)
     assert tab.errors == []
+
+
+def imported_first():
+    """The modules that the page's own one imports, directly or not."""
+    found, left = set(), ["app.js"]
+    while left:
+        text = (STATIC / left.pop()).read_text()
+        new = {*re.findall(r' from "\./(.+)";$', text, re.M)} - found
+        found |= new
+        left.extend(new)
+    return found
+
+
+def test_the_page_fetches_its_modules_at_once_and_nothing_that_draws():
+    """Otherwise each level of imports waits for the one before."""
+    index = (STATIC / "index.html").read_text()
+    preloaded = re.findall(r'<link rel="modulepreload" href="page/(.+)">', index)
+    assert preloaded == sorted(imported_first())
+    assert "d3.js" not in preloaded
