@@ -28,6 +28,7 @@ BENCHMARKS = {
     "ingest": "performance.ingest:run",
     "duplicates": "performance.duplicates:run",
     "scale": "performance.scale:run",
+    "workers": "performance.scale:run_workers",
     "outbox": "performance.outbox_formats:run",
     "web": "http.http:run",
     "garbage": "performance.garbage:run",

@@ -118,6 +118,14 @@ def postgresql(*settings: str) -> Iterator[Postgresql]:
             server.kill()
 
 
+def installed() -> bool:
+    """True if this machine has the programs of a server."""
+    try:
+        return _tools().is_dir()
+    except OSError:
+        return False
+
+
 def _tools() -> Path:
     """The folder of the newest version's programs. Raises OSError."""
     found = [folder for folder in Path(SERVERS).glob("*/bin") if (folder / "initdb").exists()]

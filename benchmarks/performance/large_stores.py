@@ -22,7 +22,7 @@ from benchmarks.harness.result import MeasurementFailed, Row, at_most
 from benchmarks.performance.ingest import broker
 from pansketch_fleet.child_process import run_child
 from testbed.embedded_broker import free_port
-from testbed.fleet_simulator.__main__ import CONFIG
+from testbed.fleet_simulator.options import CONFIG
 from testbed.fleet_simulator.usage import children, usage
 from testbed.mosquitto import executable
 from testbed.notify_socket import ProgramEnded, ProgramTimeout

@@ -2,19 +2,22 @@
 
 One client sends the messages of all devices through a mosquitto: a birth message each, then a
 window of each in turn. The collector and the commands that read its database are the programs that
-users run. Stores of up to a million releases follow.
+users run. Stores of up to a million releases follow. `run_workers` measures on PostgreSQL.
 """
 
+import json
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 from benchmarks.harness import report
-from benchmarks.harness.result import MeasurementFailed, Row, at_most
+from benchmarks.harness.result import MeasurementFailed, Row, at_least, at_most
 from benchmarks.performance import large_stores
 from benchmarks.performance.ingest import Messages, broker, publish, releases
 from pansketch_collector.errors import CommandError
@@ -27,6 +30,7 @@ from testbed.fleet_simulator.usage import resident
 from testbed.local_fleet import CONFIG
 from testbed.mosquitto import executable
 from testbed.notify_socket import ProgramEnded, ProgramTimeout
+from testbed.postgresql import installed
 from testbed.program import ROOT, Program
 
 FLEET, STREAM = "beijing-air", "air"
@@ -36,6 +40,10 @@ GROWTH = 1.5  # A figure of ten times the devices may be so much more than ten t
 RESIDENT_GROWTH_MIB = 32.0
 MAX_SECONDS = 120.0
 SAMPLED_ROWS = 10_000
+WORKERS_BAR = 1.5
+# Devices, windows of each, pairs of runs.
+WORKERS_LOAD, QUICK_WORKERS_LOAD = (2_000, 11, 5), (500, 5, 1)
+ROLES = ("broker", "postgresql", "collectors", "simulator")
 # Of a window, one each hour: the stream's six attributes in their order.
 READINGS = [(t, t - 5, 1000 + t, 10 * t, 2 * t, t / 10) for t in map(float, range(30))] * 24
 COMMANDS = {
@@ -145,6 +153,61 @@ def births(devices: int) -> Messages:
 def _count(reader: Reader) -> int:
     selection = Selection(STREAM)
     return sum(reader.count(selection, each) for each in reader.fingerprints(selection))
+
+
+def run_workers(quick: bool) -> list[Row]:
+    """One process that ingests into PostgreSQL beside two, in turns.
+
+    Each run drains a backlog, so the load generator takes no part of the measured time.
+    """
+    if executable() is None or not installed():
+        note = "there is no mosquitto or no PostgreSQL on this machine"
+        return [Row("not measured", 0.0, "", note=note)]
+    devices, windows, pairs = QUICK_WORKERS_LOAD if quick else WORKERS_LOAD
+    one: list[dict[str, float]] = []
+    two: list[dict[str, float]] = []
+    # Each pair begins with the other one, so that a drift of the machine favours neither.
+    for number in range(pairs):
+        for workers in (0, 1) if number % 2 == 0 else (1, 0):
+            (one, two)[workers].append(_drained(devices, windows, workers))
+    ratios = [b["rate"] / a["rate"] for a, b in zip(one, two, strict=True)]
+    note = f"pairs: {', '.join(f'{ratio:.2f}' for ratio in ratios)}; {os.cpu_count()} cores for all"
+    least, most = (of(each["others"] for each in one + two) for of in (min, max))
+    note += f", of which other programs took {least:.1f} to {most:.1f}"
+    return [
+        _drain_row("one process", one),
+        _drain_row("two processes", two),
+        at_least("two processes over one", median(ratios), "x", WORKERS_BAR, note),
+    ]
+
+
+def _drain_row(name: str, runs: Sequence[dict[str, float]]) -> Row:
+    """The median rate, and the CPU time of each role."""
+    middle = {key: median(one[key] for one in runs) for key in runs[0]}
+    spent = ", ".join(f"{role} {middle[role]:.0f}" for role in ROLES)
+    note = f"CPU µs a release: {spent}"
+    return Row(name, middle["rate"], "releases/s", note=note, detail=middle)
+
+
+def _drained(devices: int, windows: int, workers: int) -> dict[str, float]:
+    """One run, of which every release is stored once: its rate, cores of "others", and CPU µs.
+
+    Raises MeasurementFailed.
+    """
+    words = ["--devices", str(devices), "--windows", str(windows), "--workers", str(workers)]
+    program = [sys.executable, "-m", "testbed.fleet_simulator", "--backlog", "--json", *words]
+    done = run_child(program, cwd=ROOT)
+    if done.returncode:
+        raise MeasurementFailed(f"workers: {(done.stderr or done.stdout).decode().strip()}")
+    found = json.loads(done.stdout)
+    if found["stored"] != devices * windows or found["faults"]:
+        raise MeasurementFailed(f"workers: {found['stored']} stored, {found['faults']} faults")
+    spent = Counter[str]()
+    for name, used in found["processes"].items():
+        # `serve` ingests as well.
+        role = "collectors" if name == "collector" or name.startswith("worker") else name
+        spent[role] += used["cpu_microseconds_per_release"]
+    return {"rate": found["releases_per_second"], "others": found["other_cores"], **spent}
 
 
 if __name__ == "__main__":

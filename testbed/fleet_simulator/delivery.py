@@ -1,11 +1,12 @@
-"""Two ways of a simulated release: through a broker to a collector, or straight into a database.
+"""Ways of a simulated release: through a broker to a collector, or straight into a database.
 
-The second one is the collector's own ingest loop, which takes messages and tells acknowledgements
+The last one is the collector's own ingest loop, which takes messages and tells acknowledgements
 as `serve` does, without MQTT between.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -15,12 +16,12 @@ from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_fleet.config.loader import Config
+from pansketch_fleet.mqtt.reconnect import KEEPALIVE_SECONDS
 from pansketch_fleet.protocol.messages import Ack, digest
-from pansketch_fleet.settings.sources import (
-    Mqtt,
-)
+from pansketch_fleet.settings.sources import Mqtt
 from testbed.fleet_simulator.broker_client import BrokerClient
 from testbed.fleet_simulator.outbox import FleetOutbox
+from testbed.fleet_simulator.usage import Meter
 
 BATCH = 256
 IDLE_SECONDS = 0.02
@@ -76,6 +77,56 @@ def through_broker(mqtt: Mqtt, config: Config, outbox: FleetOutbox, pace: Pace, 
             client = _again(mqtt, config.fleet, name, pace.give_up_seconds, error)
             outbox.reconnected()
             received_at = time.monotonic()
+
+
+def drain_backlog(
+    mqtt: Mqtt,
+    config: Config,
+    outbox: FleetOutbox,
+    paused: AbstractContextManager[None],
+    meter: Meter,
+    give_up_seconds: float,
+) -> None:
+    """Has the broker queue all messages, and measures until each release is acknowledged.
+
+    The acknowledgements are decoded after the measurement, which is of the broker, the collectors
+    and their database.
+
+    Args:
+        paused: pauses the collectors, which stay connected.
+        meter: starts at the end of the pause, and stops at the last acknowledgement.
+        give_up_seconds: the longest time without an acknowledgement.
+
+    Raises:
+        OSError: the connection is over.
+        GaveUp: also when the pause is so long that the broker would close connections.
+    """
+    received: list[tuple[str, bytes]] = []
+    with BrokerClient(mqtt, config.fleet, f"pansketch-{config.fleet}-simulator") as client:
+        with paused:
+            deadline = time.monotonic() + KEEPALIVE_SECONDS
+            while not (outbox.exhausted and client.finished):
+                messages = outbox.due(BATCH if client.has_room else 0, time.monotonic())
+                client.publish(messages)
+                client.exchange(0.0 if messages else IDLE_SECONDS)
+                if time.monotonic() > deadline:
+                    text = "use fewer --devices or --windows"
+                    raise GaveUp(f"the backlog is not queued in {KEEPALIVE_SECONDS} s: {text}")
+            meter.start()
+        received_at = time.monotonic()
+        try:
+            while len(received) < outbox.waiting:
+                time.sleep(IDLE_SECONDS)  # Many acknowledgements are read at once.
+                found = client.exchange(0.0)
+                received += found
+                if found:
+                    received_at = time.monotonic()
+                elif time.monotonic() - received_at > give_up_seconds:
+                    raise GaveUp(f"no acknowledgement for {give_up_seconds:g} s")
+        finally:
+            meter.stop()
+            for topic, payload in received:
+                outbox.acknowledged(topic.split("/")[-2], Ack.decode(payload))
 
 
 def _again(mqtt: Mqtt, fleet: str, name: str, seconds: float, why: OSError) -> BrokerClient:

@@ -72,6 +72,11 @@ class FleetOutbox:
         return self.counts.releases - self.waiting
 
     @property
+    def exhausted(self) -> bool:
+        """True if all messages are published."""
+        return self._exhausted
+
+    @property
     def done(self) -> bool:
         """True if all messages are published, and each release is acknowledged."""
         return self._exhausted and not self._waiting

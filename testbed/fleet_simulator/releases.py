@@ -97,9 +97,10 @@ class SimulatedFleet:
         """The number of releases of the whole run."""
         return self._load.devices * self._load.windows * len(self._streams)
 
-    def messages(self) -> Iterator[Message]:
-        """Yield the messages of all devices: a birth message each, then window by window."""
-        for number in range(1, self._load.windows + 1):
+    def messages(self, first: int = 1, last: int | None = None) -> Iterator[Message]:
+        """Yield the messages of all devices, window by window: from window `first` to `last`, or to
+        the end. Those of window 1 begin with a birth message each."""
+        for number in range(first, (last or self._load.windows) + 1):
             for stream in self._streams:
                 yield from self._window(stream, number)
 

@@ -21,14 +21,16 @@ class Run:
     Attributes:
         load: what it should publish.
         streams: names of the streams.
-        seconds: from the first message to the last acknowledgement.
+        seconds: from the first message to the last acknowledgement, or from the end of the pause.
         outbox: all outboxes as they were then.
         offline: releases that waited for their device's next window.
         processes: CPU time of each process meanwhile, and its peak of memory.
         database_bytes: files of the database; 0 where they are on another machine.
         problem: why it ended before all was acknowledged, or "".
         kills: of the programs of the server, if any were wanted.
-        verification: of the database after the kills.
+        verification: of the database after kills or a backlog.
+        before: releases that were stored before the backlog; None without one.
+        other_cores: cores that programs beside `processes` kept busy meanwhile.
     """
 
     load: Load
@@ -41,13 +43,16 @@ class Run:
     problem: str
     kills: Kills | None = None
     verification: VerificationResult | None = None
+    before: int | None = None
+    other_cores: float = 0.0
 
     @property
     def good(self) -> bool:
-        """True if every release was acknowledged as stored or as a duplicate, and after kills is
-        stored once, and in all sums."""
+        """True if every release was acknowledged as stored or as a duplicate, and after kills or
+        a backlog is stored once, and in all sums."""
         counts, found = self.outbox.counts, self.verification
-        is_stored = found is None or (found.ok and found.releases == counts.releases)
+        releases = counts.releases + (self.before or 0)
+        is_stored = found is None or (found.ok and found.releases == releases)
         return self.outbox.done and not self.problem and set(counts.answers) <= GOOD and is_stored
 
     def figures(self) -> dict[str, Any]:
@@ -78,22 +83,24 @@ class Run:
                 }
                 for name, used in self.processes.items()
             },
+            "other_cores": round(self.other_cores, 2),
             "database_bytes": self.database_bytes,
             "database_bytes_per_release": round(self.database_bytes / releases, 1),
             "problem": self.problem,
-            **self._after_kills(),
+            **self._verified(),
         }
 
-    def _after_kills(self) -> dict[str, Any]:
-        if self.kills is None or self.verification is None:
-            return {}
-        found = self.verification
-        return {
-            "kills": dict(sorted(self.kills.done.items())),
-            "restarts": self.kills.restarts,
-            "stored": found.releases,
-            "faults": len(found.damaged) + len(found.file) + len(found.figures),
-        }
+    def _verified(self) -> dict[str, Any]:
+        figures: dict[str, Any] = {}
+        if self.kills is not None:
+            figures["kills"] = dict(sorted(self.kills.done.items()))
+            figures["restarts"] = self.kills.restarts
+        if self.before is not None:
+            figures["before"] = self.before
+        if (found := self.verification) is not None:
+            figures["stored"] = found.releases
+            figures["faults"] = len(found.damaged) + len(found.file) + len(found.figures)
+        return figures
 
 
 def text(run: Run) -> str:
@@ -114,6 +121,7 @@ def text(run: Run) -> str:
         rows.append(
             (name, f"{used['cpu_seconds']:,.1f}", f"s CPU, {each}, {used['peak_mib']:,.0f} MiB")
         )
+    rows.append(("others", f"{found['other_cores']:,.1f}", "cores that other programs kept busy"))
     if collector := found["processes"].get("collector"):
         each = 1e6 / max(1e-9, collector["cpu_microseconds_per_release"])
         rows.append(("one core", f"{each:,.0f}", "releases/s, by the CPU time of the collector"))
@@ -123,6 +131,9 @@ def text(run: Run) -> str:
     if "kills" in found:
         kills = ", ".join(f"{name} {n}" for name, n in found["kills"].items())
         rows.append(("killed", f"{sum(found['kills'].values()):,}", kills))
+    if "before" in found:
+        rows.append(("before", f"{found['before']:,}", "releases stored before the backlog"))
+    if "stored" in found:
         rows.append(("stored", f"{found['stored']:,}", f"verified, {found['faults']} faults"))
     head = f"{run.load.devices:,} devices, {run.load.windows} windows of {', '.join(run.streams)}"
     lines = [f"{head}, in {run.seconds:,.1f} s", *columns(rows, {1})]

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,10 @@ class Killable:
         self._program.close()
         self._program = self._start()
 
+    def frozen(self) -> AbstractContextManager[None]:
+        """Stops it by SIGSTOP for the duration of the block."""
+        return self._program.frozen()
+
     def stop(self) -> None:
         """Ends it by SIGTERM, and by SIGKILL if it does not end."""
         self._program.close(END_SECONDS)
@@ -83,6 +87,15 @@ class Server:
         if self.database is not None:
             found["postgresql"] = self.database.pid
         return found
+
+    @contextmanager
+    def ingest_paused(self) -> Iterator[None]:
+        """Pauses all processes that ingest. They stay connected, so the broker queues for them."""
+        with ExitStack() as stack:
+            for name, program in self.programs.items():
+                if name != "broker":
+                    stack.enter_context(program.frozen())
+            yield
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """CPU time and memory of processes of this machine, from /proc."""
 
 import os
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,54 @@ def family_usage(pid: int) -> Usage:
             each = usage(child)
             seconds, peak = seconds + each.cpu_seconds, max(peak, each.peak_mib)
     return Usage(seconds, peak)
+
+
+def busy_seconds() -> float:
+    """CPU seconds of all programs of this machine since its start, as proc(5) has them."""
+    first = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0]
+    user, nice, system, _idle, _waiting, *interrupts = map(int, first.split()[1:9])
+    return (user + nice + system + sum(interrupts)) / TICKS
+
+
+class Meter:
+    """Time and CPU time from `start` to `stop`.
+
+    Attributes:
+        seconds: of the wall clock.
+        spent: by name of the process: its CPU time meanwhile, and its peak of memory until then.
+        other_cores: cores that all other programs of the machine kept busy meanwhile.
+    """
+
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        """`processes`: ids by name; one called "postgresql" counts with its children."""
+        self._processes = processes
+        self.seconds = self.other_cores = 0.0
+        self.spent: dict[str, Usage] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Starts again from zero."""
+        self._is_running, self._before, self._busy = True, self._used(), busy_seconds()
+        self._started = time.monotonic()
+
+    def stop(self) -> None:
+        """Ends the measurement; a second call changes nothing."""
+        if not self._is_running:
+            return
+        self._is_running, self.seconds = False, time.monotonic() - self._started
+        for name, now in self._used().items():
+            before = self._before.get(name, Usage(0.0, 0.0))
+            self.spent[name] = Usage(now.cpu_seconds - before.cpu_seconds, now.peak_mib)
+        own = sum(each.cpu_seconds for each in self.spent.values())
+        self.other_cores = max(0.0, busy_seconds() - self._busy - own) / max(self.seconds, 1e-9)
+
+    def _used(self) -> dict[str, Usage]:
+        """Of the processes that run."""
+        found = {}
+        for name, pid in self._processes.items():
+            with suppress(OSError):
+                found[name] = family_usage(pid) if name == "postgresql" else usage(pid)
+        return found
 
 
 def resident(pid: int) -> float:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from pansketch_collector.storage.reader import Selection, reading
 from pansketch_fleet.child_process import run_child
 from pansketch_fleet.config.loader import load_collector
 from testbed.embedded_broker import free_port
-from testbed.fleet_simulator.__main__ import CONFIG, main
+from testbed.fleet_simulator.__main__ import main
 from testbed.fleet_simulator.kills import Kills
+from testbed.fleet_simulator.options import CONFIG
 from testbed.fleet_simulator.outbox import FleetOutbox
 from testbed.fleet_simulator.releases import Load
 from testbed.fleet_simulator.report import Run
@@ -93,8 +95,9 @@ def test_kills_of_all_programs_lose_no_release_and_store_none_twice(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["lost", "kept in no sum"])
-def test_a_database_without_a_release_is_no_good_run(tmp_path, fault):
-    """The negative control of the test above."""
+@pytest.mark.parametrize("before", [None, 5])
+def test_a_database_without_a_release_is_no_good_run(tmp_path, fault, before):
+    """The negative control of the tests above."""
     database = tmp_path / "collector.sqlite"
     assert main(["--devices", "5", "--windows", "4", "--database", str(database)]) == 0
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -104,12 +107,14 @@ def test_a_database_without_a_release_is_no_good_run(tmp_path, fault):
             connection.execute("DELETE FROM sums WHERE bucket = (SELECT min(bucket) FROM sums)")
     config = load_collector(CONFIG, {"VAR": str(tmp_path)})
     outbox = FleetOutbox(iter(()), 1, 1)
-    outbox.counts.releases = 20
+    outbox.counts.releases = 20 - (before or 0)
     assert outbox.due(1, 0) == []
     kills = Kills(Server(config, {"broker": None}, None), 0, 20, lambda: 20, 1)
     result = verified(config, database)
-    run = Run(Load(5, 4), ("temp",), 1, outbox, 0, {}, 0, "", kills, result)
+    told = Load(5, 4), ("temp",), 1, outbox, 0, {}, 0, ""
+    run = Run(*told, None if before else kills, result, before)
     assert not run.good
+    assert Run(*told, None, replace(result, releases=20, figures=()), before).good
     assert run.figures()["stored"] == 20 - 5 * (fault == "lost")
 
 
@@ -195,6 +200,11 @@ def test_a_collector_that_is_silent_ends_the_run(tmp_path):
         (["--config", "none.yaml"], "none.yaml"),
         (["--pid", "999999999"], "No such file"),
         (["--url", "mqtt://host", "--database", "x"], "not allowed with"),
+        (["--backlog", "--url", "mqtt://host"], "a broker and a collector of its own"),
+        (["--backlog", "--database", "x"], "a broker and a collector of its own"),
+        (["--backlog", "--kills", "1"], "--backlog goes without"),
+        (["--backlog", "--rate", "1"], "--backlog goes without"),
+        (["--backlog", "--windows", "1"], "--windows 2 or more"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(words, text, capsys, monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from pansketch import WindowId, decode, os_entropy
 from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol.messages import Health, Status, digest
 from pansketch_fleet.settings.device_spec import schedule_offset
-from testbed.fleet_simulator.__main__ import CONFIG
+from testbed.fleet_simulator.options import CONFIG
 from testbed.fleet_simulator.releases import Load, SimulatedFleet, _column, releases
 from tests.pansketch.sketches.families import DOMAIN, FAMILIES
 
