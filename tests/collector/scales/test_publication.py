@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from pansketch.randomness.exact_noise import ExactNoise
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.scales.publication import RESTORE_SECONDS, ScalePublication
 from pansketch_collector.storage import writer as store
@@ -17,7 +16,8 @@ from pansketch_fleet.config.published_scales import domain_name, rescaled
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import Status, StreamBirth
 from pansketch_fleet.protocol.scale_message import Scales
-from tests.collector.small_fleet import DAY, ENTROPY, incoming
+from tests.collector.small_fleet import DAY, incoming
+from tests.seeded_noise import seeded_noise
 from tests.waiting import until
 
 STREAM = """
@@ -39,16 +39,6 @@ def readings(seed):
     rng = np.random.default_rng(seed)
     temp = np.round(4 * rng.normal(17, 4, 20_000)) / 4
     return np.column_stack([temp, temp > 17]).astype(float)
-
-
-class SeededWords:
-    """Words of a seeded generator, for a test that leaves nothing to chance."""
-
-    def __init__(self, seed):
-        self._generator = np.random.default_rng(seed)
-
-    def fill(self, words):
-        words[:] = self._generator.integers(2**64, size=len(words), dtype=np.uint64)
 
 
 class Broker:
@@ -80,14 +70,11 @@ class Serving:
     def stream(self):
         return next(s for s in self.small_fleet.config.streams if s.name == "loose")
 
-    def stored(self, days, spec=None, entropy=ENTROPY):
+    def stored(self, days, **changes):
         """Outcomes of releases of these days."""
-        found = []
-        for day in days:
-            payload = self.small_fleet.release(
-                "one", day, "loose", readings(day), spec=spec, entropy=entropy
-            )
-            found.append(incoming(self.small_fleet.topic("one", "loose"), payload))
+        topic, release = self.small_fleet.topic("one", "loose"), self.small_fleet.release
+        payloads = (release("one", day, "loose", readings(day), **changes) for day in days)
+        found = [incoming(topic, payload) for payload in payloads]
         return commit_batch(self.opened, found, self.rules, self.now)
 
     def passes(self, days=0.0, seconds=1.0):
@@ -141,8 +128,7 @@ def test_scales_are_learned_once_there_are_releases(serving):
     serving.learns()
     found = serving.broker.scales
     assert list(found.knots) == ["temp"]
-    near = np.mean(np.abs(np.array(found.knots["temp"]) - 17) < 17)
-    assert near > 0.4  # of the configured scale's cells: 0.017
+    assert np.mean(np.abs(np.array(found.knots["temp"]) - 17) < 17) > 0.4  # configured: 0.017
     assert found.begins == 11 * DAY  # the first boundary that is ten minutes away
     assert found.domain == domain_name(serving.stream)
 
@@ -153,11 +139,11 @@ def test_releases_on_them_are_taken_at_once_and_after_a_restart(fleet, serving):
     scales = serving.broker.scales
     spec = serving.spec_on(scales)
     serving.now = 20 * DAY
-    assert isinstance(serving.stored([11], spec)[0], Accepted)
+    assert isinstance(serving.stored([11], spec=spec)[0], Accepted)
     # A device that was disconnected has the configured scale, and counts too.
     assert isinstance(serving.stored([12])[0], Accepted)
     again = Serving(fleet, serving.opened, 30)
-    assert isinstance(again.stored([13], spec)[0], Accepted)
+    assert isinstance(again.stored([13], spec=spec)[0], Accepted)
     again.passes()
     assert again.broker.scales == scales
 
@@ -176,13 +162,10 @@ def test_the_next_ones_come_after_every_and_only_if_they_gain(serving):
 
 @pytest.mark.parametrize(("epsilon", "publishes"), [(0.001, False), (50, True)])
 def test_noise_is_not_published(fleet, opened, epsilon, publishes):
-    """The second case is the negative control. The noise of both is seeded.
-
-    With fresh noise about one of 150 streams of epsilon 0.01 had a scale, of readings.
-    """
+    """The noise is seeded. The second case is the negative control."""
     fleet.path.write_text(fleet.path.read_text().replace("epsilon: 50}", f"epsilon: {epsilon}}}"))
     serving = Serving(fleet, opened, 10)
-    serving.stored([8, 9], entropy=ExactNoise(SeededWords(1)))
+    serving.stored([8, 9], entropy=seeded_noise(1))
     serving.learns()
     assert bool(serving.broker.retained) is publishes
 
@@ -190,12 +173,11 @@ def test_noise_is_not_published(fleet, opened, epsilon, publishes):
 def test_the_configured_scales_are_published_again(fleet, serving):
     serving.stored([8, 9])
     serving.learns()
-    text = fleet.path.read_text()
-    fleet.path.write_text(text.replace("every: 7d", "every: 7d, publish: configured"))
+    text = fleet.path.read_text().replace("every: 7d", "every: 7d, publish: configured")
+    fleet.path.write_text(text)
     back = Serving(fleet, serving.opened, 12)
     back.passes()
-    assert back.broker.scales.knots == {}
-    assert back.broker.scales.begins > 11 * DAY
+    assert (back.broker.scales.knots, back.broker.scales.begins > 11 * DAY) == ({}, True)
     times = back.broker.times
     back.passes(days=30)
     assert back.broker.times == times
@@ -205,9 +187,9 @@ def test_a_restored_database_receives_the_scales_of_the_devices(serving):
     """Its copy is older than the scales that the broker holds."""
     serving.passes()
     lost = serving.scales(9 * DAY)
-    assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Rejected)
+    assert isinstance(serving.stored([9], spec=serving.spec_on(lost))[0], Rejected)
     serving.receive(lost)
-    assert isinstance(serving.stored([9], serving.spec_on(lost))[0], Accepted)
+    assert isinstance(serving.stored([9], spec=serving.spec_on(lost))[0], Accepted)
     serving.passes()
     assert serving.broker.times == 0  # The retained message stays.
 
@@ -246,7 +228,7 @@ def test_newer_scales_of_another_collector_are_taken(serving):
     serving.passes(seconds=RESTORE_SECONDS + 1)
     assert serving.broker.times == times
     serving.now = 20 * DAY
-    assert isinstance(serving.stored([14], serving.spec_on(theirs))[0], Accepted)
+    assert isinstance(serving.stored([14], spec=serving.spec_on(theirs))[0], Accepted)
 
 
 def test_unusable_scales_are_cleared_before_any_are_published(serving):

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.generators import privhp
+from tests.seeded_noise import seeded_noise
 
 PLANE = Domain([Attribute("x", low=0, high=1), Attribute("y", low=0, high=1)])
 DRAWN = np.random.default_rng(8)
 ROWS = np.clip(DRAWN.normal(0.5, [0.05, 0.12], (20_000, 2)), 0, 1)
-KEYS = 40
+KEYS = 20
 
 
 def held():
@@ -19,9 +20,10 @@ def held():
         spec = HierarchySpec(
             PLANE, Privacy(50.0), depth=10, k=16, width=32, rows=1, fanout=2, hash_key=key
         )
-        sketch = spec.start(os_entropy())
+        noise = seeded_noise(key)
+        sketch = spec.start(noise)
         sketch.update_many(ROWS)
-        found = privhp(sketch.release(os_entropy())).covariance()
+        found = privhp(sketch.release(noise)).covariance()
         errors = (found.value[[0, 1, 0], [0, 1, 1]] - truth) / found.standard_error[
             [0, 1, 0], [0, 1, 1]
         ]

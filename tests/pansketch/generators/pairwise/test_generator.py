@@ -23,6 +23,7 @@ from pansketch.generators import (
     fidelity,
     pairwise,
 )
+from tests.seeded_noise import seeded_noise
 
 COLOURS = ("red", "green", "blue", "black", "white")
 DOMAIN = Domain(
@@ -200,14 +201,14 @@ def _in(readings, column, low, high):
 
 
 def covered(models):
-    """How many of so many models of fresh releases have each truth within two standard errors, and
-    within a tenth of one."""
+    """The numbers of models with a truth within two standard errors, and within a tenth of one."""
     domain = Domain(DOMAIN.attributes[:3])
     truth = rows(4000)[:, :3]
     spec = spec_of(all_pairs(domain), epsilon=0.5, bits=dict.fromkeys("xyz", 3), domain=domain)
     hits, short = dict.fromkeys(ASKED, 0), dict.fromkeys(ASKED, 0)
+    noise = seeded_noise(13)
     for _ in range(models):
-        model = pairwise(release_of(spec, truth), particles=1 << 12)
+        model = pairwise(release_of(spec, truth, noise), particles=1 << 12)
         for name, (ask, exact) in ASKED.items():
             found = ask(model)
             off = abs(found.value - exact(truth))
@@ -217,15 +218,14 @@ def covered(models):
 
 
 def test_error_bars_cover_the_truth():
-    """60 models of fresh releases; each statistic within two standard errors of the truth.
+    """24 models; each statistic within two standard errors of the truth. The noise is seeded.
 
-    Of 300 models the bars covered 94 to 100 %, statistic by statistic; even at 92 % fewer than 40
-    hits of 60 have probability 3e-9. A tenth of the bar covered 4 to 24 % (the control); even at
-    33 % it has 40 hits with probability 1e-7.
+    Of 300 models the bars covered 94 to 100 %, statistic by statistic. A tenth of a bar covered 4
+    to 24 % (the control).
     """
-    hits, short = covered(60)
-    assert all(hit >= 40 for hit in hits.values()), hits
-    assert all(hit < 40 for hit in short.values()), short
+    hits, short = covered(24)
+    assert all(hit >= 19 for hit in hits.values()), hits
+    assert all(hit < 19 for hit in short.values()), short
 
 
 def corners(generator, number):
