@@ -8,6 +8,7 @@ from itertools import islice
 
 from pansketch import WireError
 from pansketch.wire import read_any_header
+from pansketch_agent.host.clock import is_set
 from pansketch_agent.outbox.records import Key, cost
 from pansketch_agent.outbox.segments import Segments
 from pansketch_fleet.protocol.messages import digest
@@ -137,6 +138,17 @@ def window_end(payload: bytes) -> int:
         return max(window.end for window in read_any_header(payload).windows)
     except WireError:
         return 0
+
+
+def expire(segments: Segments, now: int, keep_seconds: int) -> None:
+    """Remove the releases acknowledged before `keep_seconds`; `now`: unix seconds.
+
+    Releases acknowledged before the clock was set age from now on.
+    """
+    undated = [key for key, at in segments.kept.items() if not is_set(at)]
+    for key in undated if is_set(now) else ():
+        segments.keep(key, now)
+    segments.expire(now - keep_seconds)
 
 
 def append_within(segments: Segments, key: Key, payload: bytes, capacity_bytes: int) -> None:

@@ -13,6 +13,7 @@ from pansketch import WireError
 from pansketch.wire import read_any_header
 from pansketch_agent.host.durable_files import names_in, replace_file, sync_folder
 from pansketch_agent.outbox.records import Key
+from pansketch_fleet.protocol.messages import digest
 
 LOG = logging.getLogger(__name__)
 
@@ -28,14 +29,18 @@ def max_refused_bytes(capacity_bytes: int) -> int:
     return max(capacity_bytes // 4, MIN_ROOM_BYTES)
 
 
-def keep_refused(folder: Path, name: str, payload: bytes, max_bytes: int) -> None:
+def keep_refused(folder: Path, key: Key, payload: bytes, max_bytes: int) -> None:
     """Write the release to `refused`, for people and for `outbox retry --refused`.
 
-    Beyond `max_bytes` the oldest files are removed; each is counted and logged. Raises OSError.
+    A dead letter of the same name stays: it is of a ledger that was lost. Beyond `max_bytes` the
+    oldest files are removed; each is counted and logged. Raises OSError.
     """
     refused = folder / "refused"
     refused.mkdir(exist_ok=True, mode=0o700)
-    replace_file(refused / name, payload)
+    path = refused / key.filename
+    if path.exists() and path.read_bytes() != payload:
+        path = path.with_suffix(f".{digest(payload)}.release")
+    replace_file(path, payload)
     files = sorted(path for path in refused.iterdir() if path.is_file())
     used = sum(_blocks(path) for path in files)
     for old in files:
@@ -111,19 +116,20 @@ def note_count(path: Path, count: int) -> bool:
     return False
 
 
-_NAME = re.compile(r"(\d{12,18})\.([a-z0-9-]{1,64})\.release")
+_NAME = re.compile(r"(\d{12,18})\.([a-z0-9-]{1,64})(?:\.[0-9a-f]{32})?\.release")
 
 
 def requeue_files(folder: Path, append: Callable[[Key, bytes], bool]) -> None:
-    """Append every `SEQUENCE.STREAM.release` of the folder, in this order, and remove its file.
+    """Append every release of the folder, in the order of their names, and remove its file.
 
     `append` returns False if another release has this name, of a ledger that was lost; the file
     then stays. An invalid file is moved to `damaged`. Raises OSError, and what `append` raises;
     later files then stay.
     """
-    found = (key_of(path.name) for path in sorted(folder.iterdir()))
-    for key in [key for key in found if key is not None]:
-        path = folder / key.filename
+    found = [(path, key_of(path.name)) for path in sorted(folder.iterdir())]
+    for path, key in found:
+        if key is None:
+            continue
         payload = path.read_bytes()
         if _is_release(payload, key):
             if append(key, payload):
@@ -138,7 +144,10 @@ def requeue_files(folder: Path, append: Callable[[Key, bytes], bool]) -> None:
 
 
 def key_of(filename: str) -> Key | None:
-    """Return the release in a file `SEQUENCE.STREAM.release`, or None for another name."""
+    """Return the release in a file, or None for another name.
+
+    The name is `SEQUENCE.STREAM.release`, or `SEQUENCE.STREAM.DIGEST.release` if that was taken.
+    """
     match = _NAME.fullmatch(filename)
     return None if match is None else Key(int(match[1]), match[2])
 

@@ -9,14 +9,15 @@ import threading
 from collections.abc import Callable, Collection, Container
 from contextlib import suppress
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 
-from pansketch_agent.host.clock import is_set
 from pansketch_agent.outbox.backlog import (
     Backlog,
     PayloadFacts,
     append_within,
     capacity_for_releases,
+    expire,
     slack,
 )
 from pansketch_agent.outbox.dead_letters import (
@@ -32,6 +33,7 @@ from pansketch_fleet.settings.profiles import DEFAULT_OUTBOX, OutboxRules
 
 __all__ = ["Key", "Outbox", "OutboxFullError"]
 LOG = logging.getLogger(__name__)
+AGING_SECONDS = 60  # Each pass reads the times of all kept releases.
 
 
 class OutboxFullError(Exception):
@@ -48,7 +50,7 @@ class Outbox:
         self, folder: Path, capacity_bytes: int, rules: OutboxRules = DEFAULT_OUTBOX
     ) -> None:
         self.folder, self._rules = folder, rules
-        self._capacity_bytes = capacity_bytes
+        self._capacity_bytes, self._aged_at = capacity_bytes, -inf
         self._mutex = threading.Lock()
         self._backlog = Backlog()
         self._unwritten = WriteBehind(self._write)
@@ -170,9 +172,9 @@ class Outbox:
                 return
             self._backlog.remove(key)
             self._segments.keep(key, max(0, int(at)))
-            if is_set(at):
-                self._redate(int(at))
-            self._segments.expire(int(at) - self._rules.keep_seconds)
+            if abs(at - self._aged_at) >= AGING_SECONDS:
+                self._aged_at = at
+                expire(self._segments, int(at), self._rules.keep_seconds)
 
     def newest_kept_payloads(self) -> dict[str, bytes]:
         """Return, for each stream, the newest of the acknowledged releases that are kept."""
@@ -219,7 +221,7 @@ class Outbox:
             if payload is None or key not in self:
                 return
             room = max_refused_bytes(self._capacity_bytes)
-            keep_refused(self.folder, key.filename, payload, room)
+            keep_refused(self.folder, key, payload, room)
             self._remove(key)
 
     def requeue_refused(self) -> int:
@@ -244,10 +246,6 @@ class Outbox:
                 self._drop_buffered(key, error)
             self._segments.close()
             self._drops.flush()
-
-    def _redate(self, at: int) -> None:
-        for key in [key for key, dated in self._segments.kept.items() if not is_set(dated)]:
-            self._segments.keep(key, at)
 
     def _readmit(self, key: Key, payload: bytes) -> bool:
         if key in self._unwritten or key in self._segments.positions:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pansketch_agent.outbox.outbox import Key, Outbox
+from pansketch_agent.outbox.outbox import AGING_SECONDS, Key, Outbox
 from pansketch_agent.outbox.segments import Segments
 from pansketch_fleet.settings.profiles import OutboxRules
 
@@ -115,8 +115,21 @@ def test_what_was_acknowledged_before_the_clock_was_set_ages_from_then_on(tmp_pa
     restarted = Outbox(tmp_path, 10**6, RULES)
     put(restarted, 4, at=now + 7 * DAY)
     assert restarted.kept() == {Key(n, "air") for n in (1, 2, 3, 4)}
-    put(restarted, 5, at=now + 7 * DAY + 1)
+    put(restarted, 5, at=now + 7 * DAY + AGING_SECONDS)
     assert restarted.kept() == {Key(n, "air") for n in (4, 5)}
+
+
+def test_an_acknowledgement_does_not_read_the_times_of_all_kept_releases(tmp_path):
+    """A backlog may be acknowledged at once, beside thousands of kept releases."""
+    outbox, passes = Outbox(tmp_path, 10**6, RULES), []
+    expire = outbox._segments.expire
+    outbox._segments.expire = lambda before: (passes.append(before), expire(before))
+    for number in range(1, 101):
+        put(outbox, number, at=DAY + number / 10)
+    assert len(passes) == 1
+    put(outbox, 101, at=DAY + AGING_SECONDS + 1)
+    put(outbox, 102, at=100)  # The clock was set back.
+    assert len(passes) == 3
 
 
 def test_none_is_kept_where_the_rules_forbid_it(tmp_path):
