@@ -18,6 +18,7 @@ from pansketch_collector.commands.retention import run_archive, run_retention
 from pansketch_collector.commands.serve import run_ingest, run_serve
 from pansketch_collector.commands.verification import run_verify
 from pansketch_collector.errors import CommandError
+from pansketch_collector.queries.selection import without_signs
 from pansketch_collector.reports import broker_acl, devices, keepers, stream_settings
 from pansketch_collector.storage.reader import reading
 from pansketch_fleet.child_process import end_in_order
@@ -107,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         gc.freeze()  # Modules stay: no collection visits them, also at exit.
     try:
-        options = parser().parse_args(argv)
+        options = parser().parse_args(without_signs(sys.argv[1:] if argv is None else argv))
     except SystemExit as end:
         return int(end.code or 0)
     try:

@@ -1,7 +1,7 @@
 """Selections of stored releases from the text of options."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -42,6 +42,11 @@ def when(text: str) -> int:
     if not 0 <= seconds <= LATEST_SECOND:
         raise wrong(f"{text!r} is not between 1970 and 9999")
     return seconds
+
+
+def without_signs(words: Iterable[str]) -> list[str]:
+    """Words of a command line with `-7d` as `7d`: a parser takes `-7d` for an option."""
+    return [word[1:] if re.fullmatch(r"-[0-9]+[smhdw]", word) else word for word in words]
 
 
 def stream_named(config: Config, name: str) -> Stream:

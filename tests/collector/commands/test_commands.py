@@ -45,6 +45,16 @@ def test_negative_numbers_are_numbers(filled, run):
     assert run("query", "--stream", "fine", "range", "temp", "-40", "-5", "wind", "south")[0] == 0
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_times_are_so_long_ago_with_a_sign_and_without(filled, run, sign):
+    words = ("query", "--stream", "fine", "--to", f"{sign}1d", "mean", "temp")
+    assert run(*words) == run("query", "--stream", "fine", "mean", "temp")
+    code, _, said = run("query", "--stream", "fine", "--from", f"{sign}1d", "mean", "temp")
+    assert (code, "no window of fine starts in that range" in said) == (2, True)
+    between = ("query", "--stream", "fine", "drift", "--between", f"{sign}9w", f"{sign}1w")
+    assert "expected" not in run(*between)[2]
+
+
 def test_query_prints_one_line_or_one_object(filled, run):
     code, out, err = run("query", "--stream", "fine", "quantile", "temp", "0.5")
     assert (code, err) == (0, "")
