@@ -4,14 +4,12 @@ import asyncio
 import gc
 import threading
 import weakref
-from contextlib import closing
 
 import pytest
 
 from pansketch_collector.errors import CommandError
 from pansketch_collector.http.endpoints import caches as module
 from pansketch_collector.http.endpoints.caches import BARE_ROW_SIZE, Models, SeriesRows
-from pansketch_collector.http.server.executors import Executors
 from pansketch_collector.periods.series import SeriesQuestion, series
 from pansketch_collector.queries.generator_registry import GeneratorChoice
 from pansketch_collector.storage import writer as store
@@ -21,19 +19,6 @@ from pansketch_fleet.protocol import topics
 
 AIR = Selection("air")
 AUTO = GeneratorChoice()
-
-
-@pytest.fixture
-def site(make_site):
-    found = make_site()
-    found.fill()
-    return found
-
-
-@pytest.fixture
-def executors(site):
-    with closing(Executors(site.config.collector.database)) as found:
-        yield found
 
 
 def test_who_asks_at_once_gets_one_model(site, executors):

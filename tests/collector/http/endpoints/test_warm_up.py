@@ -6,7 +6,6 @@ import socket
 from contextlib import closing
 from types import SimpleNamespace
 
-import pytest
 from fastapi import FastAPI
 
 from pansketch_collector.errors import CommandError
@@ -23,19 +22,6 @@ from pansketch_collector.storage.tables.holdings import by_stream
 from pansketch_fleet.settings.settings import ReadingStream
 
 WITH_RELEASES = ["air", "pairs", "sums"]
-
-
-@pytest.fixture
-def site(make_site):
-    found = make_site()
-    found.fill()
-    return found
-
-
-@pytest.fixture
-def executors(site):
-    with closing(Executors(site.config.collector.database)) as found:
-        yield found
 
 
 def warmed(site, executors, ask, busy=lambda: False):
