@@ -11,13 +11,14 @@ here reads public integers.
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.estimate import Estimate
 from pansketch.sketches.slot_occupancy import (
+    FULL_ERRORS,
     Channel,
     NoEstimate,
     Occupancy,
@@ -30,6 +31,7 @@ MIN_SLOTS = 4  # of a level, on average: a tiny state has fewer levels
 GRID_POINTS = 512
 LEAST_LOAD, GREATEST_LOAD = -20.0, 30.0  # keys a slot: of the first level, and of the last one
 MAX_STEPS = 60
+LIKELY_ERRORS = (2, 3)  # the standard errors within which the likelihood is read
 LEAST_VARIANCE = 1e-30  # at a huge epsilon the noise of a level rounds to nothing
 FULL = 0.2  # The last level is full, to within five standard errors: by chance below 1e-6.
 
@@ -76,7 +78,7 @@ class LevelEstimator:
         parts = self._occupancies(counters, devices)
         shares = np.array([part.share for part in parts])
         noise = np.array([part.noise for part in parts])
-        return self._checked(self._solved(shares, noise), noise, devices)
+        return self._checked(self._solved(shares, noise), shares, noise, devices)
 
     def planned_error(self, keys: int) -> float:
         """The standard error that one release of so many keys is expected to have.
@@ -84,7 +86,8 @@ class LevelEstimator:
         Raises NoEstimate as `keys` does.
         """
         noise = np.array([self._of_count(0.0, size).noise for size in self.sizes])
-        return self._checked(float(keys), noise, 1).standard_error
+        shares = 1 - self._moments(float(keys), noise)[0]
+        return self._checked(float(keys), shares, noise, 1).standard_error
 
     def _occupancies(self, counters: npt.NDArray[np.int64], devices: int) -> list[Occupancy]:
         if not self.bitmap:
@@ -105,20 +108,22 @@ class LevelEstimator:
         """The load, in keys a slot, that one key adds to each level: float64[levels]."""
         return level_shares(len(self.sizes)) / np.array(self.sizes, np.float64)
 
+    @property
+    def _grid(self) -> Floats:
+        """Numbers of keys, of all magnitudes: float64[GRID_POINTS]."""
+        low, high = np.arcsinh([LEAST_LOAD, GREATEST_LOAD / (self._rates[-1] * self.sizes[0])])
+        return np.asarray(self.sizes[0] * np.sinh(np.linspace(low, high, GRID_POINTS)))
+
     def _solved(self, shares: Floats, noise: Floats) -> float:
         """The root of the quasi-score nearest to the most likely point of a grid.
 
         The grid comes first: with much noise the score has further roots.
         """
-        rates = self._rates
-        low, high = np.arcsinh([LEAST_LOAD, GREATEST_LOAD / (rates[-1] * self.sizes[0])])
-        grid = self.sizes[0] * np.sinh(np.linspace(low, high, GRID_POINTS))
-        empty, variance = self._moments(grid[:, None], noise)
-        misfit = ((1 - empty - shares) ** 2 / variance + np.log(variance)).sum(axis=1)
-        keys = float(grid[misfit.argmin()])
+        rates, grid = self._rates, self._grid
+        keys = float(grid[self._misfit(grid[:, None], shares, noise).argmin()])
         for _ in range(MAX_STEPS):
             empty, variance = self._moments(keys, noise)
-            slope = rates * empty
+            slope = rates * np.minimum(empty, 1)
             step = float((slope * (shares - 1 + empty) / variance).sum())
             step /= float((slope**2 / variance).sum())
             reach = 0.5 * (abs(keys) + self.sizes[0])
@@ -127,30 +132,45 @@ class LevelEstimator:
                 break
         return keys
 
+    def _misfit(self, keys: float | Floats, shares: Floats, noise: Floats) -> Floats:
+        """Minus twice the logarithm of the likelihood, but for a constant; inf keys fill all."""
+        empty, variance = self._moments(keys, noise)
+        return np.asarray(((1 - empty - shares) ** 2 / variance + np.log(variance)).sum(axis=-1))
+
     def _moments(self, keys: float | Floats, noise: Floats) -> tuple[Floats, Floats]:
         """The expected share of empty slots of each level, and the variance of the observed share.
         Keys arrive as a Poisson process."""
-        empty = np.exp(-keys * self._rates)
+        load = keys * self._rates
+        # Straight on below 0, where noise may lead: a curve would take noise for information there.
+        empty = np.exp(-np.maximum(load, 0)) - np.minimum(load, 0)
         full = np.maximum(1 - empty, 0)
         hashing = empty * full / np.array(self.sizes, np.float64)
         return empty, np.maximum(noise + hashing, LEAST_VARIANCE)
 
-    def _checked(self, keys: float, noise: Floats, devices: int) -> Estimate:
-        """The estimate with its standard error and without its bias of second order."""
-        rates = self._rates
+    def _checked(self, keys: float, shares: Floats, noise: Floats, devices: int) -> Estimate:
+        """The estimate with its standard error and without its bias of second order.
+
+        With much noise far more keys may be nearly as likely, which no curvature at the estimate
+        shows. Numbers as likely as two or three standard errors away are no farther in errors.
+        """
+        rates, grid = self._rates, self._grid
         empty, variance = self._moments(keys, noise)
-        slope = rates * empty
+        slope = rates * np.minimum(empty, 1)
         information = float((slope**2 / variance).sum())
-        if information <= 0:
+        least = self._misfit(keys, shares, noise)
+        if information <= 0 or self._misfit(inf, shares, noise) < least + FULL_ERRORS**2:
             raise self._full(devices)
+        misfit = self._misfit(grid[:, None], shares, noise) - least
+        ends = (np.abs(grid[misfit <= n**2] - keys).max(initial=0.0) / n for n in LIKELY_ERRORS)
+        farthest = float(max(ends, default=0.0))
         # The number of keys is fixed, not Poisson: that knowledge takes away its variance.
-        error = sqrt(max(1 / information - max(keys, 0.0), 0.0))
+        error = sqrt(max(1 / information, farthest**2) - min(max(keys, 0.0), 1 / information))
         # A load's error is the relative error of the share of empty slots.
         if error * float(rates[-1]) > FULL:
             raise self._full(devices)
         if error > max(float(sum(self.sizes)), abs(keys) / 2):
             raise self._noisy(keys, error, devices)
-        curvature = float((slope**2 * rates / variance).sum())
+        curvature = float((slope**2 * rates / variance).sum()) if keys > 0 else 0.0
         return Estimate(keys - curvature / (2 * information**2), error)
 
     def _full(self, devices: int) -> NoEstimate:

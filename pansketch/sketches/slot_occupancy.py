@@ -16,6 +16,10 @@ import numpy.typing as npt
 
 from pansketch.estimate import Estimate
 
+# Full slots tell only that there are many keys, and noise makes them look empty. By more than so
+# many standard errors it does in 3 of 100,000 releases.
+FULL_ERRORS = 4.0
+
 
 class NoEstimate(ValueError):
     """The releases do not tell the number of keys to within an error that means anything."""
@@ -110,8 +114,8 @@ class KeyEstimator:
         return occupancy_of_bitmaps(counters, self.channel, devices)
 
     def keys(self, found: Occupancy, devices: int) -> Estimate:
-        """Raises NoEstimate when the standard error exceeds the number of slots: for hashed keys,
-        and for a union."""
+        """Raises NoEstimate if all slots may be full, for hashed keys, or if the standard error
+        exceeds the universe, for a union."""
         if self.universe is None:
             return self._hashed(found, devices)
         estimate = self._sampled(found)
@@ -146,16 +150,18 @@ class KeyEstimator:
         return Estimate(self.slots * found.share, self.slots * sqrt(found.noise + sampling))
 
     def _hashed(self, found: Occupancy, devices: int) -> Estimate:
-        """Linear counting. Refused when the share of empty slots is not above its own standard
-        error. Then the standard error of the number of keys would exceed the number of slots."""
+        """Linear counting. Refused unless the share of empty slots is above `FULL_ERRORS` of its
+        standard errors. All slots might be full otherwise, and no number of keys too large."""
         empty = 1 - found.share
         likely = min(empty, 1.0)  # Noise can take the estimate above 1.
         variance = found.noise + self._hashing(likely)
-        if likely <= sqrt(variance):
+        if likely <= FULL_ERRORS * sqrt(variance):
             raise _hopeless(empty, sqrt(variance), self.slots, devices)
         a_key = -log1p(-1 / self.slots)  # added by a key to -log(empty)
         taken = -log(empty) - variance / (2 * likely**2)
-        return Estimate(taken / a_key, sqrt(variance) / likely / a_key)
+        # The logarithm is steep where few slots are empty: two errors more may be far more keys.
+        error = -log1p(-2 * sqrt(variance) / likely) / 2
+        return Estimate(taken / a_key, error / a_key)
 
     def _hashing(self, empty: float) -> float:
         """Variance of the share of empty slots among the tracked ones, by hashing alone.
@@ -170,14 +176,14 @@ class KeyEstimator:
 
 
 def _hopeless(empty: float, error: float, slots: int, devices: int) -> NoEstimate:
-    seen = f"a share of {empty:.2g} ± {error:.2g} of the slots is empty"
+    seen = f"a share of {empty:.2g} ± {error:.2g} of {slots} slots is empty, too little to count by"
+    if error > 1:
+        seen = f"the noise outweighs all {slots} slots"
     if devices == 1:
-        return NoEstimate(
-            f"{seen}, too little to count keys by: raise expected_keys, memory or epsilon"
-        )
+        return NoEstimate(f"{seen}: raise expected_keys, memory or epsilon")
     return NoEstimate(
-        f"the union of {devices} bitmaps: {seen}, so the standard error of its number of "
-        f"keys exceeds all {slots} slots; take fewer devices, or raise epsilon or expected_keys"
+        f"the union of {devices} bitmaps: {seen}; take fewer devices, or raise epsilon or "
+        "expected_keys"
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pansketch import DistinctSpec, Privacy, Release, hash_keys
+from pansketch import DistinctSpec, NoEstimate, Privacy, Release, hash_keys
 from pansketch.sketches.distinct.slots import HashedSlots, LevelSlots, PermutedSlots
 
 FOLDER = Path(__file__).parents[3] / "vectors"
@@ -84,6 +84,10 @@ def test_bytes(vector, release, has_golden_bytes):
 
 
 def test_answers(vector, spec, release):
+    if vector["distinct"] is None:
+        with pytest.raises(NoEstimate):
+            release.distinct()
+        return
     answer = release.distinct()
     assert [answer.value, answer.standard_error] == pytest.approx(vector["distinct"], rel=1e-9)
     if spec.universe is not None:
