@@ -24,8 +24,9 @@ class SegmentFiles:
         self._folder = folder
         self.sizes: dict[int, int] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for unfinished in folder.rglob(f"*{UNFINISHED}"):
-            unfinished.unlink()
+        _remove_unfinished(folder)
+        with suppress(OSError):  # A damaged folder of dead letters must not stop the queue.
+            _remove_unfinished(folder / "refused")
         self.initial_numbers = numbers_in(folder)
         self._last = max(self.initial_numbers, default=0)
 
@@ -108,3 +109,9 @@ def numbers_in(folder: Path) -> list[int]:
     """Return the numbers of a folder's segments, oldest first. Raises OSError."""
     matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
     return sorted(int(match[1]) for match in matches if match)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    for name in names_in(folder):
+        if name.endswith(UNFINISHED):
+            (folder / name).unlink()
