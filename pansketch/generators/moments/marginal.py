@@ -45,20 +45,24 @@ class Marginal:
         The counts weigh the difference of a function from its mean over the bins. So a constant is
         exact, and the counts of all bins add up to the number of readings.
         """
-        inside, spread = self._bins(function)
+        inside, spread, piled = self._bins(function)
         level = inside.mean(axis=0)
         above = inside - level
         slope = self.counts @ above / self.readings
         noise = self.variance * np.sum(above**2, axis=0) / self.readings**2
         shares = np.maximum(self.counts, 0.0) / self.readings
-        return Means(level + slope, noise + shares**2 @ spread, slope)
+        return Means(
+            level + slope, noise + np.maximum(shares**2 @ spread, (shares @ piled) ** 2), slope
+        )
 
-    def _bins(self, function: Column) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of functions inside each bin: float64[bins, k]."""
+    def _bins(self, function: Column) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means and variances of functions inside each bin, and their errors for a frequent value
+        there: float64[bins, k]. Frequent values may all be at the same end of their bins, as
+        multiples of a width are."""
         bins = len(self.counts)
         if self.attribute.categories is not None:
             values = np.asarray(function(np.arange(bins, dtype=np.float64)), np.float64)
-            return values, np.zeros_like(values)
+            return values, np.zeros_like(values), np.zeros_like(values)
         edges = self._edges(bins)
         inside = np.tile((np.arange(INSIDE) + 0.5) / INSIDE, bins)
         owners = np.repeat(np.arange(bins), INSIDE)
@@ -73,8 +77,8 @@ class Marginal:
         # in a partition, their share is anything from the minimum to the maximum.
         piled = (mean - (least + most) / 2) ** 2 + (most - least) ** 2 / 12
         below = np.concatenate([[0.0], np.cumsum(np.maximum(self.counts, 0.0))])
-        steep = steepness(np.arange(bins + 1.0), below)[:, None]
-        return mean, np.maximum(values.var(axis=1), steep * piled)
+        steep = steepness(np.arange(bins + 1.0), below, pairs=True)[:, None]
+        return mean, values.var(axis=1), np.sqrt(steep * piled)
 
     def _edges(self, bins: int) -> FloatArray:
         """Ends of the bins in the unit interval: the first position that each counts. A value on
