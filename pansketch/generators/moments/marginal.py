@@ -45,15 +45,14 @@ class Marginal:
         The counts weigh the difference of a function from its mean over the bins. So a constant is
         exact, and the counts of all bins add up to the number of readings.
         """
-        inside, spread, piled = self._bins(function)
-        level = inside.mean(axis=0)
-        above = inside - level
+        means, spread, piled = self._bins(function)
+        level = means.mean(axis=0)
+        above = means - level
         slope = self.counts @ above / self.readings
         noise = self.variance * np.sum(above**2, axis=0) / self.readings**2
         shares = np.maximum(self.counts, 0.0) / self.readings
-        return Means(
-            level + slope, noise + np.maximum(shares**2 @ spread, (shares @ piled) ** 2), slope
-        )
+        inside = (shares**2 + shares / self.readings) @ spread  # The second is of a sample.
+        return Means(level + slope, noise + np.maximum(inside, (shares @ piled) ** 2), slope)
 
     def _bins(self, function: Column) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Means and variances of functions inside each bin, and their errors for a frequent value

@@ -121,7 +121,8 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     those of the others, float64[m, n]: float64[bins, m].
 
     A cell that holds far more than the cells beside it may hold a value with mass of its own. Each
-    of two such cells may. For any cut, that value is on one side of it.
+    of two such cells may. For any cut, that value is on one side of it. Readings are a sample: of h
+    in a cell of any density, the number in a part varies as a binomial one.
     """
     which, uneven, steep, crowded = _cells(model, axis)
     many = len(steep)
@@ -135,7 +136,8 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
         uneven * np.sqrt(inner / 3), (inner > 0) * _crowding(fraction, crowded)
     )
     piled = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 3, 0.0, None))
-    found = (apart @ there) ** 2 + ((piled * steep) @ there) ** 2
+    sampled = (cut * inner) @ there
+    found = (apart @ there) ** 2 + ((piled * steep) @ there) ** 2 + sampled
     return np.asarray(found + _divided(model, axis, inside, others))
 
 
@@ -219,8 +221,8 @@ def _cells(model: "Partition", axis: int) -> _Cells:
         steep = steepness(edges, below, pairs=True)
         own = np.clip(np.searchsorted(edges, low), 0, len(steep) - 1)
         crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
-        which, uneven = np.arange(len(low)), np.ones(len(low))
-        return _Cells(which, uneven, steep[own], np.maximum(crowded, 1.0)[own])
+        crowded = np.maximum(crowded, 1.0)[own]
+        return _Cells(np.arange(len(low)), np.ones(len(low)), steep[own], crowded)
     many = 1 << model.cells[axis]
     which = (low * many).astype(np.intp)
     held = np.bincount(which, shares, many).astype(np.float64)
@@ -237,8 +239,9 @@ def doubt_of_mean(model: "Partition", position: int) -> float:
     held = shares > 0
     variances = model.domain.attributes[position].cell_variances(edges[:-1][held], edges[1:][held])
     # Frequent values may all be at the same end of their cells, as multiples of a width are.
-    together = float((shares * likely)[held] @ np.sqrt(variances))
-    apart = max(float(np.sqrt((shares * uneven)[held] ** 2 @ variances)), together)
+    together = (shares * likely)[held] @ np.sqrt(variances)
+    squares = (shares * uneven)[held] ** 2 + shares[held] / model.total  # The latter: a sample.
+    apart = max(float(np.sqrt(squares @ variances)), float(together))
     groups = _groups(model, position)
     if groups is None:
         return apart
@@ -254,11 +257,14 @@ def doubt_of_quantile(model: "Partition", position: int, q: float, value: float)
     edges, below, uneven, steep = _row(model, position)
     cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
     ends = edges[cell - 1 : cell], edges[cell : cell + 1]
-    deviation = uneven[cell - 1] * np.sqrt(attribute.cell_variances(*ends)[0])
+    before, share = below[cell - 1], np.diff(below)[cell - 1]
+    part = np.clip((q - before) / max(share, SCARCE), 0.0, 1.0)
+    many = max(share * model.total, 1.0)
+    sampled = min(12 * (part * (1 - part) + 1 / many) / many, 1.0)  # It is between two readings.
+    deviation = np.sqrt((uneven[cell - 1] ** 2 + sampled) * attribute.cell_variances(*ends)[0])
     # It is anywhere in a cell that its neighbours do not resemble, also at the farther end.
     unlike = np.abs(densities_beside(attribute, edges, below)[:, cell - 1] - 1).max()
-    likely = max(min(unlike, 1.0), sqrt(steep[cell - 1]))
-    away = likely * (value - attribute.cell_means(*ends)[0])
+    away = max(min(unlike, 1.0), sqrt(steep[cell - 1])) * (value - attribute.cell_means(*ends)[0])
     return float(np.hypot(np.hypot(deviation, away), _divided_quantile(model, position, q, value)))
 
 

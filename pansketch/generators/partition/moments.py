@@ -91,12 +91,13 @@ def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
     """Squared error of taking readings as even inside boxes: float64[k, k].
 
     A box's mean and the products inside it err as those of one even reading would, independently of
-    other boxes. If density falls, though, all boxes' readings lie nearer to the middle than evenly.
-    For two attributes that cancels. For a square it is a sixth of the box's width squared
-    (Sheppard's correction, once for the centres and once for the inside).
+    other boxes. Its readings are a sample, so they err once more as those of independent ones. If
+    density falls, though, all boxes' readings lie nearer to the middle than evenly. For two
+    attributes that cancels. For a square it is a sixth of the box's width squared (Sheppard's
+    correction, once for the centres and once for the inside).
     """
     shares, centred, within = _moments(partition, indices)
-    squares = (shares**2)[:, None]
+    squares = (shares**2 + shares / partition.total)[:, None]
     apart = (squares * centred**2).T @ within
     inside = (squares * within).T @ within
     variance = apart + apart.T + (inside + inside.T) / 2
@@ -120,12 +121,15 @@ def apart(attribute: Attribute, value: float, other: float) -> float:
     return (other - value + half) % attribute.extent - half
 
 
-def resolution(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> float:
+def resolution(
+    attribute: Attribute, edges: FloatArray, shares: FloatArray, readings: float
+) -> float:
     """Error of a mean direction for the width of the cells (delta method): it grows as the vectors
     cancel."""
     length = abs(_resultant(attribute, edges, shares))
     variances = attribute.cell_variances(edges[:-1], edges[1:])
-    return float(np.sqrt(np.sum(shares**2 * variances)) / max(length, 1e-9))
+    squares = shares**2 + shares / readings
+    return float(np.sqrt(squares @ variances) / max(length, 1e-9))
 
 
 def unknown(attribute: Attribute) -> float:

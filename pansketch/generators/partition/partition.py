@@ -164,7 +164,7 @@ class Partition:
             return moments.mean_direction(attribute, edges, np.diff(below))
 
         edges, below = self.filled(position)
-        value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below))
+        value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below), self.total)
         found = self._estimate(
             value, lambda model: value + moments.apart(attribute, value, of(model)), doubt
         )

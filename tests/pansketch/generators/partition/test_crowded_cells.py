@@ -22,12 +22,12 @@ def models(rows, spec, fit, seed=1):
 
 
 def boxes(*shares, knots=()):
-    """Equal cells of one attribute."""
+    """Equal cells of one attribute, and so many readings that they are no small sample."""
     many = len(shares)
     scale = {"scale": "learned", "knots": knots} if knots else {}
     edges = np.arange(many + 1)[:, None] / many
     domain = Domain([Attribute("x", 0, 100, **scale)])
-    return Partition(domain, edges[:-1], edges[1:], 1000.0 * np.array(shares))
+    return Partition(domain, edges[:-1], edges[1:], 1e12 * np.array(shares))
 
 
 def covers(found, real):
@@ -67,7 +67,7 @@ def test_a_quantile_may_be_at_the_other_end_of_its_cell():
     for part, real in ((0.049, 0.0), (0.001, 19.9), (0.999, 80.1), (0.951, 100.0)):
         assert covers(clipped.quantile("x", part), real)
     even = boxes(*[1.0] * 8)
-    assert even.quantile("x", 0.45).standard_error == pytest.approx(12.5 / np.sqrt(12))
+    assert even.quantile("x", 0.45).standard_error == pytest.approx(12.5 / np.sqrt(12), rel=1e-4)
 
 
 def test_readings_of_a_tail_may_crowd_beside_a_denser_cell():
@@ -83,9 +83,9 @@ def test_readings_of_a_tail_may_crowd_beside_a_denser_cell():
     np.testing.assert_allclose(ratios[:, 3], [86 / 2, 0])
     # The control: where the density changes little, a part has what it had.
     smooth = boxes(0.1, 0.15, 0.2, 0.25, 0.2, 0.1)
-    cell, inside = 1000 * 0.25, 0.1
+    cell, inside = 1e12 * 0.25, 0.1
     found = smooth.count(f"x <= {100 * (3 + inside) / 6}").standard_error
-    assert found == pytest.approx(cell * np.sqrt(inside * (1 - inside) / 3), rel=1e-6)
+    assert found == pytest.approx(cell * np.sqrt(inside * (1 - inside) / 3), rel=1e-4)
 
 
 def test_noise_that_is_kept_positive_is_an_error_of_a_distribution():
