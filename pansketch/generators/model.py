@@ -7,6 +7,7 @@ import numpy as np
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate, Estimates
+from pansketch.generators.significance import Noise
 
 # A range (low, high), or a category, of each attribute named.
 Wanted = Mapping[str, tuple[float, float] | str]
@@ -35,6 +36,8 @@ class Boxes(Protocol):
     def total(self) -> float: ...
     @property
     def hidden(self) -> Hidden | None: ...
+    @property
+    def noise(self) -> Noise | None: ...
     @property
     def replicates(self) -> "Sequence[Boxes]": ...
     @property

@@ -11,7 +11,7 @@ from math import ceil, hypot, sqrt
 
 import numpy as np
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.planning.first_answer import EIGHTHS, WANTED
 
 UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in its replicates
@@ -55,6 +55,15 @@ class TooFewReadings(EmptyModel):
         return f"about {self.more:,} more releases are needed, and there are {self.releases:,}"
 
 
+@dataclass(frozen=True, eq=False)
+class RunningSums:
+    """Standard deviations of the noise on the number of readings below the end of each cell of an
+    attribute: float64[cells]. None: the attribute is the model's own."""
+
+    deviations: FloatArray
+    attribute: Attribute | None = None
+
+
 @dataclass(frozen=True)
 class Noise:
     """Standard deviations of the noise in a model of so many merged releases, in readings. One is
@@ -62,7 +71,8 @@ class Noise:
     below a value.
 
     `coarse`: the largest one below the end of an eighth of the cells. A mean needs no more: inside
-    of them noise moves it by a part of their width.
+    of them noise moves it by a part of their width. `sums`: all of them, of each sketch
+    that is added up.
     """
 
     releases: int
@@ -70,6 +80,7 @@ class Noise:
     below: Mapping[int, float] = field(default_factory=dict)
     least: Mapping[int, float] = field(default_factory=dict)
     coarse: Mapping[int, float] = field(default_factory=dict)
+    sums: Mapping[int, tuple[RunningSums, ...]] = field(default_factory=dict)
 
     def check(self, readings: float, attributes: Iterable[int] = ()) -> None:
         """Raises TooFewReadings where the noisy number of readings does not outweigh it."""
@@ -93,7 +104,16 @@ class Noise:
             {new: known[old] for new, old in enumerate(indices) if old in known}
             for known in (self.below, self.least, self.coarse)
         )
-        return replace(self, below=below, least=least, coarse=coarse)
+        sums = {new: self.sums[old] for new, old in enumerate(indices) if old in self.sums}
+        return replace(self, below=below, least=least, coarse=coarse, sums=sums)
+
+    def of(self, attributes: Sequence[Attribute]) -> "Noise":
+        """The same for a model of other attributes than these, which its sketch has."""
+        sums = {
+            axis: tuple(replace(e, attribute=e.attribute or attributes[axis]) for e in each)
+            for axis, each in self.sums.items()
+        }
+        return replace(self, sums=sums)
 
     def __add__(self, other: "Noise") -> "Noise":
         return Noise(
@@ -102,6 +122,10 @@ class Noise:
             _together(self.below, other.below),
             _together(self.least, other.least),
             _together(self.coarse, other.coarse),
+            {
+                axis: self.sums.get(axis, ()) + other.sums.get(axis, ())
+                for axis in {*self.sums, *other.sums}
+            },
         )
 
 
@@ -114,6 +138,7 @@ def noise_of_sums(releases: int, variances: Mapping[int, FloatArray]) -> Noise:
         {axis: sqrt(float(each.max())) for axis, each in variances.items()},
         {axis: sqrt(float(each.min())) for axis, each in variances.items()},
         {axis: sqrt(float(_eighths(each).max())) for axis, each in variances.items()},
+        {axis: (RunningSums(np.sqrt(each)),) for axis, each in variances.items()},
     )
 
 

@@ -1,4 +1,5 @@
-"""Counts that noise made negative, put right: Euclidean projection onto a simplex."""
+"""Counts that noise made negative, put right: Euclidean projections onto a simplex, and of running
+sums onto those that rise."""
 
 import numpy as np
 
@@ -15,3 +16,20 @@ def onto_simplex(values: FloatArray, total: FloatArray | float) -> FloatArray:
     # Of the largest n values as many stay as make this excess largest.
     excess = (np.cumsum(falling, axis=-1) - np.asarray(total)[..., None]) / ranks
     return np.asarray(np.maximum(values - excess.max(axis=-1, keepdims=True), 0.0))
+
+
+def isotonic(values: FloatArray) -> FloatArray:
+    """The nearest values that never fall in a row, float64[rows, n]: pools of adjacent violators,
+    of all rows at once."""
+    rows, cells = values.shape
+    sums, sizes = values.reshape(-1), np.ones(values.size)
+    row = np.repeat(np.arange(rows), cells)
+    while True:
+        means = sums / sizes
+        # Values that are alike stay as they are: rounding would part them.
+        first = np.append(True, (np.diff(means) >= 0) | (np.diff(row) > 0))
+        if first.all():
+            return np.repeat(means, sizes.astype(np.intp)).reshape(rows, cells)
+        starts = np.flatnonzero(first)
+        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
+        row = row[starts]

@@ -14,7 +14,12 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Wanted
 from pansketch.generators.moments.design_matrix import Values, design_of
-from pansketch.generators.moments.marginal import Column, Marginal
+from pansketch.generators.moments.marginal import (
+    Column,
+    Marginal,
+    together,
+    with_unknown_correlations,
+)
 from pansketch.generators.moments.ridge import Fit, Means, PublishedRidge, Sums
 from pansketch.generators.moments.training_points import (
     Function,
@@ -145,7 +150,7 @@ class M2MModel:
             indices = np.searchsorted(edges[1:-1], column, side="right")
             return np.asarray(indices[:, None] == np.arange(len(edges) - 1))
 
-        return self._totals_of_attribute(position, inside), edges
+        return self._totals(self._means_of_attribute(position, inside)), edges
 
     def quantile(self, name: str, q: float) -> Estimate:
         """See `FittedModel.quantile`: feature sums give none, so it always raises ValueError."""
@@ -153,19 +158,20 @@ class M2MModel:
 
     def count(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.count`. Raises ValueError for ranges: feature sums take text only."""
-        predicate = self._predicate(wanted)
-        if len(predicate.positions) == 1:
-            (position,) = predicate.positions
-            return _single(self._totals_of_attribute(position, _of_column(predicate, position)))
-        return _single(self._totals(self.fit.means(predicate.holds(self.rows)[:, None])))
+        return _single(self._totals(self._means_where(self._predicate(wanted))))
 
     def share(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.share`. Noise may take it outside [0, 1]."""
-        predicate = self._predicate(wanted)
-        if len(predicate.positions) == 1:
-            (position,) = predicate.positions
-            return _single(self._of_attribute(position, _of_column(predicate, position)))
-        return self.estimate(predicate.holds)
+        return _single(self._shares(self._means_where(self._predicate(wanted))))
+
+    def _means_where(self, predicate: Predicate) -> Means:
+        """The share of readings for which a conjunction holds."""
+        positions = sorted(predicate.positions)
+        if len(positions) > 1 and not self._marginals:
+            return self.fit.means(predicate.holds(self.rows)[:, None])
+        return together(
+            [self._means_of_attribute(each, predicate.of_column(each)) for each in positions]
+        )
 
     def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
         """See `FittedModel.bin_shares`."""
@@ -195,10 +201,12 @@ class M2MModel:
         value, error = np.empty((2, len(indices), len(indices)))
         for matrix, numbers in ((value, found.value), (error, found.standard_error)):
             matrix[first, second] = matrix[second, first] = numbers
-        if self._marginals:
-            for place, (position, centre) in enumerate(zip(indices, centres, strict=True)):
+        for place, (position, centre) in enumerate(zip(indices, centres, strict=True)):
+            if position in self._marginals:
                 own = self._of_attribute(position, _square_from(float(centre)))
                 value[place, place], error[place, place] = own.value[0], own.standard_error[0]
+        if self._marginals:
+            return with_unknown_correlations(value, error)
         return Estimates(value, error)
 
     def weights(self, points: FloatArray | None = None) -> FloatArray:
@@ -236,9 +244,6 @@ class M2MModel:
 
     def _of_attribute(self, position: int, function: Column) -> Estimates:
         return self._shares(self._means_of_attribute(position, function))
-
-    def _totals_of_attribute(self, position: int, function: Column) -> Estimates:
-        return self._totals(self._means_of_attribute(position, function))
 
     def _means_of_attribute(self, position: int, function: Column) -> Means:
         if position in self._marginals:
@@ -287,13 +292,6 @@ def _checked(values: Values, count: int, dimensions: int) -> Values:
 
 def _single(found: Estimates) -> Estimate:
     return Estimate(float(found.value[0]), float(found.standard_error[0]))
-
-
-def _of_column(predicate: Predicate, position: int) -> Column:
-    """A predicate that speaks of one attribute as a function of its values."""
-    return lambda column: np.asarray(
-        np.logical_and.reduce([each.holds(column) for each in predicate.comparisons])[:, None]
-    )
 
 
 def _square_from(centre: float) -> Column:

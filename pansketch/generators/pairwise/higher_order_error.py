@@ -23,6 +23,7 @@ OfCells = Callable[[FloatArray, FloatArray], FloatArray]
 
 STEEPEST = 2.0  # A share that changes from one side of a cell to the other, from twice it to none.
 BENT = (1 + 1 / 3) / 2  # see `_error`
+TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +84,16 @@ class Dependence:
             return self._allowed((first @ self.mass)[:, None], second @ self.mass)
         held = self._in_cells(pair, bits, np.ones_like(self.mass))
         ones, others = (
-            [
-                self._in_cells(pair, bits, part) / np.maximum(held, np.finfo(float).tiny)
-                for part in each
-            ]
+            [self._in_cells(pair, bits, part) / np.maximum(held, TINY) for part in each]
             for each in (first, second)
         )
         tilts = [tilt(held, axis) for axis in (0, 1)]
         found = [_error(held, one, other, *tilts) for one, other in product(ones, others)]
-        return np.asarray(found).reshape(len(first), len(second))
+        # Inside cells records may follow a copula, readings anything from none of it to all.
+        rows = np.array([_mean_share(held, one, 1) for one in ones])
+        columns = np.array([_mean_share(held, other, 0) for other in others])
+        followed = (first * self.mass) @ second.T - rows @ held @ columns.T
+        return np.asarray(np.hypot(np.reshape(found, followed.shape), followed / sqrt(3)))
 
     def _bits(self, pair: Pair) -> list[int] | None:
         """Of the finest table of both attributes."""
@@ -172,10 +174,24 @@ def _error(
 
     A density with a relative tilt t has a share x + t x (1 - x) / 2 where an even one has x. A
     third more stands for bends. What one part has too much its neighbours have too little, because
-    the margins tell each bin. So all four err alike.
+    the margins tell each bin. So all four err alike. The readings of a cell are a sample besides.
     """
     first, second = BENT * along * one * (1 - one), BENT * across * other * (1 - other)
     parts = product((one, 1 - one), (other, 1 - other))
-    return min(
+    bent = min(
         float(np.linalg.norm(held * np.hypot(rest * first, part * second))) for part, rest in parts
     )
+    squares = (_sampled(*each) for each in ((held, one, other), (held.T, other.T, one.T)))
+    return float(np.sqrt(bent**2 + sum(squares)))
+
+
+def _sampled(held: FloatArray, one: FloatArray, other: FloatArray) -> float:
+    """The variance of the number of readings in two bins, of which `one` cuts a cell of the first
+    attribute. The margins tell how many are inside, and not which: a hypergeometric number."""
+    first, second = (_mean_share(held, each, 1) for each in (one, other))
+    return float(held.sum(axis=1) @ (first * (1 - first) * second * (1 - second)))
+
+
+def _mean_share(held: FloatArray, share: FloatArray, axis: int) -> FloatArray:
+    """The share of all readings of a row of cells, axis 1, or of a column, axis 0."""
+    return np.asarray(np.sum(held * share, axis=axis) / np.maximum(held.sum(axis=axis), TINY))

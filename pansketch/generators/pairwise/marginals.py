@@ -13,7 +13,7 @@ from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import smooth
 from pansketch.generators.significance import SEEN, Noise, noise_of_sums
-from pansketch.generators.simplex import onto_simplex
+from pansketch.generators.simplex import isotonic, onto_simplex
 
 TINY = np.finfo(float).tiny
 SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
@@ -261,20 +261,3 @@ def _tails(fitted: Fitted, tail: float) -> npt.NDArray[np.intp]:
     hidden = (sums <= tail * deviations) & ~stands_out
     last = hidden.shape[1] - hidden[:, ::-1].argmax(axis=1)
     return np.where(hidden.any(axis=1), last, 0)[:, None]
-
-
-def isotonic(values: FloatArray) -> FloatArray:
-    """The nearest values that never fall in a row, float64[rows, n]: pools of adjacent violators,
-    of all rows at once."""
-    rows, cells = values.shape
-    sums, sizes = values.reshape(-1), np.ones(values.size)
-    row = np.repeat(np.arange(rows), cells)
-    while True:
-        means = sums / sizes
-        # Values that are alike stay as they are: rounding would part them.
-        first = np.append(True, (np.diff(means) >= 0) | (np.diff(row) > 0))
-        if first.all():
-            return np.repeat(means, sizes.astype(np.intp)).reshape(rows, cells)
-        starts = np.flatnonzero(first)
-        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
-        row = row[starts]

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.domain.intervals import Interval
 from pansketch.domain.quantization import Lattice
+from pansketch.generators.simplex import isotonic
 
 SCARCE = 1e-12
 STEEP = 2.0  # times as dense as the cells beside it is a cell in which readings may pile up
@@ -40,15 +41,20 @@ def cumulative(
 ) -> tuple[FloatArray, FloatArray]:
     """Edges of intervals that may overlap, float64[m], and the share of readings below each.
 
-    A density that signed shares make negative counts as 0; the whole is 1.
+    Signed shares may make a running sum fall. Its nearest one that rises takes its place: counting
+    a negative density as 0 would add what noise adds to all cells. The whole is 1.
     """
     edges = np.unique(np.concatenate([low, high]))
     change = np.zeros(len(edges))
     heights = shares / (high - low)
     np.add.at(change, np.searchsorted(edges, low), heights)
     np.add.at(change, np.searchsorted(edges, high), -heights)
-    inside = np.maximum(np.cumsum(change)[:-1], 0.0) * np.diff(edges)
-    below = np.concatenate([[0.0], np.cumsum(inside)])
+    inside = np.cumsum(change)[:-1] * np.diff(edges)
+    if (shares < 0).any():
+        below = np.concatenate([[0.0], np.cumsum(inside)])
+        below = np.clip(isotonic(below[None])[0], 0.0, below[-1])
+    else:
+        below = np.concatenate([[0.0], np.cumsum(np.maximum(inside, 0.0))])
     return edges, np.asarray(below / below[-1])
 
 
@@ -83,12 +89,53 @@ def systematic(
     return generator.permutation(np.repeat(np.arange(len(shares)), times))
 
 
-def steepness(edges: FloatArray, below: FloatArray) -> FloatArray:
+def steepness(edges: FloatArray, below: FloatArray, *, pairs: bool = False) -> FloatArray:
     """Probability that the readings of a cell have one frequent value: 0 to 1, by its density over
-    that of the cells beside it. float64[m] edges and shares below them -> float64[m - 1]."""
+    that of the cells beside it. float64[m] edges and shares below them -> float64[m - 1].
+
+    `pairs`: also over that beside two cells, which may hold a frequent value each, or one on their
+    border.
+    """
     heights = np.diff(below) / np.maximum(np.diff(edges), SCARCE)
-    beside = np.maximum(np.append(heights[1:], 0.0), np.append(0.0, heights[:-1]))
+    padded = np.pad(heights, 2)
+    second, before, after, last = (padded[n : n + len(heights)] for n in (0, 1, 3, 4))
+    beside = np.maximum(before, after)
+    if pairs:
+        beside = lesser_of(beside, np.maximum(before, last), np.maximum(second, after))
     return np.asarray(np.clip(1 - STEEP * beside / np.maximum(heights, SCARCE), 0.0, 1.0))
+
+
+def densities_beside(attribute: Attribute, edges: FloatArray, below: FloatArray) -> FloatArray:
+    """Densities of the cells before and after each, over its own: float64[2, cells]. Of a learned
+    scale they are those of values. Cells between atoms have no neighbours: theirs are as dense."""
+    if attribute.placed is not None:
+        return np.ones((2, len(edges) - 1))
+    widths = np.diff(attribute.from_unit(edges) if attribute.knots else edges)
+    densities = np.pad(np.diff(below) / np.maximum(widths, SCARCE), 1)
+    own = np.maximum(densities[1:-1], SCARCE)
+    return np.stack([densities[:-2], densities[2:]]) / own
+
+
+def unevenness(attribute: Attribute, held: FloatArray) -> FloatArray:
+    """Relative difference between the density of each cell and those of the cells beside it:
+    float64 as `held`, 0 to 1. Outside the bounds there is none. Neighbours show nothing about
+    learned cells, whose width follows rare readings, nor about cells between atoms."""
+    if attribute.knots or attribute.placed is not None:
+        return np.ones_like(held)
+    edges = np.arange(len(held) + 1) / len(held)
+    low, high = attribute.intervals(edges[:-1], edges[1:])
+    none = (low < edges[:-1]) | (low >= edges[1:])
+    real = np.flatnonzero(~none)
+    found = np.ones_like(held)
+    density = np.pad(held[real] / np.maximum((high - low)[real], SCARCE), 1)
+    steps = np.abs(np.diff(density))
+    found[real] = np.maximum(steps[:-1], steps[1:]) / np.maximum(density[1:-1], SCARCE)
+    return np.minimum(found, 1.0)
+
+
+def lesser_of(*values: FloatArray) -> FloatArray:
+    """The least of several numbers each: float64[n]."""
+    return np.asarray(np.min(values, axis=0))
 
 
 def distinct(

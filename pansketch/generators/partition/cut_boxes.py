@@ -7,14 +7,22 @@ it.
 
 from collections.abc import Iterator, Mapping
 from math import hypot, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pansketch.domain.domain import Attribute, FloatArray
-from pansketch.domain.intervals import PAST, Interval, edge
-from pansketch.generators.partition.box_overlap import SCARCE, STEEP, cumulative, steepness
+from pansketch.domain.domain import FloatArray
+from pansketch.domain.intervals import PAST, Interval, edge, whole
+from pansketch.generators.partition.box_overlap import (
+    SCARCE,
+    STEEP,
+    cumulative,
+    densities_beside,
+    lesser_of,
+    steepness,
+    unevenness,
+)
 
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
@@ -112,20 +120,35 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     """Squared error of the readings in bins of one attribute, float64[bins, n] of each box, and in
     those of the others, float64[m, n]: float64[bins, m].
 
-    A cell that holds far more than the cells beside it may hold a value with mass of its own. For
-    any cut, that value is on one side of it.
+    A cell that holds far more than the cells beside it may hold a value with mass of its own. Each
+    of two such cells may. For any cut, that value is on one side of it. Readings are a sample: of h
+    in a cell of any density, the number in a part varies as a binomial one.
     """
-    which, uneven, steep = _cells(model, axis)
+    which, uneven, steep, crowded = _cells(model, axis)
     many = len(steep)
     held = np.bincount(which, model.mass, many)
     parts = np.stack([np.bincount(which, model.mass * each, many) for each in inside])
     fraction = np.divide(parts, held, out=np.zeros_like(parts), where=held > 0)
     cut = (fraction > CUT) & (fraction < 1 - CUT)
     there = np.stack([np.bincount(which, model.mass * each, many) for each in others], axis=1)
-    apart = cut * np.sqrt(np.maximum(fraction * (1 - fraction) - EDGE, 0.0) / 3)
+    inner = np.maximum(fraction * (1 - fraction) - EDGE, 0.0)
+    apart = cut * np.maximum(
+        uneven * np.sqrt(inner / 3), (inner > 0) * _crowding(fraction, crowded)
+    )
     piled = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 3, 0.0, None))
-    found = ((apart * uneven) @ there) ** 2 + ((piled * steep) @ there) ** 2
+    sampled = (cut * inner) @ there
+    found = (apart @ there) ** 2 + ((piled * steep) @ there) ** 2 + sampled
     return np.asarray(found + _divided(model, axis, inside, others))
+
+
+def _crowding(fraction: FloatArray, crowded: FloatArray) -> FloatArray:
+    """Error of the share of a cell's readings in a fraction of it, as a share of the cell.
+
+    Readings of a cell in a tail may crowd where the denser cell beside it begins. A part of it, at
+    either end, holds anything from its fraction to `crowded` times as much, up to all readings.
+    """
+    most = (np.minimum(each * crowded, 1.0) - each for each in (fraction, 1 - fraction))
+    return np.asarray(np.maximum(*most) / sqrt(3))
 
 
 def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) -> FloatArray:
@@ -156,7 +179,7 @@ def _groups(
     that may have one frequent value.
 
     Only a group that is over STEEP times as dense as those beside it has one: what it holds beyond
-    them.
+    them. Two groups side by side may have one each, or one on their border.
     """
     attribute = model.domain.attributes[axis]
     if model.shown is None or attribute.categories is not None:
@@ -170,39 +193,55 @@ def _groups(
     start, end = found
     edges, below = cumulative(model.low[:, axis], model.high[:, axis], model.box_shares())
     width = end - start
-    at = np.interp(np.stack([start - width, start, end, end + width]), edges, below)
-    before, here, after = np.diff(at, axis=0)
-    beside = np.maximum(before, after) / np.maximum(here, SCARCE)
+    ends = [start - 2 * width, start - width, start, end, end + width, end + 2 * width]
+    second, before, here, after, last = np.diff(np.interp(np.stack(ends), edges, below), axis=0)
+    pairs = np.maximum(before, last), np.maximum(second, after)
+    beside = lesser_of(np.maximum(before, after), *pairs) / np.maximum(here, SCARCE)
     steep = np.where(STEEP * beside < 1, 1 - beside, 0.0)
     return boxes, which.reshape(-1), (start, end), np.clip(steep, 0.0, 1.0)
 
 
-def _cells(
-    model: "Partition", axis: int
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], FloatArray, FloatArray]:
+class _Cells(NamedTuple):
     """The index of each box's cell, intp[n]. For each cell, how uneven it may be inside, and the
-    probability of one frequent value, both 0 to 1. Without cells, boxes are cells."""
+    probability of one frequent value, both 0 to 1. `crowded`: how many times denser than STEEP
+    times its own density a cell beside it is, at least 1."""
+
+    which: Indices
+    uneven: FloatArray
+    steep: FloatArray
+    crowded: FloatArray
+
+
+def _cells(model: "Partition", axis: int) -> _Cells:
+    """The cells of boxes; without cells, boxes are cells."""
     low, shares = model.low[:, axis], model.box_shares()
+    attribute = model.domain.attributes[axis]
     if axis not in model.cells:
         edges, below = cumulative(low, model.high[:, axis], shares)
-        steep = steepness(edges, below)
+        steep = steepness(edges, below, pairs=True)
         own = np.clip(np.searchsorted(edges, low), 0, len(steep) - 1)
-        return np.arange(len(low)), np.ones(len(low)), steep[own]
+        crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
+        crowded = np.maximum(crowded, 1.0)[own]
+        return _Cells(np.arange(len(low)), np.ones(len(low)), steep[own], crowded)
     many = 1 << model.cells[axis]
     which = (low * many).astype(np.intp)
     held = np.bincount(which, shares, many).astype(np.float64)
-    edges = np.arange(many + 1) / many
-    steep = steepness(edges, np.concatenate([[0.0], np.cumsum(held)]))
-    return which, unevenness(model.domain.attributes[axis], held), steep
+    edges, below = np.arange(many + 1) / many, np.concatenate([[0.0], np.cumsum(held)])
+    steep = steepness(edges, below, pairs=True)
+    crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
+    return _Cells(which, unevenness(attribute, held), steep, np.maximum(crowded, 1.0))
 
 
 def doubt_of_mean(model: "Partition", position: int) -> float:
     """Error of an attribute's mean, because a release does not show positions inside a cell."""
-    edges, below, uneven, _ = _row(model, position)
+    edges, below, uneven, likely = _row(model, position)
     shares = np.diff(below)
     held = shares > 0
     variances = model.domain.attributes[position].cell_variances(edges[:-1][held], edges[1:][held])
-    apart = float(np.sqrt((shares * uneven)[held] ** 2 @ variances))
+    # Frequent values may all be at the same end of their cells, as multiples of a width are.
+    together = (shares * likely)[held] @ np.sqrt(variances)
+    squares = (shares * uneven)[held] ** 2 + shares[held] / model.total  # The latter: a sample.
+    apart = max(float(np.sqrt(squares @ variances)), float(together))
     groups = _groups(model, position)
     if groups is None:
         return apart
@@ -218,27 +257,35 @@ def doubt_of_quantile(model: "Partition", position: int, q: float, value: float)
     edges, below, uneven, steep = _row(model, position)
     cell = int(np.clip(np.searchsorted(below, q), 1, len(edges) - 1))
     ends = edges[cell - 1 : cell], edges[cell : cell + 1]
-    deviation = uneven[cell - 1] * np.sqrt(attribute.cell_variances(*ends)[0])
-    # Readings that pile up may be at either end of the cell.
-    piled = np.sqrt(steep[cell - 1]) * (value - attribute.cell_means(*ends)[0])
-    return float(np.hypot(np.hypot(deviation, piled), _divided_quantile(model, position, value)))
+    before, share = below[cell - 1], np.diff(below)[cell - 1]
+    part = np.clip((q - before) / max(share, SCARCE), 0.0, 1.0)
+    many = max(share * model.total, 1.0)
+    sampled = min(12 * (part * (1 - part) + 1 / many) / many, 1.0)  # It is between two readings.
+    deviation = np.sqrt((uneven[cell - 1] ** 2 + sampled) * attribute.cell_variances(*ends)[0])
+    # It is anywhere in a cell that its neighbours do not resemble, also at the farther end.
+    unlike = np.abs(densities_beside(attribute, edges, below)[:, cell - 1] - 1).max()
+    away = max(min(unlike, 1.0), sqrt(steep[cell - 1])) * (value - attribute.cell_means(*ends)[0])
+    return float(np.hypot(np.hypot(deviation, away), _divided_quantile(model, position, q, value)))
 
 
-def _divided_quantile(model: "Partition", position: int, value: float) -> float:
-    """An error of a quantile among boxes that noise divides."""
+def _divided_quantile(model: "Partition", position: int, q: float, value: float) -> float:
+    """An error of a quantile among boxes that noise divides. The error of the share below the
+    quantile moves it, up to the ends of their group."""
     groups = _groups(model, position)
     if groups is None:
         return 0.0
     attribute = model.domain.attributes[position]
-    boxes, which, (start, end), steep = groups
-    place = edge(attribute, value, after=False)
+    (start, end), place = groups[2], edge(attribute, value, after=False)
     around = (start <= place) & (place <= end)
     if not around.any():
         return 0.0
-    held = np.bincount(which, model.mass[boxes], len(steep))[around]
-    ends = start[around], end[around]
-    squares = attribute.cell_variances(*ends) + (value - attribute.cell_means(*ends)) ** 2
-    return float(np.sqrt(held * steep[around] @ squares / held.sum()))
+    below = model.overlap({position: (whole(attribute)[0], place)})[None]
+    squared = _divided(model, position, below, np.ones((1, len(model.mass)))).item()
+    off = sqrt(squared) / model.total
+    edges, shares = model.filled(position)
+    moved = np.interp([q - off, q + off], shares, edges)
+    reached = attribute.from_unit(np.clip(moved, start[around].min(), end[around].max()))
+    return float(np.abs(reached - value).max())
 
 
 def _row(model: "Partition", axis: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -246,25 +293,8 @@ def _row(model: "Partition", axis: int) -> tuple[FloatArray, FloatArray, FloatAr
     `_cells` tells."""
     if axis not in model.cells:
         edges, below = model.filled(axis)
-        return edges, below, np.ones(len(edges) - 1), steepness(edges, below)
-    which, uneven, steep = _cells(model, axis)
+        return edges, below, np.ones(len(edges) - 1), steepness(edges, below, pairs=True)
+    which, uneven, steep, _ = _cells(model, axis)
     held = np.bincount(which, model.box_shares(), len(steep))
     ends = np.arange(len(steep) + 1) / len(steep)
     return ends, np.concatenate([[0.0], np.cumsum(held)]), uneven, steep
-
-
-def unevenness(attribute: Attribute, held: FloatArray) -> FloatArray:
-    """Relative difference between the density of each cell and those of the cells beside it:
-    float64 as `held`, 0 to 1. Outside the bounds there is none. Neighbours show nothing about
-    learned cells, whose width follows rare readings, nor about cells between atoms."""
-    if attribute.knots or attribute.placed is not None:
-        return np.ones_like(held)
-    edges = np.arange(len(held) + 1) / len(held)
-    low, high = attribute.intervals(edges[:-1], edges[1:])
-    none = (low < edges[:-1]) | (low >= edges[1:])
-    real = np.flatnonzero(~none)
-    found = np.ones_like(held)
-    density = np.pad(held[real] / np.maximum((high - low)[real], SCARCE), 1)
-    steps = np.abs(np.diff(density))
-    found[real] = np.maximum(steps[:-1], steps[1:]) / np.maximum(density[1:-1], SCARCE)
-    return np.minimum(found, 1.0)

@@ -7,14 +7,17 @@ Everything here reads released integers only, so it is post-processing and costs
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import sqrt
 
 import numpy as np
 
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
-from pansketch.generators.partition.box_overlap import distinct
-from pansketch.generators.significance import squared_error
+from pansketch.generators.partition.box_overlap import cumulative, distinct
+from pansketch.generators.significance import SEEN, RunningSums, squared_error
+
+TINY = np.finfo(float).tiny
 
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
@@ -27,7 +30,8 @@ def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     apart = {number: _covariance(each, indices) - value for number, each in others.items()}
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
     wider = np.mean([_resolution(each, indices) for each in others.values()], axis=0)
-    squares = squared_error(apart, partition.alike) + np.maximum(resolution, wider)
+    squares = np.maximum(squared_error(apart, partition.alike), _tails(partition, indices, value))
+    squares = squares + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
     return Estimates(value, np.sqrt(squares + _hidden(partition, indices, largest)))
 
@@ -47,6 +51,64 @@ def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -
             hidden / partition.total**2, variances[i] * variances[j] / 3
         )
     return found
+
+
+def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> FloatArray:
+    """Squared error of covariances for readings that noise hides beyond those that are seen:
+    float64[k, k].
+
+    Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
+    third of that.
+    """
+    beyond = np.array([_beyond(partition, index) for index in indices])
+    variances = np.maximum(np.diag(value), TINY)
+    alike = np.minimum(value**2 / np.outer(variances, variances), 1.0)
+    return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
+
+
+def _beyond(partition: Boxes, index: int) -> float:
+    """By how much readings that noise hides in tails may increase a variance.
+
+    A tail begins where the noise on the running sum explains the readings in it. Any number up to
+    that may be there, which falls as the distance from the median grows (Markov's inequality). So
+    H readings beyond a distance r, in bounds of b, add 2 H r (b - r). The noise on both tails is
+    independent.
+    """
+    attribute, noise = partition.domain.attributes[index], partition.noise
+    sums = () if noise is None else noise.sums.get(index, ())
+    if not sums or attribute.placed is not None:
+        return 0.0
+    ends = partition.low[:, index], partition.high[:, index]
+    edges, below = cumulative(*ends, partition.box_shares())
+    values = attribute.from_unit(edges)
+    readings = below * partition.total
+    found = [_hidden_tails(readings, values, each, each.attribute or attribute) for each in sums]
+    return float(np.linalg.norm(found)) / partition.total / sqrt(3)
+
+
+def _hidden_tails(
+    readings: FloatArray, values: FloatArray, sums: RunningSums, attribute: Attribute
+) -> float:
+    """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
+    cells."""
+    units = attribute.scaling.positions(values)
+    cells = np.arange(1, len(sums.deviations) + 1) / len(sums.deviations)
+    median = float(np.interp(readings[-1] / 2, readings, values))
+    found = []
+    for held, units_below, away, bound in (
+        (readings, units, median - values, median - attribute.origin),
+        (
+            (readings[-1] - readings)[::-1],
+            1.0 - units[::-1],
+            (values - median)[::-1],
+            attribute.highest - median,
+        ),
+    ):
+        most = SEEN * np.interp(units_below, cells, sums.deviations)
+        first = int(np.argmax(held > most))
+        near = max(float(away[first]), 0.0)
+        found.append(2 * float(most[first]) * near * max(bound - near, 0.0))
+    return float(np.linalg.norm(found))
 
 
 def _centred(partition: Boxes, index: int) -> OfCells:
@@ -91,12 +153,13 @@ def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
     """Squared error of taking readings as even inside boxes: float64[k, k].
 
     A box's mean and the products inside it err as those of one even reading would, independently of
-    other boxes. If density falls, though, all boxes' readings lie nearer to the middle than evenly.
-    For two attributes that cancels. For a square it is a sixth of the box's width squared
-    (Sheppard's correction, once for the centres and once for the inside).
+    other boxes. Its readings are a sample, so they err once more as those of independent ones. If
+    density falls, though, all boxes' readings lie nearer to the middle than evenly. For two
+    attributes that cancels. For a square it is a sixth of the box's width squared (Sheppard's
+    correction, once for the centres and once for the inside).
     """
     shares, centred, within = _moments(partition, indices)
-    squares = (shares**2)[:, None]
+    squares = (shares**2 + shares / partition.total)[:, None]
     apart = (squares * centred**2).T @ within
     inside = (squares * within).T @ within
     variance = apart + apart.T + (inside + inside.T) / 2
@@ -120,12 +183,15 @@ def apart(attribute: Attribute, value: float, other: float) -> float:
     return (other - value + half) % attribute.extent - half
 
 
-def resolution(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> float:
+def resolution(
+    attribute: Attribute, edges: FloatArray, shares: FloatArray, readings: float
+) -> float:
     """Error of a mean direction for the width of the cells (delta method): it grows as the vectors
     cancel."""
     length = abs(_resultant(attribute, edges, shares))
     variances = attribute.cell_variances(edges[:-1], edges[1:])
-    return float(np.sqrt(np.sum(shares**2 * variances)) / max(length, 1e-9))
+    squares = shares**2 + shares / readings
+    return float(np.sqrt(squares @ variances) / max(length, 1e-9))
 
 
 def unknown(attribute: Attribute) -> float:

@@ -164,7 +164,7 @@ class Partition:
             return moments.mean_direction(attribute, edges, np.diff(below))
 
         edges, below = self.filled(position)
-        value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below))
+        value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below), self.total)
         found = self._estimate(
             value, lambda model: value + moments.apart(attribute, value, of(model)), doubt
         )
@@ -179,12 +179,12 @@ class Partition:
         attribute = self.domain.attributes[position]
         start, place = whole(attribute)[0], edge(attribute, x, after=True)
 
-        def of(model: Partition) -> float:
-            edges, below = model.filled(position)
-            return float(np.interp(place, edges, below))
+        held, below = self.present([position]), {position: (start, place)}
 
-        held = self.present([position])
-        return held._estimate(of(held), of, doubt(held, {position: (start, place)}) / held.total)
+        def of(model: Partition) -> float:
+            return float(model.box_shares() @ model.overlap(below))
+
+        return held._estimate(of(held), of, doubt(held, below) / held.total)
 
     def present(self, positions: Sequence[int], *, of_mean: bool = False) -> "Partition":
         """The readings that have a value of these attributes, see `present`.

@@ -1,7 +1,7 @@
 """Conjunctions in text: "temp > 20 & wind = NE" as a function of rows."""
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from math import isfinite, nan
 
@@ -74,11 +74,9 @@ class Predicate:
         Raises ValueError where it depends on how many readings are on a bound. No feature shows
         that: clipped readings may all be. Bins show it, of an attribute in `read_off`.
         """
-        if len(self.positions) == 1 and all(each in read_off for each in self.positions):
-            return self
         for each in self.comparisons:
             attribute = domain.attributes[each.position]
-            if each.splits_bound(attribute):
+            if each.position not in read_off and each.splits_bound(attribute):
                 raise ValueError(
                     "feature sums do not show how many readings are on a bound: ask for another "
                     f"value of {attribute.name} than {each.value:g}"
@@ -91,6 +89,14 @@ class Predicate:
         for each in self.comparisons:
             found &= each.holds(rows[:, each.position])
         return found
+
+    def of_column(self, position: int) -> Callable[[FloatArray], Truth]:
+        """Its comparisons of one attribute, as a function of that attribute's values: float64[n] ->
+        bool[n, 1]."""
+        own = [each for each in self.comparisons if each.position == position]
+        return lambda column: np.asarray(
+            np.logical_and.reduce([each.holds(column) for each in own])[:, None]
+        )
 
     def intervals(self, domain: Domain) -> dict[int, tuple[float, float]]:
         """The unit intervals in which it holds, by attribute. Both ends are the same if it holds

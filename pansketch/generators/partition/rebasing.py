@@ -131,7 +131,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
         model.mass,
         lambda: [rebased(each, domain) for each in model.replicates],
         unresolved,
-        None if model.noise is None else model.noise.at(indices),
+        None if model.noise is None else model.noise.of(model.domain.attributes).at(indices),
         None if model.hidden is None else hidden,
         # Cells of a wider domain are others.
         {

@@ -10,10 +10,10 @@ from scipy import optimize
 from pansketch.generators.pairwise import denoising
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import LIKELY, consistent, independent, shrunk
-from pansketch.generators.pairwise.marginals import Margin, isotonic
+from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.particles import Target, raked
-from pansketch.generators.simplex import onto_simplex
+from pansketch.generators.simplex import isotonic, onto_simplex
 
 NUMBERS = st.floats(-1e3, 1e3)
 

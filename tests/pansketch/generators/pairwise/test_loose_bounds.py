@@ -36,6 +36,32 @@ def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape):
     assert np.sqrt(np.mean(errors**2)) <= WIDEST[shape] * np.sqrt(np.mean(off**2))
 
 
+def variances(shape, fleets):
+    """Errors of variances over their standard errors, and the root mean square of the latter."""
+    parts = [1_000_000 // 3] * 2
+    views = View(("x",), (8,), parts[0]), View(("y",), (8,), parts[1])
+    domain = Domain([Attribute(name, low=-500, high=500) for name in "xy"])
+    spec = ViewsSpec(
+        domain, Privacy(1.0), (*views, View(("x", "y"), (4, 4), 1_000_000 - sum(parts)))
+    )
+    rng, found = np.random.default_rng(4), []
+    for _ in range(fleets):
+        rows = np.clip(shape(rng)[:, None] * [1, 1], -500, 500)
+        one = margin(noisy(exact(spec, rows), 1, rng), "x").covariance(("x",))
+        found.append((one.value[0, 0] - rows[:, 0].var(), one.standard_error[0, 0]))
+    off, errors = np.array(found).T
+    return off / errors, np.sqrt(np.mean(errors**2) / np.mean(off**2))
+
+
+def test_the_error_of_a_variance_holds_tails_that_noise_hides():
+    """Replicates draw how many readings a tail hides. By chance all of them may draw few."""
+    within, ratio = variances(lambda rng: 15 * rng.standard_t(2, READINGS), 16)
+    assert within.min() > -2
+    assert ratio < 2
+    _, ratio = variances(lambda rng: 130 * rng.normal(size=READINGS), 6)
+    assert ratio < 2  # The control: readings that fill their bounds have no tails.
+
+
 def falling(counts, seen, fitted, places):
     """Of one row."""
     row = Fitted(fitted.counts[None], fitted.variances)
