@@ -1,5 +1,6 @@
 """What is predicted of pairs that cells hide, or that no view holds."""
 
+from importlib import import_module
 from math import isnan
 
 import numpy as np
@@ -61,6 +62,20 @@ def test_the_upper_figure_holds_whatever_cells_hide(spread, turned):
     measured = distances(DOMAIN, rows, records).pairs[0]
     assert measured < found.upper["a", "b"]
     assert (measured > 2 * found.pairs["a", "b"]) == turned
+
+
+def test_narrow_cells_of_smooth_numbers_hide_little(monkeypatch):
+    """Independent normal numbers, whose readings are in about ten of 16 cells. One reading of noise
+    moves a prediction by a hundredth. The control takes three times the least part."""
+    rows = np.random.default_rng(3).normal(0, 250, (READINGS, 3)).clip(-1000, 1000)
+    pairs = [(names, (4, 4)) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
+    release = released([*MARGINS, *pairs], rows)
+    records = pairwise(release).sample(READINGS, np.random.default_rng(4))
+    measured = float(distances(DOMAIN, rows, records).pairs.mean())
+    assert 2 / 3 < fidelity([release], READINGS).pair / measured < 1.5
+    module = import_module("pansketch.generators.fidelity.fidelity")
+    monkeypatch.setattr(module, "LEAST_PART", 0.3)
+    assert not fidelity([release], READINGS).pair / measured < 1.5
 
 
 def test_readings_that_saturate_are_on_the_wrong_side_of_their_value():
