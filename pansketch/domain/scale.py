@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,14 @@ class Scaling:
     def segments(self) -> "KnotSegments | None":
         """The parts between knots; None where there are none."""
         return KnotSegments(np.array(self.knots) - self.origin) if self.knots else None
+
+    @property
+    def parts_bits(self) -> int:
+        """Bits of cells that are no wider than the parts between knots; 0 without knots."""
+        if not self.knots:
+            return 0
+        values = 1.0 if self.placed is None else self.placed.values_share
+        return (ceil((len(self.knots) - 1) / values) - 1).bit_length()
 
     def values(self, units: FloatArray) -> FloatArray:
         """Convert positions to values in the attribute's unit."""

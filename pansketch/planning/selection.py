@@ -18,14 +18,19 @@ WORTH = 103  # per cent of the least score: what is below that is as good, for f
 
 class Shape(NamedTuple):
     """Of readings: a range that is 2**-narrow of the one that is assumed of each number, and
-    whether attributes are near-duplicates of each other."""
+    whether attributes are near-duplicates of each other. `tail`: a few readings far outside of the
+    range make the standard deviation 2**tail times as large as usual in it."""
 
     narrow: int = 0
     alike: bool = False
+    tail: int = 0
 
 
-CROWDED = (Shape(), Shape(2), Shape(4))  # a third of the bounds, a twelfth, a 48th
-NEAR = (*CROWDED, Shape(0, alike=True))
+# A range of 2.3 standard deviations is a third of the bounds, a twelfth, a 48th. In the last case
+# almost all readings are in a hundredth of the bounds.
+CROWDED = (Shape(), Shape(2), Shape(4), Shape(6))
+HEAVY = Shape(7, tail=2)  # as of delays: most readings are far nearer to each other than the rest
+NEAR = (*CROWDED, HEAVY, Shape(alike=True))
 DEEP = (Shape(), Shape(3), Shape(5), Shape(8))  # where depth costs little
 
 

@@ -47,13 +47,13 @@ Group = TypeVar("Group", "_Attribute", "_Pair")
 
 
 class Kind(NamedTuple):
-    """Most bits of an attribute in a view, and whether it has categories or a learned scale: both
-    spread the readings over all cells. `values`: the part of the cells that is not kept for
-    atoms."""
+    """Most bits of an attribute in a view, and whether it has categories. `learned`: bits of the
+    parts of a learned scale, 0 without. Both spread the readings over all cells. `values`: the part
+    of the cells that is not kept for atoms."""
 
     bits: int
     categories: bool
-    learned: bool
+    learned: int
     values: float = 1.0
 
 
@@ -97,6 +97,7 @@ class _Views:
         self.cells, self.deviations = sizes
         self.total = np.array([float(case.total) for case in cases])
         self._narrow = np.array([float(1 << case.shape.narrow) for case in cases])
+        self.spread = np.array([float(1 << case.shape.tail) for case in cases])
         self._alike = np.array([case.shape.alike for case in cases])
         self._joined = any(len(each) > 1 for each in self.cells)
 
@@ -203,7 +204,7 @@ def _kind(domain: Domain, name: str) -> Kind:
     attribute = domain.attributes[domain.index(name)]
     bits = min(MAX_VIEW_BITS, attribute.max_bits)
     values = 1.0 if attribute.placed is None else attribute.placed.values_share
-    return Kind(bits, attribute.categories is not None, bool(attribute.knots), values)
+    return Kind(bits, attribute.categories is not None, attribute.scaling.parts_bits, values)
 
 
 def _whole(kind: Kind, cells: Amount) -> Truth:
@@ -238,7 +239,7 @@ def _marginal(attribute: _Attribute, views: _Views) -> tuple[Amount, Amount]:
     within = views.within(attribute.kind, finest)
     flat = flattened(within, whole)
     carried = CARRIED * noise_alone(noise)
-    w1 = marginal_error(noise, hidden_alone(within, whole))
+    w1 = marginal_error(noise, hidden_alone(within, whole) / views.spread)
     return w1, np.sqrt(flat * flat + carried * carried)
 
 

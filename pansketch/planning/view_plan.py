@@ -120,6 +120,24 @@ def growing(domain: Domain, most: int) -> Iterator[list[ViewNames]]:
             yield [*((name,) for name in names), *pairs]
 
 
+def shapes_of(
+    domain: Domain, sets: Sequence[ViewNames], single_bits: int, pair_bits: int, learned: bool
+) -> tuple[Bits, ...]:
+    """Bits of each attribute of each view: as fine as asked for, and as atoms need. Three
+    attributes or more share the bits of a pair. `learned`: an attribute alone has cells for each
+    part of a learned scale. Parts have about as many readings, but for wide ones that are kept for
+    later readings. A cell of both would spread its readings over the wide ones."""
+    ends = {a.name: (a.least_bits, a.max_bits) for a in domain.attributes}
+    parts = {a.name: a.scaling.parts_bits if learned else 0 for a in domain.attributes}
+    each = [single_bits if len(n) == 1 else max(1, 2 * pair_bits // len(n)) for n in sets]
+    found = []
+    for names, bits in zip(sets, each, strict=True):
+        if len(names) == 1:
+            bits = max(bits, min(parts[names[0]], MAX_VIEW_BITS))
+        found.append(tuple(min(max(bits, ends[name][0]), ends[name][1]) for name in names))
+    return tuple(found)
+
+
 def mean_views(domain: Domain, privacy: Privacy, names: Sequence[str]) -> tuple[View, ...]:
     """Views for means that are asked of few windows, with equal parts of epsilon. Raises NoPlan
     where an attribute has no mean, or a view no epsilon."""

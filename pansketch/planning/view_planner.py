@@ -25,6 +25,7 @@ from pansketch.planning.view_plan import (
     ViewPlan,
     growing,
     mean_views,
+    shapes_of,
     state_nbytes,
     varying_only,
 )
@@ -75,17 +76,13 @@ def view_plans(
 ) -> list[ViewPlan]:
     """Return the best plan of each pair resolution that fits, the chosen one first, then by regret.
     For the arguments and errors see `plan_views`."""
-    search = _Search(domain, privacy, expected, stated)
-    if wanted is not None:
-        choices = [varying_only(domain, wanted)]
-    else:
-        choices = list(growing(domain, MAX_VIEWS - len(search.means)))
-    if stated.pair_bits is not None or stated.single_share is not None:
-        # A configured size of pairs needs pairs: without any it would have no effect.
-        choices = [sets for sets in choices if any(len(names) > 1 for names in sets)] or choices
-    for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
-        if best := search.best(choices, resolutions, memory_bytes):
-            return frugal(list(best.values()))
+    choices = list[Sequence[ViewNames]]()
+    for learned in (True, False):
+        search = _Search(domain, privacy, expected, stated, learned)
+        choices = choices or search.choices(wanted)
+        for resolutions in (PAIR_BITS, COARSE_PAIR_BITS):
+            if best := search.best(choices, resolutions, memory_bytes):
+                return frugal(list(best.values()))
     raise NoPlan(search.nothing_fits(min(choices, key=len), memory_bytes))
 
 
@@ -111,6 +108,7 @@ class _Search:
     privacy: Privacy
     expected: Expected
     stated: StatedViews
+    learned: bool  # whether attributes alone have cells for each part of a learned scale
 
     @property
     def micro(self) -> int:
@@ -126,6 +124,16 @@ class _Search:
     def nbytes(self, shapes: Sequence[Bits]) -> int:
         """Of a state of views with these bits, and of `means`."""
         return state_nbytes([*shapes, *(view.bits for view in self.means)])
+
+    def choices(self, wanted: Sequence[ViewNames] | None) -> list[Sequence[ViewNames]]:
+        """The attribute sets that are searched. `wanted`: see `plan_views`."""
+        if wanted is not None:
+            return [varying_only(self.domain, wanted)]
+        found = list[Sequence[ViewNames]](growing(self.domain, MAX_VIEWS - len(self.means)))
+        if self.stated.pair_bits is None and self.stated.single_share is None:
+            return found
+        # A configured size of pairs needs pairs: without any it would have no effect.
+        return [sets for sets in found if any(len(names) > 1 for names in sets)] or found
 
     def best(
         self,
@@ -183,7 +191,9 @@ class _Search:
     ) -> _Choice:
         guarantee = Guarantee.of_linear_counters(self.privacy)
         cases = cases_of(self.expected, NEAR, guarantee)
-        shapes = [self._shapes(sets, bits, pair_bits) for bits in single_bits]
+        shapes = [
+            shapes_of(self.domain, sets, bits, pair_bits, self.learned) for bits in single_bits
+        ]
         bits = np.array([list(chain(*each)) for each in shapes])
         columns = iter((1 << bits).astype(np.float64).T[:, :, None, None])
         draws = np.sqrt(np.array([2.0 * case.draws for case in cases]))
@@ -218,24 +228,12 @@ class _Search:
             return (0,)
         return _choices(self.stated.single_share, SHARES)
 
-    def _shapes(
-        self, sets: Sequence[ViewNames], single_bits: int, pair_bits: int
-    ) -> tuple[Bits, ...]:
-        """As fine as asked for, and as atoms need: three attributes or more share the bits of a
-        pair."""
-        ends = {a.name: (a.least_bits, a.max_bits) for a in self.domain.attributes}
-        each = [single_bits if len(n) == 1 else max(1, 2 * pair_bits // len(n)) for n in sets]
-        return tuple(
-            tuple(min(max(bits, ends[name][0]), ends[name][1]) for name in names)
-            for names, bits in zip(sets, each, strict=True)
-        )
-
     def nothing_fits(self, sets: Sequence[ViewNames], memory_bytes: int) -> str:
         """Problem of the fewest views."""
         if len(sets) > self.micro:
             return f"epsilon has parts for {self.micro} views at most, not {len(sets)}"
         least = min(
-            self.nbytes(self._shapes(sets, *bits))
+            self.nbytes(shapes_of(self.domain, sets, *bits, self.learned))
             for bits in self._resolutions(sets, COARSE_PAIR_BITS)
         )
         if least <= memory_bytes:

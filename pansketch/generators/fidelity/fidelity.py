@@ -55,8 +55,8 @@ REPLICATES = 16
 # cells, a halving shows a quarter of what the one before showed if densities are smooth, half if
 # values lie on points of their own: from 1/15 to 1/3 of the square.
 HIDDEN = 0.4
-# Of what cells can hide at most: a prediction has no less of it. A cell that stands out holds one
-# value, or a crowd, and no release tells which.
+# Of the square of what cells can hide at most: a prediction has no less of it. A cell that stands
+# out holds one value, or a crowd, and no release tells which. Narrower cells hide a smaller part.
 LEAST_PART = 0.1
 
 Names = tuple[str, str]
@@ -179,7 +179,7 @@ def _of_views(releases: Sequence[Release], rows: float) -> tuple[Domain, _Seen]:
         ceilings = tables.ceilings(fits[place], grids)
         for a, b in found.bins:
             expected = hypot(inside[a, b], misfits[a, b], alone[a], alone[b])
-            hidden.append(max(expected, LEAST_PART * ceilings[a, b]))
+            hidden.append(max(expected, LEAST_PART * ceilings[a, b] ** 2))
             most.append(ceilings[a, b] + alone_at_most[a] + alone_at_most[b])
     return domain, _Seen(
         grids,

@@ -25,7 +25,13 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.gaussian_copula import finer
+from pansketch.generators.pairwise.gaussian_copula import (
+    ALIKE,
+    finer,
+    scores_inside,
+    scores_of,
+    unexplained,
+)
 from pansketch.generators.pairwise.marginals import Margin
 
 Cells = npt.NDArray[np.intp]
@@ -89,15 +95,48 @@ def particles(
             nothing = np.zeros(count, np.intp)
             found[link.position] = _drawn(nothing, margin.counts[None, :], order, generator)
             continue
-        table = link.table
-        if table.axes in angles:
-            table = finer(table, margins, angles[table.axes])
+        table, angle = link.table, angles.get(link.table.axes, 0.0)
+        if angle:
+            table = finer(table, margins, angle)
         bits = table.bits_of(link.position)
         rows = _rows(table, link.given, link.position)
         rows = np.where(rows.sum(axis=1, keepdims=True) > 0, rows, margin.at(bits))
         coarse = _drawn(_cells(table, link.given, found, margins), rows, order, generator)
-        found[link.position] = _refined(coarse, margin, bits, generator)
+        inside = generator.permutation(count)
+        if abs(np.sin(angle)) > ALIKE and bits < margin.bits:
+            (other,) = link.given
+            given = _middles(margins[other])[found[other]]
+            mixed = unexplained(link.table, margins, angle)
+            inside = _inside(given, coarse, scores_of(margin, bits), (angle, mixed), generator)
+        found[link.position] = _refined(coarse, margin, bits, inside, generator)
     return found
+
+
+def _middles(margin: Margin) -> FloatArray:
+    """Normal scores in the middle of each finest cell: float64[cells]."""
+    ends = scores_of(margin, margin.bits)
+    return (ends[1:] + ends[:-1]) / 2
+
+
+def _inside(
+    given: FloatArray,
+    coarse: Cells,
+    ends: FloatArray,
+    copula: tuple[float, float],
+    generator: np.random.Generator,
+) -> Cells:
+    """The order of particles inside their coarse cells: by a score that the copula draws given that
+    of another number, so that near-duplicates stay near each other. intp[n]
+
+    `ends`: scores of the ends of coarse cells. `copula`: its angle, and the part of the particles
+    that are independent of it.
+    """
+    angle, mixed = copula
+    low, high = ends[coarse], ends[coarse + 1]
+    scores = scores_inside(given, low, high, angle, generator.random(len(coarse)))
+    free = generator.random(len(coarse)) < mixed
+    scores[free] = (low + (high - low) * generator.random(len(coarse)))[free]
+    return np.argsort(scores)
 
 
 def _correlations(
@@ -125,8 +164,10 @@ def _cells(
     return np.asarray(np.ravel_multi_index(coarse, shape))
 
 
-def _refined(coarse: Cells, margin: Margin, bits: int, generator: np.random.Generator) -> Cells:
-    """A finest cell inside each coarse one, as the margin has them."""
+def _refined(
+    coarse: Cells, margin: Margin, bits: int, order: Cells, generator: np.random.Generator
+) -> Cells:
+    """A finest cell inside each coarse one, as the margin has them, in this order of particles."""
     if bits == margin.bits:
         return coarse
     ways = 1 << (margin.bits - bits)
@@ -134,7 +175,6 @@ def _refined(coarse: Cells, margin: Margin, bits: int, generator: np.random.Gene
     rows.reshape(-1)[: len(margin.counts)] = margin.counts
     empty = rows.sum(axis=1) <= 0
     rows[empty] = 1.0
-    order = generator.permutation(len(coarse))
     return coarse * ways + _drawn(coarse, rows, order, generator)
 
 

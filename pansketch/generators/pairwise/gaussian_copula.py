@@ -7,7 +7,9 @@ the same on all cells. It is shrunk as resolutions are (denoising.py), so that a
 dependence noise explains stay independent. Where noise makes many angles likely, the likeliest
 of them is unreliable. Their mean is taken, if they together are likelier than independence.
 
-A copula also tells what a table cannot: how two numbers hang together inside a cell.
+A copula also tells what a table cannot: how two numbers hang together inside a cell. Finer tables
+tell it down to FINEST bits. Below that, scores of single particles do, of near-duplicates only
+(`scores_inside`): of others a copula says too little of what is in a cell with many readings.
 """
 
 from collections.abc import Mapping
@@ -33,6 +35,9 @@ ROUNDS = 15
 FARTHEST = 1e-12  # of readings: no score is farther out
 TINY = np.finfo(float).tiny
 NOTHING = 1e-200  # readings
+ALIKE = 0.98  # correlation of the scores of near-duplicates, at least
+LOGISTIC = 1.702  # deviations of a normal distribution in the unit of a logistic one that is near
+MOST = 500.0  # of these units: beyond it nothing is left but errors of rounding
 
 
 def has_copula(attribute: Attribute) -> bool:
@@ -99,7 +104,7 @@ def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
     fine = Table(table.axes, bits, np.zeros([1 << each for each in bits]), table.variance)
     alone = independent(fine, margins)
     counts = np.maximum(dependent(fine, margins, angle), 0.0)
-    counts += max(MIXED, _unexplained(table, margins, angle)) * (alone - counts)
+    counts += max(MIXED, unexplained(table, margins, angle)) * (alone - counts)
     ways = [1 << new - old for new, old in zip(bits, table.bits, strict=True)]
     parts = (len(table.counts), ways[0], -1, ways[1])
     for _ in range(ROUNDS):
@@ -111,10 +116,35 @@ def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
     return Table(table.axes, bits, counts, table.variance)
 
 
-def _unexplained(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
-    """What a table has beyond its copula, over what it has beyond independence: 0 to 1."""
+def unexplained(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
+    """What a table has beyond its copula, over what it has beyond independence: 0 to 1. So much of
+    it is taken to be independent inside its cells."""
     whole, left = (table.counts - dependent(table, margins, each) for each in (0.0, angle))
     return min(1.0, float(np.linalg.norm(left)) / max(float(np.linalg.norm(whole)), TINY))
+
+
+def scores_inside(
+    given: FloatArray, low: FloatArray, high: FloatArray, angle: float, random: FloatArray
+) -> FloatArray:
+    """Normal scores of a number between `low` and `high`, drawn given the scores of another one
+    under a copula of this angle: float64[n]. `random`: uniform, float64[n].
+
+    The normal distribution is taken for a logistic one, which can be inverted. It differs by 0.01.
+    """
+    mean, spread = np.sin(angle) * given, np.cos(angle) / LOGISTIC
+    # The lower tail has the digits that the upper one lacks.
+    sign = np.where(low + high > 2 * mean, -1.0, 1.0)
+    ends = [np.clip(sign * (end - mean) / spread, -MOST, MOST) for end in (low, high)]
+    first, last = (1 / (1 + np.exp(-each)) for each in ends)
+    drawn = first + random * (last - first)
+    return np.asarray(np.clip(mean + sign * spread * np.log(drawn / (1 - drawn)), low, high))
+
+
+def scores_of(margin: Margin, bits: int) -> FloatArray:
+    """Normal scores of all ends of cells of so many bits: float64[cells + 1]."""
+    below = np.concatenate([[0.0], np.cumsum(margin.at(bits))])
+    shares = np.clip(below / below[-1], FARTHEST, 1 - FARTHEST)
+    return np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
 
 
 def _coarser(table: Table) -> Table:
@@ -131,11 +161,10 @@ def _factors(wanted: FloatArray, held: FloatArray) -> FloatArray:
 
 def _both_scores(table: Table, margins: Mapping[int, Margin]) -> tuple[FloatArray, FloatArray]:
     """Normal scores of the inner ends of cells: float64[cells - 1, 1] and float64[1, cells - 1]."""
-    each = []
-    for axis, bits in zip(table.axes, table.bits, strict=True):
-        below = np.cumsum(margins[axis].at(bits))
-        shares = np.clip(below[:-1] / below[-1], FARTHEST, 1 - FARTHEST)
-        each.append(np.array([NormalDist().inv_cdf(share) for share in shares.tolist()]))
+    each = [
+        scores_of(margins[axis], bits)[1:-1]
+        for axis, bits in zip(table.axes, table.bits, strict=True)
+    ]
     return each[0][:, None], each[1][None, :]
 
 

@@ -17,7 +17,6 @@ peaks and dips rather than slopes, and a value with mass of its own is a peak.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,13 @@ import numpy.typing as npt
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.estimate import Estimate
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
-from pansketch.generators.pairwise.marginals import Margin, margin_of, margins_alike, resolutions_of
+from pansketch.generators.pairwise.marginals import (
+    Margin,
+    held_inside,
+    margin_of,
+    margins_alike,
+    resolutions_of,
+)
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.smooth_density import TALLER
 from pansketch.generators.partition.partition import Partition
@@ -141,18 +146,6 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     sums = inside.sum(axis=1, keepdims=True)
     sloped = ((slope != 0)[:, None] & (sums > 0)).repeat(parts, axis=1)
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
-
-
-@lru_cache(maxsize=256)
-def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
-    """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
-    edges = np.arange(cells + 1) / cells
-    low, high = attribute.intervals(edges[:-1], edges[1:])
-    none = (low < edges[:-1]) | (low >= edges[1:])
-    high = np.where(none, low, high)
-    for each in (low, high):
-        each.flags.writeable = False
-    return low, high
 
 
 def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -123,8 +124,26 @@ def _positive(
     deviations = np.sqrt(np.minimum(best.variances, others))
     near = (like.price, like.counts) if like and like.price else None
     widths = None if ends is None else np.diff(ends)
-    curves = smooth(resolutions, counts, best.counts, deviations, near, widths)
+    stepped = ends is None and attribute.lattice is not None
+    if stepped:
+        low, high = held_inside(attribute, counts.shape[1])
+        widths = high - low
+        # Clipped readings are in the first cell and in the last, also where neither has a point.
+        widths[[0, -1]] = np.where(widths[[0, -1]] > 0, widths[[0, -1]], 1 / len(widths))
+    curves = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
     return [Margin(bits, *each) for each in zip(*curves, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
+    """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
+    edges = np.arange(cells + 1) / cells
+    low, high = attribute.intervals(edges[:-1], edges[1:])
+    none = (low < edges[:-1]) | (low >= edges[1:])
+    high = np.where(none, low, high)
+    for each in (low, high):
+        each.flags.writeable = False
+    return low, high
 
 
 def _turned(resolutions: Sequence[Resolution]) -> Fitted:

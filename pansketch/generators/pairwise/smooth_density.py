@@ -6,7 +6,8 @@ probability densities", 1971. The price is the one under which the released coun
 with the curve integrated out by Laplace's method (MacKay, "Bayesian interpolation", 1992). Where
 counts outweigh their noise the curve follows all of them.
 
-Cells of a learned scale have different widths. The curve is then that of counts over widths.
+Cells of a learned scale have different widths, and with a step some hold more of its points than
+others, or none. The curve is then that of counts over widths, or over points.
 
 A cell that stands out from both its neighbours, as a value with mass of its own does, is no part of
 the curve. Readings that have no smooth density lose little: the running sum stays within NEAR
@@ -36,8 +37,7 @@ LONGEST = 2.0  # step of a logarithm
 LEAST, FAINT = 0.01, 1e-9  # of the mean count of a cell, where a curve begins; one that is known
 RIDGE = 1e-3
 ROUNDING = 1e-12  # of the largest curvature: below it nothing is left but errors of rounding
-NOTHING = 1e-6  # of the readings
-TINY = np.finfo(float).tiny
+NOTHING, TINY = 1e-6, np.finfo(float).tiny  # of the readings
 STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
 NEAR = 1.5
@@ -54,6 +54,7 @@ def smooth(
     deviations: FloatArray,
     near: tuple[float, FloatArray] | None = None,
     widths: FloatArray | None = None,
+    stepped: bool = False,
 ) -> tuple[FloatArray, list[float | None]]:
     """Counts of as many readings in the same cells, along a smooth density: float64[rows, cells];
     and of each row the price of its bends, None where there are too few cells for a curve.
@@ -61,7 +62,8 @@ def smooth(
     `resolutions`: what was released, as `nested_fit` takes it, in rows. `counts`: without a curve,
     and not negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each
     cell. `near`: price and counts of a fit of the same readings with less noise, where the search
-    for these begins; None: there is none. `widths`: of the cells, float64[cells]; None: all alike.
+    for these begins; None: there is none. `widths`: of the cells, or if `stepped` what readings can
+    fill of equal ones, float64[cells]; None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
@@ -82,12 +84,12 @@ def smooth(
     wide = np.ones(1 << bits) if widths is None else folded(widths, finer)
     wide = np.where(inside, wide[within], 0.0)
     wide = np.where(inside, wide / (wide.sum(axis=1) / inside.sum(axis=1))[:, None], 1.0)
+    bends = _bend_weights(np.ones_like(wide) if stepped else wide, inside)
     curves = np.zeros((len(rows), 1 << bits))
     unbiased = np.where(inside, folded(best, finer)[rows, within], 0.0)
     matrix, vectors = matrix[within, within], vectors[rows, within]
-    curves[:, within], best_prices = _with_spikes(
-        matrix, vectors, start[:, within], unbiased, wide, inside, prices
-    )
+    start, others = start[:, within], (unbiased, wide, inside, bends, prices)
+    curves[:, within], best_prices = _with_spikes(matrix, vectors, start, *others)
     for row, curve, price in zip(rows, curves, best_prices.tolist(), strict=True):
         if curve.sum() > NOTHING * float(counts[row].sum()):
             bent = _bent(curve, counts[row], deviations)
@@ -95,8 +97,8 @@ def smooth(
         elif near is not None:  # Newton's method has lost all readings.
             one = slice(row, row + 1)
             alone = [replace(each, counts=each.counts[one]) for each in resolutions]
-            again = smooth(alone, counts[one], best[one], deviations, widths=widths)
-            found[one], found_prices[one] = again
+            least = alone, counts[one], best[one], deviations, None, widths, stepped
+            found[one], found_prices[one] = smooth(*least)
     return found, found_prices
 
 
@@ -131,6 +133,7 @@ def _with_spikes(
     best: FloatArray,
     widths: FloatArray,
     inside: Truth,
+    bends: FloatArray,
     prices: Sequence[float],
 ) -> tuple[FloatArray, FloatArray]:
     """The curves' counts, and beside them those of spikes, which have no price; and the prices.
@@ -140,7 +143,8 @@ def _with_spikes(
     left, left_vectors, others = matrix[None], vectors.copy(), np.where(inside, counts, 0.0)
     solved_rows: list[tuple[int, Cells, FloatArray]] = []
     for row, largest in enumerate(np.where(inside, matrix.diagonal(), 0.0).max(axis=1)):
-        spikes = _spikes(best[row], np.sqrt(1 / largest))
+        held = np.flatnonzero(widths[row] > 0)
+        spikes = held[_spikes(best[row, held], np.sqrt(1 / largest))]
         if not len(spikes):
             continue
         if not solved_rows:
@@ -153,7 +157,7 @@ def _with_spikes(
         left_vectors[row] -= matrix[:, spikes] @ solved[:, -1]
         others[row, spikes] = 0.0
         solved_rows.append((row, spikes, own))
-    curves, found_prices = _curves(left, left_vectors, others, widths, inside, prices)
+    curves, found_prices = _curves(left, left_vectors, others, widths, inside, bends, prices)
     for row, spikes, own in solved_rows:
         beside = vectors[row, spikes] - matrix[spikes] @ curves[row]
         curves[row, spikes] += np.maximum(np.linalg.solve(own, beside), 0.0)
@@ -225,33 +229,32 @@ def _curves(
     counts: FloatArray,
     widths: FloatArray,
     inside: Truth,
+    bends: FloatArray,
     prices: Sequence[float],
 ) -> tuple[FloatArray, FloatArray]:
     """The counts of the likeliest of falling prices, and that price of each row. `counts`: to begin
     with."""
-    cells = inside.sum(axis=1)
-    # Of densities, which are what is smooth.
-    if (widths != 1.0).any():
+    if (widths != 1.0).any():  # Densities are what is smooth.
         matrices = widths[:, :, None] * matrices * widths[:, None, :]
-    every = _Equations(matrices, widths * vectors, _bend_weights(widths, inside), inside)
-    counts = counts / widths
+    every = _Equations(matrices, widths * vectors, bends, inside)
+    counts = np.divide(counts, widths, out=np.zeros_like(counts), where=widths > 0)
     # Newton's steps are small where a curve has next to nothing: a tail that begins too high stays.
     least = LEAST if len(prices) == len(PRICES) else FAINT
     logs = np.zeros_like(counts)
     for row, held in enumerate(inside):
         start = counts[row, held]
         wide = max(3, len(start) // 16) | 1
-        padded = np.pad(start, wide // 2, mode="edge")
-        around = np.convolve(padded, np.full(wide, 1 / wide), "valid")
+        around = np.convolve(np.pad(start, wide // 2, "edge"), np.full(wide, 1 / wide), "valid")
         logs[row, held] = np.log(np.maximum(around, least * start.mean() + TINY))
     found, best = np.exp(logs) * inside, np.full(len(logs), prices[0])
     most, rows = np.full(len(logs), -np.inf), np.arange(len(logs))
+    cells = inside.sum(axis=1)
     for price in prices:
         equations = every.of(rows)
         equations = equations._replace(prices=price * equations.prices)
         fitted = _newton(equations, logs[rows])
         _, volumes = np.linalg.slogdet(equations.curvature(fitted.counts))
-        likelihoods = -fitted.misfits - volumes / 2 + (cells[rows] - 2) * np.log(price) / 2
+        likelihoods = (cells[rows] - 2) * np.log(price) / 2 - fitted.misfits - volumes / 2
         better = likelihoods > most[rows]
         ended = ~better & (likelihoods < most[rows] - WORSE)
         winners = rows[better]

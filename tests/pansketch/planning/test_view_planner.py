@@ -39,11 +39,11 @@ def mixed():
 @pytest.mark.parametrize(
     ("epsilon", "memory", "expected", "pair_bits", "single_bits", "views", "nbytes", "fingerprint"),
     [
-        (1.0, 1 << 17, YEARS, 5, 8, 21, 67_584, "57cda558f3c8268f"),
-        (0.1, 1 << 17, YEARS, 3, 7, 21, 6_912, "68dfc0fe240cee93"),
+        (1.0, 1 << 17, YEARS, 5, 10, 21, 86_016, "318a8cfd858e049b"),
+        (0.1, 1 << 17, YEARS, 3, 9, 21, 16_128, "ab8887988fbbdb50"),
         (10.0, 1 << 17, YEARS, 5, 11, 21, 110_592, "5b60756835c37447"),
-        (10.0, 1 << 15, YEARS, 4, 9, 21, 27_648, "2e784a7db4433852"),
-        (1.0, 1 << 17, Expected(720, 12, 49), 4, 7, 21, 18_432, "176848c06770b0b9"),
+        (10.0, 1 << 15, YEARS, 4, 9, 21, 27_648, "d8595e5e3f38bc81"),
+        (1.0, 1 << 17, Expected(720, 12, 49), 3, 9, 21, 16_128, "09f968fb12813c5e"),
     ],
 )
 def test_golden_plans(

@@ -1,5 +1,6 @@
 """What is predicted of pairs that cells hide, or that no view holds."""
 
+from importlib import import_module
 from math import isnan
 
 import numpy as np
@@ -12,6 +13,7 @@ from testbed.metrics import distances
 
 READINGS = 50_000
 DOMAIN = Domain([Attribute(name, low=-1000, high=1000) for name in "abc"])
+CELL = 2000 / 16
 MARGINS = [((name,), (10,)) for name in "abc"]
 
 
@@ -43,18 +45,37 @@ def test_a_pair_that_no_view_holds_is_never_predicted_to_be_perfect():
     assert one.correlation >= 1
 
 
-@pytest.mark.parametrize("spread", [1.0, 10.0, 100.0])
-def test_the_upper_figure_holds_whatever_cells_hide(spread):
+@pytest.mark.parametrize(
+    ("spread", "turned"), [(1.0, True), (1.0, False), (10.0, False), (100.0, False)]
+)
+def test_the_upper_figure_holds_whatever_cells_hide(spread, turned):
     """Near-duplicates, dependent and independent attributes. Total variation is a mean over 50,000
     readings and as many records, so chance moves it by a hundredth at most; the upper figure is
-    tenths above it. The control is the prediction, which near-duplicates exceed twofold."""
+    tenths above it. The control is the prediction. Attributes exceed it twofold that fall inside
+    each of 16 cells where the other one rises, and rise from cell to cell."""
     rows = near_duplicates(spread)
+    if turned:
+        rows[:, 1] += CELL - 2 * (rows[:, 1] % CELL)
     release = released([*MARGINS, (("a", "b"), (4, 4))], rows)
     found = fidelity([release], READINGS)
     records = pairwise(release).sample(READINGS, np.random.default_rng(4))
     measured = distances(DOMAIN, rows, records).pairs[0]
     assert measured < found.upper["a", "b"]
-    assert (measured > 2 * found.pairs["a", "b"]) == (spread == 1.0)
+    assert (measured > 2 * found.pairs["a", "b"]) == turned
+
+
+def test_narrow_cells_of_smooth_numbers_hide_little(monkeypatch):
+    """Independent normal numbers, whose readings are in about ten of 16 cells. One reading of noise
+    moves a prediction by a hundredth. The control takes three times the least part."""
+    rows = np.random.default_rng(3).normal(0, 250, (READINGS, 3)).clip(-1000, 1000)
+    pairs = [(names, (4, 4)) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
+    release = released([*MARGINS, *pairs], rows)
+    records = pairwise(release).sample(READINGS, np.random.default_rng(4))
+    measured = float(distances(DOMAIN, rows, records).pairs.mean())
+    assert 2 / 3 < fidelity([release], READINGS).pair / measured < 1.5
+    module = import_module("pansketch.generators.fidelity.fidelity")
+    monkeypatch.setattr(module, "LEAST_PART", 0.3)
+    assert not fidelity([release], READINGS).pair / measured < 1.5
 
 
 def test_readings_that_saturate_are_on_the_wrong_side_of_their_value():

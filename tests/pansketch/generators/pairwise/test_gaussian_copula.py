@@ -1,15 +1,24 @@
 """Copulas: the angle is found in noise, independence stays, and cells are no limit."""
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain
+from pansketch.generators.pairwise import dependence_tree
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import independent, shrunk
+from pansketch.generators.pairwise.dependence_tree import particles
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
-from pansketch.generators.pairwise.gaussian_copula import dependent, finer, likeliest_angle, turned
+from pansketch.generators.pairwise.gaussian_copula import (
+    dependent,
+    finer,
+    likeliest_angle,
+    scores_inside,
+    turned,
+)
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.particles import joint_of
 
@@ -145,3 +154,43 @@ def test_noise_that_drowns_a_table_is_no_dependence():
     means = {right: np.mean(figures, axis=0) for right, figures in found.items()}
     assert (means[True] < (0.25, 1.3)).all()
     assert not (means[False] < (0.25, 1.3)).any()
+
+
+def test_near_duplicates_are_near_inside_cells_that_no_table_divides(monkeypatch):
+    """1,024 cells alone, 8 in their pair: finer tables tell 128 of them apart. Half of such numbers
+    differ by less than 0.0095 standard deviations, and half of the records by less than 0.008. The
+    control, 0.023, has no order inside the 128 cells. Both are medians of 16,000."""
+    angle, bits = np.arcsin(0.9999), 10
+    generator = np.random.default_rng(11)
+    ends = np.linspace(-4, 4, (1 << bits) + 1)
+    shares = np.diff([NormalDist().cdf(end) for end in ends.tolist()])
+    margins = {axis: Margin(bits, READINGS * shares) for axis in (0, 1)}
+    table = Table((0, 1), (BITS, BITS), np.zeros((8, 8)), 1.0)
+    table = replace(table, counts=np.maximum(dependent(table, margins, angle), 0.0))
+
+    def distance():
+        cells = particles([table], margins, {(0, 1): angle}, 1 << 15, generator)
+        first, second = ((ends[:-1] + ends[1:])[cells[axis]] / 2 for axis in (0, 1))
+        middle = np.abs(first) < 0.67
+        return float(np.median(np.abs(first - second)[middle]))
+
+    assert distance() < 0.014
+    monkeypatch.setattr(dependence_tree, "unexplained", lambda *_: 1.0)
+    assert not distance() < 0.014
+
+
+@pytest.mark.parametrize(
+    ("angle", "given", "low", "high"),
+    [(-1.2, 0.5, -0.2, 0.4), (0.3, 2, -7, 7), (1.4, 0.5, -0.2, 0.4)],
+)
+def test_scores_inside_a_cell_follow_the_copula(angle, given, low, high):
+    """Of 20,000 scores, the share below the middle of the cell. It has a deviation of 0.0035 at
+    most, and the logistic distribution is off by 0.032. The control is the opposite angle."""
+    normal, middle = NormalDist(np.sin(angle) * given, np.cos(angle)), (low + high) / 2
+    share = (normal.cdf(middle) - normal.cdf(low)) / (normal.cdf(high) - normal.cdf(low))
+    each = [np.full(20_000, float(value)) for value in (given, low, high)]
+    for turn in (angle, -angle):
+        random = np.random.default_rng(12).random(20_000)
+        scores = scores_inside(each[0], each[1], each[2], turn, random)
+        assert ((low <= scores) & (scores <= high)).all()
+        assert bool(abs((scores < middle).mean() - share) < 0.05) is (turn == angle)

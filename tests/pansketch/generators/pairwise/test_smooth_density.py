@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pansketch import Attribute
-from pansketch.generators.pairwise.marginals import margin_of, margins_alike
+from pansketch.generators.pairwise.marginals import held_inside, margin_of, margins_alike
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.smooth_density import NEAR, smooth
 
@@ -51,6 +51,25 @@ def test_a_smooth_density_is_found_in_noise():
             errors.append(apart(margin_of(NUMBER, released, rough=rough), truth))
     assert np.mean(found[False]) < 0.12
     assert not np.mean(found[True]) < 0.12
+
+
+@pytest.mark.parametrize("step", [0.04, 0.02])
+def test_cells_without_a_point_of_a_step_make_no_density_rough(step):
+    """40 releases, as above, of 64 cells with 26 points or 51.
+
+    Total variations had means of 0.06 and 0.07. The control is the same without the step: 0.22 and
+    0.23. Both have deviations of 0.044 at most, their means of 0.007: the limit is eight of those.
+    """
+    stepped = Attribute("x", low=0, high=1, step=step)
+    generator, found = np.random.default_rng(5), {stepped: [], NUMBER: []}
+    low, high = held_inside(stepped, CELLS)
+    truth = counts(BELL * (high - low))
+    for _ in range(40):
+        released = resolutions(truth, 100.0, generator)
+        for attribute, errors in found.items():
+            errors.append(apart(margin_of(attribute, released), truth))
+    assert np.mean(found[stepped]) < 0.13
+    assert not np.mean(found[NUMBER]) < 0.13
 
 
 @pytest.mark.parametrize("place", [0, 20, CELLS - 1])
