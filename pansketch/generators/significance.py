@@ -56,7 +56,7 @@ class TooFewReadings(EmptyModel):
 
 
 @dataclass(frozen=True, eq=False)
-class RunningSums:
+class CumulativeNoise:
     """Standard deviations of the noise on the number of readings below the end of each cell of an
     attribute: float64[cells]. None: the attribute is the model's own."""
 
@@ -80,7 +80,7 @@ class Noise:
     below: Mapping[int, float] = field(default_factory=dict)
     least: Mapping[int, float] = field(default_factory=dict)
     coarse: Mapping[int, float] = field(default_factory=dict)
-    sums: Mapping[int, tuple[RunningSums, ...]] = field(default_factory=dict)
+    sums: Mapping[int, tuple[CumulativeNoise, ...]] = field(default_factory=dict)
 
     def check(self, readings: float, attributes: Iterable[int] = ()) -> None:
         """Raises TooFewReadings where the noisy number of readings does not outweigh it."""
@@ -138,7 +138,7 @@ def noise_of_sums(releases: int, variances: Mapping[int, FloatArray]) -> Noise:
         {axis: sqrt(float(each.max())) for axis, each in variances.items()},
         {axis: sqrt(float(each.min())) for axis, each in variances.items()},
         {axis: sqrt(float(_eighths(each).max())) for axis, each in variances.items()},
-        {axis: (RunningSums(np.sqrt(each)),) for axis, each in variances.items()},
+        {axis: (CumulativeNoise(np.sqrt(each)),) for axis, each in variances.items()},
     )
 
 

@@ -15,7 +15,7 @@ from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
 from pansketch.generators.partition.box_overlap import cumulative, distinct
-from pansketch.generators.significance import SEEN, RunningSums, squared_error
+from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error
 
 TINY = np.finfo(float).tiny
 
@@ -87,7 +87,7 @@ def _beyond(partition: Boxes, index: int) -> float:
 
 
 def _hidden_tails(
-    readings: FloatArray, values: FloatArray, sums: RunningSums, attribute: Attribute
+    readings: FloatArray, values: FloatArray, sums: CumulativeNoise, attribute: Attribute
 ) -> float:
     """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
     cells."""

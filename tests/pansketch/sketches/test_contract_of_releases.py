@@ -161,7 +161,7 @@ def test_bytes_do_not_depend_on_the_interpreters_hash_seed():
         "r = Release(s, (WindowId('d', 's', 1, 0, 9),), 2, c)\n"
         "m = privhp(r)\n"
         "print(encode(r).hex(), m.total, m.mean('x'), m.count({'c': 'b'}))\n"
-        "p = Privacy(epsilon=2.0, unit='key')\n"
+        "p = Privacy(epsilon=12.0, unit='key')\n"
         "s = DistinctSpec(p, expected_keys=9, release='bitmap').for_window(3)\n"
         "r = Release(s, (WindowId('d', 's', 1, 0, 9),), 2, np.arange(18, dtype='i8') % 5 // 4)\n"
         "print(encode(r).hex(), r.distinct(), hash_keys(['a', b'b']))\n"
