@@ -22,6 +22,8 @@ class OutageLog:
 
     def log(self, event: Disconnected) -> None:
         """Log one line until there is a connection, and one for each distinct refusal."""
+        if event.renewed:
+            return
         if event.taken_over:
             # A connection follows each time, so `reset` must not repeat this line.
             if event.reason not in self._taken_over:

@@ -53,6 +53,9 @@ def files_of(folder: Path) -> list[Path]:
         problem = f"cannot be read: {error.strerror}; name a readable folder or file"
         raise ConfigError(str(folder), 0, "", problem) from None
     found = sorted(each for each in names if each.suffix == SUFFIX)
+    if other := min((each for each in names if each.suffix == ".yml"), default=None):
+        problem = f"is not read; rename it to {other.stem}{SUFFIX}, or to .{other.name}"
+        raise ConfigError(str(other), 0, "", problem)
     if not found:
         raise ConfigError(str(folder), 0, "", f"has no file *{SUFFIX}; write one, or name a file")
     if len(found) > MAX_FILES:
