@@ -120,6 +120,8 @@ class Document:
         """Return a ConfigError at a path; `problem` reads `problem; fix`."""
         entry, known = self.entry(where), self._nearest(where)
         shown = entry.path + where[len(known) :] if entry.path else where
+        if where == known and entry.origins:
+            problem = f"{problem} (the value is of {', '.join(entry.origins)})"
         return ConfigError(entry.file or self.file, entry.line, shown, problem)
 
     def moved(self, origin: str, target: str) -> "Document":
