@@ -52,6 +52,7 @@ BAD = [
     (["revoke", "\x1b[2J"], 2, "is no device's name"),
     (["disputed"], 2, "required: list|keep|drop"),
     (["verify", "/no/copy.sqlite"], 2, "there is no file /no/copy.sqlite"),
+    (["verify", __file__], 1, "is not a collector's database: name another file"),
     (["verify", "/no/copy.sqlite", "--rebuild"], 2, "there is no file /no/copy.sqlite"),
 ]
 
