@@ -10,7 +10,7 @@ from tests.agent.sources.test_metrics_page import page
 
 @pytest.mark.parametrize("body", [b"<html>login</html>", b"", bytes(range(256)), b"# HELP a b\n"])
 def test_a_page_without_series_is_wrong_input(capsys, body):
-    """It was said of the host that it has no sensor."""
+    """The message was one of a host without sensors."""
     with page(body) as port:
         assert main(["sources", "--page", f"http://127.0.0.1:{port}/"]) == 2
     found = capsys.readouterr()
