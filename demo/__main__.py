@@ -194,7 +194,8 @@ def _keep(console: Console, address: str, folder: Path) -> None:
         "  pansketch-collector query --stream lockers distinct --by device --from 2017-02-25\n"
         f"  pansketch-collector sample --stream {STREAM} --rows 5 --report --out -\n"
         "  DEVICE=dongsi pansketch-agent validate\n"
-        "Ctrl-C ends it."
+        "Ctrl-C ends it.",
+        soft_wrap=True,
     )
 
 

@@ -2,7 +2,7 @@
 command line."""
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 WRONG_INPUT = 2  # exit code
 MAX_USAGE = 1000  # characters of an error of argparse, which quotes the command line
@@ -33,3 +33,19 @@ class SingleLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         problem = one_line(message)[:MAX_USAGE]
         self.exit(WRONG_INPUT, f"{self.prog}: {problem}; see {self.prog} --help\n")
+
+
+class OnePath(argparse.Action):
+    """Refuses a second path: `--config` and `--config-dir` together are one file too many."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        given = getattr(namespace, self.dest, self.default)
+        if given not in (self.default, values):
+            raise argparse.ArgumentError(self, f"{str(given)!r} is given, too; name one of them")
+        setattr(namespace, self.dest, values)

@@ -28,6 +28,7 @@ from pansketch_fleet.mqtt.reconnect import (
     Connack,
     Reconnector,
     SessionOptions,
+    stated_end,
 )
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.keeper_messages import MAX_ASK_BYTES
@@ -134,7 +135,7 @@ class KeeperConnection:
         self.answered.set()
 
     def _on_disconnect(self, _c: Any, _u: Any, _f: Any, code: ReasonCode, _p: Any) -> None:
-        self.ending = self.ending or str(code)
+        self.ending = self.ending or stated_end(code)
         self.over.set()
         self.answered.set()
 
@@ -253,7 +254,8 @@ class KeeperClient:
         self._subscribed = False
         self._notifier.connected(False)
         if not self._stopping.is_set():
-            self._complain(f"closed the connection ({connection.ending})", "absent")
+            why = f" ({connection.ending})" if connection.ending else ""
+            self._complain(f"closed the connection{why}", "absent")
 
     def unreachable(self, error: Exception) -> None:
         if isinstance(error, tls.TlsFilesError):

@@ -83,15 +83,32 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         new: like `old`.
 
     Returns:
-        One text for each field that differs, by dotted names: "privacy.epsilon 1 and 2".
+        One text for each field that differs, by dotted names: "privacy.epsilon 1 and 2". A part
+        that one of them lacks, such as an attribute, has one text for all its fields.
     """
     left, right = dict(_leaves(old)), dict(_leaves(new))
     names = [name for name in {**left, **right} if name not in ("fingerprint", "hash_key")]
-    return [
-        f"{name} {_shown(left.get(name))} and {_shown(right.get(name))}"
-        for name in names
-        if left.get(name) != right.get(name)
-    ]
+    found = []
+    for name in names:
+        if left.get(name) == right.get(name):
+            continue
+        if name in left and (part := _lacking(name, right)):
+            found.append(f"{part} present and none")
+        elif name in right and (part := _lacking(name, left)):
+            found.append(f"{part} none and present")
+        else:
+            found.append(f"{name} {_shown(left.get(name))} and {_shown(right.get(name))}")
+    return list(dict.fromkeys(found))
+
+
+def _lacking(name: str, other: Mapping[str, Any]) -> str:
+    """Return the part around a field of which another form has no field; empty if it has some."""
+    steps = name.split(".")
+    for count in range(1, len(steps)):
+        part = ".".join(steps[:count])
+        if not any(each == part or each.startswith(f"{part}.") for each in other):
+            return part
+    return ""
 
 
 def _plain(value: Any) -> Any:

@@ -44,6 +44,7 @@ class Program:
             "@CHECK@": self.check,
             "@INIT@": self.init,
             "@STATE@": self.state,
+            "@VARIABLES@": f"/etc/pansketch/{self.name}.env",
         }
         for mark, word in words.items():
             text = text.replace(mark, word)

@@ -59,6 +59,7 @@ def test_a_file_without_times_is_wrong_input(device, capsys, rows):
         (["run", "--fly"], "pansketch-agent"),
         (["run", "--drain", "soon"], "pansketch-agent run"),
         (["once", "--drain", "-1"], "pansketch-agent once"),
+        (["run", "--config", "a", "--config-dir", "b"], "pansketch-agent run"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(capsys, arguments, program):

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from pansketch import __version__
-from pansketch_fleet.errors import SingleLineParser
+from pansketch_fleet.errors import OnePath, SingleLineParser
 from pansketch_fleet.logs import add_log_options
 
 DONE, FAILED = 0, 1
@@ -142,6 +142,7 @@ def _command(
     command.add_argument(
         "--config",
         "--config-dir",
+        action=OnePath,
         type=Path,
         default=Path("config.yaml"),
         metavar="PATH",

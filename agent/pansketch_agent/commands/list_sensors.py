@@ -7,6 +7,7 @@ host can send to follow the sensors.
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -62,13 +63,23 @@ def senders() -> list[Sensor]:
 
 
 def page(text: str) -> list[Sensor]:
-    """Return the series of a page of metrics. Raises ValueError, one line."""
+    """Return the series of a page of metrics, each once. Raises ValueError, one line.
+
+    A series that the page has twice is not readable: the agent takes neither.
+    """
     address = page_address(text)
     try:
         found = [*islice(metrics_page.list_series(address, system_clock()), MAX_SERIES)]
     except metrics_page.PageError as error:
         raise ValueError(f"cannot be read ({error}); check the address") from None
-    return [_series(address, each, readable) for each, readable in found]
+    if not found:
+        raise ValueError("has no series; name a page of metrics")
+    times = Counter(str(each) for each, _ in found)
+    listed = {str(each): (each, readable) for each, readable in found}
+    return [
+        _series(address, each, readable and times[text] == 1)
+        for text, (each, readable) in listed.items()
+    ]
 
 
 def _series(address: PageAddress, series: MetricSeries, readable: bool) -> Sensor:

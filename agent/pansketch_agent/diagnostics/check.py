@@ -15,7 +15,7 @@ from pansketch_agent.diagnostics.broker_reachability import check_broker
 from pansketch_agent.diagnostics.validate_report import key_finding
 from pansketch_agent.host import hardening
 from pansketch_agent.host.check_result import CheckResult
-from pansketch_agent.host.clock import FIRST_YEAR, Clock, clock_is_synchronised, year
+from pansketch_agent.host.clock import Clock, clock_is_synchronised, implausible_year
 from pansketch_agent.host.durable_files import names_in
 from pansketch_agent.ledger.accounts import LedgerError, read_accounts
 from pansketch_agent.ledger.state_folder import check_own, lock_holder
@@ -42,8 +42,6 @@ from pansketch_fleet.settings.sources import (
     SystemSource,
 )
 from pansketch_fleet.units import size_text
-
-YEARS = range(FIRST_YEAR, 2100)
 
 
 def check_config(config: AgentConfig) -> None:
@@ -140,10 +138,8 @@ def check(config: AgentConfig, root: Path, clock: Clock) -> list[CheckResult]:
 
 
 def _clock(clock: Clock) -> CheckResult:
-    if (now := year(clock.now())) not in YEARS:
-        return CheckResult(
-            "clock", "wrong", f"shows the year {now}; set it, windows are labelled by it"
-        )
+    if wrong := implausible_year(clock.now()):
+        return CheckResult("clock", "wrong", wrong)
     match clock_is_synchronised():
         case True:
             return CheckResult("clock", "ok", "plausible and synchronised")

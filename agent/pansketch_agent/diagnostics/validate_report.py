@@ -119,6 +119,8 @@ def validation(config: AgentConfig, memory: MemoryProtection) -> str:
     outbox = disk_writes.outbox_text(config.streams, config.profile.outbox_bytes, rules)
     parts = [f"device {device}, profile {config.profile.name}, fleet {config.fleet}"]
     parts[0] += f"\n  outbox  {outbox}\n  memory  {memory}"
+    if config.not_sent:
+        parts[0] += f"\n  others  {', '.join(config.not_sent)}: streams of other devices"
     for stream in config.streams:
         rows = [(f"  {name}", text) for name, text in _facts(stream, device, config)]
         if warning := weak_epsilon_warning(stream, config.streams):

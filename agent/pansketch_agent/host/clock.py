@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_YEAR = 2024  # This program is not older.
+FIRST_YEAR, LAST_YEAR = 2024, 2099  # This program is not older.
 _FIRST_SECOND = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -50,6 +50,13 @@ def utc_text(at: float) -> str:
 def year(at: float) -> int:
     """Return the year of a moment in unix seconds."""
     return _moment(at).year
+
+
+def implausible_year(at: float) -> str:
+    """Return what is wrong with a clock that shows an impossible year, and the fix; or nothing."""
+    if FIRST_YEAR <= (now := year(at)) <= LAST_YEAR:
+        return ""
+    return f"shows the year {now}; set it, windows are labelled by it"
 
 
 def is_set(at: float) -> bool:

@@ -33,6 +33,7 @@ from pansketch_fleet.mqtt.reconnect import (
     UNKNOWN_VERSION,
     Connack,
     Version,
+    stated_end,
 )
 from pansketch_fleet.protocol.topics import is_mark, is_scale
 from pansketch_fleet.settings.sources import (
@@ -148,7 +149,7 @@ class DeviceConnection:
     def _on_disconnect(
         self, _c: Client, _u: object, _f: DisconnectFlags, code: ReasonCode, _p: Properties | None
     ) -> None:
-        self.ending = self.ending or str(code)
+        self.ending = self.ending or stated_end(code)
         self.over.set()
         self.answered.set()
 

@@ -182,9 +182,9 @@ class DeviceClient:
             sending = any("/release/" in sent.topic for sent in list(self._unanswered.values()))
             duration = self._uptime() - since
             taken_over = self._conflicts.connection_lost(connection.ending, duration, sending)
-            self._events.put(
-                Disconnected(taken_over or connection.ending, taken_over=bool(taken_over))
-            )
+            reason = taken_over or connection.ending or "the connection ended"
+            renewed = connection.mqtt is not self._mqtt
+            self._events.put(Disconnected(reason, taken_over=bool(taken_over), renewed=renewed))
 
     def unreachable(self, error: Exception) -> None:
         if isinstance(error, tls.TlsFilesError):

@@ -15,12 +15,14 @@ class Disconnected:
     """The broker is not connected; the client keeps trying.
 
     `refused`: it is available, but one side rejects the other; `reason` has the fix. `taken_over`:
-    another client uses this device's name; `reason` has the fix.
+    another client uses this device's name; `reason` has the fix. `renewed`: this client ended the
+    connection, for another configuration.
     """
 
     reason: str
     refused: bool = False
     taken_over: bool = False
+    renewed: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,24 @@ class OutageLog:
         self._address = address
         self._logged: set[str] = set()
         self._taken_over: set[str] = set()
+        self._repeated = False  # Another client takes over each connection.
 
-    def reset(self) -> None:
-        """Log any later outage again: there is a connection."""
+    def connected(self, version: str) -> None:
+        """Log a connection in this MQTT version, and any later outage again.
+
+        Two clients of one name end each other's connections for ever, so those are logged once.
+        """
         self._logged.clear()
+        if not self._repeated:
+            LOG.info("connected to the broker at %s (MQTT %s)", self._address, version)
 
     def log(self, event: Disconnected) -> None:
         """Log one line until there is a connection, and one for each distinct refusal."""
+        if event.renewed:
+            return
+        self._repeated = event.taken_over
         if event.taken_over:
-            # A connection follows each time, so `reset` must not repeat this line.
+            # A connection follows each time, so `connected` must not repeat this line.
             if event.reason not in self._taken_over:
                 self._taken_over.add(event.reason)
                 LOG.error("disconnected by the broker at %s: %s", self._address, event.reason)

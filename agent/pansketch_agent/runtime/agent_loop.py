@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pansketch.randomness import KeyEntropy
 from pansketch_agent.delivery.delivery import Delivery
-from pansketch_agent.host.clock import Clock
+from pansketch_agent.host.clock import Clock, implausible_year
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.ledger.ledger import Ledger
 from pansketch_agent.mqtt.connection import DeviceClient
@@ -183,7 +183,10 @@ class _Agent:
             thread.start()
 
     def _log_outlook(self) -> None:
-        """Log when the first releases and answers of each stream follow."""
+        """Log when the first releases and answers of each stream follow, and an impossible year."""
+        live = any(worker.live for worker in self._workers)
+        if live and (wrong := implausible_year(self._clock.now())):
+            LOG.warning("the clock %s", wrong)
         streams = {stream.name: stream for stream in self._config.streams}
         for worker in self._workers:
             if worker.done.is_set() or self._options.once:

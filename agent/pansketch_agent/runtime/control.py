@@ -7,7 +7,8 @@ Swap may be turned on and off meanwhile, so this module also checks the protecti
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from pansketch_agent.control.requests import (
 from pansketch_agent.delivery.delivery import Delivery
 from pansketch_agent.host.hardening import MemoryProtection
 from pansketch_agent.runtime.stream_worker import StreamWorker
-from pansketch_fleet.config.effective_settings import describe
+from pansketch_fleet.config.effective_settings import DERIVED, describe
 from pansketch_fleet.config.programs import AgentConfig
 from pansketch_fleet.errors import ConfigError
 from pansketch_fleet.settings.settings import Stream
@@ -30,7 +31,8 @@ LOG = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 60.0
 MAX_NAMED = 4  # settings, in the line of a refused reload
-_RELOADED = ("mqtt.", "agent.credentials")
+_RELOADED = ("mqtt.", "agent.credentials", "collector.")
+_FOLLOWING = (DERIVED, "planned for", "profile ")  # origins of settings
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,13 @@ def reloaded(config: AgentConfig, load: Callable[[], AgentConfig]) -> AgentConfi
         LOG.error("the configuration before stays in effect: %s", error)
         return None
     if _fixed(config) != _fixed(found):
-        named = list(_different(config, found))[:MAX_NAMED]
+        named = _different(config, found) or ["streams"]
+        more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
         LOG.error(
-            "the configuration before stays in effect: a reload does not change %s; restart the "
+            "the configuration before stays in effect: a reload does not change %s%s; restart the "
             "agent, which loses its open windows",
-            ", ".join(named) or "streams",
+            ", ".join(named[:MAX_NAMED]),
+            more,
         )
         return None
     return found
@@ -149,12 +153,29 @@ def reloaded(config: AgentConfig, load: Callable[[], AgentConfig]) -> AgentConfi
 def _fixed(config: AgentConfig) -> tuple[object, ...]:
     """Return the settings of a device that stay until its agent ends."""
     own = replace(config.agent, credentials=None)
-    return config.fleet, config.streams, config.profile, own
+    # The other devices of a stream do not change this one's.
+    streams = [replace(stream, devices=None) for stream in config.streams]
+    return config.fleet, streams, config.profile, own
 
 
-def _different(config: AgentConfig, found: AgentConfig) -> Iterator[str]:
-    """Yield the settings that differ and that a reload cannot change; none for a secret alone."""
-    before, after = ({each.path: each.value_text for each in describe(c)} for c in (config, found))
+def _different(config: AgentConfig, found: AgentConfig) -> list[str]:
+    """Return what differs and a reload cannot change: settings, and streams that come or go.
+
+    Settings that follow from others are named if they differ alone. A secret has no name.
+    """
+    sent, wanted = ({each.section for each in c.streams} for c in (config, found))
+    streams = [f"streams.{name} (no longer sent)" for name in sorted(sent - wanted)]
+    streams += [f"streams.{name} (new)" for name in sorted(wanted - sent)]
+    unequal = tuple(f"streams.{name}." for name in sent ^ wanted)
+    before, after = ({each.path: each for each in describe(c)} for c in (config, found))
+    stated: list[str] = []
+    following: list[str] = []
     for path in {**before, **after}:
-        if before.get(path) != after.get(path) and not path.startswith(_RELOADED):
-            yield path
+        pair = before.get(path), after.get(path)
+        is_same = pair[0] and pair[1] and pair[0].value_text == pair[1].value_text
+        others = re.fullmatch(r"streams\.[^.]*\.devices", path)
+        if is_same or others or path.startswith((*_RELOADED, *unequal)):
+            continue
+        is_stated = any(each and not each.origin.startswith(_FOLLOWING) for each in pair)
+        (stated if is_stated else following).append(path)
+    return [*streams, *stated] or following

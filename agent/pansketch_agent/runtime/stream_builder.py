@@ -146,18 +146,22 @@ def outlook(stream: Stream, open_start: int | None, now: float) -> str:
         released = f"a replay, with a release for each window of {every}"
         return f"{released}; this device alone makes an answer usable after about {needed} of them"
     end = open_start + stream.window_seconds
+    # Windows go on by elapsed time where the clock is behind them.
+    ahead = max(open_start - now - stream.window_seconds, 0.0)
     left = (end - max(now, open_start)) / stream.window_seconds
     needed = first_answer_windows(stream, first=min(max(left, 0.0), 1.0))
     at = end + (needed - 1) * stream.window_seconds
     if stream.blinded is not None:
         at += stream.blinded.lateness_seconds  # before keepers are asked
     released = f"the first release follows at {utc_text(end)}, then one every {every}"
-    if at - now > YEAR_SECONDS:
+    if ahead:
+        released = f"the first release follows in {every}, labelled {utc_text(end)}, then one each"
+    if at - now - ahead > YEAR_SECONDS:
         fix = "raise epsilon, or use longer windows"
         return f"{released}; this device alone makes no answer usable within a year; {fix}"
+    moment = "" if ahead else f", at about {utc_text(at)}"
     return (
-        f"{released}; this device alone makes an answer usable after about {needed} of them, at "
-        f"about {utc_text(at)}"
+        f"{released}; this device alone makes an answer usable after about {needed} of them{moment}"
     )
 
 

@@ -242,7 +242,7 @@ class StreamWorker:
         if self._timeline.adrift and not adrift:
             LOG.warning(
                 "%s: the clock is behind the windows up to %s; they go on by elapsed time until it "
-                "has caught up; set it",
+                "has caught up; set it, or if the windows are wrong, give the device a new name",
                 self.name,
                 utc_text(now),
             )

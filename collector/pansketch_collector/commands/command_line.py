@@ -11,7 +11,7 @@ from pansketch_collector.queries.generator_registry import AUTO, CHANGE, DISTINC
 from pansketch_collector.queries.questions import HELP, QUESTIONS
 from pansketch_collector.queries.sample import MAX_ROWS
 from pansketch_collector.reports.devices import MAX_SHOWN
-from pansketch_fleet.errors import SingleLineParser
+from pansketch_fleet.errors import OnePath, SingleLineParser
 from pansketch_fleet.logs import add_log_options
 from pansketch_fleet.protocol.topics import PATTERN_RULE, is_pattern
 
@@ -231,9 +231,9 @@ def _add(
 
 
 def _config(parser: argparse.ArgumentParser, default: str) -> None:
-    help_text = "the fleet's configuration: a file, or a folder of *.yaml files"
-    help_text = f"{help_text} (default {DEFAULT_CONFIG})"
-    parser.add_argument("--config", "--config-dir", default=default, metavar="PATH", help=help_text)
+    what = "the fleet's configuration: a file, or a folder of *.yaml files"
+    names, text = ("--config", "--config-dir"), f"{what} (default {DEFAULT_CONFIG})"
+    parser.add_argument(*names, action=OnePath, default=default, metavar="PATH", help=text)
 
 
 def _selecting(parser: argparse.ArgumentParser) -> None:

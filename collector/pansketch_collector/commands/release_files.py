@@ -67,8 +67,10 @@ def summary(path: Path, counts: Counter[str]) -> str:
     stored, duplicates = counts["stored"], counts["duplicate"]
     refused = sorted((reason, n) for reason, n in _problems(counts).items() if n)
     text = ", ".join(f"{reason} {n}" for reason, n in refused)
+    if counts and set(counts) == {UNREADABLE}:
+        text += "; name a file of `export`, or of `pansketch-agent outbox export`"
     return f"{path}: {stored} stored, {duplicates} duplicates, " + (
-        f"not taken: {text}" if text else "none refused"
+        f"refused: {text}" if text else "none refused"
     )
 
 

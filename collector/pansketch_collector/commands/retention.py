@@ -168,8 +168,13 @@ def run_archive(config: Config, options: argparse.Namespace) -> int:
         stream_named(config, name)
     if options.verify and (options.before or options.dry_run):
         raise wrong("--verify writes nothing: leave out --before and --dry-run")
-    if not options.folder.parent.is_dir():
-        raise wrong(f"cannot write {options.folder}: create its folder first")
+    folder: Path = options.folder
+    if folder.exists() and not folder.is_dir():
+        raise wrong(f"{folder} is a file: name a folder for the archive")
+    if options.verify and not folder.exists():
+        raise wrong(f"no archive {folder}: run `pansketch-collector archive` first")
+    if not folder.parent.is_dir():
+        raise wrong(f"cannot write {folder}: create its folder first")
     with reading(config.collector.database) as reader:
         if options.verify:
             found = list(checked(reader, options.folder, names))

@@ -163,14 +163,8 @@ def _is_installed(name: str) -> bool:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without systemd's variables, which are for the collector only.
-
-    One thread for linear algebra: the equations of a fit are small, so more threads mostly wait.
-    """
-    inherited = {
-        k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")
-    }
-    return {"OPENBLAS_NUM_THREADS": "1", **inherited}
+    """The environment without systemd's variables, which are for the collector only."""
+    return {k: v for k, v in environment.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
 
 
 def _listen(http: Http, pause: Callable[[float], object]) -> socket.socket:

@@ -30,6 +30,7 @@ from pansketch_fleet.mqtt.reconnect import (
     UNLIMITED_BYTES,
     Connack,
     SessionOptions,
+    stated_end,
 )
 from pansketch_fleet.protocol import topics
 
@@ -238,7 +239,7 @@ class CollectorConnection:
         reason: ReasonCode,
         properties: Properties | None,
     ) -> None:
-        self.ending = str(reason)
+        self.ending = stated_end(reason)
         self.over.set()
         self.answered.set()
 

@@ -206,7 +206,8 @@ class CollectorClient:
         self._subscribed = False
         self._on_connected(False)
         if not self._stopping.is_set():
-            self._warn_once(f"closed the connection ({connection.ending})", "absent")
+            why = f" ({connection.ending})" if connection.ending else ""
+            self._warn_once(f"closed the connection{why}", "absent")
 
     def unreachable(self, error: Exception) -> None:
         if isinstance(error, tls.TlsFilesError):

@@ -205,6 +205,8 @@ def _foreign(path: Path, found: int) -> CommandError:
 
 
 def _failed(path: Path, error: Exception) -> CommandError:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        return CommandError(f"{path} is not a collector's database: name another file")
     return CommandError(
         f"database {path}: {error}: check that collector.database names a collector's database "
         "in a folder this program may write to"

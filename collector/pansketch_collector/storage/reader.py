@@ -145,6 +145,14 @@ class Reader:
     def mark(self, selection: Selection) -> tuple[int, int, int]:
         """A value that changes with the selected releases, their exclusions and their answers. It
         may also change with other releases of the same days, of a day or less of its hours."""
+        return *sum_reader.mark(self._db, selection), self._decided(selection)
+
+    def exact_mark(self, selection: Selection) -> tuple[int, int] | None:
+        """Like `mark`, and no other release changes it; None of an hour or more."""
+        found = sum_reader.exact_mark(self._db, selection)
+        return None if found is None else (found, self._decided(selection))
+
+    def _decided(self, selection: Selection) -> int:
         rest = self._db.execute("SELECT device, since, until FROM excluded").fetchall()
         query = "SELECT '', id, settled_at FROM questions WHERE stream = ?"
         values: list[str | int] = [selection.stream]
@@ -152,8 +160,7 @@ class Reader:
             query, values = f"{query} AND period_end > ?", [*values, selection.since]
         if selection.until is not None:
             query, values = f"{query} AND period_start < ?", [*values, selection.until]
-        rest += self._db.execute(query, values).fetchall()
-        return *sum_reader.mark(self._db, selection), hash(tuple(rest))
+        return hash((*rest, *self._db.execute(query, values).fetchall()))
 
     def listed(
         self, selection: Selection, after: Cursor | None, limit: int, excluded: bool | None = False

@@ -71,10 +71,14 @@ def read_devices(document: Document, top: FileSection) -> Devices:
     for name in top.groups or {}:
         if not is_id(name):
             raise document.error(f"groups.{name}", f"{name[:40]!r} is no id; write {ID_RULE}")
-    groups = {
-        name: _patterns(document, f"groups.{name}", given, {})
-        for name, given in (top.groups or {}).items()
-    }
+    groups: dict[str, tuple[str, ...]] = {}
+    for name, listed in (top.groups or {}).items():
+        inner = next((n for n, text in enumerate(listed) if text in (top.groups or {})), None)
+        if inner is not None:
+            problem = f"{listed[inner]} is a group"
+            fix = "write its devices here, or both groups in devices of a stream"
+            raise document.error(f"groups.{name}[{inner}]", f"{problem}; {fix}")
+        groups[name] = _patterns(document, f"groups.{name}", listed, {})
     senders: dict[str, tuple[str, ...] | None] = {}
     for name, raw in top.streams.items():
         given = section(document, f"streams.{name}", raw, StreamSection).devices
@@ -129,7 +133,8 @@ def _patterns(
     found: list[str] = []
     for number, text in enumerate(given):
         if not is_pattern(text):
-            problem = f"{text[:40]!r} is no pattern; write {PATTERN_RULE}"
+            fix = PATTERN_RULE if text[1:] not in groups else "the name of a group without @"
+            problem = f"{text[:40]!r} is no pattern; write {fix}"
             raise document.error(f"{where}[{number}]", problem)
         found += groups.get(text, (text,))
     return tuple(dict.fromkeys(found))

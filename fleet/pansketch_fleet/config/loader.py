@@ -131,6 +131,7 @@ def load_agent(path: str | Path, environ: Mapping[str, str]) -> AgentConfig:
         agent=AgentSettings(
             *(given.device, state, profile, outbox, given.require_locked_memory), credentials
         ),
+        not_sent=tuple(name for name in top.streams if name not in own_streams),
     )
 
 

@@ -91,10 +91,14 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig(Config):
-    """A configuration for the agent, on the device of its `agent:` section."""
+    """A configuration for the agent, on the device of its `agent:` section.
+
+    `not_sent`: the streams of the file that other devices send.
+    """
 
     mqtt: Mqtt
     agent: AgentSettings
+    not_sent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

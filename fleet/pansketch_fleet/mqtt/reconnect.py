@@ -33,6 +33,12 @@ HANDSHAKE_SECONDS = 2.0
 MAX_UNANSWERED = 20  # publications, unless the broker states fewer
 UNLIMITED_BYTES = 2**28
 UNKNOWN_VERSION = "Unsupported protocol version"
+UNSPECIFIED = "Unspecified error"  # paho's code for a connection that just ended
+
+
+def stated_end(code: object) -> str:
+    """Return the broker's reason for the end of a connection; empty if it stated none."""
+    return "" if str(code) == UNSPECIFIED else str(code)
 
 
 class VersionNegotiation:

@@ -136,7 +136,22 @@ def section(document: Document, where: str, raw: Any, kind: type[SectionT]) -> S
     try:
         return msgspec.convert(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise _refusal(document, where, str(error), kind.__struct_fields__) from None
+        message = _named(raw, kind, str(error))
+        raise _refusal(document, where, message, kind.__struct_fields__) from None
+
+
+def _named(raw: Any, kind: type[Section], message: str) -> str:
+    """Name the key at fault in a mapping with keys of any name: msgspec calls it `[...]`."""
+    place = _PLACE.search(message)
+    field, anywhere, _ = (place[1] if place else "").partition("[...]")
+    if not anywhere or not isinstance(held := raw.get(field), dict):
+        return message
+    for name, value in held.items():
+        try:
+            msgspec.convert({**raw, field: {name: value}}, type=kind)
+        except msgspec.ValidationError as error:
+            return str(error).replace("[...]", f".{name}", 1)
+    return message
 
 
 def _refusal(document: Document, where: str, message: str, known: tuple[str, ...]) -> ConfigError:

@@ -12,7 +12,8 @@ INTERVAL = KeyDoc(
     allowed="`100ms` to `1d`",
 )
 PATHS = KeyDoc(
-    "The path of each value in the JSON object: `a.b` is member `b` of `a`, `.` the whole message.",
+    "The path of each value in the JSON object: `a.b` is member `b` of `a`, `a.0` the first "
+    "element of a list `a`, `.` the whole message.",
     "{temp: sensor.temperature}",
     allowed="paths of up to 16 names, for attributes or the key of the stream",
     default="the member with the attribute's name",

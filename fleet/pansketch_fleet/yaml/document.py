@@ -53,6 +53,9 @@ def files_of(folder: Path) -> list[Path]:
         problem = f"cannot be read: {error.strerror}; name a readable folder or file"
         raise ConfigError(str(folder), 0, "", problem) from None
     found = sorted(each for each in names if each.suffix == SUFFIX)
+    if other := min((each for each in names if each.suffix == ".yml"), default=None):
+        problem = f"is not read; rename it to {other.stem}{SUFFIX}, or to .{other.name}"
+        raise ConfigError(str(other), 0, "", problem)
     if not found:
         raise ConfigError(str(folder), 0, "", f"has no file *{SUFFIX}; write one, or name a file")
     if len(found) > MAX_FILES:
@@ -117,6 +120,8 @@ class Document:
         """Return a ConfigError at a path; `problem` reads `problem; fix`."""
         entry, known = self.entry(where), self._nearest(where)
         shown = entry.path + where[len(known) :] if entry.path else where
+        if where == known and entry.origins:
+            problem = f"{problem} (the value is of {', '.join(entry.origins)})"
         return ConfigError(entry.file or self.file, entry.line, shown, problem)
 
     def moved(self, origin: str, target: str) -> "Document":

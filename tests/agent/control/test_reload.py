@@ -18,6 +18,15 @@ from testbed.embedded_broker import free_port
 from tests.waiting import SECONDS
 
 LIVE = {"source": "{type: stdin}", "window": "2s"}
+OTHER = """\
+devices: {dev-1: {outbox: {keep: 9d}}}
+streams:
+  hall:
+    source: {type: system, interval: 1s}
+    window: 1h
+    privacy: {epsilon: 1.0}
+    attributes: {load1: {low: 0, high: 8}}
+"""
 KEPT = "the configuration before stays in effect"
 
 
@@ -56,8 +65,23 @@ def test_another_broker_gets_the_windows_that_follow_and_none_is_lost(
         ("low: -40", "low: -50", "a reload does not change streams.air.attributes.temp"),
         ("fanout: 2", "fanout: 4", "a reload does not change streams.air.sketch.fanout"),
         ("device: dev-1", "device: dev-2", "a reload does not change agent.device"),
+        ("window: 1h", "window: 2h", "a reload does not change streams.air.window;"),
+        (
+            "streams:\n",
+            OTHER,
+            "a reload does not change streams.hall (new), agent.outbox.keep;",
+        ),
+        ("profile: pi-zero-2w", "profile: pi-5", "a reload does not change agent.profile;"),
+        (
+            "{epsilon: 1.0, unit: reading, intrusion: silent}",
+            "{epsilon: 2.0, unit: {span: 1m, max_readings: 2}, intrusion: announced}",
+            "streams.air.privacy.unit.span and 2 more;",
+        ),
     ],
-    ids=["broken", "fleet", "epsilon", "domain", "sketch", "device"],
+    ids=[
+        *("broken", "fleet", "epsilon", "domain", "sketch", "device", "window", "stream"),
+        *("profile", "many"),
+    ],
 )
 def test_what_cannot_change_is_refused_and_nothing_changes(device, before, after, says):
     """The broker's address changes with it, and stays what it was."""
@@ -80,6 +104,22 @@ def test_what_cannot_change_is_refused_and_nothing_changes(device, before, after
     agent.process.send_signal(signal.SIGHUP)
     agent.wait_for_output(f"no broker at 127.0.0.1:{ignored}")
     assert agent.stop() == 0
+
+
+def test_other_devices_of_a_stream_change_nothing_and_an_end_that_was_wanted_is_no_outage(
+    device, broker, peer, until
+):
+    device.configure(broker.url, **LIVE)
+    edit(device, "  air:\n", '  air:\n    devices: ["dev-?"]\n')
+    with peer(broker.url) as first:
+        agent = device.start("run")
+        until(lambda: first.statuses, "a status")
+        edit(device, '["dev-?"]', '["dev-?", "hall-?"]')
+        agent.process.send_signal(signal.SIGHUP)
+        agent.wait_for_output("the configuration is reloaded; reconnecting")
+        until(lambda: len(first.statuses) > 1, "the status of another connection")
+        agent.stop()
+    assert "no broker" not in agent.output
 
 
 def test_releases_that_wait_are_signed_once_the_device_is_enrolled(device, broker, peer, until):

@@ -77,10 +77,17 @@ def test_connections_that_last_or_end_over_a_release_are_no_conflict():
 
 def test_it_is_logged_once_with_any_events_between(caplog):
     absence = OutageLog("broker:1883")
+    caplog.set_level("INFO")
+    connected = "connected to the broker at broker:1883 (MQTT 5)"
+    absence.connected("5")
     for _ in range(3):
         absence.log(Disconnected("another client uses this name", taken_over=True))
-        absence.reset()
+        absence.connected("5")
     assert caplog.text.count("disconnected by the broker at broker:1883: another client") == 1
+    assert caplog.text.count(connected) == 1
+    absence.log(Disconnected("the connection ended"))
+    absence.connected("5")
+    assert caplog.text.count(connected) == 2, "the other client is gone, and the broker restarts"
 
 
 def test_the_devices_table_names_the_device():

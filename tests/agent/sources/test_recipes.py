@@ -41,6 +41,8 @@ MESSAGES = [
         '"TempUnit":"C"}',
         [37, 230],
     ),
+    (GUIDE, "strip", '{"Time":"x","ENERGY":{"Power":[42,13],"Voltage":230}}', [13]),
+    (GUIDE, "strip", '{"Time":"x","ENERGY":{"Power":42}}', [nan]),
     (
         *(GUIDE, "cellar"),
         '{"Time":"2024-04-16T09:48:02","Switch1":"ON","AM2301":{"Temperature":null,'

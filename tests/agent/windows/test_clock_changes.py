@@ -102,6 +102,7 @@ def test_a_clock_set_far_back_stops_no_window(host, caplog, jump):
     assert all(abs(total - 6 * EACH) < ROOM for total in host.totals()[1:])
     said = [record.getMessage() for record in caplog.records]
     assert sum("the clock is behind the windows up to 2024-01-01T0" in line for line in said) == 1
+    assert any("or if the windows are wrong, give the device a new name" in line for line in said)
 
 
 @pytest.mark.parametrize("jump", [-1, -300, -HOUR + 1])

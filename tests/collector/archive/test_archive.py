@@ -260,6 +260,8 @@ def test_a_damaged_release_is_left_out_and_named(small_fleet, stored, run, folde
         (("archive", "{tmp}/no/cold"), "create its folder first"),
         (("archive", "{tmp}/cold", "--stream", "rain"), "unknown stream 'rain'"),
         (("archive", "{tmp}/cold", "--verify", "--dry-run"), "--verify writes nothing"),
+        (("archive", "{tmp}/none", "--verify"), "no archive"),
+        (("archive", "/dev/null"), "is a file: name a folder"),
         (("query", "--stream", "air", "--archive", "{tmp}/none", "mean", "temp"), "no archive"),
         (("query", "--stream", "air", "--cluster", "auto", "mean", "temp"), "add --archive"),
         (("query", "--stream", "air", "--archive", "{tmp}", "mean", "temp"), "nothing stored yet"),

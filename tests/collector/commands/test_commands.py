@@ -256,3 +256,19 @@ def test_a_stopped_sample_leaves_no_unfinished_file(filled, tmp_path, number):
     assert process.stderr.read() == b"interrupted\n"
     process.stderr.close()
     assert os.listdir(folder) == []
+
+
+def test_a_process_has_one_thread_for_linear_algebra_unless_its_environment_says_otherwise():
+    """With more threads a fit on a busy machine takes several times as long."""
+    solved = (
+        "import pansketch_collector, os, numpy as np\n"
+        "np.linalg.solve(np.eye(600), np.ones(600))\n"
+        "print(len(os.listdir('/proc/self/task')), os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    own = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    for stated, wanted in (({}, "1 1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")):
+        command = [sys.executable, "-c", solved]
+        found = subprocess.run(
+            command, env=own | stated, capture_output=True, text=True, check=True, timeout=SECONDS
+        )
+        assert found.stdout.strip().endswith(wanted)

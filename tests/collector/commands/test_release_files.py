@@ -71,7 +71,7 @@ def test_what_the_file_claims_is_not_believed(small_fleet, run, tmp_path):
     code, out, err = run("replay", str(path))
     assert (code, err) == (1, "")
     assert out.endswith(
-        ": 1 stored, 0 duplicates, not taken: checksum 1, fleet 1, identity 1, unreadable 10\n"
+        ": 1 stored, 0 duplicates, refused: checksum 1, fleet 1, identity 1, unreadable 10\n"
     )
     assert small_fleet.stored() == [release]
     with reading(small_fleet.database) as reader:
@@ -128,3 +128,11 @@ def test_late_and_gaps_are_of_the_windows_and_not_of_the_file(filled, exported, 
         found = {h.device: (h.windows, h.gaps, h.late) for h in reader.holdings()}
         assert len(list(reader.releases(Selection("fine")))) == 5
     assert found == {"one": (3, 1, 0), "two": (2, 0, 0)}
+
+
+def test_a_file_of_something_else_is_named_with_the_commands_that_write_one(filled, run, tmp_path):
+    other = tmp_path / "fleet.yaml"
+    other.write_text("fleet: testing\nstreams: {}\n")
+    code, out, err = run("replay", str(other))
+    assert code == 1
+    assert "refused: unreadable 2; name a file of `export`, or of" in out + err

@@ -44,6 +44,7 @@ BAD = [
     (["export", "--stream", "fine", "--devices", "zed", "--out", "-"], 2, "from device 'zed'"),
     (["devices", "--color"], 2, "unrecognized"),
     (["dance"], 2, "invalid choice"),
+    (["devices", "--config", "a", "--config-dir", "b"], 2, "'a' is given, too; name one of them"),
     (["quarantine"], 2, "required: list|retry"),
     (["devices", "At tic"], 2, "'At tic' is no pattern"),
     (["exclude", "At*"], 2, "'At*' is no device's name"),
@@ -51,6 +52,7 @@ BAD = [
     (["revoke", "\x1b[2J"], 2, "is no device's name"),
     (["disputed"], 2, "required: list|keep|drop"),
     (["verify", "/no/copy.sqlite"], 2, "there is no file /no/copy.sqlite"),
+    (["verify", __file__], 1, "is not a collector's database: name another file"),
     (["verify", "/no/copy.sqlite", "--rebuild"], 2, "there is no file /no/copy.sqlite"),
 ]
 

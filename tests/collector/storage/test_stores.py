@@ -3,6 +3,7 @@
 import random
 import re
 from contextlib import closing
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -190,3 +191,22 @@ def test_a_batch_stores_the_same_as_batches_of_one_message(any_fleet, tmp_path, 
     assert {type(each).__name__ for each in outcomes} >= {"Accepted", "Duplicate", "Rejected"}
     assert contents(any_fleet.database) == contents(alone.database)
     assert not faults(any_fleet)
+
+
+def test_the_exact_mark_of_less_than_an_hour_changes_with_its_own_releases_alone(any_fleet):
+    hour = Selection("air", since=DAY, until=DAY + 3599)
+    seen = []
+
+    def mark(device, window):
+        with store.opened(any_fleet.database) as opened:
+            given = messages(any_fleet, (device,), (window,))[:1]
+            commit_batch(opened, given, any_fleet.rules, NOW)
+        with reading(any_fleet.database) as reader:
+            seen.append(reader.exact_mark(hour))
+            assert reader.exact_mark(Selection("air", since=DAY, until=DAY + 3600)) is None
+            assert reader.exact_mark(Selection("air")) is None
+
+    for device, window in (("one", 1), ("one", 2), ("two", 2), ("two", 1), ("one", 3)):
+        mark(device, window)
+    assert None not in seen
+    assert [a == b for a, b in pairwise(seen)] == [True, True, False, True]

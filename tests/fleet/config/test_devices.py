@@ -76,6 +76,11 @@ def test_a_reference_of_another_device_s_stream_is_not_needed(load_text):
     assert str(refused.value).endswith(rest)
 
 
+def test_a_device_knows_the_streams_that_it_does_not_send(load_text):
+    assert load(load_text, "bed-1").not_sent == ("pump",)
+    assert load(load_text, "hall", PUMP="p").not_sent == ("pump", "roof")
+
+
 def test_a_device_has_settings_of_its_own(load_text):
     attic, other = load(load_text, "attic"), load(load_text, "bed-1")
     assert (attic.profile.name, other.profile.name) == ("pi-zero-2w", "pi-4b")
@@ -138,6 +143,12 @@ def test_a_device_without_a_stream_is_an_error(load_text):
 CASES = [
     ('["pump-*", cellar]', "[]", 14, "streams.pump.devices", "is empty; name devices"),
     ('"pump-*"', '"Pump-*"', 14, "streams.pump.devices[0]", "'Pump-*' is no pattern; write 1 to"),
+    ('["pump-*", cellar]', '["@upstairs"]', 14, "streams.pump.devices[0]",
+     "'@upstairs' is no pattern; write the name of a group without @"),
+    ('[attic, "bed-*"]', "", 5, "groups.upstairs",
+     "is nothing; write a list"),
+    ('[attic, "bed-*"]', '["bed-*"]\n  attics: [attic, upstairs]', 6, "groups.attics[1]",
+     "upstairs is a group; write its devices here, or both groups in devices of a stream"),
     ("[attic,", '["[a]",', 5, "groups.upstairs[0]", "'[a]' is no pattern"),
     ("attic:", "upstairs:", 25, "devices.upstairs", "is also the name of a group; rename"),
     ("  attic:", "  Attic:", 25, "devices.Attic", "is no id; write"),

@@ -116,6 +116,14 @@ def test_several_references_without_a_value_name_their_files(folder):
     assert f"mqtt.password ({folder / '90-local.yaml'}:1)" in refused(folder).problem
 
 
+def test_a_file_with_the_other_suffix_of_yaml_is_refused(folder):
+    """No program would read it, and the operator would not notice."""
+    (folder / "60-more.yml").write_text("agent: {state: kept}\n")
+    error = refused(folder)
+    assert (error.file, error.line) == (str(folder / "60-more.yml"), 0)
+    assert error.problem == "is not read; rename it to 60-more.yaml, or to .60-more.yml"
+
+
 def test_a_folder_without_files_and_one_with_too_many_are_refused(tmp_path):
     assert "has no file *.yaml" in refused(tmp_path).problem
     for number in range(MAX_FILES + 1):

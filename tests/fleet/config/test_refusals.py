@@ -280,3 +280,11 @@ def test_a_device_has_no_more_streams_than_its_mark_names(load_text):
     with pytest.raises(ConfigError, match=r"streams: has 257 streams, and a device at most 256"):
         load_text(head + "".join(rows))
     assert len(load_text(head + "".join(rows), "collector").streams) == 257
+
+
+def test_an_error_names_the_variable_that_has_the_value(refusal):
+    """A service sets DEVICE to the name of its host, which the file does not show."""
+    error = refusal("device: post-7", "device: '${NAME}'", environ={"NAME": "MyPi"})
+    assert error.where == "agent.device"
+    assert error.problem.endswith("0-9 and - (the value is of environment NAME)")
+    assert "the value is of" not in refusal("device: post-7", "device: MyPi").problem

@@ -89,3 +89,8 @@ def test_differences_are_named():
         "width 32 and 64",
     ]
     assert differences(form_of(other), form_of(other)) == []
+    more = Domain([*domain.attributes, Attribute("extra", low=0, high=100)])
+    added = HierarchySpec(more, Privacy(2.0), depth=8, k=16, width=64, rows=2, fanout=2, hash_key=7)
+    attribute = "domain.attributes.extra"
+    assert differences(form_of(other), form_of(added)) == [f"{attribute} none and present"]
+    assert differences(form_of(added), form_of(other)) == [f"{attribute} present and none"]

@@ -1,5 +1,6 @@
 """Tests without a download of the Debian packages; `make test-deb` installs and runs them."""
 
+import os
 import subprocess
 import tomllib
 
@@ -127,3 +128,37 @@ def test_environments_of_several_interpreters_lie_over_one_another(tmp_path):
         ["lib", "lib-1.dist-info", "lib-1.dist-info/METADATA", "lib/common.py", *extensions]
     )
     assert (tmp_path / "all/lib/common.py").read_text() == "built 0"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_installation_checks_the_configuration_with_the_variables_of_the_service(name, tmp_path):
+    """Without them it would call a right configuration wrong after each upgrade."""
+    program = PROGRAMS[name]
+    script = program.fill((REPOSITORY / FILES / "postinst").read_text())
+    unit = (REPOSITORY / f"deploy/systemd/{program.package}.service").read_text()
+    assert f"EnvironmentFile=-/etc/pansketch/{name}.env" in unit
+    for path in ("/etc/pansketch", program.home):
+        script = script.replace(path, f"{tmp_path}{path}")
+    binaries, etc = tmp_path / program.home[1:] / "bin", tmp_path / "etc/pansketch"
+    for folder in (binaries, etc, tmp_path / "bin"):
+        folder.mkdir(parents=True)
+    (tmp_path / program.config[1:]).touch()
+    for fake in (tmp_path / "bin/systemd-sysusers", binaries / "python3"):
+        fake.write_text("#!/bin/sh\n")
+    check = '#!/bin/sh\n[ "$DEVICE $ROOM" = "loft-1 east side" ]\n'
+    (binaries / program.package).write_text(check)
+    for each in (*(tmp_path / "bin").iterdir(), *binaries.iterdir()):
+        each.chmod(0o755)
+
+    def installs():
+        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+        command = ["sh", "-c", script, "postinst", "configure"]
+        return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True)
+
+    correct = f"{program.package}: correct "
+    assert installs().stderr.startswith(correct), "the control"
+    lines = '# of the house\nDEVICE=loft-1\n\nROOM="east side"\n'
+    (etc / f"{name}.env").write_text(lines)
+    done = installs()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "now edit" in done.stdout

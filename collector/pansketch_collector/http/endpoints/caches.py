@@ -76,6 +76,7 @@ BARE_ROW_SIZE = 20  # of a row without any
 @dataclass(frozen=True)
 class _CachedRow:
     marks: tuple[Mark, ...]
+    exact: tuple[object, ...]
     found: Found
     size: int
 
@@ -84,7 +85,8 @@ class SeriesRows:
     """The last used rows of series, for several threads.
 
     A row is computed again once its releases change. If a stream goes on, these are the rows of the
-    newest windows.
+    newest windows. The first marks of windows within one hour change together, so such a row has
+    exact ones as well.
     """
 
     def __init__(self, max_size: int = MAX_ROWS_SIZE) -> None:
@@ -105,10 +107,12 @@ class SeriesRows:
             if row is not None and row.marks == marks:
                 self._rows.move_to_end(name)
                 return row.found
-        found = answer()
+        exact = tuple(map(reader.exact_mark, releases))
+        unchanged = row is not None and None not in exact and row.exact == exact
+        found = row.found if row is not None and unchanged else answer()
         with self._lock:
             self._remove(name)
-            self._rows[name] = row = _CachedRow(marks, found, _size(found, releases))
+            self._rows[name] = row = _CachedRow(marks, exact, found, _size(found, releases))
             self._size += row.size
             while self._size > self._max_size:
                 self._remove(next(iter(self._rows)))

@@ -24,10 +24,6 @@ from pansketch_fleet.units import utc_text
 
 def stream_object(stream: Stream, counts: StreamCounts | None) -> dict[str, Any]:
     """The configuration of a stream, and counts of its stored releases."""
-    generators = [n for n, each in GENERATORS.items() if each.family == stream.spec.family]
-    questions = {q for name in generators for q in GENERATORS[name].questions}
-    if "count" in questions:
-        questions |= {"histogram", "density"}
     return {
         "stream": stream.name,
         "holds": "keys" if isinstance(stream, KeyStream) else "readings",
@@ -36,11 +32,25 @@ def stream_object(stream: Stream, counts: StreamCounts | None) -> dict[str, Any]
         "attributes": []
         if isinstance(stream, KeyStream)
         else list(map(_attribute, stream.domain.attributes)),
-        "generators": generators,
-        "questions": [DISTINCT] if isinstance(stream, KeyStream) else sorted(questions),
+        "generators": _generators(stream),
+        "questions": known_questions(stream),
         "guarantee": str(stream.spec.guarantee),
         "stored": _stored(counts),
     }
+
+
+def known_questions(stream: Stream) -> list[str]:
+    """The questions that some generator of the stream's sketch answers, by name."""
+    if isinstance(stream, KeyStream):
+        return [DISTINCT]
+    questions = {q for name in _generators(stream) for q in GENERATORS[name].questions}
+    if "count" in questions:
+        questions |= {"histogram", "density"}
+    return sorted(questions)
+
+
+def _generators(stream: Stream) -> list[str]:
+    return [n for n, each in GENERATORS.items() if each.family == stream.spec.family]
 
 
 def _stored(counts: StreamCounts | None) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""After a start: answers the first questions of the page's view of changes before any visitor.
+"""After a start: answers the first questions of the page's views of streams and of changes.
 
-After a start no row of a series is cached, and each window of each attribute needs a fit. The
-answers stay in the caches, so the first visitor gets them without these fits.
+After a start no row of a series is cached, and each window of each attribute needs a fit. A density
+needs two dozen fits. The answers stay in the caches, so the first visitor gets them without these
+fits.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Any
 from pansketch import Attribute
 from pansketch_collector import clock
 from pansketch_collector.errors import CommandError
+from pansketch_collector.http.endpoints.listing import known_questions
 from pansketch_collector.http.endpoints.parameters import QuestionParameters
 from pansketch_collector.http.server.executors import CachedCount
 from pansketch_collector.queries.selection import DAY_SECONDS
@@ -22,10 +24,11 @@ from pansketch_fleet.settings.settings import ReadingStream
 
 MAX_SECONDS = 30.0  # after the start; what is not answered by then waits for a visitor
 PAUSE_SECONDS = 0.05
-# As in static/changes.js, change_answers.js and answers.js; a test compares the requests.
+# As in static/changes.js, change_answers.js and answers.js; tests compare the requests.
 MAX_PERIOD_SECONDS, MAX_PERIOD_WINDOWS = 7 * DAY_SECONDS, 7
 MAX_CATEGORIES = 4
 MAX_WINDOWS = 200
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 Ask = Callable[[str, QuestionParameters], Awaitable[Any]]
 
@@ -56,14 +59,41 @@ async def warm_up(
 
 
 def first_questions(stream: ReadingStream, counts: StreamCounts) -> Iterator[QuestionParameters]:
-    """The questions of the view of changes without a choice: both comparisons, then each line."""
+    """The questions of both views without a choice, the slowest ones last."""
+    shown = list(stream_questions(stream, counts))
+    yield from (each for each in shown if each.question != "density")
+    yield from change_questions(stream, counts)
+    yield from (each for each in shown if each.question == "density")
+
+
+def stream_questions(stream: ReadingStream, counts: StreamCounts) -> Iterator[QuestionParameters]:
+    """The questions of the view of a stream: of its first attribute, then of the first two."""
+    shown = [each for each in stream.domain.attributes if each.constant is None]
+    questions = known_questions(stream)
+    for first in shown[:1]:
+        one = {"attribute": [first.name]}
+        yield QuestionParameters.model_validate({"question": "histogram"} | one)
+        if first.categories is None:
+            yield QuestionParameters.model_validate({"question": "mean"} | one)
+            for q in QUANTILES if "quantile" in questions else ():
+                yield QuestionParameters.model_validate({"question": "quantile", "q": q} | one)
+            if not first.cyclic:
+                by = _by(counts.newest - counts.first_start, stream.window_seconds)
+                rows = {"question": "mean", "by": by, "smooth": True}
+                yield QuestionParameters.model_validate(rows | one)
+    if len(shown) > 1:
+        names = [each.name for each in shown[:2]]
+        yield QuestionParameters.model_validate({"question": "density", "attribute": names})
+
+
+def change_questions(stream: ReadingStream, counts: StreamCounts) -> Iterator[QuestionParameters]:
+    """The questions of the view of changes: both comparisons, then each line."""
     ends = _usual(stream.window_seconds, counts)
     between = [f"{ends[0]}..{ends[1]}", f"{ends[1]}..{ends[2]}"]
     for question in ("change", "drift"):
         yield QuestionParameters.model_validate({"question": question, "between": between})
     seconds = (datetime.fromisoformat(ends[2]) - datetime.fromisoformat(ends[0])).total_seconds()
-    many = seconds / stream.window_seconds > MAX_WINDOWS and stream.window_seconds <= DAY_SECONDS
-    rows = {"from": ends[0], "to": ends[2], "by": "day" if many else "window"}
+    rows = {"from": ends[0], "to": ends[2], "by": _by(seconds, stream.window_seconds)}
     for attribute in stream.domain.attributes:
         for line in _lines(attribute):
             yield QuestionParameters.model_validate(line | rows)
@@ -78,6 +108,12 @@ def _lines(attribute: Attribute) -> Iterator[dict[str, Any]]:
     for category in attribute.categories[:MAX_CATEGORIES]:
         named = {"attribute": [attribute.name], "category": [category]}
         yield {"question": "range", "smooth": True} | named
+
+
+def _by(seconds: float, window_seconds: int) -> str:
+    """Windows, or days where there would be too many windows."""
+    many = seconds / window_seconds > MAX_WINDOWS and window_seconds <= DAY_SECONDS
+    return "day" if many else "window"
 
 
 def _usual(seconds: int, counts: StreamCounts) -> tuple[str, str, str]:

@@ -23,6 +23,25 @@ WRONG_METHOD = "this address does not take that method: use GET, or see /docs"
 # The command line's options have the parameters' names, behind two dashes.
 _OPTION = re.compile(r"--(?=[a-z])")
 
+MAX_NAME = 60  # characters of a parameter's name
+# Of the validation's errors, by type; the values of its context have these names.
+FIXES: Mapping[str, str] = {
+    "missing": "is missing: add it",
+    "extra_forbidden": "this address has no such parameter: see /docs",
+    "less_than_equal": "is out of range: write at most {le}",
+    "greater_than_equal": "is out of range: write at least {ge}",
+    "finite_number": "is no number: write a finite one",
+    "float_parsing": "is no number: write one such as 0.5",
+    "int_parsing": "is no whole number: write one such as 10",
+    "int_parsing_size": "is out of range: write a smaller number",
+    "bool_parsing": "is neither true nor false: write one of them",
+    "literal_error": "is none of the choices: write {expected}",
+    "too_long": "is given too often: write it at most {max_length} times",
+    "string_too_long": "is too long: write at most {max_length} characters",
+    "string_too_short": "is empty: write a text, or leave it out",
+    "string_pattern_mismatch": "has other characters: write names with commas between",
+}
+
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -98,8 +117,10 @@ def add_problems(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         first = cast(RequestValidationError, error).errors()[0]
-        location = ".".join(str(step) for step in first["loc"][1:])
-        return problem(422, one_line(f"{location}: {first['msg']}")[:400])
+        location = ".".join(str(step) for step in first["loc"][1:])[:MAX_NAME]
+        given = FIXES.get(first["type"], first["msg"])
+        sentence = given.format(**first.get("ctx", {}))
+        return problem(422, one_line(f"{location}: {sentence}")[:400])
 
     async def refused(request: Request, error: Exception) -> Response:
         found = cast(HTTPException, error)

@@ -60,7 +60,7 @@ async function refresh() {
   const mine = (running = new AbortController());
   try {
     await open.refresh(mine.signal);
-    settled(`As of ${new Date().toLocaleTimeString("en-GB")}`, "");
+    settled(`As of ${new Date().toISOString().slice(11, 19)} UTC`, "");
   } catch (error) {
     if (mine.signal.aborted) return;
     if (error instanceof api.Problem && error.status === 401) {

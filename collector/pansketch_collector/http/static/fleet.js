@@ -270,7 +270,7 @@ function links(after, next) {
 function refusals(reasons, held) {
   const rows = Object.entries(reasons).map(([reason, count]) => [reason, whole(count)]);
   if (!rows.length) return [h("p", null, "No message was ever refused.")];
-  const found = [table("Messages that went to quarantine, by reason",
+  const found = [table("Messages that went to quarantine, by reason; each retransmission counts",
     [["Reason", false], ["Messages", true]], rows)];
   if (held.length) {
     found.push(blocks("What lies there of devices, by stream and reason", [

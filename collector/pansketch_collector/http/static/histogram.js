@@ -42,7 +42,8 @@ function drawn(axis, share, error, width) {
   const x = scaleBand(range(share.length), [LEFT, right]);
   const gap = Math.min(GAP / x.step(), 0.2);
   x.paddingInner(gap).paddingOuter(gap / 2);
-  const y = axes.fromZero(100 * max(share, (value, i) => value + error[i]), bottom, TOP);
+  const most = Math.min(100 * max(share, (value, i) => value + error[i]), 100);
+  const y = axes.fromZero(most, bottom, TOP);
   const known = range(share.length).filter((i) => share[i] !== null);
   return [
     axes.grid(axes.heights(y, " %"), LEFT, right),

@@ -36,11 +36,16 @@ export function reference() {
 function operation(name, about) {
   const rows = (about.parameters ?? []).map((each) => [
     h("code", null, each.name), types(each.schema).join(", "),
-    [each.description ?? "", each.required ? " (needed)" : ""].join("")]);
+    [...coded(each.description ?? ""), each.required ? " (needed)" : ""]]);
   return h("section", { class: "card reference" },
     h("h2", null, h("code", null, name)),
-    h("p", null, `${about.description ?? about.summary}.`),
+    h("p", null, coded(`${about.description ?? about.summary}.`)),
     rows.length ? blocks("What it may be asked with", HEAD, rows) : null);
+}
+
+// A text with names between backticks.
+function coded(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", null, part) : part));
 }
 
 function types(schema) {

@@ -7,6 +7,7 @@ import { s } from "./elements.js";
 const DAY = utcFormat("%Y-%m-%d");
 const MINUTE = utcFormat("%m-%d %H:%M");
 const SECOND = utcFormat("%H:%M:%S");
+const ALONE = 8; // pixels of a level without neighbours
 
 // Points of windows that follow each other; a missing window parts them.
 export function runs(points, seconds) {
@@ -19,14 +20,21 @@ export function runs(points, seconds) {
   return found;
 }
 
+// A run of one has no length of its own.
+function ends(run, x) {
+  const at = (each) => [x(each.at), each];
+  if (run.length > 1) return run.map(at);
+  return [-ALONE / 2, ALONE / 2].map((off) => [x(run[0].at) + off, run[0]]);
+}
+
 export function band(run, x, y) {
-  const shape = area((each) => x(each.at), (each) => y(each.low), (each) => y(each.high));
-  return s("path", { class: "band", d: shape(run) });
+  const shape = area(([at]) => at, ([, each]) => y(each.low), ([, each]) => y(each.high));
+  return s("path", { class: "band", d: shape(ends(run, x)) });
 }
 
 export function connected(run, x, y) {
-  const shape = line((each) => x(each.at), (each) => y(each.value));
-  return s("path", { class: "line", d: shape(run) });
+  const shape = line(([at]) => at, ([, each]) => y(each.value));
+  return s("path", { class: "line", d: shape(ends(run, x)) });
 }
 
 // Not more of them than windows. Where fewer than two round ones have room, the first and the last.

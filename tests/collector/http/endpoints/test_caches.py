@@ -9,11 +9,8 @@ import pytest
 
 from pansketch_collector.errors import CommandError
 from pansketch_collector.http.endpoints import caches as module
-from pansketch_collector.http.endpoints.caches import BARE_ROW_SIZE, Models, SeriesRows
-from pansketch_collector.periods.series import SeriesQuestion, series
+from pansketch_collector.http.endpoints.caches import Models
 from pansketch_collector.queries.generator_registry import GeneratorChoice
-from pansketch_collector.storage import writer as store
-from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
 
@@ -220,66 +217,3 @@ def test_answers_are_kept_by_their_question_and_failures_are_not(site, executors
 
     assert asyncio.run(go()) == [{"windows": 6}] * 5
     assert times == [6, None, None]
-
-
-TEMP = SeriesQuestion("mean", ("temp",), "window", smooth=True)
-
-
-def series_of(site, asked, rows, choice=AUTO, selection=AIR):
-    """The answer with the cached rows, and the first days of the rows that were computed."""
-    computed = []
-
-    def noted(reader, name, releases, answer):
-        def counted():
-            computed.append(name[1].since // 86_400)
-            return answer()
-
-        return rows.answering(reader, name, releases, counted)
-
-    with reading(site.config.collector.database) as reader:
-        return series(reader, site.config, selection, choice, asked, noted), computed
-
-
-@pytest.mark.parametrize("question", [TEMP, SeriesQuestion("count", ("temp > 22",), "day")])
-@pytest.mark.parametrize("stream", ["air", "pairs", "sums"])
-def test_rows_are_computed_again_once_their_own_releases_change(site, arrive, stream, question):
-    """Each answer equals the one without a cache, which is the control."""
-    rows, selection = SeriesRows(), Selection(stream)
-    _, first = series_of(site, question, rows, selection=selection)
-    again, repeated = series_of(site, question, rows, selection=selection)
-    assert (first[:3], repeated) == ([1, 2, 4], [])
-    assert again == series_of(site, question, SeriesRows(), selection=selection)[0]
-    topic = topics.release("testing", "one", stream)
-    site.commit([arrive(topic, site.release("one", stream, 5))])
-    with_new, changed = series_of(site, question, rows, selection=selection)
-    assert changed == [5]
-    assert with_new == series_of(site, question, SeriesRows(), selection=selection)[0]
-    assert len(with_new.rows) == len(again.rows) + 1
-
-
-def test_an_excluded_window_and_other_questions_have_rows_of_their_own(site):
-    rows = SeriesRows()
-    assert series_of(site, TEMP, rows)[1] == [1, 2, 4]
-    with store.opened(site.config.collector.database) as opened:
-        opened.exclude("one", 2 * 86_400, 3 * 86_400, 0)
-    found, computed = series_of(site, TEMP, rows)
-    assert (2 in computed, [row.releases for row in found.rows]) == (True, [2, 1, 2])
-    assert found == series_of(site, TEMP, SeriesRows())[0]
-    other = SeriesQuestion("quantile", ("temp", "0.5"), "window")
-    assert series_of(site, other, rows)[1] == [1, 2, 4]
-    assert series_of(site, TEMP, rows, GeneratorChoice("kdtree"))[1] == [1, 2, 4]
-    assert series_of(site, TEMP, rows, selection=Selection("air", devices=frozenset(["one"])))[1]
-    rows.forget()
-    assert series_of(site, TEMP, rows)[1] == [1, 2, 4]
-
-
-def test_only_the_rows_asked_for_last_are_kept(site):
-    """The named devices of a selection count as well."""
-    rows = SeriesRows(max_size=3 * BARE_ROW_SIZE)
-    assert series_of(site, TEMP, rows)[1] == [1, 2, 4]
-    assert series_of(site, TEMP, rows)[1] == []
-    series_of(site, SeriesQuestion("mean", ("temp",), "window"), rows, GeneratorChoice("kdtree"))
-    assert series_of(site, TEMP, rows)[1] == [1, 2, 4]
-    both = Selection("air", devices=frozenset(["one", "two"]))
-    series_of(site, TEMP, rows, selection=both)
-    assert series_of(site, TEMP, rows, selection=both)[1] == [1, 2, 4]

@@ -1,4 +1,4 @@
-"""After a start the first questions of the view of changes are answered before any visitor."""
+"""After a start the first questions of both views are answered before any visitor."""
 
 import asyncio
 import os
@@ -40,8 +40,10 @@ def test_each_stream_of_readings_with_releases_is_asked_once(site, executors):
 
     warmed(site, executors, ask)
     assert list(dict.fromkeys(stream for stream, _ in asked)) == WITH_RELEASES
-    lines = ["mean", "range", "range", "range"]
-    assert [name for stream, name in asked if stream == "air"] == ["change", "drift", *lines]
+    figures = ["histogram", "mean", *["quantile"] * 5, "mean"]
+    changes = ["change", "drift", "mean", "range", "range", "range"]
+    names = [name for stream, name in asked if stream == "air"]
+    assert names == [*figures, *changes, "density"]
 
 
 def test_a_visitor_gets_what_was_computed_after_the_start(site, executors, monkeypatch):
@@ -57,12 +59,15 @@ def test_a_visitor_gets_what_was_computed_after_the_start(site, executors, monke
     ]
     computed = []
 
-    def noted(*given):
-        computed.append(given)
-        return begin(*given)
+    def noting(begin):
+        def noted(*given):
+            computed.append(given)
+            return begin(*given)
 
-    begin = caches.Models._begin
-    monkeypatch.setattr(caches.Models, "_begin", noted)
+        return noted
+
+    for name in ("_begin", "_begin_answer"):
+        monkeypatch.setattr(caches.Models, name, noting(getattr(caches.Models, name)))
 
     async def answers(warm):
         app = application(site.config, executors, limits, broker)

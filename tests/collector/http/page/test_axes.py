@@ -1,4 +1,4 @@
-"""The labels of the axes: round values at their positions, without overlap."""
+"""The labels of the axes: round values at their positions, without overlap. Marks at extremes."""
 
 import json
 from datetime import datetime, timedelta
@@ -22,6 +22,22 @@ DRAWN = """import('./page/distinct.js').then(module => {
   return frame.drawn.filter((_, i) => frame.drawn[i - 1]?.getAttribute('class') === 'tick')
     .map(text => text.textContent);
 })"""
+FRAME = """import('./page/%s').then(module => {
+  const frame = {show: draw => { frame.drawn = draw(600).children.flat(9) }};
+  module.%s(frame, %s);
+  return frame.drawn.map(each => [each, ...each.querySelectorAll('*')]).flat().map(each =>
+    [each.tagName, each.getAttribute('class'), each.textContent, each.getAttribute('d')]);
+})"""
+RESTS = {
+    "releases": 3,
+    "devices": 1,
+    "windows": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},
+    "generator": "privhp",
+    "epochs": [],
+    "guarantee": "epsilon 1",
+    "left_out": 0,
+    "left_out_because": [],
+}
 DAYS = (2, 3, 5)  # of January, the beginnings of the windows of a stream of keys
 
 
@@ -127,3 +143,46 @@ def keys_of(first, seconds, windows):
     ]
     whole = {"left_out": 0, "left_out_because": []}
     return {"figures": figures, "window_seconds": seconds} | whole
+
+
+def drawn(tab, module, function, answer):
+    return tab.run(FRAME % (module, function, json.dumps(answer)))
+
+
+def test_no_axis_of_shares_goes_beyond_all_readings(shared, tab):
+    """0.9 ± 0.13 had an axis to 120 %."""
+    tab.open(f"{shared.url}/#fleet")
+    axis = {"name": "temp", "edges": [0, 50, 100]}
+    answer = {**RESTS, "axes": [axis], "share": [0.9, 0.1], "standard_error": [0.13, 0.02]}
+    found = drawn(tab, "histogram.js", "showHistogram", answer)
+    shares = [text for name, _, text, _ in found if name == "text" and text.endswith("%")]
+    assert shares[-1] == "100 %"
+
+
+@pytest.mark.parametrize(("levels", "parts"), [([1, 3], 2), ([1, 2, 4], 2)])
+def test_a_level_without_neighbours_is_seen(shared, tab, levels, parts):
+    """A line from a point to itself has no length, so the picture was empty."""
+    tab.open(f"{shared.url}/#fleet")
+    rows = [
+        {
+            "from": f"2026-01-0{day}T00:00:00Z",
+            "to": f"2026-01-0{day + 1}T00:00:00Z",
+            "releases": 1,
+            "readings": None,
+            "value": None,
+            "standard_error": None,
+            "level": {"value": 2.0, "standard_error": 1.0, "band": [0.0, 4.0]}
+            if day in levels
+            else None,
+        }
+        for day in (1, 2, 3, 4)
+    ]
+    answer = {**RESTS, "by": "window", "unit": "", "step": 0, "rows": rows}
+    found = drawn(tab, "series.js", "showSeries", [{"name": "all", "answer": answer}])
+    for mark in ("line", "band"):
+        paths = [path for name, kind, _, path in found if (name, kind) == ("path", mark)]
+        assert len(paths) == parts
+        for path in paths:
+            length = f"""(path => {{ path.setAttribute('d', {path!r}); return path.getTotalLength()
+              }})(document.createElementNS('http://www.w3.org/2000/svg', 'path'))"""
+            assert tab.run(length) > 4

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pansketch_collector.http.endpoints.parameters import QuestionParameters
-from pansketch_collector.http.endpoints.warm_up import first_questions
+from pansketch_collector.http.endpoints.warm_up import change_questions, stream_questions
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.holdings import by_stream
 from tests.collector.http.page.test_page import AXE, LOOKS, fill_in
@@ -154,9 +154,14 @@ def test_what_is_chosen_is_in_the_address_and_is_asked(server, tab):
     assert tab.errors == [e for e in tab.errors if "status of 4" in e]
 
 
-def test_the_page_asks_first_what_the_server_has_answered_after_its_start(server, tab):
+@pytest.mark.parametrize(
+    ("view", "questions"), [("changes", change_questions), ("stream", stream_questions)]
+)
+def test_the_page_asks_first_what_the_server_has_answered_after_its_start(
+    server, tab, view, questions
+):
     """Otherwise the first visitor waits for the fits of all windows."""
-    tab.open(f"{server.url}/#changes/pairs")
+    tab.open(f"{server.url}/#{view}/pairs")
     config = server.site.config
     (stream,) = [each for each in config.streams if each.name == "pairs"]
     with reading(config.collector.database) as reader:
@@ -170,7 +175,7 @@ def test_the_page_asks_first_what_the_server_has_answered_after_its_start(server
         for each in found
     ]
     by_name = sorted(each.model_dump_json() for each in asked)
-    assert by_name == sorted(e.model_dump_json() for e in first_questions(stream, counts))
+    assert by_name == sorted(e.model_dump_json() for e in questions(stream, counts))
 
 
 @pytest.mark.parametrize("view", ["changes", "stream"])

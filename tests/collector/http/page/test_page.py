@@ -1,6 +1,7 @@
 """The page in a real browser, over a real server with real releases."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,8 @@ def test_the_page_refreshes_pauses_when_hidden_and_reports_an_unreachable_server
             says = "document.getElementById('says').textContent.includes('does not')"
             tab.until(says if offline else f"!{says}")
             assert "Histogram" in tab.text()
+        freshness = tab.run("document.getElementById('freshness').textContent")
+        assert re.fullmatch(r"As of \d\d:\d\d:\d\d UTC", freshness)
         assert tab.run("window.sameDocument")
         tab.call("Page.navigate", url="about:blank")
         assert server.program.stop() == 0

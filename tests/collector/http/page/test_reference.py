@@ -32,6 +32,9 @@ def test_the_link_below_every_view_leads_to_it(shared, tab, get):
     rows = tab.run(f"{names}.includes('/query')).querySelectorAll('tbody tr').length")
     query = get("/openapi.json").json()["paths"]["/v1/streams/{stream}/query"]["get"]
     assert rows == len(query["parameters"])
+    assert any("`" in each.get("description", "") for each in query["parameters"])
+    assert "`" not in tab.text()
+    assert tab.run("[...document.querySelectorAll('td code')].map(e => e.textContent)")
     assert tab.errors == []
 
 
