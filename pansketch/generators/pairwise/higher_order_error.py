@@ -81,7 +81,7 @@ class Dependence:
     def _of_pair(self, pair: Pair, first: FloatArray, second: FloatArray) -> FloatArray:
         bits = self._bits(pair)
         if bits is None:  # Nothing is known of the two together but what their margins allow.
-            return self._allowed((first @ self.mass)[:, None], second @ self.mass)
+            return self._unknown(first, second)
         held = self._in_cells(pair, bits, np.ones_like(self.mass))
         ones, others = (
             [self._in_cells(pair, bits, part) / np.maximum(held, TINY) for part in each]
@@ -110,6 +110,15 @@ class Dependence:
         cells = np.ravel_multi_index(places, shape)
         found = np.bincount(cells, self.mass * part, shape[0] * shape[1])
         return np.asarray(found.reshape(shape), np.float64)
+
+    def _unknown(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The same of records' numbers, which need not be in the middle of what is allowed. Two
+        such errors reach both ends from any number between."""
+        one, two = (first @ self.mass)[:, None], second @ self.mass
+        surplus = one + two - self.mass.sum()
+        middle = (np.minimum(one, two) + np.maximum(surplus, 0.0)) / 2
+        found = np.hypot(self._allowed(one, two), (first * self.mass) @ second.T - middle)
+        return np.asarray(found)
 
     def _allowed(self, first: FloatArray, second: FloatArray) -> FloatArray:
         """The standard deviation of numbers that may be anything their margins allow."""

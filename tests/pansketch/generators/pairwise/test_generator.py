@@ -266,13 +266,13 @@ def test_error_bars_know_that_cells_of_pairs_are_coarse():
 
 
 def test_what_no_table_joins_may_be_anything_that_margins_allow():
-    spec = spec_of([("x",), ("z",)], epsilon=50)
-    model = pairwise(release_of(spec, rows(20_000)), particles=1 << 14)
-    found = model.share({"x": (0, 5), "z": (1, 10)})
+    alone = release_of(spec_of([("x",), ("z",)], epsilon=50), rows(20_000))
+    found = (model := pairwise(alone, particles=1 << 14)).share({"x": (0, 5), "z": (1, 10)})
     x, z = model.share({"x": (0, 5)}).value, model.share({"z": (1, 10)}).value
     assert found.value == pytest.approx(x * z, abs=0.01)
-    allowed = min(x, z) - max(0, x + z - 1)
-    assert found.standard_error == pytest.approx(allowed / np.sqrt(12), rel=0.1)
+    ends = np.array([max(0, x + z - 1), min(x, z)])
+    expected = np.hypot(ends.std() / np.sqrt(3), x * z - ends.mean())
+    assert found.standard_error == pytest.approx(expected, rel=0.1)
     assert model.share({"x": (0, 5)}).standard_error < found.standard_error / 4
 
 

@@ -9,6 +9,7 @@ from pansketch.generators.fidelity.portrait import Grid, correlations
 from pansketch.generators.fidelity.tables import attenuations, hidden, portrait
 from pansketch.generators.pairwise.contingency_tables import Table, tables_of
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
+from pansketch.generators.pairwise.higher_order_error import Dependence
 from pansketch.generators.pairwise.marginals import Margin
 
 RHO, READINGS = 0.8, 100_000
@@ -79,3 +80,17 @@ def test_an_attribute_that_never_changes_has_no_correlation_and_hides_none():
     assert grids[0].between(np.eye(16)[0], 4) == 1.0
     assert correlations(portrait(fit, grids), grids).tolist() == [0.0]
     assert np.isfinite(hidden(fit, grids, 1000, np.random.default_rng(1))[0, 1])
+
+
+@pytest.mark.parametrize(("one", "two"), [(0.5, 0.5), (0.05, 0.95), (0.9, 0.9), (0.02, 0.01)])
+def test_two_errors_reach_every_number_that_two_margins_allow(one, two):
+    """No view joins the pair, and records are of independent attributes."""
+    places = np.stack(np.meshgrid(*[(np.arange(100) + 0.5) / 100] * 2, indexing="ij"), axis=-1)
+    low = places.reshape(-1, 2)
+    dependence = Dependence(low, np.ones(len(low)), ())
+    inside = {axis: (low[:, axis] < part)[None] * 1.0 for axis, part in enumerate((one, two))}
+    reach = 2 * dependence.doubt(inside).item() / len(low)
+    assert one * two + reach >= min(one, two) - 1e-9
+    assert one * two - reach <= max(0.0, one + two - 1) + 1e-9
+    # The control: it is no farther than all of what they allow.
+    assert reach <= 2 * (min(one, two) - max(0.0, one + two - 1)) + 1e-9
