@@ -146,7 +146,7 @@ class _Views:
             return cells + 0 * self._narrow
         # Narrower cells than these tell little of a crowd, and their noise adds to every tail.
         told = np.where(self._narrow > CROWD, np.minimum(cells, ENOUGH), cells)
-        return kind.values * told / self._narrow
+        return np.asarray(kind.values * told / self._narrow)
 
 
 class Layout:
