@@ -39,6 +39,7 @@ SAME, EQUAL = 0.75, 0.95  # the same two of near-duplicates
 CHAINED, LOOSE = 0.3, 0.5  # the same, where they are linked by views of other pairs
 MISSED, PARTED = 0.6, 0.9  # the same, of what noise adds at most where one view holds both
 COPULA_CELLS = 2.5  # cells more, whose dependence a copula tells
+CROWD, ENOUGH = 32.0, 512.0  # times as narrow as assumed; cells between the bounds
 CARRIED = 1.3  # total variation of a pair that W1 of a margin makes by its noise
 
 Bits = tuple[int, ...]
@@ -143,7 +144,9 @@ class _Views:
             return kind.values * cells / sqrt(OCCUPIED)
         if kind.categories:
             return cells + 0 * self._narrow
-        return kind.values * cells / self._narrow
+        # Narrower cells than these tell little of a crowd, and their noise adds to every tail.
+        told = np.where(self._narrow > CROWD, np.minimum(cells, ENOUGH), cells)
+        return np.asarray(kind.values * told / self._narrow)
 
 
 class Layout:

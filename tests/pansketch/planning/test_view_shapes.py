@@ -64,6 +64,19 @@ def test_a_heavy_tail_makes_a_displacement_small_in_deviations():
     assert heavy.pair[0] == plain.pair[0]
 
 
+def test_no_crowd_asks_for_more_than_512_cells():
+    """A twelfth of the bounds does, which is the control."""
+    layout = Layout(numbers(), [(name,) for name in NAMES])
+
+    def hidden(cells, narrow):
+        sizes = ViewSizes([[cells]] * 4, [np.full(1, 0.01)] * 4)
+        return float(layout.errors(sizes, [Case(Shape(narrow), 1, HOUR.total)]).marginal[0])
+
+    assert hidden(256.0, 6) > 2 * hidden(512.0, 6)
+    assert hidden(512.0, 6) == pytest.approx(hidden(1024.0, 6), rel=1e-3)
+    assert hidden(512.0, 2) != pytest.approx(hidden(1024.0, 2), rel=1e-3)
+
+
 def test_every_part_of_a_learned_scale_has_a_cell():
     """In 16 cells the readings below 0.4 would be spread up to 1. The control has no knots."""
     privacy, few = Privacy(1.0), Expected(200, devices=10)
