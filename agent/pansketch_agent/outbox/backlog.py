@@ -1,7 +1,7 @@
 """The queued releases in memory: their order, numbers and cost on disk."""
 
 import errno
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -154,7 +154,7 @@ def expire(segments: Segments, now: int, keep_seconds: int) -> None:
 def append_within(segments: Segments, key: Key, payload: bytes, capacity_bytes: int) -> None:
     """Append a release, and keep the segments within the capacity if queued ones allow it.
 
-    Raises OSError when the disk refuses, with no acknowledged release left if it is full.
+    Raises OSError as `with_space`.
     """
     limit = capacity_bytes - cost(len(payload))
     while segments.disk_bytes > limit and segments.yield_kept():
@@ -162,9 +162,17 @@ def append_within(segments: Segments, key: Key, payload: bytes, capacity_bytes: 
     with suppress(OSError):
         # If a segment cannot be rewritten, there may still be space to append.
         segments.shrink(limit)
+    with_space(segments, lambda: segments.append(key, payload))
+
+
+def with_space(segments: Segments, write: Callable[[], None]) -> None:
+    """Write, and on a full disk again once kept releases are removed, the oldest segment first.
+
+    Raises OSError when the disk refuses; if it is full, no kept release is left.
+    """
     while True:
         try:
-            segments.append(key, payload)
+            write()
         except OSError as error:
             if error.errno not in DISK_FULL or not segments.yield_kept():
                 raise

@@ -19,6 +19,7 @@ from pansketch_agent.outbox.backlog import (
     capacity_for_releases,
     expire,
     slack,
+    with_space,
 )
 from pansketch_agent.outbox.dead_letters import (
     DropCounter,
@@ -42,7 +43,6 @@ class OutboxFullError(Exception):
 
 class Outbox:
     """The folder `outbox` with at most `capacity_bytes` of segments. Safe for several threads.
-
     Raises OSError when the folder cannot be created or read.
     """
 
@@ -114,8 +114,7 @@ class Outbox:
     def put(self, key: Key, payload: bytes) -> None:
         """Write a release to disk, or buffer it for at most BUFFER_SECONDS if the rules allow.
 
-        Raises OutboxFullError, or OSError when the disk refuses; the release then counts as
-        dropped.
+        Raises OutboxFullError, or OSError when the disk refuses; it then counts as dropped.
         """
         with self._mutex:
             try:
@@ -201,7 +200,10 @@ class Outbox:
             self._segments.forget_kept([key for key in self._segments.kept if unwanted(key)])
 
     def requeue(self, keys: Collection[Key]) -> list[Key]:
-        """Queue kept releases again, oldest first, as far as they fit: these. Raises OSError."""
+        """Queue kept releases again, oldest first, as far as they fit: these.
+
+        Before `note_requeued` they are queued until the next start only.
+        """
         with self._mutex:
             known = sorted(key for key in keys if key in self._segments.kept)
             room = capacity_for_releases(self._capacity_bytes) - self._backlog.cost
@@ -212,16 +214,18 @@ class Outbox:
                 self._backlog.add(key, self._segments.positions[key].size)
         return fitting
 
+    def note_requeued(self) -> None:
+        """Write to disk which releases are queued again. Raises OSError as `with_space`."""
+        with self._mutex:
+            with_space(self._segments, self._segments.note_requeued)
+
     def refuse(self, key: Key) -> None:
-        """Move a release to `refused`: the collector never stores it. Raises OSError: it stays
-        queued.
-        """
+        """Move a release that no collector stores to `refused`. Raises OSError: it stays queued."""
         payload = self.read(key)
         with self._mutex:
             if payload is None or key not in self:
                 return
-            room = max_refused_bytes(self._capacity_bytes)
-            keep_refused(self.folder, key, payload, room)
+            keep_refused(self.folder, key, payload, max_refused_bytes(self._capacity_bytes))
             self._remove(key)
 
     def requeue_refused(self) -> int:
@@ -233,9 +237,7 @@ class Outbox:
         return len(self) - before
 
     def persist_overdue(self, now: float) -> None:
-        """Write releases that were buffered too long; `now` in monotonic seconds. Call it at each
-        tick.
-        """
+        """Write releases that were buffered too long; `now`: monotonic seconds. For each tick."""
         with self._mutex:
             self._unwritten.write_overdue(now)
 

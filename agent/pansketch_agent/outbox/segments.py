@@ -43,7 +43,7 @@ class Segments:
         self._segment_bytes = segment_bytes
         self.positions: dict[Key, RecordPosition] = {}
         self.kept: dict[Key, int] = {}  # The acknowledged ones, and when: unix seconds.
-        self.requeued: set[Key] = set()  # Acknowledged once, and queued again.
+        self.requeued: dict[Key, bool] = {}  # Acknowledged, and queued again; is it on disk?
         self._live: dict[int, int] = {}  # By segment, the bytes of its releases.
         self._active = 0
         self._files = SegmentFiles(folder)
@@ -95,17 +95,22 @@ class Segments:
     def keep(self, key: Key, at: int) -> None:
         """Keep an acknowledged release while there is space. The note is not synced."""
         self.kept[key] = at
-        self.requeued.discard(key)
+        self.requeued.pop(key, None)
         with suppress(OSError):  # It is only retransmitted after the next start.
             note = encode(KEPT, key, at.to_bytes(8, "big"))
             self._files.append(self.positions[key].segment, note, durable=False)
 
     def requeue(self, keys: Iterable[Key]) -> None:
-        """Queue kept releases again, durably, segment by segment. Raises OSError."""
-        for some in self._noted(REQUEUED, keys):
-            for key in some:
-                del self.kept[key]
-                self.requeued.add(key)
+        """Queue kept releases again, until the next start if `note_requeued` does not follow."""
+        for key in keys:
+            del self.kept[key]
+            self.requeued[key] = False
+
+    def note_requeued(self) -> None:
+        """Write that releases are queued again, durably, segment by segment. Raises OSError."""
+        unnoted = [key for key, noted in self.requeued.items() if not noted]
+        for some in self._noted(REQUEUED, unnoted):
+            self.requeued |= dict.fromkeys(some, True)
 
     def forget_kept(self, keys: Iterable[Key]) -> None:
         """Remove kept releases as `forget` does, durably. Raises OSError as `requeue`."""
@@ -168,7 +173,7 @@ class Segments:
         """Remove a release, and return whether its segment is removed, too."""
         position = self.positions.pop(key)
         self.kept.pop(key, None)
-        self.requeued.discard(key)
+        self.requeued.pop(key, None)
         number = position.segment
         self._live[number] -= position.size
         removed = not self._live[number] and (number != self._active or self._is_full(number))
@@ -206,13 +211,11 @@ class Segments:
         kept = kept_in(found, content)
         self.kept |= {key: at for key, (_, at) in kept.items() if key not in self.positions}
         present = queued_in(found) | {key: record for key, (record, _) in kept.items()}
-        self.requeued |= {
-            key for key in requeued_in(found) if key in present and key not in self.positions
-        }
+        again = (key for key in requeued_in(found) if key in present and key not in self.positions)
+        self.requeued |= dict.fromkeys(again, True)
         for key, record in present.items():
-            if (
-                key not in self.positions
-            ):  # Otherwise a copy whose original could not be removed in time.
+            # Otherwise a copy whose original could not be removed in time.
+            if key not in self.positions:
                 self._index(key, number, record.at, record.size)
         if not self._live[number]:
             self._discard_if_dead(number)
@@ -222,11 +225,10 @@ class Segments:
     def _repair(self, number: int) -> None:
         """Move the valid records of a damaged segment; notes REQUEUED in memory still count."""
         keys = self._keys_in(number)
-        requeued = self.requeued & set(keys)
+        requeued = {key for key in keys if self.requeued.pop(key, None) is not None}
         for key in keys:
             del self.positions[key]
             self.kept.pop(key, None)
-            self.requeued.discard(key)
         try:
             content = self._files.path(number).read_bytes()
         except OSError:
@@ -234,9 +236,7 @@ class Segments:
         self._rescue(number, content, scan(content), requeued)
 
     def _rescue(self, number: int, content: bytes, found: Scan, requeued: set[Key]) -> None:
-        """Rename a damaged segment once its valid releases are in a new one; keep `requeued`
-        queued.
-        """
+        """Rename a damaged segment once its valid releases are copied; keep `requeued` queued."""
         path = self._files.path(number)
         if number == self._active:
             self._active = 0
@@ -246,17 +246,16 @@ class Segments:
         sound |= {key: record for key, (record, _) in fresh.items()}
         kept = {key: at for key, (_, at) in fresh.items() if key not in requeued}
         parts = [content[record.at : record.at + record.size] for record in sound.values()]
-        requeued = {
-            key for key in requeued_in(found) | requeued if key in sound and key not in kept
-        }
+        requeued = (requeued_in(found) | requeued) & (sound.keys() - kept.keys())
         notes = [encode(KEPT, key, at.to_bytes(8, "big")) for key, at in kept.items()]
         notes += [encode(REQUEUED, key) for key in sorted(requeued)]
         self.kept |= kept
-        self.requeued |= requeued
+        self.requeued |= dict.fromkeys(requeued, False)
         try:
             if sound:
                 last = self._files.create(b"".join((SIGNATURE, *parts, *notes)))
                 self._index_all(last, list(sound), parts)
+                self.requeued |= dict.fromkeys(requeued, True)
             del self._live[number]
             self._files.rename_to_bad(number)
         except OSError as error:
@@ -287,6 +286,7 @@ class Segments:
             note = encode(REQUEUED, key) if key in self.requeued else b""
             parts.append(content[record.at : record.at + record.size] + note)
         self._files.replace(number, b"".join((SIGNATURE, *parts)))
+        self.requeued |= {key: True for key in kept if key in self.requeued}
         self._index_all(number, kept, parts)
 
     def _index_all(self, number: int, keys: list[Key], parts: list[bytes]) -> None:

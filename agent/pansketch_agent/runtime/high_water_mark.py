@@ -189,15 +189,7 @@ class LedgerReconciliation:
             if not another and known is not None and known.window_end >= window_end(payload):
                 continue
             wanted = {key for key in missing & self.outbox.kept() if key.stream == stream}
-            try:
-                requeued_keys = self.outbox.requeue(wanted)
-            except OSError as error:
-                requeued_keys = []
-                LOG.error(
-                    "%s: kept releases cannot be retransmitted (%s); check the disk",
-                    stream,
-                    error.strerror,
-                )
+            requeued_keys = self.outbox.requeue(wanted)
             missing -= set(requeued_keys)
             left |= len(requeued_keys) < len(wanted)
             if requeued_keys:
@@ -207,6 +199,15 @@ class LedgerReconciliation:
                     stream,
                     len(requeued_keys),
                 )
+        try:
+            # The notes may displace other kept releases, so they come last.
+            self.outbox.note_requeued()
+        except OSError as error:
+            left = True
+            LOG.error(
+                "a restart may not retransmit what a restored collector lacks (%s); free the disk",
+                error.strerror,
+            )
         if not left and self._generation() != mark.generation:
             self._note(mark.generation)
 

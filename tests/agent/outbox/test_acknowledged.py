@@ -50,6 +50,8 @@ def test_a_requeued_release_stays_so_after_a_restart(tmp_path):
     put(outbox, 1, 2, at=DAY)
     put(outbox, 3)
     assert outbox.requeue([Key(1, "air")]) == [Key(1, "air")]
+    assert Outbox(tmp_path, 10**6, RULES).queued() == [Key(3, "air")], "not noted yet"
+    outbox.note_requeued()
     restarted = Outbox(tmp_path, 10**6, RULES)
     assert sorted(restarted.queued()) == [Key(1, "air"), Key(3, "air")]
     assert restarted.kept() == {Key(2, "air")}
@@ -82,6 +84,7 @@ def test_it_also_does_where_a_full_disk_refused_the_note_of_the_acknowledgement(
     acknowledged_on_a_full_disk(outbox, Key(1, "air"))
     assert outbox.queued() == [Key(2, "air")]
     assert outbox.requeue(outbox.kept()) == [Key(1, "air")]
+    outbox.note_requeued()
     restarted = Outbox(tmp_path, 10**6, RULES)
     assert sorted(restarted.queued()) == [Key(1, "air"), Key(2, "air")]
     restarted.acknowledged(Key(1, "air"), DAY)
@@ -95,6 +98,7 @@ def test_a_number_given_again_waits_again_with_its_new_bytes(tmp_path, acknowled
     outbox.put(Key(1, "air"), b"new")
     acknowledged_on_a_full_disk(outbox, Key(1, "air"))
     outbox.requeue(outbox.kept())
+    outbox.note_requeued()
     assert Outbox(tmp_path, 10**6, RULES).read(Key(1, "air")) == b"new"
 
 
@@ -229,6 +233,7 @@ def test_a_segment_that_is_written_again_still_names_what_was_acknowledged(tmp_p
     outbox = Outbox(tmp_path, 40_000, RULES)
     put(outbox, 1, 2, size=300, at=DAY)
     assert outbox.requeue({Key(1, "air"), Key(2, "air")}) == [Key(1, "air"), Key(2, "air")]
+    outbox.note_requeued()
     for number in range(3, 400):
         put(outbox, number, size=300)
         if number % 3:
@@ -255,8 +260,9 @@ def test_writing_again_ends_where_notes_take_the_room(tmp_path):
         segments.append(key, b"x" * 50)
         segments.keep(key, DAY)
     segments.requeue(keys)
+    segments.note_requeued()
     segments.shrink(10)
-    assert Segments(tmp_path, 10**6).requeued == segments.requeued == set(keys)
+    assert Segments(tmp_path, 10**6).requeued == segments.requeued == dict.fromkeys(keys, True)
     assert segments.disk_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.segment"))
     for key in keys:
         assert segments.read(key) == b"x" * 50

@@ -1,5 +1,7 @@
 """The collector's mark against the outbox: releases never sent, and retransmitted ones."""
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -112,6 +114,33 @@ def test_it_is_also_after_a_restart(config, made, damaged):
     again.check(mark(ledger, 9, "2", OTHER_LEDGER), {}, sent=False)
     assert set(restarted.queued()) == {Key(1, "air"), Key(2, "air")}
     assert refused(restarted) == [Key(3, "air").filename]
+
+
+def test_a_full_disk_costs_nothing_that_a_restored_collector_lacks(
+    config, made, monkeypatch, caplog
+):
+    """It is queued at once. Its note and that of the generation follow when there is space."""
+    ledger, outbox, water, put = made
+    path = outbox.folder.parent / "generation"
+    known = path.read_text()
+    with monkeypatch.context() as full:
+        full.setattr("pansketch_agent.outbox.segment_files.os.write", no_space)
+        water.requeue_missing(mark(ledger, 1, "2"))
+        with pytest.raises(OSError, match="No space left"):
+            put(4)
+        water.requeue_missing(mark(ledger, 1, "2"))
+    lacked = {Key(1, "air"), Key(2, "air")}
+    assert set(outbox.queued()) == {*lacked, Key(3, "air")}
+    assert path.read_text() == known
+    assert caplog.text.count("No space left on device") == 2
+    assert Outbox(outbox.folder, 2**20, config.agent.outbox).kept() == lacked
+    water.requeue_missing(mark(ledger, 1, "2"))
+    assert path.read_text() != known
+    assert Outbox(outbox.folder, 2**20, config.agent.outbox).requeued() == lacked
+
+
+def no_space(handle: int, content: bytes) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_of_an_unknown_ledger_nothing_up_to_its_end_is_sent(made):
