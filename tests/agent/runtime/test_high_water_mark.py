@@ -172,6 +172,26 @@ def test_what_is_debited_before_the_mark_hides_no_window_that_the_collector_has(
     assert ledger.spent("air") == account
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_an_old_copy_of_the_ledger_sends_what_its_earlier_incarnation_released(
+    config, ledger, outbox, released, own
+):
+    """Windows 1 and 2 wait since before the ledger adopted later ones, as window 9 does since. Then
+    the card is replaced by an old copy, which lacks windows 10 and 11 of its own incarnation.
+
+    Negative control: of another ledger's windows nothing is known.
+    """
+    waiting = [released(1), released(2)]
+    ledger.adopt("air", bytes.fromhex(OTHER_LEDGER), 5, 5, 9 * HOUR, 10**6)
+    waiting.append(released(9))
+    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
+    incarnation = ledger.incarnation.hex() if own else "cd" * 8
+    water.check(mark(ledger, 11, "1", incarnation), {}, sent=False)
+    assert outbox.queued() == (waiting if own else [])
+    assert refused(outbox) == ([] if own else [key.filename for key in waiting])
+    assert ledger.spent("air").until == 12 * HOUR
+
+
 @pytest.mark.parametrize(("last", "sent"), [(4, True), (1, False)])
 def test_a_ledger_that_lacks_nothing_holds_no_release_back(
     config, ledger, outbox, released, last, sent
