@@ -180,12 +180,14 @@ class LedgerReconciliation:
         return window.start < known.window_end and not earlier and (other or fresh)
 
     def requeue_missing(self, mark: Mark) -> None:
-        """Send kept releases again after the collector's database was restored or replaced.
+        """Send kept releases again after the collector's database was restored or replaced, or if
+        that is unknown.
 
         The new generation is noted on disk once all of them are queued on disk. Until then each
         mark retries those that did not fit.
         """
-        another = self._generation() not in ("", mark.generation)
+        # Before its first mark a device does not know which generation has acknowledged a release.
+        another = self._generation() != mark.generation
         missing = self._unacknowledged.setdefault(mark.generation, self.outbox.kept())
         left = False
         for stream, payload in self.outbox.newest_kept_payloads().items():
@@ -198,7 +200,7 @@ class LedgerReconciliation:
             left |= len(requeued_keys) < len(wanted)
             if requeued_keys:
                 LOG.warning(
-                    "%s: the collector's database was restored; acknowledged releases are "
+                    "%s: the collector's database may lack acknowledged releases, so they are "
                     "retransmitted (releases: %d)",
                     stream,
                     len(requeued_keys),

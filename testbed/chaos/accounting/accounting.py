@@ -152,10 +152,13 @@ def twinned(evidence: Evidence) -> set[Name]:
 
 
 def let_go(run: Run) -> set[Name]:
-    """Stored in a database that was rolled back, and kept by a device whose small outbox lets go of
-    acknowledged releases for new ones."""
+    """Stored in a database that was rolled back, and kept by a device that lets go of acknowledged
+    releases for new ones: by a small outbox, or by a disk that was full before they were queued
+    again."""
     small = {device.name for device in devices(len(run.devices)) if device.small_outbox}
-    return {name for name in run.rolled_back if name.device in small}
+    full = {span.device for span in run.full_disks}
+    away = {name for name in run.rolled_back - run.requeued if name.device in full}
+    return away | {name for name in run.rolled_back if name.device in small}
 
 
 def at_risk(run: Run) -> set[Name]:

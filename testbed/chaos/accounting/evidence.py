@@ -62,6 +62,7 @@ class Run:
     erased: frozenset[Name] = frozenset()
     unkept: frozenset[Name] = frozenset()
     rolled_back: frozenset[Name] = frozenset()
+    requeued: frozenset[Name] = frozenset()
     twins: frozenset[Name] = frozenset()
     twin_ranges: tuple[TwinRange, ...] = ()
     overtaken: frozenset[Name] = frozenset()
@@ -89,8 +90,8 @@ class Run:
 
 
 _NAMES = (
-    *("damaged", "erased", "unkept", "rolled_back", "twins", "overtaken", "refused"),
-    "lost_with_process",
+    *("damaged", "erased", "unkept", "rolled_back", "requeued", "twins", "overtaken"),
+    *("refused", "lost_with_process"),
 )
 
 

@@ -204,6 +204,7 @@ class Fleet:
 
     def _read_agent_line(self, device: str, line: str) -> None:
         """A line of an agent's log: a release that it gives up is noted, with what it held then."""
+        self.marks.note_retransmission(device, line)
         dropped, refused = dropped_in(line), refused_in(line)
         if not dropped and not refused:
             return

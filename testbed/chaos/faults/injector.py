@@ -88,6 +88,7 @@ def _disk_full(fleet: Fleet, fault: Fault) -> None:
     target = COLLECTOR if fault.kind == "collector-disk-full" else fault.target
     with fleet.lane(f"disk {target}"):
         fleet.ages.disk_is_full(target)
+        fleet.marks.filled.add(target)
         fleet.disks[target].fill()
         since = time.time()
         try:

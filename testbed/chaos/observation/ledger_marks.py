@@ -18,6 +18,7 @@ _DROPPED = re.compile(
     r"release (?P<old>\d+) of (?P<old_stream>[a-z0-9-]+), the oldest, is dropped"
     r"|(?P<new_stream>[a-z0-9-]+): (?:window .*, )?release (?P<new>\d+) is dropped"
 )
+_RETRANSMITTED = re.compile(r"(?P<stream>[a-z0-9-]+): the collector's database may lack")
 _REFUSED = re.compile(r"(\d{12})\.([a-z0-9-]+)\.release is (?:refused|larger)")
 
 
@@ -83,7 +84,8 @@ class Marks:
     `damaged`: queued in a segment that the run damaged. `erased`: queued in a state folder that the
     run deleted or replaced. `unkept`: stored once, in a database that the run replaced by an older
     copy, without a copy on the device. `rolled_back`: the same, with a copy on the device;
-    `damaged` and `erased` name these copies too.
+    `damaged` and `erased` name these copies too. `requeued`: those of `rolled_back` that the device
+    had queued again before its disk was ever full; `filled`: devices whose disk ever was.
 
     `twins`: windows that a second agent of the same name has debited. `twin_ranges`: the windows in
     which it lived. `overtaken`: the older queued releases of those streams when it began.
@@ -98,6 +100,8 @@ class Marks:
     erased: set[Name] = field(default_factory=set)
     unkept: set[Name] = field(default_factory=set)
     rolled_back: set[Name] = field(default_factory=set)
+    requeued: set[Name] = field(default_factory=set)
+    filled: set[str] = field(default_factory=set)
     twins: set[Name] = field(default_factory=set)
     twin_ranges: list[TwinRange] = field(default_factory=list)
     overtaken: set[Name] = field(default_factory=set)
@@ -116,6 +120,14 @@ class Marks:
         """`names` have become members of one of this object's sets."""
         with self.mutex:
             marked |= set(names)
+
+    def note_retransmission(self, device: str, text: str) -> None:
+        """A line of a device's log: its stream's kept releases may be queued again."""
+        stream = _RETRANSMITTED.search(text)
+        if stream is not None and device not in self.filled:
+            of = device, stream["stream"]
+            found = {name for name in self.rolled_back if (name.device, name.stream) == of}
+            self.note(self.requeued, found)
 
     def note_debits(self, device: str, debits: Iterable[Debit]) -> None:
         """The same window under another sequence number is another debit."""

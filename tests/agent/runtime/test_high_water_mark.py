@@ -64,6 +64,8 @@ def released(ledger, put) -> Callable[[int], Key]:
 @pytest.fixture
 def made(config, ledger, outbox, put):
     """A ledger of three windows: two of them acknowledged and kept, the third one waits."""
+    before = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
+    before.requeue_missing(Mark("1" * 16, {}))
     for number in (1, 2):
         outbox.acknowledged(put(number), HOUR)
     put(3)
@@ -141,6 +143,27 @@ def test_a_full_disk_costs_nothing_that_a_restored_collector_lacks(
 
 def no_space(handle: int, content: bytes) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_was_acknowledged_before_the_first_mark_is_retransmitted(
+    config, ledger, outbox, put, seen
+):
+    """The database was restored before the device saw a mark of it, and has a later window since.
+
+    Negative control: an earlier mark of the same generation.
+    """
+    water = LedgerReconciliation(config, ledger, outbox, system_clock(), outbox.put_count)
+    if seen:
+        water.requeue_missing(Mark("2" * 16, {}))
+    for number in (1, 2, 3):
+        outbox.acknowledged(put(number), HOUR)
+    water.requeue_missing(mark(ledger, 3, "2"))
+    assert outbox.queued() == ([] if seen else [Key(n, "air") for n in (1, 2, 3)])
+    for key in outbox.queued():
+        outbox.acknowledged(key, HOUR)
+    water.requeue_missing(mark(ledger, 3, "2"))
+    assert outbox.queued() == []
 
 
 def test_of_an_unknown_ledger_nothing_up_to_its_end_is_sent(made):

@@ -23,7 +23,7 @@ from testbed.chaos.environment.configuration import (
 )
 from testbed.chaos.environment.supervisor import Service, Supervisor
 from testbed.chaos.observation.held_in_memory import LATE_SECONDS, Ages, Held
-from testbed.chaos.observation.ledger_marks import Debit, debits_in
+from testbed.chaos.observation.ledger_marks import Debit, Marks, Span, debits_in
 from testbed.chaos.observation.observer import Name, Observer, named
 from tests.waiting import until
 
@@ -194,3 +194,24 @@ def test_only_a_small_outbox_may_let_go_of_what_a_database_lost(device, where):
     settled = account(replace(found, run=run))
     assert settled.classes == {lost: where}
     assert (f"{lost}: debited, and nowhere" in settled.failures) is (where == NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("full", "before", "where"),
+    [(USUAL, True, UNKEPT), (USUAL, False, NOWHERE), (PATIENT, True, NOWHERE)],
+)
+def test_a_full_disk_excuses_what_it_held_before_it_was_queued_again(full, before, where):
+    """Negative controls: it was queued again before, or the disk of another device was full."""
+    lost, marks = Name(USUAL, "air", 7), Marks()
+    marks.note(marks.rolled_back, {lost})
+    if before:
+        marks.filled.add(full)
+    marks.note_retransmission(USUAL, "air: the collector's database may lack acknowledged")
+    found = left(debits=(Debit(lost, 1, 9),))
+    run = replace(
+        found.run,
+        rolled_back=frozenset(marks.rolled_back),
+        requeued=frozenset(marks.requeued),
+        full_disks=(Span(full, 1, 2),),
+    )
+    assert account(replace(found, run=run)).classes == {lost: where}
