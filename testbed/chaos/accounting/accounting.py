@@ -152,9 +152,8 @@ def twinned(evidence: Evidence) -> set[Name]:
 
 
 def let_go(run: Run) -> set[Name]:
-    """Stored in a database that was rolled back, and kept by a device that lets go of acknowledged
-    releases for new ones: by a small outbox, or by a disk that was full before they were queued
-    again."""
+    """Stored in a database that was rolled back, and kept by a device that may have let go of them
+    for new ones. A small outbox may, and a disk that was full before they were queued again."""
     small = {device.name for device in devices(len(run.devices)) if device.small_outbox}
     full = {span.device for span in run.full_disks}
     away = {name for name in run.rolled_back - run.requeued if name.device in full}
