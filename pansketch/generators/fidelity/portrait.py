@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.generators.pairwise.contingency_tables import cells_of
+from pansketch.generators.pairwise.margin import refined, share_at_top
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.multiresolution import folded
 from pansketch.generators.partition.box_overlap import steepness
@@ -95,6 +96,12 @@ class Grid:
         mean = shares @ self.means
         return float(shares @ ((self.means - mean) ** 2 + self.variances))
 
+    def deviation(self, shares: FloatArray) -> float:
+        """Its root, and never 0: noise may put all readings at one value."""
+        steps = np.abs(self.steps[self.steps != 0])
+        least = float(steps.min(initial=np.inf)) if len(steps) else 1.0
+        return sqrt(max(self.variance(shares), least**2 / 12))
+
     def between(self, shares: FloatArray, bits: int) -> float:
         """Which part of that variance is between cells of so many bits, and not inside them; all of
         it where there is none."""
@@ -105,12 +112,11 @@ class Grid:
     def piled(self, shares: FloatArray) -> float:
         """Share of readings that records have on the other side of a value with mass of its own.
 
-        `shares`: of the finest cells, float64[cells]. Only where a bin ends inside such a cell do
-        the sides differ, and cells of one value have none. In the first cell the value is the
-        lowest one, so there is none. In the last cell it is all, and in others half.
+        `shares`: of the finest cells, float64[cells]. The sides differ where a bin ends in a cell.
+        The value is the lowest of the first cell, the highest of the last, or a middle one.
         """
         wrong = np.full(self.cells, 0.5)
-        wrong[[0, -1]] = 0.0, 1.0
+        wrong[[0, -1]] = 0.0, 1 - share_at_top(self.attribute, self.bits, shares)
         wrong *= (np.diff(self._bins_until) > 0) & (self.variances > 0)
         return float((shares * self.steep) @ wrong)
 
@@ -166,12 +172,6 @@ class Grid:
         starts = np.arange(0, self.cells, 1 << (self.bits - bits))
         sums = np.add.reduceat(values * weights, starts, axis=0)
         return np.asarray(sums / np.add.reduceat(weights, starts, axis=0))
-
-
-def refined(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
-    """A margin in cells of as many bits or more, even in each of its own."""
-    ways = 1 << (bits - margin.bits)
-    return np.repeat(margin.counts / ways, ways)[: cells_of(attribute, bits)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +260,7 @@ def sampled_marginals(of: Portrait, grids: Grids, rows: float) -> FloatArray:
             continue
         below = np.cumsum(shares)[:-1]
         spread = np.sqrt(np.maximum(below * (1 - below), 0.0) / rows)
-        found.append(ABSOLUTE * float(spread @ grid.steps) / np.sqrt(grid.variance(shares)))
+        found.append(ABSOLUTE * float(spread @ grid.steps) / grid.deviation(shares))
     return np.array(found)
 
 
@@ -283,7 +283,7 @@ def _apart(grid: Grid, left: FloatArray, right: FloatArray) -> float:
     if grid.attribute.cyclic:
         # Around a circle no transport need pass the median of what is moved.
         return float(np.abs(below - np.median(below)).mean() * np.sqrt(12))
-    return float(np.abs(below[:-1]) @ grid.steps / np.sqrt(grid.variance(left)))
+    return float(np.abs(below[:-1]) @ grid.steps) / grid.deviation(left)
 
 
 def _correlation(of: Portrait, grids: Grids, a: int, b: int) -> float:

@@ -22,12 +22,11 @@ from pansketch.generators.fidelity.portrait import (
     Pair,
     Portrait,
     apart,
-    refined,
     sampled,
 )
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.fit import ViewFit
-from pansketch.generators.pairwise.margin import shares_inside
+from pansketch.generators.pairwise.margin import refined, shares_inside
 from pansketch.generators.pairwise.marginals import Margin, held_inside
 from pansketch.generators.pairwise.multiresolution import folded
 from pansketch.generators.pairwise.particles import Joint, joint_of

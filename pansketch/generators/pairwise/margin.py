@@ -12,7 +12,9 @@ the density from one cell to the next without a change of what either holds. Its
 of the slopes to both neighbours, and at most twice the lesser of them (the monotonized central
 limiter of van Leer, "Towards the ultimate conservative difference scheme IV", 1977). So the line
 stays between the neighbours, is never negative, and is flat in every peak and dip. Noise makes
-peaks and dips rather than slopes, and a value with mass of its own is a peak.
+peaks and dips rather than slopes, and a value with mass of its own is a peak. A first or last cell
+that stands out is no peak of a smooth density: its readings pile up at the bound, or near it. There
+the density falls by the same factor over each width, that between the cell and the one beside it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
+from pansketch.generators.pairwise.contingency_tables import cells_of, domain_of, tables_of
 from pansketch.generators.pairwise.marginals import (
     Margin,
     held_inside,
@@ -40,6 +42,8 @@ from pansketch.sketches.release_model import Release
 REPLICATES = 24
 PARTS = 8  # at most, into which a cell with a slope is divided
 FINEST = 10  # bits of the finest parts: narrower cells need no slope
+FINEST_AT_BOUND = 12  # bits of them where readings pile up at a bound
+STEEPEST = 1e3  # times as dense as the cell beside it: noise hides more
 FEWEST = 3  # cells
 
 Cells = npt.NDArray[np.intp]
@@ -125,27 +129,65 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     `counts`: in cells of so many bits. Of an attribute with a step only parts that hold a point of
     it have a share. A learned scale has no slopes, for its cells follow the density already.
     """
-    parts = min(PARTS, 1 << max(0, FINEST - bits))
-    whole = np.zeros((len(counts), parts))
-    whole[:, 0] = 1.0
     plain = attribute.categories is None and attribute.placed is None and not attribute.knots
-    if parts == 1 or not plain or len(counts) < FEWEST:
-        return whole[:, :1]
     low, high = held_inside(attribute, 1 << bits)
     width, middle = high - low, (low + high) / 2
     real = np.flatnonzero(width > 0)
-    if len(real) < FEWEST:
-        return whole[:, :1]
+    if not plain or len(real) < FEWEST:
+        return np.ones((len(counts), 1))
     density = counts[real] / width[real]
+    piled = {} if attribute.cyclic else _piled(density)
+    parts = min(PARTS, 1 << max(0, FINEST - bits))
+    if piled:
+        parts = max(parts, min(2 * PARTS, 1 << max(0, FINEST_AT_BOUND - bits)))
+    whole = np.zeros((len(counts), parts))
+    whole[:, 0] = 1.0
+    if parts == 1:
+        return whole
     slope = np.zeros(len(counts))
     slope[real] = _limited(density, middle[real], width[real])
     starts, ends = (each.reshape(-1, parts) for each in held_inside(attribute, parts << bits))
     level = np.divide(counts, width, out=np.zeros_like(counts), where=width > 0)
     away = (starts + ends) / 2 - middle[:, None]
     inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
+    sloped = slope != 0
+    for end, steepness in piled.items():
+        cell = real[end]
+        falls = np.exp(steepness * away[cell] / width[cell] * (1 if end else -1))
+        inside[cell], sloped[cell] = (ends - starts)[cell] * falls, True
     sums = inside.sum(axis=1, keepdims=True)
-    sloped = ((slope != 0)[:, None] & (sums > 0)).repeat(parts, axis=1)
+    sloped = (sloped[:, None] & (sums > 0)).repeat(parts, axis=1)
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
+
+
+def refined(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
+    """A margin in cells of as many bits or more, even in each of its own."""
+    ways = 1 << (bits - margin.bits)
+    return np.repeat(margin.counts / ways, ways)[: cells_of(attribute, bits)]
+
+
+def share_at_top(attribute: Attribute, bits: int, counts: FloatArray) -> float:
+    """Which part of the records of the last cell has the highest value; 0 without a step. `counts`:
+    see `shares_inside`."""
+    if attribute.lattice is None:
+        return 0.0
+    shares = shares_inside(attribute, bits, counts)[-1]
+    part, many = int(np.flatnonzero(shares)[-1]), len(shares)
+    whole = shares[0] == 1.0
+    ends = np.array([len(counts) - (1.0 if whole else 1 - part / many), len(counts)]) / (1 << bits)
+    start, end = (each.item() for each in attribute.lattice.sections(ends[:1], ends[1:]))
+    return float(shares[part]) / max(end - start, 1.0)
+
+
+def _piled(density: FloatArray) -> dict[int, float]:
+    """The first cell, 0, and the last one, -1, that stand out from the cell beside them: the
+    logarithm of how many times denser they are."""
+    found = {}
+    for end, beside in ((0, 1), (-1, -2)):
+        if density[end] > TALLER * density[beside]:
+            times = STEEPEST * density[beside] / density[end]
+            found[end] = float(np.log(STEEPEST / max(times, 1.0)))
+    return found
 
 
 def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> FloatArray:

@@ -61,8 +61,8 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     third of that.
     """
     beyond = np.array([_beyond(partition, index) for index in indices])
-    variances = np.maximum(np.diag(value), TINY)
-    alike = np.minimum(value**2 / np.outer(variances, variances), 1.0)
+    deviations = np.sqrt(np.maximum(np.diag(value), TINY))
+    alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
 
 

@@ -130,3 +130,32 @@ def test_a_hierarchy_is_predicted_from_its_releases(spread):
     assert (found.pair > 0.09) == (spread == 10.0)
     assert set(found.marginals) == {"a", "b"}
     assert not found.unknown
+
+
+def test_all_readings_at_one_value_have_finite_figures():
+    """All readings are in the first cell, which holds one point: there is no deviation to state W1
+    in, and noise puts some readings elsewhere."""
+    numbers = [Attribute("a", low=0, high=1000, step=1), *DOMAIN.attributes[1:]]
+    rows = near_duplicates(1.0)[:4000]
+    rows[:, 0] = 0
+    views = [(("a",), (10,)), *MARGINS[1:], (("a", "b"), (4, 4))]
+    found = fidelity([released(views, rows, Domain(numbers))], READINGS)
+    assert all(np.isfinite(each) for each in found.marginals.values())
+    assert 0 <= found.marginals["a"] < 1000
+
+
+@pytest.mark.parametrize("step", [1, None])
+def test_readings_at_the_upper_bound_are_predicted_as_records_have_them(step):
+    """Seven in ten readings are at the bound, where the last cell holds four points. With a step
+    records have that value. Without one, the control, none has it exactly."""
+    numbers = [Attribute(n, low=0, high=1000, step=s) for n, s in (("a", step), ("b", 1), ("c", 1))]
+    rows = np.random.default_rng(6).uniform(0, 1000, (READINGS, 3)).round()
+    rows[: 7 * READINGS // 10, 0] = 1000
+    views = [((name,), (8,)) for name in "abc"]
+    pairs = [(names, (4, 4)) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
+    release = released([*views, *pairs], rows, Domain(numbers))
+    records = pairwise(release).sample(READINGS, np.random.default_rng(7))
+    measured = distances(Domain(numbers), rows, records).pairs[:2].mean()
+    predicted = np.mean([fidelity([release], READINGS).pairs["a", each] for each in "bc"])
+    assert (measured < 0.2) == (step is not None)
+    assert 0.5 < predicted / measured < 2

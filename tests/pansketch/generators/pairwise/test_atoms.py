@@ -118,14 +118,18 @@ def test_answers_are_over_the_readings_that_have_a_value(rows, noisy):
 
 
 def test_the_cdf_beside_a_spike_is_right_with_atoms_and_wrong_without(rows, noisy):
-    """Of one sixth of the hours with rain: without an atom the dry ones are spread over a cell."""
+    """Of one sixth of the hours with rain: without an atom the dry ones are spread near the bound,
+    and the error says so."""
     truth = (rows[:, 0] <= 0.02).mean()
     assert abs(noisy.cdf("rain", 0.02).value - truth) < 0.02
     assert noisy.cdf("rain", -0.02).value == 0
     missing = np.isnan(rows).any(axis=1)
     loose = Domain([Attribute("rain", 0, 50), *WITHOUT.attributes[1:]])
     plain = pairwise(released(loose, rows[~missing]))
-    assert abs(plain.cdf("rain", 0.02).value - truth) > 0.2
+    found, held = plain.cdf("rain", 0.02), (rows[~missing, 0] <= 0.02).mean()
+    assert 0.1 < held - found.value < 2 * found.standard_error
+    even = 0.02 / 50 * (1 << margin(plain.releases[0], "rain").cells[0])  # of a cell
+    assert found.value > 2 * even  # the control: what the cell would hold below, spread evenly
 
 
 def test_records_hold_atoms_exactly_and_their_dependence(rows, noisy):

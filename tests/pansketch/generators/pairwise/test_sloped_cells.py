@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pansketch import Attribute
-from pansketch.generators.pairwise.margin import ends_of, placed_inside, shares_inside
+from pansketch.generators.pairwise.margin import ends_of, placed_inside, share_at_top, shares_inside
 
 BITS = 5
 CELLS = 1 << BITS
@@ -63,6 +63,35 @@ def test_a_spike_stays_one_box(place):
     cells = np.arange(CELLS)
     low, high = ends_of(shares_inside(NUMBER, BITS, counts), cells, np.zeros(CELLS, int))
     assert (high - low < 1).sum() >= CELLS - 4  # the control: others have slopes
+
+
+@pytest.mark.parametrize("end", [0, -1], ids=["first", "last"])
+def test_readings_at_a_bound_fall_off_as_fast_inside_their_cell(end):
+    """An exponential density that falls by a factor of 20 over a cell, against an even spread."""
+    ends = np.exp(-np.log(20) * np.arange(CELLS * 16 + 1) / 16)
+    finest = -np.diff(ends)[:: 1 if end == 0 else -1]
+    counts = finest.reshape(CELLS, 16).sum(axis=1)
+    shares = shares_inside(NUMBER, BITS, counts)[end]
+    truth = finest.reshape(CELLS, len(shares), -1).sum(axis=2)[end] / counts[end]
+    assert np.abs(shares - truth).sum() / 2 < 0.02
+    assert np.abs(1 / len(shares) - truth).sum() / 2 > 0.3  # the control
+
+
+@pytest.mark.parametrize("end", [0, -1], ids=["first", "last"])
+def test_a_frequent_value_at_a_bound_has_most_of_its_records(end):
+    """Of a cell with three or four points. Negative control: the middle of the bounds."""
+    counts = np.full(CELLS, 10.0)
+    counts[end] = 1e4
+    shares = shares_inside(STEPPED, BITS, counts)[end]
+    outermost = shares[np.flatnonzero(shares)[end]]
+    assert outermost > 0.8
+    if end == -1:
+        assert share_at_top(STEPPED, BITS, counts) == pytest.approx(outermost)
+        assert share_at_top(NUMBER, BITS, counts) == 0
+        assert share_at_top(STEPPED, BITS, np.full(CELLS, 10.0)) == pytest.approx(1 / 4, abs=0.05)
+    inside = np.full(CELLS, 10.0)
+    inside[CELLS // 2] = 1e4
+    assert shares_inside(STEPPED, BITS, inside)[CELLS // 2, 0] == 1.0
 
 
 def test_parts_without_a_point_of_a_step_have_none():

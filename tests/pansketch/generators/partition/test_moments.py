@@ -3,8 +3,18 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, Privacy, os_entropy
-from pansketch.generators import EmptyModel, Partition, density, privhp
+from benchmarks.error_bars.short_streams import exact, noisy
+from pansketch import (
+    Attribute,
+    CellsSpec,
+    Domain,
+    HierarchySpec,
+    Privacy,
+    View,
+    ViewsSpec,
+    os_entropy,
+)
+from pansketch.generators import EmptyModel, Partition, density, margin, privhp
 
 DOMAIN = Domain(
     [
@@ -45,6 +55,18 @@ def test_covariances_are_those_of_points_drawn_in_the_boxes():
         model.mass,
     )
     assert abs(narrow.covariance().value[0, 0] - expected[0, 0]) > tolerance[0, 0]
+
+
+def test_readings_of_one_value_have_an_error_of_their_variance():
+    """All readings of a young stream are in the first cell, which holds a single point."""
+    domain = Domain([Attribute("rain", 0, 100, step=1), Attribute("temp", -40, 60)])
+    views = View(("rain",), (8,), 300_000), View(("temp",), (8,), 300_000)
+    spec = ViewsSpec(domain, Privacy(1.0), (*views, View(("rain", "temp"), (4, 4), 400_000)))
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([np.zeros(4000), rng.normal(15, 6, 4000)])
+    found = margin(noisy(exact(spec, rows), 10, rng), "rain").covariance(("rain",))
+    assert found.value[0, 0] == 0
+    assert 0 < found.standard_error[0, 0] < np.inf
 
 
 @pytest.mark.parametrize("width", [1e-9, 1e-6, 1e-3, 0.9])
