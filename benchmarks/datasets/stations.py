@@ -131,7 +131,7 @@ class Distance:
         return np.array([self._of(model, i) for i in range(len(self._attributes))])
 
     def _of(self, model: Partition, position: int) -> float:
-        edges, cumulative = model._marginal(position)
+        edges, cumulative = model.filled(position)
         units = np.interp(self._at, cumulative, edges)
         values = self._attributes[position].from_unit(units)
         apart = np.abs(values - self._quantiles[:, position]).mean()

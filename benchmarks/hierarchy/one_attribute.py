@@ -109,7 +109,7 @@ def sketched(spec: HierarchySpec, readings: FloatArray) -> list[Curve]:
     rng = os_entropy()
     sketch = spec.start(rng)
     sketch.update_many(readings[:, None].copy())
-    return [privhp(sketch.release(rng))._marginal(0)]
+    return [privhp(sketch.release(rng)).filled(0)]
 
 
 def mechanisms(count: int, epsilon: float) -> dict[str, Mechanism]:

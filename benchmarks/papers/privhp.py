@@ -113,7 +113,7 @@ def _measured(draw: Draw, k: int, runs: int) -> tuple[float, float, float]:
         sketch.update_many(readings[:, None].copy())
         release = sketch.release(rng)
         models = privhp(release, as_published=True), privhp(release)
-        errors = [w1(model._marginal(0), readings) for model in models]
+        errors = [w1(model.filled(0), readings) for model in models]
         found.append([*errors, _bound(spec, readings)])
     published, ours, bound = np.mean(found, axis=0)
     return float(published), float(ours), float(bound)

@@ -53,7 +53,7 @@ def _private_quantiles(readings: FloatArray) -> FloatArray:
     sketch = SPEC.start(os_entropy())
     sketch.update_many(readings[:, None])
     model = privhp(sketch.release(os_entropy()))
-    edges, cumulative = model._marginal(0)
+    edges, cumulative = model.filled(0)
     return np.interp(QUANTILES, cumulative, edges)
 
 

@@ -5,9 +5,9 @@ Inside a box readings are taken to be spread evenly and independently in the att
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pansketch.generators.partition.box_overlap import cumulative, distinct
 from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error
 
 TINY = np.finfo(float).tiny
+FEW = 0.02  # of all readings
 
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
@@ -60,19 +61,36 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
     third of that.
     """
-    beyond = np.array([_beyond(partition, index) for index in indices])
+    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
 
 
-def _beyond(partition: Boxes, index: int) -> float:
-    """By how much readings that noise hides in tails may increase a variance.
+def tails_of_mean(partition: Boxes, index: int) -> float:
+    """Error of a mean for readings that noise hides beyond those that are seen; 0 where these are
+    so few that replicates show it."""
+    noise = partition.noise
+    if noise is None or SEEN * noise.below.get(index, 0.0) < FEW * partition.total:
+        return 0.0
+    return _beyond(partition, index, _of_mean)
+
+
+def _of_variance(near: float, bound: float) -> float:
+    return 2 * near * max(bound - near, 0.0)
+
+
+def _of_mean(near: float, bound: float) -> float:
+    return near * (1 + log(max(bound / near, 1.0))) if near > 0 else 0.0
+
+
+def _beyond(partition: Boxes, index: int, moved: Callable[[float, float], float]) -> float:
+    """By how much readings that noise hides in tails may move a moment.
 
     A tail begins where the noise on the running sum explains the readings in it. Any number up to
     that may be there, which falls as the distance from the median grows (Markov's inequality). So
-    H readings beyond a distance r, in bounds of b, add 2 H r (b - r). The noise on both tails is
-    independent.
+    H readings beyond a distance r, in bounds of b, add 2 H r (b - r) to a sum of squares. To a sum
+    they add H r (1 + log(b / r)). `moved`: that without H. The noise on both tails is independent.
     """
     attribute, noise = partition.domain.attributes[index], partition.noise
     sums = () if noise is None else noise.sums.get(index, ())
@@ -82,12 +100,18 @@ def _beyond(partition: Boxes, index: int) -> float:
     edges, below = cumulative(*ends, partition.box_shares())
     values = attribute.from_unit(edges)
     readings = below * partition.total
-    found = [_hidden_tails(readings, values, each, each.attribute or attribute) for each in sums]
+    found = [
+        _hidden_tails(readings, values, each, each.attribute or attribute, moved) for each in sums
+    ]
     return float(np.linalg.norm(found)) / partition.total / sqrt(3)
 
 
 def _hidden_tails(
-    readings: FloatArray, values: FloatArray, sums: CumulativeNoise, attribute: Attribute
+    readings: FloatArray,
+    values: FloatArray,
+    sums: CumulativeNoise,
+    attribute: Attribute,
+    moved: Callable[[float, float], float],
 ) -> float:
     """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
     cells."""
@@ -107,7 +131,7 @@ def _hidden_tails(
         most = SEEN * np.interp(units_below, cells, sums.deviations)
         first = int(np.argmax(held > most))
         near = max(float(away[first]), 0.0)
-        found.append(2 * float(most[first]) * near * max(bound - near, 0.0))
+        found.append(float(most[first]) * moved(near, bound))
     return float(np.linalg.norm(found))
 
 

@@ -154,7 +154,9 @@ class Partition:
         def of(model: Partition) -> float:
             return float(means[id(model)] @ model.box_shares())
 
-        return self._estimate(of(self), of, doubt_of_mean(self, position))
+        found = self._estimate(of(self), of, doubt_of_mean(self, position))
+        least = moments.tails_of_mean(self, position)
+        return Estimate(found.value, max(found.standard_error, least))
 
     def _mean_direction(self, position: int) -> Estimate:
         attribute = self.domain.attributes[position]
@@ -278,17 +280,13 @@ class Partition:
         return ends[0], ends[1]
 
     def filled(self, position: int) -> tuple[FloatArray, FloatArray]:
-        """`_marginal` of what readings can fill.
+        """Edges of what readings can fill in an attribute's cells, and the share below each.
 
         Raises:
             EmptyModel: the noisy number of readings is not positive.
         """
         low, high = self._ends
         return cumulative(low[:, position], high[:, position], self.box_shares())
-
-    def _marginal(self, position: int) -> tuple[FloatArray, FloatArray]:
-        """Edges of an attribute's cells in the unit interval, and the share below each."""
-        return cumulative(self.low[:, position], self.high[:, position], self.box_shares())
 
     def overlap(self, intervals: Mapping[int, Interval]) -> FloatArray:
         """Fraction of every box that lies inside the intervals."""

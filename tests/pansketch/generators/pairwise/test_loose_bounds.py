@@ -36,6 +36,20 @@ def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape):
     assert np.sqrt(np.mean(errors**2)) <= WIDEST[shape] * np.sqrt(np.mean(off**2))
 
 
+def test_the_error_of_a_young_mean_holds_the_tail_that_noise_hides():
+    """All randomness is seeded. 3,500 readings of ten devices: records lack the upper tail."""
+    domain = Domain([Attribute("x", low=0, high=12)])
+    spec = ViewsSpec(domain, Privacy(0.3), (View(("x",), (9,), 300_000),))
+    rng = np.random.default_rng(11)
+    rows = np.clip(1.9 * np.exp(0.55 * rng.normal(size=3500)), 0, 12)
+    found = [margin(noisy(exact(spec, rows[:, None]), 10, rng), "x").mean("x") for _ in range(40)]
+    off = np.array([each.value for each in found]) - rows.mean()
+    errors = np.array([each.standard_error for each in found])
+    assert off.mean() < -0.05 * rows.std()
+    assert np.mean(abs(off) <= 2 * errors) >= 0.9
+    assert max(abs(off) / errors) < 4
+
+
 def variances(shape, fleets):
     """Errors of variances over their standard errors, and the root mean square of the latter."""
     parts = [1_000_000 // 3] * 2
