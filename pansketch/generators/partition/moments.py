@@ -131,6 +131,11 @@ def _hidden_tails(
         most = SEEN * np.interp(units_below, cells, sums.deviations)
         first = int(np.argmax(held > most))
         near = max(float(away[first]), 0.0)
+        middle = np.interp(held[-1] / 2, held, units_below)
+        if middle - units_below[first] < 1 / len(cells):
+            # Nearly all seen readings are in one cell, which tells no distance of the others. They
+            # reach as far as so many of an even spread.
+            near = max(near, bound * min(float(most[first] / held[-1]), 1.0))
         found.append(float(most[first]) * moved(near, bound))
     return float(np.linalg.norm(found))
 

@@ -50,6 +50,21 @@ def test_the_error_of_a_young_mean_holds_the_tail_that_noise_hides():
     assert max(abs(off) / errors) < 4
 
 
+def test_the_error_of_a_mean_beside_a_spike_holds_readings_that_noise_hides():
+    """All randomness is seeded. Nine in ten readings are at the lower bound. Noise often hides all
+    others, and then the records have one value."""
+    domain = Domain([Attribute("x", low=-200, high=1200)])
+    spec = ViewsSpec(domain, Privacy(0.3), (View(("x",), (9,), 300_000),))
+    rng = np.random.default_rng(12)
+    spread = np.clip(200 * np.exp(0.7 * rng.normal(size=3500)), -200, 1200)
+    rows = np.where(rng.random(3500) < 0.9, -200.0, spread)
+    found = [margin(noisy(exact(spec, rows[:, None]), 10, rng), "x").mean("x") for _ in range(30)]
+    off = np.array([each.value for each in found]) - rows.mean()
+    errors = np.array([each.standard_error for each in found])
+    assert off.min() < -0.25 * rows.std()  # those where noise hides them
+    assert max(abs(off) / errors) < 4
+
+
 def variances(shape, fleets):
     """Errors of variances over their standard errors, and the root mean square of the latter."""
     parts = [1_000_000 // 3] * 2
