@@ -5,6 +5,7 @@ holds no path, name or time of the machine.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import jupyter_client.launcher
@@ -27,7 +29,7 @@ from testbed.local_fleet import POLL_SECONDS, DemoFailed, LocalFleet, stations
 # No kernel outlives this program.
 jupyter_client.launcher.Popen = Child  # type: ignore[attr-defined]
 QUICKSTART = Path(__file__).parents[1] / "docs/notebooks/quickstart.ipynb"
-MAX_SECONDS = 600.0  # until all releases are stored
+MAX_SECONDS = 600.0  # until all releases are stored, and the answers are of all of them
 CELL_SECONDS = 600
 SHORT_STATIONS = 8  # with fewer, the noise outweighs the readings of a single window
 
@@ -75,7 +77,8 @@ def _collector(folder: str, short: bool) -> AbstractContextManager[dict[str, str
 
 @contextmanager
 def fleet(folder: Path, short: bool) -> Iterator[dict[str, str]]:
-    """The variables that tell a notebook where the collector is, once it has all releases."""
+    """The variables that tell a notebook where the collector is, once it answers from all
+    releases."""
     address = f"127.0.0.1:{free_port()}"
     deadline = time.monotonic() + MAX_SECONDS
     with (
@@ -86,7 +89,7 @@ def fleet(folder: Path, short: bool) -> Iterator[dict[str, str]]:
         devices = stations()[: SHORT_STATIONS if short else None]
         for device in devices:
             running.start_agent(device)
-        while not (running.finished(devices) and _answers(address)):
+        while not (running.finished(devices) and _is_current(address)):
             if time.monotonic() > deadline:
                 raise DemoFailed(f"not finished after {MAX_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
@@ -94,12 +97,25 @@ def fleet(folder: Path, short: bool) -> Iterator[dict[str, str]]:
         yield {"PANSKETCH_ADDRESS": f"http://{address}", "PANSKETCH_CONFIG": config}
 
 
-def _answers(address: str) -> bool:
+def _is_current(address: str) -> bool:
+    """True once each stream of readings is answered from all its releases: a model of before stays
+    cached for some seconds."""
     try:
-        with urlopen(f"http://{address}/healthz", timeout=2) as answer:
-            return bool(answer.status == 200)
+        for each in _get(f"http://{address}/v1/streams")["streams"]:
+            for attribute in each.get("attributes", [])[:1]:
+                question = f"query?question=histogram&attribute={attribute['name']}"
+                answer = _get(f"http://{address}/v1/streams/{each['stream']}/{question}")
+                if answer["releases"] < each["stored"]["releases"]:
+                    return False
     except OSError:
         return False
+    return True
+
+
+def _get(url: str) -> dict[str, Any]:
+    with urlopen(url, timeout=CELL_SECONDS) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path, variables: dict[str, str]) -> None:

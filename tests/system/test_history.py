@@ -168,7 +168,7 @@ def test_a_restored_database_gets_what_it_lacks(fleet):
     fleet.configure("dev-1", more)
     agent = fleet.agent("dev-1")
     assert agent.wait() == 0, agent.output
-    assert "was restored" in agent.output
+    assert "so they are retransmitted" in agent.output
     after = stored(fleet)
     assert after[: len(before)] == before, "the very bytes"
     assert len(after) > len(before)

@@ -20,6 +20,7 @@ from pansketch_collector.http.supervisor import BrokerState
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.holdings import by_stream
 from pansketch_fleet.settings.settings import ReadingStream
+from tests.waiting import SECONDS
 
 WITH_RELEASES = ["air", "pairs", "sums"]
 
@@ -68,6 +69,7 @@ def test_a_visitor_gets_what_was_computed_after_the_start(site, executors, monke
 
     for name in ("_begin", "_begin_answer"):
         monkeypatch.setattr(caches.Models, name, noting(getattr(caches.Models, name)))
+    monkeypatch.setattr(module, "MAX_SECONDS", SECONDS)
 
     async def answers(warm):
         app = application(site.config, executors, limits, broker)
