@@ -7,7 +7,8 @@ noise, and an error bar of such a fit is not reliable.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, hypot, sqrt
+from functools import reduce
+from math import ceil, hypot, log, sqrt
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from pansketch.planning.first_answer import EIGHTHS, WANTED
 
 UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in its replicates
 SEEN = 2.0  # in the same: a smaller number of readings does not differ from zero
+SLOWEST, FASTEST = 1.0, 2.0  # powers of a hidden tail: of finite means, and of finite variances
+WIDER = 4.0  # times the readings of a tail, among which its power shows
+LESS = 0.5  # of that power: tails of readings fall ever slower, or ever faster
 
 
 class EmptyModel(ValueError):
@@ -93,10 +97,21 @@ class Noise:
         known = self.coarse if attribute in self.coarse else self.below
         replace(self, below=known).check(readings, [attribute])
 
-    def least_of(self, attributes: Iterable[int]) -> float:
-        """An error that no number of readings with values of these attributes is without: a few
-        may be where nothing stands out of the noise."""
-        return max((self.least.get(each, 0.0) for each in attributes), default=0.0)
+    def least_of(self, inside: Mapping[int, FloatArray], shares: FloatArray) -> FloatArray:
+        """An error that no number of readings in bins is without: float64, an axis for each
+        attribute. A few may be where nothing stands out of the noise.
+
+        What noise hides in a bin of one attribute may be all in one bin of another. The probability
+        of each is its share. `inside`: by attribute the fraction of each box in each bin,
+        float64[bins, n]. `shares`: of the boxes.
+        """
+        held = {axis: np.clip(each @ shares, 0.0, 1.0) for axis, each in inside.items()}
+        squares = np.zeros([len(each) for each in held.values()])
+        for axis in held:
+            least = np.full(len(held[axis]), self.least.get(axis, 0.0) ** 2)
+            factors = (least if other == axis else each for other, each in held.items())
+            squares += reduce(np.multiply.outer, factors)
+        return np.sqrt(squares)
 
     def at(self, indices: Sequence[int]) -> "Noise":
         """The same of attributes in another order: by the new position, the old one."""
@@ -150,6 +165,24 @@ def _eighths(sums: FloatArray) -> FloatArray:
 
 def _together(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
     return {axis: hypot(one.get(axis, 0.0), other.get(axis, 0.0)) for axis in {*one, *other}}
+
+
+def tail_power(held: FloatArray, away: FloatArray, first: int) -> float:
+    """A power of the distance from the median, as which a tail that noise hides falls at least.
+
+    The readings next to the tail show it. Where they do not, only Markov's inequality is left, and
+    beyond Chebyshev's nothing is relied on.
+
+    Args:
+        held: readings from the end of the tail up to each place, float64[n]; they rise.
+        away: distances of these places from the median, float64[n]; they fall.
+        first: the place where the tail begins.
+    """
+    place = int(np.searchsorted(held, WIDER * held[first]))
+    if place >= len(held) or not away[first] > away[place] > 0:
+        return SLOWEST
+    power = log(held[place] / held[first]) / log(away[first] / away[place])
+    return min(max(LESS * power, SLOWEST), FASTEST)
 
 
 def squared_error(apart: Mapping[int, FloatArray], alike: int) -> FloatArray:

@@ -94,7 +94,7 @@ def kdtree(
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
         noisy = (
-            replace(counts, spec=other, blocks=with_noise(other, each, release.noise, generator))
+            replace(counts, spec=other, blocks=with_noise(other, each, release.noise, generator)[0])
             for other, each in hashed_otherwise(spec, blocks, partition, generator, REPLICATES)
         )
         return [_leaves(each, as_published).partition() for each in noisy]

@@ -59,7 +59,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
         ways = cycle((steps, replace(steps, prunes=False)))
         hashed = hashed_otherwise(spec, blocks, partition, generator, REPLICATES)
         return [
-            grow(other, with_noise(other, each, draws, generator), draws, way)
+            grow(other, *with_noise(other, each, draws, generator), way)
             for (other, each), way in zip(hashed, ways, strict=False)
         ]
 
@@ -151,10 +151,12 @@ def noise_of(release: Release) -> Noise:
 
 def with_noise(
     spec: HierarchySpec, released: list[FloatArray], draws: float, generator: np.random.Generator
-) -> list[FloatArray]:
-    """The release with as much noise again: its own noise is still in it, and in no fit."""
+) -> tuple[list[FloatArray], float]:
+    """The release with as much noise again, and how many draws that is: its own noise is still in
+    it, and in no fit."""
     deviations = [np.sqrt(draws * level.noise_variance) for level in spec.levels]
-    return [
+    noisy = [
         block + generator.normal(0, deviation, len(block))
         for block, deviation in zip(released, deviations, strict=True)
     ]
+    return noisy, 2 * draws

@@ -13,7 +13,7 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import smooth
-from pansketch.generators.significance import SEEN, Noise, noise_of_sums
+from pansketch.generators.significance import SEEN, Noise, noise_of_sums, tail_power
 from pansketch.generators.simplex import isotonic, onto_simplex
 
 TINY = np.finfo(float).tiny
@@ -245,8 +245,8 @@ def _of_number(
 
 
 def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:
-    """Counts float64[rows, cells] whose lower tail falls at least as the distance from the middle
-    grows (Markov's inequality), or as the `seen` readings do, float64[cells].
+    """Counts float64[rows, cells] whose lower tail falls at least as a power of the distance from
+    the middle (`tail_power`), or as the `seen` readings do, float64[cells].
 
     A tail is where noise explains the seen readings. It may have as many as noise moves its sum,
     in either direction, and puts them anywhere inside the bounds. Most of loose bounds is far from
@@ -262,7 +262,8 @@ def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatAr
     moved = np.abs(best.counts[:, :tail].sum(axis=1) - held[tail - 1])
     moved = np.minimum(moved, below[:, -1])[:, None]
     found = below[:, tail - 1 : tail]
-    most = np.maximum(found, moved) * (away[-1] / away)
+    power = tail_power(held, places[middle] - places, tail)
+    most = np.maximum(found, moved) * (away[-1] / away) ** power
     below[:, :tail] = np.where(moved > found, most, below[:, :tail])
     below[:, :tail] = np.minimum(below[:, :tail], np.maximum(most, held[:tail]))
     return np.diff(np.maximum.accumulate(below, axis=1), prepend=0.0)

@@ -7,7 +7,7 @@ Everything here reads released integers only, so it is post-processing and costs
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from math import log, sqrt
+from math import expm1, log, sqrt
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
 from pansketch.generators.partition.box_overlap import cumulative, distinct
-from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error
+from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error, tail_power
 
 TINY = np.finfo(float).tiny
-FEW = 0.02  # of all readings
+ANY = SEEN / sqrt(3)  # deviations of any number up to SEEN of them: replicates may show none of it
+
+Moved = Callable[[float, float, float], float]
 
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     """Covariances of attributes by position, in their units, with standard errors: [k, k]."""
     value = _covariance(partition, indices)
     resolution = _resolution(partition, indices)
-    others = {n: each for n, each in enumerate(partition.replicates) if each.total > 0}
+    others = of_moments(partition)
     if not others:
         return Estimates(value, np.sqrt(resolution + _hidden(partition, indices, np.diag(value))))
     apart = {number: _covariance(each, indices) - value for number, each in others.items()}
@@ -35,6 +37,16 @@ def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     squares = squares + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
     return Estimates(value, np.sqrt(squares + _hidden(partition, indices, largest)))
+
+
+def of_moments(partition: Boxes) -> dict[int, Boxes]:
+    """Replicates that tell a moment's error, by number. Those that are fitted otherwise put noise
+    anywhere inside the bounds, where it would outweigh all readings. `_beyond` bounds that."""
+    return {
+        number: each
+        for number, each in enumerate(partition.replicates)
+        if each.total > 0 and not (partition.alike and number % partition.alike)
+    }
 
 
 def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -> FloatArray:
@@ -61,36 +73,41 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
     third of that.
     """
-    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
+    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices]) * ANY
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
 
 
 def tails_of_mean(partition: Boxes, index: int) -> float:
-    """Error of a mean for readings that noise hides beyond those that are seen; 0 where these are
-    so few that replicates show it."""
-    noise = partition.noise
-    if noise is None or SEEN * noise.below.get(index, 0.0) < FEW * partition.total:
-        return 0.0
+    """Error of a mean for readings that noise hides beyond those that are seen. Replicates show
+    most of it, unless noise has left few readings in a tail: so much is in any fleet's error."""
     return _beyond(partition, index, _of_mean)
 
 
-def _of_variance(near: float, bound: float) -> float:
-    return 2 * near * max(bound - near, 0.0)
+def _of_variance(near: float, bound: float, power: float) -> float:
+    return 2 * near**2 * _integral(bound / near, power - 1) if bound > near > 0 else 0.0
 
 
-def _of_mean(near: float, bound: float) -> float:
-    return near * (1 + log(max(bound / near, 1.0))) if near > 0 else 0.0
+def _of_mean(near: float, bound: float, power: float) -> float:
+    return near * (1 + _integral(max(bound / near, 1.0), power)) if near > 0 else 0.0
 
 
-def _beyond(partition: Boxes, index: int, moved: Callable[[float, float], float]) -> float:
+def _integral(end: float, power: float) -> float:
+    """That of x ** -power from 1 to an end."""
+    logarithm, rest = log(end), 1 - power
+    return expm1(rest * logarithm) / rest if rest else logarithm
+
+
+def _beyond(partition: Boxes, index: int, moved: Moved) -> float:
     """By how much readings that noise hides in tails may move a moment.
 
-    A tail begins where the noise on the running sum explains the readings in it. Any number up to
-    that may be there, which falls as the distance from the median grows (Markov's inequality). So
-    H readings beyond a distance r, in bounds of b, add 2 H r (b - r) to a sum of squares. To a sum
-    they add H r (1 + log(b / r)). `moved`: that without H. The noise on both tails is independent.
+    A tail begins where the noise on the running sum explains the readings in it. Others may be
+    there, as many as the standard deviation of that noise. They fall as a power p of the distance
+    from the median (`tail_power`). H of them are beyond a distance r, and none beyond a bound b. To
+    a sum of squares they add 2 H r**2 times the integral of x**(1 - p) from 1 to b / r. To a sum
+    they add H r and H r times that of x**-p. `moved`: that without H. The noise on both tails is
+    independent.
     """
     attribute, noise = partition.domain.attributes[index], partition.noise
     sums = () if noise is None else noise.sums.get(index, ())
@@ -103,7 +120,7 @@ def _beyond(partition: Boxes, index: int, moved: Callable[[float, float], float]
     found = [
         _hidden_tails(readings, values, each, each.attribute or attribute, moved) for each in sums
     ]
-    return float(np.linalg.norm(found)) / partition.total / sqrt(3)
+    return float(np.linalg.norm(found)) / partition.total
 
 
 def _hidden_tails(
@@ -111,7 +128,7 @@ def _hidden_tails(
     values: FloatArray,
     sums: CumulativeNoise,
     attribute: Attribute,
-    moved: Callable[[float, float], float],
+    moved: Moved,
 ) -> float:
     """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
     cells."""
@@ -128,15 +145,15 @@ def _hidden_tails(
             attribute.highest - median,
         ),
     ):
-        most = SEEN * np.interp(units_below, cells, sums.deviations)
-        first = int(np.argmax(held > most))
+        hidden = np.interp(units_below, cells, sums.deviations)
+        first = int(np.argmax(held > SEEN * hidden))
         near = max(float(away[first]), 0.0)
         middle = np.interp(held[-1] / 2, held, units_below)
         if middle - units_below[first] < 1 / len(cells):
             # Nearly all seen readings are in one cell, which tells no distance of the others. They
             # reach as far as so many of an even spread.
-            near = max(near, bound * min(float(most[first] / held[-1]), 1.0))
-        found.append(float(most[first]) * moved(near, bound))
+            near = max(near, bound * min(SEEN * float(hidden[first] / held[-1]), 1.0))
+        found.append(float(hidden[first]) * moved(near, bound, tail_power(held, away, first)))
     return float(np.linalg.norm(found))
 
 
@@ -167,15 +184,16 @@ def _moments(
     return shares, means - shares @ means, variances
 
 
-def box_means(models: Sequence[Boxes], position: int) -> list[FloatArray]:
-    """Means of one attribute in the boxes of each model, all of one domain: float64[n] each."""
+def means(models: Sequence[Boxes], position: int) -> list[float]:
+    """Of one attribute in each model, all of one domain."""
     ends = (
         np.concatenate([each.low[:, position] for each in models]),
         np.concatenate([each.high[:, position] for each in models]),
     )
     low, high, which = distinct(*ends)
-    means = models[0].domain.attributes[position].cell_means(low, high)[which]
-    return np.split(means, np.cumsum([len(each.low) for each in models])[:-1])
+    inside = models[0].domain.attributes[position].cell_means(low, high)[which]
+    parts = np.split(inside, np.cumsum([len(each.low) for each in models])[:-1])
+    return [float(part @ each.box_shares()) for part, each in zip(parts, models, strict=True)]
 
 
 def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:

@@ -148,15 +148,12 @@ class Partition:
         return present._mean_direction(position) if attribute.cyclic else present._mean(position)
 
     def _mean(self, position: int) -> Estimate:
-        models = [self, *self.replicates]
-        means = dict(zip(map(id, models), moments.box_means(models, position), strict=True))
-
-        def of(model: Partition) -> float:
-            return float(means[id(model)] @ model.box_shares())
-
-        found = self._estimate(of(self), of, doubt_of_mean(self, position))
+        others = moments.of_moments(self)
+        value, *means = moments.means([self, *others.values()], position)
+        apart = {n: np.asarray(mean - value) for n, mean in zip(others, means, strict=True)}
+        squares = squared_error(apart, self.alike) + doubt_of_mean(self, position) ** 2
         least = moments.tails_of_mean(self, position)
-        return Estimate(found.value, max(found.standard_error, least))
+        return Estimate(value, max(float(np.sqrt(squares)), least))
 
     def _mean_direction(self, position: int) -> Estimate:
         attribute = self.domain.attributes[position]

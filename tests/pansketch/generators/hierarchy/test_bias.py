@@ -74,7 +74,7 @@ def test_readings_are_in_cells_that_hold_values(scale):
 def test_replicates_of_a_hierarchy_that_are_grown_as_it_is(monkeypatch):
     """Without more noise they are the model. The others keep what pruning takes away."""
     module = "pansketch.generators.hierarchy.privhp"
-    monkeypatch.setattr(f"{module}.with_noise", lambda spec, blocks, *_: blocks)
+    monkeypatch.setattr(f"{module}.with_noise", lambda spec, blocks, draws, _: (blocks, draws))
     monkeypatch.setattr(f"{module}.hashed_otherwise", lambda spec, blocks, *_: [(spec, blocks)] * 6)
     domain = Domain([Attribute("x", low=0, high=1000)])
     drawn = np.random.default_rng(5)
@@ -84,3 +84,18 @@ def test_replicates_of_a_hierarchy_that_are_grown_as_it_is(monkeypatch):
     for number, each in enumerate(model.replicates):
         alike = np.array_equal(each.low, model.low) and np.allclose(each.mass, model.mass)
         assert alike == (number % model.alike == 0)
+
+
+def test_the_error_of_a_mean_in_loose_bounds_is_not_as_wide_as_they_are():
+    """All randomness is seeded. Replicates have twice the noise, which pruning has to know: with
+    that of the model they keep readings anywhere inside the bounds."""
+    domain = Domain([Attribute(name, low=-1000, high=1000) for name in "xy"])
+    spec = HierarchySpec(domain, Privacy(1.0), depth=24, k=512, width=1024, rows=1, fanout=8)
+    drawn = np.random.default_rng(3)
+    rows = drawn.normal(10, 4, (40_000, 2))
+    told = exact(spec, rows)
+    found = [privhp(noisy(told, 10, drawn)).mean("x") for _ in range(10)]
+    off = np.array([each.value for each in found]) - rows[:, 0].mean()
+    errors = np.array([each.standard_error for each in found])
+    assert np.all(abs(off) <= 3 * errors)
+    assert np.sqrt(np.mean(errors**2) / np.mean(off**2)) < 3
