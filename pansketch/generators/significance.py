@@ -97,19 +97,22 @@ class Noise:
         known = self.coarse if attribute in self.coarse else self.below
         replace(self, below=known).check(readings, [attribute])
 
-    def least_of(self, inside: Mapping[int, FloatArray], shares: FloatArray) -> FloatArray:
+    def least_of(self, inside: Mapping[int, FloatArray], mass: FloatArray) -> FloatArray:
         """An error that no number of readings in bins is without: float64, an axis for each
         attribute. A few may be where nothing stands out of the noise.
 
         What noise hides in a bin of one attribute may be all in one bin of another. The probability
-        of each is its share. `inside`: by attribute the fraction of each box in each bin,
-        float64[bins, n]. `shares`: of the boxes.
+        of each is its share, to which noise may add as well. `inside`: by attribute the fraction of
+        each box in each bin, float64[bins, n]. `mass`: readings in the boxes.
         """
-        held = {axis: np.clip(each @ shares, 0.0, 1.0) for axis, each in inside.items()}
+        least = {axis: self.least.get(axis, 0.0) for axis in inside}
+        held = {axis: (each @ mass + least[axis]) / mass.sum() for axis, each in inside.items()}
         squares = np.zeros([len(each) for each in held.values()])
-        for axis in held:
-            least = np.full(len(held[axis]), self.least.get(axis, 0.0) ** 2)
-            factors = (least if other == axis else each for other, each in held.items())
+        for axis, alone in least.items():
+            factors = (
+                np.full(len(each), alone**2) if other == axis else np.clip(each, 0.0, 1.0)
+                for other, each in held.items()
+            )
             squares += reduce(np.multiply.outer, factors)
         return np.sqrt(squares)
 

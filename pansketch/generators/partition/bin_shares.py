@@ -33,7 +33,7 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
     doubt, unresolved = doubt_of_bins(model, inside), _unresolved(model, inside)
     hidden = doubt**2 + unresolved**2
     if model.noise is not None:
-        hidden = hidden + model.noise.least_of(inside, model.box_shares()) ** 2
+        hidden = hidden + model.noise.least_of(inside, model.mass) ** 2
     return Estimates(value, np.sqrt(squared_error(apart, model.alike) + hidden / model.total**2))
 
 

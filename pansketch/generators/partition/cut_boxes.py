@@ -38,7 +38,7 @@ COARSEST, FINEST = 7, 20  # bits of cells in which clipped readings pile up, whe
 def doubt(model: "Partition", intervals: Mapping[int, Interval]) -> float:
     """Readings in cells that intervals cut, as an error of those inside."""
     inside = _inside(model, intervals)
-    least = model.noise.least_of(inside, model.box_shares()).item() if model.noise else 0.0
+    least = model.noise.least_of(inside, model.mass).item() if model.noise else 0.0
     cut = doubt_of_bins(model, inside).item()
     bounds = list(_bounds_cut(model, intervals))
     if bounds:

@@ -26,14 +26,18 @@ def test_a_tail_that_does_not_show_its_power_falls_slowest():
 
 
 def test_what_a_bin_hides_is_somewhere_in_the_bins_of_others():
-    """Over all bins of another attribute the squares add up to those of the bin alone."""
     noise = Noise(1, 1.0, least={0: 6.0, 1: 8.0})
-    shares = np.array([0.5, 0.3, 0.2])
+    mass = np.array([500.0, 300.0, 200.0])
     rows, columns = np.eye(3)[:2], np.eye(3)
-    np.testing.assert_allclose(noise.least_of({0: rows}, shares), 6.0)
-    both = noise.least_of({0: rows, 1: columns}, shares)
+    np.testing.assert_allclose(noise.least_of({0: rows}, mass), 6.0)
+    both = noise.least_of({0: rows, 1: columns}, mass)
     assert both.shape == (2, 3)
-    np.testing.assert_allclose(
-        both**2, 6.0**2 * shares[None] + 8.0**2 * np.array([0.5, 0.3])[:, None]
-    )
-    assert Noise(1, 1.0).least_of({0: rows, 1: columns}, shares).max() == 0
+    first, second = 0.006 + mass[:2] / 1000, 0.008 + mass / 1000
+    np.testing.assert_allclose(both**2, 36.0 * second[None] + 64.0 * first[:, None])
+    assert Noise(1, 1.0).least_of({0: rows, 1: columns}, mass).max() == 0
+
+
+def test_noise_that_outweighs_the_readings_hides_them_in_any_bin():
+    noise = Noise(1, 1.0, least={0: 60.0, 1: 80.0})
+    bins = {axis: np.eye(4) for axis in range(2)}
+    np.testing.assert_allclose(noise.least_of(bins, np.full(4, 10.0)), 100.0)
