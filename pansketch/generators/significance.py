@@ -102,17 +102,17 @@ class Noise:
         attribute. A few may be where nothing stands out of the noise.
 
         What noise hides in a bin of one attribute may be all in one bin of another. The probability
-        of each is its share, to which noise may add as well. `inside`: by attribute the fraction of
-        each box in each bin, float64[bins, n]. `mass`: readings in the boxes.
+        of each is its share, to which noise may add as well. A bin of all values hides nothing.
+        `inside`: by attribute the fraction of each box in each bin, float64[bins, n]. `mass`:
+        readings in the boxes.
         """
-        least = {axis: self.least.get(axis, 0.0) for axis in inside}
-        held = {axis: (each @ mass + least[axis]) / mass.sum() for axis, each in inside.items()}
+        least, held = {}, {}
+        for axis, each in inside.items():
+            least[axis] = self.least.get(axis, 0.0) * (each.min(axis=1, initial=1.0) < 1)
+            held[axis] = np.clip((each @ mass + least[axis]) / mass.sum(), 0.0, 1.0)
         squares = np.zeros([len(each) for each in held.values()])
         for axis, alone in least.items():
-            factors = (
-                np.full(len(each), alone**2) if other == axis else np.clip(each, 0.0, 1.0)
-                for other, each in held.items()
-            )
+            factors = (alone**2 if other == axis else each for other, each in held.items())
             squares += reduce(np.multiply.outer, factors)
         return np.sqrt(squares)
 

@@ -41,3 +41,10 @@ def test_noise_that_outweighs_the_readings_hides_them_in_any_bin():
     noise = Noise(1, 1.0, least={0: 60.0, 1: 80.0})
     bins = {axis: np.eye(4) for axis in range(2)}
     np.testing.assert_allclose(noise.least_of(bins, np.full(4, 10.0)), 100.0)
+
+
+def test_a_bin_of_all_values_hides_nothing():
+    noise, mass = Noise(1, 1.0, least={0: 6.0, 1: 8.0}), np.full(4, 100.0)
+    whole, half = np.ones((1, 4)), np.array([[1.0, 1.0, 0.0, 0.0]])
+    assert noise.least_of({0: whole}, mass) == 0
+    np.testing.assert_allclose(noise.least_of({0: half, 1: whole}, mass), 6.0)
