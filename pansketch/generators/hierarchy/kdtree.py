@@ -93,10 +93,10 @@ def kdtree(
     def replicate() -> list[Partition]:
         # Public post-processing: seeded by the release, so that an answer repeats itself.
         generator = np.random.default_rng(np.abs(release.counters[:4]))
-        noisy = (
-            replace(counts, spec=other, blocks=with_noise(other, each, release.noise, generator)[0])
-            for other, each in hashed_otherwise(spec, blocks, partition, generator, REPLICATES)
-        )
+        noisy = []
+        for other, each in hashed_otherwise(spec, blocks, partition, generator, REPLICATES):
+            louder, draws = with_noise(other, each, release.noise, generator)
+            noisy.append(replace(counts, spec=other, blocks=louder, draws=draws))
         return [_leaves(each, as_published).partition() for each in noisy]
 
     partition = leaves.partition()
