@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from pansketch_collector import clock
+from pansketch_collector.http.server.etag import newer_releases
 from pansketch_collector.http.server.executors import Executors, SharedTask
 from pansketch_collector.periods.series import Found
 from pansketch_collector.queries.fleet_model import Merged, Model, build
@@ -241,6 +242,8 @@ class Models:
             entry.mark != mark and clock.uptime() >= entry.expires_at(self._lifetime_factor)
         ):
             entry = self._begin(entries, asked, mark, make)
+        if entry.mark != mark:
+            newer_releases.set(True)
         entries.move_to_end(asked)
         return entry
 

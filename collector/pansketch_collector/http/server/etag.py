@@ -1,11 +1,12 @@
 """Conditional requests: ETag, If-None-Match, 304 (RFC 9110).
 
 A reader revalidates a cached answer with every request. A cache may reuse an answer for the same
-token only.
+token only. A header tells the reader that the server itself answered from older releases.
 """
 
 import hashlib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,6 +18,10 @@ from pansketch_collector.http.server.pages import is_open
 PAGE: Mapping[str, str] = {"Cache-Control": "no-cache"}
 FIGURES: Mapping[str, str] = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
 DIGEST_BYTES = 16
+NEWER = "Pansketch-Newer-Releases"
+
+# True if the request is answered from fewer releases than are stored.
+newer_releases: ContextVar[bool] = ContextVar("newer_releases", default=False)
 
 
 @dataclass(frozen=True)
@@ -30,19 +35,26 @@ class Revalidation:
         if rules is None:
             await self.app(scope, receive, send)
             return
+        newer_releases.set(False)
         buffered: list[Message] = []  # the start message, until the first piece of the body
 
         async def out(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 200:
-                buffered.append(message)
-                return
+            if message["type"] == "http.response.start":
+                if newer_releases.get():
+                    MutableHeaders(scope=message)[NEWER] = "true"
+                if message["status"] == 200:
+                    buffered.append(message)
+                    return
             if buffered:
                 head = buffered.pop()
                 if not message.get("more_body", False):
                     headers = MutableHeaders(scope=head)
                     headers.update({**rules, "ETag": tag_of(message["body"])})
                     if is_known(headers["ETag"], Headers(scope=scope)):
-                        await NotModifiedResponse(headers)(scope, receive, send)
+                        unchanged = NotModifiedResponse(headers)
+                        if NEWER in headers:
+                            unchanged.headers[NEWER] = headers[NEWER]
+                        await unchanged(scope, receive, send)
                         return
                 await send(head)
             await send(message)

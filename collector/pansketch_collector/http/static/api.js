@@ -3,11 +3,15 @@
 import { save } from "./files.js";
 
 const KEY = "pansketch-token";
+const NEWER = "Pansketch-Newer-Releases";
 const MAX_HELD = 64;
 
 // The newest answers by address: [ETag, what was answered]. Here and not in the browser's cache, so
 // that nothing of them outlives this tab or is on a disk.
 const held = new Map();
+
+// Of the refreshes with an answer from fewer releases than are stored: their signals.
+const outdated = new WeakSet();
 
 export class Problem extends Error {
   // What the server said (RFC 9457), or that it did not answer: status 0.
@@ -15,6 +19,11 @@ export class Problem extends Error {
     super(sentence);
     this.status = status;
   }
+}
+
+// Whether something that was asked with this signal has to be asked again.
+export function isOutdated(signal) {
+  return outdated.has(signal);
 }
 
 export function token() {
@@ -52,6 +61,7 @@ async function answered(url, signal, known, method = "GET") {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The collector does not answer. The page tries again.");
   }
+  if (signal && response.headers.has(NEWER)) outdated.add(signal);
   if (response.ok || (known && response.status === 304)) return response;
   let sentence = `The collector answered ${response.status}.`;
   try {

@@ -1,7 +1,7 @@
 // What changed: two periods of a stream, or two groups of devices, attribute by attribute, and each
 // attribute over time.
 
-import { get } from "./api.js";
+import { get, isOutdated } from "./api.js";
 import { choice, field, h } from "./elements.js";
 import { suggestions } from "./names.js";
 
@@ -39,7 +39,7 @@ export function changes(subject, parameters, renew) {
     const now = JSON.stringify([found.stored, asked.toString()]);
     if (now === last) return;
     await page.draw(found, asked, signal);
-    last = now;
+    last = isOutdated(signal) ? "" : now;
   }
 
   function apply(chosen) {

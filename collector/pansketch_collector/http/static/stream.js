@@ -1,6 +1,6 @@
 // One stream: pictures of what was asked for, and a file of synthetic readings.
 
-import { get } from "./api.js";
+import { get, isOutdated } from "./api.js";
 import { askable, chosenAttributes } from "./asked.js";
 import { download } from "./download.js";
 import { choice, field, h } from "./elements.js";
@@ -37,7 +37,7 @@ export function stream(subject, parameters, renew) {
     } finally {
       page.results.removeAttribute("aria-busy");
     }
-    last = now;
+    last = isOutdated(signal) ? "" : now;
   }
 
   function apply(chosen) {

@@ -2,14 +2,21 @@
 
 import asyncio
 import gc
+import os
 import threading
 import weakref
+from functools import partial
 
+import httpx
 import pytest
 
 from pansketch_collector.errors import CommandError
+from pansketch_collector.http import app as app_module
+from pansketch_collector.http.app import application
 from pansketch_collector.http.endpoints import caches as module
 from pansketch_collector.http.endpoints.caches import Models
+from pansketch_collector.http.server.access_control import ResponseLimits
+from pansketch_collector.http.supervisor import BrokerState
 from pansketch_collector.queries.generator_registry import GeneratorChoice
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
@@ -217,3 +224,40 @@ def test_answers_are_kept_by_their_question_and_failures_are_not(site, executors
 
     assert asyncio.run(go()) == [{"windows": 6}] * 5
     assert times == [6, None, None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("question=mean&attribute=temp", 200),
+        ("question=mean&attribute=temp&by=window", 200),
+        ("question=drift&between=1970-01-01..1970-01-03&between=1970-01-03..1970-01-09", 200),
+        ("question=covariance&attribute=temp&attribute=wind", 422),
+    ],
+)
+@pytest.mark.parametrize("factor", [1e6, 0.0])
+def test_a_response_from_fewer_releases_says_so(
+    site, executors, arrive, monkeypatch, asked, status, factor
+):
+    """Also one without a body, and a refusal: a reader asks again. Control: without reuse, none."""
+    monkeypatch.setattr(app_module, "Models", partial(Models, lifetime_factor=factor))
+    limits, broker = ResponseLimits(), BrokerState(os.memfd_create("broker-state"))
+    app = application(site.config, executors, limits, broker)
+    path, known = f"/v1/streams/air/query?{asked}", {}
+
+    async def go():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://site") as client:
+            first = await client.get(path)
+            known.update({"If-None-Match": first.headers.get("etag", "")})
+            release = site.release("one", "air", 5)
+            site.commit([arrive(topics.release("testing", "one", "air"), release)])
+            return first, await client.get(path), await client.get(path, headers=known)
+
+    first, second, third = asyncio.run(go())
+    assert first.status_code == second.status_code == status, first.text
+    assert "pansketch-newer-releases" not in first.headers
+    for each in (second, third):
+        assert each.headers.get("pansketch-newer-releases") == ("true" if factor else None)
+    unchanged = factor and status == 200
+    assert third.status_code == (304 if unchanged else status)

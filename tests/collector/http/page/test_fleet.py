@@ -190,3 +190,17 @@ def test_cancelled_nothing_is_sent(server, tab, token):
 def test_without_a_token_there_are_no_buttons(shared, tab):
     tab.open(f"{shared.url}/#fleet")
     assert tab.run("document.querySelectorAll('.actions').length") == 0
+
+
+def test_a_large_fleet_has_parts(make_site, serve, tab, arrive):
+    site = make_site()
+    status = Status("online", "s1", {}).encode()
+    site.fill(*(arrive(topics.status("testing", f"d{n:03}"), status) for n in range(60)))
+    with serve(site) as server:
+        tab.open(f"{server.url}/")
+        assert "50 of 62 devices" in tab.text()
+        tab.run("[...document.querySelectorAll('.paging a')].at(-1).click()")
+        tab.until("document.querySelector('caption')?.textContent.startsWith('12 of 62')")
+        assert "d059" in tab.text()
+        assert "First devices" in tab.text()
+        assert server.program.stop() == 0

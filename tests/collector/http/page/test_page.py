@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pansketch_fleet.protocol import topics
-from pansketch_fleet.protocol.messages import Status
 from testbed.embedded_broker import EmbeddedBroker
 
 AXE = (Path(__file__).with_name("axe") / "axe.min.js").read_text(encoding="utf-8")
@@ -244,18 +243,40 @@ def test_the_page_refreshes_pauses_when_hidden_and_reports_an_unreachable_server
         assert server.program.stop() == 0
 
 
-def test_a_large_fleet_has_parts(make_site, serve, tab, arrive):
-    site = make_site()
-    status = Status("online", "s1", {}).encode()
-    site.fill(*(arrive(topics.status("testing", f"d{n:03}"), status) for n in range(60)))
-    with serve(site) as server:
-        tab.open(f"{server.url}/")
-        assert "50 of 62 devices" in tab.text()
-        tab.run("[...document.querySelectorAll('.paging a')].at(-1).click()")
-        tab.until("document.querySelector('caption')?.textContent.startsWith('12 of 62')")
-        assert "d059" in tab.text()
-        assert "First devices" in tab.text()
-        assert server.program.stop() == 0
+LAGGING = """
+    window.lagging = true;
+    window.asked = [];
+    const fetched = window.fetch;
+    window.fetch = async (...given) => {
+      window.asked.push(String(given[0]));
+      const found = await fetched(...given);
+      if (!window.lagging) return found;
+      const headers = new Headers(found.headers);
+      headers.set("Pansketch-Newer-Releases", "true");
+      return new Response(found.status === 304 ? null : found.body,
+        { status: found.status, headers });
+    };
+"""
+
+
+@pytest.mark.parametrize(("view", "question"), [("stream", "histogram"), ("changes", "drift")])
+def test_pictures_are_asked_for_until_they_rest_on_all_releases(shared, tab, view, question):
+    """A model that is still reused answers from fewer releases, and no later release may come."""
+    lists = "window.asked.filter((each) => each.endsWith('v1/streams')).length"
+    questions = f"window.asked.filter((each) => each.includes('query?question={question}')).length"
+    tab.open(f"{shared.url}/")
+    tab.run(LAGGING)
+    tab.run(f"location.hash = '#{view}/air'")
+    tab.until(f"{questions} >= 3")  # nothing new is stored
+    tab.run("window.lagging = false")
+    seen = tab.run(lists)
+    tab.until(f"{lists} >= {seen + 2}")  # of these the first one may have begun before
+    tab.until("document.getElementById('main').getAttribute('aria-busy') === 'false'")
+    current, seen = tab.run(questions), tab.run(lists)
+    tab.until(f"{lists} >= {seen + 2}")
+    tab.until("document.getElementById('main').getAttribute('aria-busy') === 'false'")
+    assert tab.run(questions) == current
+    assert tab.errors == []
 
 
 def press(tab, key):
