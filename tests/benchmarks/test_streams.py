@@ -208,9 +208,8 @@ class Oracle:
 
 def drawn(stream, rows, seed=0):
     """Questions of one attribute and of two, whose answers an Oracle gives as they are asked."""
-    coverage, rng = imported("coverage"), np.random.default_rng(seed)
-    alone = coverage.alone(stream, rows, rng)
-    return [*alone, *coverage.together(stream, rows, 1, rng)]
+    questions, rng = imported("questions"), np.random.default_rng(seed)
+    return [*questions.alone(stream, rows, rng), *questions.together(stream, rows, 1, rng)]
 
 
 @pytest.mark.parametrize(("off", "share"), [(0.0, 1.0), (1.9, 1.0), (2.1, 0.0), (4.0, 0.0)])
@@ -219,7 +218,7 @@ def test_coverage_counts_answers_within_two_standard_errors(sensors, off, share)
     questions = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
     asked = [each._replace(ask=Oracle.answer) for each in questions]
     coverage.tallied(Oracle(asked, off), asked, found)
-    assert set(found) == {*coverage.ALONE, *coverage.TOGETHER}
+    assert set(found) == {*imported("questions").ALONE, *imported("questions").TOGETHER}
     for each in found.values():
         assert each.within == share
         assert not each.refused
@@ -237,6 +236,24 @@ def test_coverage_leaves_refused_answers_out(sensors):
     assert all(row.note == "all were refused" and row.meets is None for row in rows)
 
 
+def test_pairs_in_no_view_have_kinds_of_their_own(sensors):
+    """What margins alone allow is a bound, and may be true more often than an estimate is."""
+    coverage, questions, found = imported("coverage"), imported("questions"), {}
+    stream, rng = sensors.WITH_SENTINEL, np.random.default_rng(0)
+    viewed = {tuple(sorted(stream.domain.names[:2]))}
+    drawn = list(questions.together(stream, stream.truth, 1, rng, viewed))
+    assert {q.kind.removeprefix(questions.BOUND) for q in drawn} == {*questions.TOGETHER}
+    asked = [each._replace(ask=Oracle.answer) for each in drawn]
+    coverage.tallied(Oracle(asked, 0.0), asked, found)
+    covariances = {each.kind: np.size(each.truth) for each in drawn if "covariance" in each.kind}
+    assert covariances == {"covariance": 1, questions.BOUND + "covariance": 5}
+    rows = list(coverage._rows(stream, coverage.AGES[0], found))
+    assert {(row.bar, row.meets) for row in rows if questions.BOUND in row.name} == {
+        (">= 0.93", True)
+    }
+    assert {row.bar for row in rows if questions.BOUND not in row.name} == {"0.93 to 0.99"}
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_true_answers_are_those_of_an_exact_model(events, seed):
     """A box for every reading answers what the questions take for true."""
@@ -251,12 +268,13 @@ def test_true_answers_are_those_of_an_exact_model(events, seed):
 
 
 def test_a_run_of_answers_has_a_row_for_each_kind_and_age(sensors, monkeypatch):
-    coverage = imported("coverage")
+    coverage, questions = imported("coverage"), imported("questions")
     monkeypatch.setattr(coverage, "streams", lambda: [sensors.WITH_SENTINEL])
     monkeypatch.setattr(coverage, "AGES", coverage.AGES[1:2])
     monkeypatch.setattr(coverage, "QUICK_RUNS", 1)
     rows = coverage.run(True)
-    assert {row.name.rpartition(" ")[2] for row in rows} == {*coverage.ALONE, *coverage.TOGETHER}
+    kinds = {row.name.rpartition(" ")[2] for row in rows}
+    assert kinds == {*questions.ALONE, *questions.TOGETHER}
     assert all(row.bar == "0.93 to 0.99" and 0 <= row.value <= 1 for row in rows)
     assert all(row.detail["ratio"] > 0 and row.detail["answers"] for row in rows)
 

@@ -19,6 +19,7 @@ from pansketch.generators.significance import SEEN, CumulativeNoise, squared_err
 
 TINY = np.finfo(float).tiny
 ANY = SEEN / sqrt(3)  # deviations of any number up to SEEN of them: replicates may show none of it
+FEW = 0.75  # of them, measured: a mean's replicates show the rest
 
 Moved = Callable[[float, float, float], float]
 
@@ -82,7 +83,7 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
 def tails_of_mean(partition: Boxes, index: int) -> float:
     """Error of a mean for readings that noise hides beyond those that are seen. Replicates show
     most of it, unless noise has left few readings in a tail: so much is in any fleet's error."""
-    return _beyond(partition, index, _of_mean)
+    return FEW * _beyond(partition, index, _of_mean)
 
 
 def _of_variance(near: float, bound: float, power: float) -> float:
