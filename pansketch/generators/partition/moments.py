@@ -16,10 +16,10 @@ from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
 from pansketch.generators.partition.box_overlap import cumulative, distinct
 from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error, tail_power
+from pansketch.planning.first_answer import WANTED
 
 TINY = np.finfo(float).tiny
 ANY = SEEN / sqrt(3)  # deviations of any number up to SEEN of them: replicates may show none of it
-FEW = 0.75  # of them, measured: a mean's replicates show the rest
 
 Moved = Callable[[float, float, float], float]
 
@@ -83,7 +83,7 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
 def tails_of_mean(partition: Boxes, index: int) -> float:
     """Error of a mean for readings that noise hides beyond those that are seen. Replicates show
     most of it, unless noise has left few readings in a tail: so much is in any fleet's error."""
-    return FEW * _beyond(partition, index, _of_mean)
+    return _beyond(partition, index, _of_mean)
 
 
 def _of_variance(near: float, bound: float, power: float) -> float:
@@ -159,9 +159,23 @@ def _hidden_tails(
 
 
 def _centred(partition: Boxes, index: int) -> OfCells:
+    """Means of cells less that of all readings. 0 for `missing`, and beyond all readings: there a
+    table has noise alone, and `_tails` bounds what it hides. How far readings reach is known the
+    less, the nearer their number is to one that is refused."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
-    mean = shares @ attribute.cell_means(partition.low[:, index], partition.high[:, index])
-    return lambda low, high: np.nan_to_num(attribute.cell_means(low, high) - mean)  # `missing`
+    low, high = partition.low[:, index], partition.high[:, index]
+    mean = shares @ attribute.cell_means(low, high)
+    middle = shares @ (low + high) / 2
+    noise = 0.0 if partition.noise is None else partition.noise.below.get(index, 0.0)
+    known = max(1.0 - WANTED * noise / partition.total, TINY)
+    start = middle - (middle - low[shares > 0].min()) / known
+    end = middle + (high[shares > 0].max() - middle) / known
+
+    def centred(low: FloatArray, high: FloatArray) -> FloatArray:
+        found = np.nan_to_num(attribute.cell_means(low, high) - mean)
+        return np.where((high > start) & (low < end), found, 0.0)
+
+    return centred
 
 
 def _covariance(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
