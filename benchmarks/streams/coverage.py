@@ -105,7 +105,7 @@ def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Talli
     rng = np.random.default_rng([seed, age.windows, age.thinned])
     rows, plan = stream.truth, kinds.default_plan(stream, 1.0, age.windows)
     rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]
-    held = rows[_counted(stream, rows)]
+    held = rows[counted(stream, rows)]
     told = exact(plan.spec, held)
     told = replace(told, counters=age.windows * told.counters)
     draws = age.windows * len(stream.devices())
@@ -115,7 +115,7 @@ def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Talli
         names = [sorted(view.names) for view in plan.spec.views]
         viewed = {pair for each in names for pair in combinations(each, 2)}
     for number in range(runs):  # One after the other: a model with its replicates is large.
-        model = _model(noisy(told, draws, rng))
+        model = model_of(noisy(told, draws, rng))
         questions = list(alone(stream, held, rng))
         if number < few:
             questions += together(stream, held, age.windows, rng, viewed)
@@ -133,14 +133,14 @@ def tallied(model: FittedModel, questions: Sequence[Question], found: Tallies) -
             tally.refused += int(np.size(each.truth))
 
 
-def _model(release: Release) -> FittedModel:
+def model_of(release: Release) -> FittedModel:
     """What the collector makes of it by default, of fewer particles."""
     if release.spec.family == "views":
         return pairwise(release, particles=PARTICLES)
     return privhp(release)
 
 
-def _counted(stream: Stream, rows: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def counted(stream: Stream, rows: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Readings that count: without `missing` as an atom those with all values."""
     optional = ["missing" in each.atoms for each in stream.domain.attributes]
     return np.asarray((np.isfinite(rows) | np.array(optional)).all(axis=1))

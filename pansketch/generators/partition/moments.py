@@ -160,8 +160,8 @@ def _hidden_tails(
 
 def _centred(partition: Boxes, index: int) -> OfCells:
     """Means of cells less that of all readings. 0 for `missing`, and beyond all readings: there a
-    table has noise alone, and `_tails` bounds what it hides. How far readings reach is known the
-    less, the nearer their number is to one that is refused."""
+    table has noise alone, and `_tails` bounds what it hides. Few readings do not tell how far they
+    reach: so few that more would be wanted may be anywhere."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
     low, high = partition.low[:, index], partition.high[:, index]
     mean = shares @ attribute.cell_means(low, high)

@@ -1,0 +1,98 @@
+"""Pairs of streams that noise can't tell apart, and what they ask of the error of a variance.
+
+A twin has some readings farther away, so few that the released counters differ by one standard
+deviation of their noise. So a test finds the right one of both in 69 % of releases at most. Their
+variances differ by D. An answer that is within two standard errors of either truth has an error of
+D / 4 or more in most releases, whatever its real error on one of them is (Le Cam, "Convergence of
+estimates under dimensionality restrictions", 1973). Where that is more than the real error, more
+truths than 95 % must be within two standard errors.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.datasets.small_streams import FloatArray, Stream
+from benchmarks.error_bars.short_streams import exact, noisy
+from benchmarks.harness.report import Watch
+from benchmarks.harness.result import Row
+from benchmarks.streams import kinds
+from benchmarks.streams.coverage import AGES, Age, counted, model_of, streams
+from pansketch.generators import TooFewReadings
+from pansketch.sketches.views import ViewsSpec
+
+FLEETS, QUICK_FLEETS = 8, 2
+PLACES = (0.0, 0.3, 0.6, 0.9)  # of the way from the mean to a bound: readings move beyond
+MOVED = 20  # one reading in so many is moved, to find by how much each moves the counters
+MOST = 0.5  # of the readings may move
+
+
+def run(quick: bool, watch: Watch = iter) -> list[Row]:
+    found = []
+    for stream in watch(streams()):
+        for age in AGES:
+            found += _rows(stream, age, QUICK_FLEETS if quick else FLEETS)
+    return found
+
+
+def _rows(stream: Stream, age: Age, fleets: int) -> list[Row]:
+    rng = np.random.default_rng([age.windows, age.thinned])
+    spec = kinds.default_plan(stream, 1.0, age.windows).spec
+    if not isinstance(spec, ViewsSpec):
+        return []
+    rows = stream.truth
+    rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]
+    held, draws = rows[counted(stream, rows)], age.windows * len(stream.devices())
+    told = exact(spec, held)
+    told = replace(told, counters=age.windows * told.counters)
+    models = [model_of(noisy(told, draws, rng)) for _ in range(fleets)]
+    least, real, ours = [], [], []
+    for place, attribute in enumerate(stream.domain.attributes):
+        if attribute.categories is not None or attribute.cyclic:
+            continue
+        try:
+            answers = [each.covariance((attribute.name,))[0, 0] for each in models]
+        except TooFewReadings:
+            continue
+        column = held[np.isfinite(held[:, place]), place]
+        off = [float(each.value) - column.var() for each in answers]
+        real.append(float(np.sqrt(np.mean(np.square(off)))))
+        ours.append(float(np.median([each.standard_error for each in answers])))
+        least.append(farthest(spec, held, place, age.windows, draws, rng) / 4)
+    if not least:
+        return []
+    stated = np.divide(ours, least)
+    note = f"median of {len(least)} attributes; ours is {np.median(stated):.1f} x that least one"
+    title = f"{stream.name}, {age.name}: least s.e. of a variance over the real error"
+    return [Row(title, float(np.median(np.divide(least, real))), "x", note=note)]
+
+
+def farthest(
+    spec: ViewsSpec,
+    held: FloatArray,
+    place: int,
+    windows: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> float:
+    """By how much the variance of one attribute differs from that of a twin at most. `held`: the
+    readings of a window, float64[n, d]."""
+    there = np.flatnonzero(np.isfinite(held[:, place]))
+    column, attribute = held[there, place], spec.domain.attributes[place]
+    moved = rng.permutation(there)[: max(1, len(held) // MOVED)]
+    counters = exact(spec, held).counters
+    noise = np.repeat([view.noise_variance for view in spec.views], spec.blocks) * draws
+    mean, found = float(column.mean()), 0.0
+    for bound in (attribute.origin, attribute.highest):
+        for part in PLACES:
+            other = held.copy()
+            low, high = sorted((mean + part * (bound - mean), bound))
+            other[moved, place] = rng.uniform(low, high, len(moved))
+            apart = windows * (exact(spec, other).counters - counters)
+            share = len(moved) / float(np.sqrt(np.sum(apart**2 / noise))) / len(there)
+            if share <= MOST:
+                squares = (1 - share) * np.mean((column - mean) ** 2)
+                squares += share * np.mean((other[moved, place] - mean) ** 2)
+                shifted = share * float(np.mean(other[moved, place]) - mean)
+                found = max(found, float(squares - shifted**2 - column.var()))
+    return found

@@ -1,0 +1,57 @@
+"""Twins of a stream: as far as noise hides, and no farther."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.streams import kinds, twins
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
+
+LOW, HIGH, READINGS, DRAWS = 0.0, 100.0, 20_000, 10
+
+
+@pytest.fixture
+def held():
+    rng = np.random.default_rng(1)
+    return np.clip(rng.normal(20, 3, (READINGS, 1)), LOW, HIGH)
+
+
+def spec_of(epsilon):
+    domain = Domain([Attribute("x", low=LOW, high=HIGH)])
+    view = View(("x",), (5,), round(epsilon * 1_000_000))
+    return ViewsSpec(domain, Privacy(epsilon), (view,))
+
+
+def apart(held, spec, draws, windows=1):
+    return twins.farthest(spec, held, 0, windows, draws, np.random.default_rng(2))
+
+
+def test_a_twin_is_as_far_as_its_readings_move_at_a_bound(held):
+    """The farthest twin has them within a tenth of the way to the bound, in a few cells."""
+    spec = spec_of(1.0)
+    found = apart(held, spec, DRAWS)
+    noise = np.sqrt(DRAWS * spec.views[0].noise_variance)
+    most = (HIGH - held.mean()) ** 2 / READINGS  # of a reading
+    assert 0.5 * noise * most < found < 2 * noise * most
+
+
+def test_more_noise_hides_a_farther_twin_and_more_readings_a_nearer_one(held):
+    plain = apart(held, spec_of(1.0), DRAWS)
+    assert apart(held, spec_of(1.0), 4 * DRAWS) == pytest.approx(2 * plain, rel=0.1)
+    assert apart(held, spec_of(10.0), DRAWS) < plain / 5
+    # So many windows have as many times the readings, and the root of it as noise.
+    assert apart(held, spec_of(1.0), 16 * DRAWS, 16) == pytest.approx(plain / 4, rel=0.1)
+
+
+def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
+    (kind,) = (each for each in kinds.KINDS if each.name == "-200 for missing")
+    short = replace(kind.stream, devices=lambda: tuple(d[:500] for d in kind.stream.devices()))
+    monkeypatch.setattr(twins, "streams", lambda: [short])
+    monkeypatch.setattr(twins, "AGES", twins.AGES[1:2])
+    monkeypatch.setattr(twins, "QUICK_FLEETS", 1)
+    (row,) = twins.run(True)
+    assert row.name.startswith("-200 for missing, 1 window: ")
+    assert row.value > 0
+    assert re.fullmatch(r"median of 4 attributes; ours is [0-9.]+ x that least one", row.note)
