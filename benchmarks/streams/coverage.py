@@ -24,9 +24,8 @@ from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row
 from benchmarks.streams import kinds
 from benchmarks.streams.questions import BOUND, Found, Question, alone, together
-from pansketch import Release
+from pansketch import Release, ViewsSpec
 from pansketch.generators import FittedModel, TooFewReadings, pairwise, privhp
-from pansketch.sketches.views import ViewsSpec
 
 LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12

@@ -18,8 +18,8 @@ from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row
 from benchmarks.streams import kinds
 from benchmarks.streams.coverage import AGES, Age, counted, model_of, streams
+from pansketch import ViewsSpec
 from pansketch.generators import TooFewReadings
-from pansketch.sketches.views import ViewsSpec
 
 FLEETS, QUICK_FLEETS = 8, 2
 PLACES = (0.0, 0.3, 0.6, 0.9)  # of the way from the mean to a bound: readings move beyond
