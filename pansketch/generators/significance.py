@@ -116,6 +116,21 @@ class Noise:
             squares += reduce(np.multiply.outer, factors)
         return np.sqrt(squares)
 
+    def explained(
+        self, axis: int, attribute: Attribute, value: float, below: float, total: float
+    ) -> float:
+        """The standard deviation of the noise on the readings on one side of a value, if it
+        explains them; 0 if it explains neither side. `attribute`: of the model; `below`: readings
+        up to the value, of a `total` number."""
+        found = [np.zeros(2)]
+        for each in self.sums.get(axis, ()):
+            cells = np.arange(1, len(each.deviations) + 1) / len(each.deviations)
+            place = (each.attribute or attribute).scaling.positions(np.array([value])).item()
+            found.append(np.interp([place, 1.0 - place], cells, each.deviations))
+        deviations = np.linalg.norm(found, axis=0)
+        sides = np.array([below, total - below])
+        return float(deviations[sides < SEEN * deviations].max(initial=0.0))
+
     def at(self, indices: Sequence[int]) -> "Noise":
         """The same of attributes in another order: by the new position, the old one."""
         below, least, coarse = (

@@ -74,7 +74,8 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
     third of that.
     """
-    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices]) * ANY
+    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
+    beyond *= ANY * (1 + np.array([_unsure(partition, index) for index in indices]) / 2)
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
@@ -158,16 +159,21 @@ def _hidden_tails(
     return float(np.linalg.norm(found))
 
 
+def _unsure(partition: Boxes, index: int) -> float:
+    """From 0 to 1, where the noise on an attribute is that at which questions are refused. Few
+    readings do not tell how far they reach."""
+    noise = 0.0 if partition.noise is None else partition.noise.below.get(index, 0.0)
+    return min(WANTED * noise / partition.total, 1.0)
+
+
 def _centred(partition: Boxes, index: int) -> OfCells:
     """Means of cells less that of all readings. 0 for `missing`, and beyond all readings: there a
-    table has noise alone, and `_tails` bounds what it hides. Few readings do not tell how far they
-    reach: so few that more would be wanted may be anywhere."""
+    table has noise alone, and `_tails` bounds what it hides."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
     low, high = partition.low[:, index], partition.high[:, index]
     mean = shares @ attribute.cell_means(low, high)
     middle = shares @ (low + high) / 2
-    noise = 0.0 if partition.noise is None else partition.noise.below.get(index, 0.0)
-    known = max(1.0 - WANTED * noise / partition.total, TINY)
+    known = max(1.0 - _unsure(partition, index), TINY)
     start = middle - (middle - low[shares > 0].min()) / known
     end = middle + (high[shares > 0].max() - middle) / known
 

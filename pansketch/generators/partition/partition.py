@@ -15,7 +15,6 @@ from pansketch.domain.intervals import Interval, edge, whole
 from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Hidden, Wanted
 from pansketch.generators.partition import moments
-from pansketch.generators.partition.bin_shares import bin_shares
 from pansketch.generators.partition.box_overlap import (
     cumulative,
     distinct,
@@ -26,6 +25,7 @@ from pansketch.generators.partition.box_overlap import (
 from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
+from pansketch.generators.partition.shares import bin_shares, hidden_share, hidden_way
 from pansketch.generators.significance import EmptyModel, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
@@ -132,7 +132,8 @@ class Partition:
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
         value = at(self)
-        return self._estimate(value, at, doubt_of_quantile(self, position, q, value))
+        found = self._estimate(value, at, doubt_of_quantile(self, position, q, value))
+        return Estimate(value, max(found.standard_error, hidden_way(self, position, q, value)))
 
     def mean(self, name: str) -> Estimate:
         """See `FittedModel.mean`.
@@ -183,7 +184,9 @@ class Partition:
         def of(model: Partition) -> float:
             return float(model.box_shares() @ model.overlap(below))
 
-        return held._estimate(of(held), of, doubt(held, below) / held.total)
+        found = held._estimate(of(held), of, doubt(held, below) / held.total)
+        hidden = hidden_share(held, position, x, found.value)
+        return Estimate(found.value, max(found.standard_error, hidden))
 
     def present(self, positions: Sequence[int], *, of_mean: bool = False) -> "Partition":
         """The readings that have a value of these attributes, see `present`.

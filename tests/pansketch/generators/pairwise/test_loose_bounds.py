@@ -9,7 +9,7 @@ from pansketch.generators import pairwise
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.pairwise.marginals import _falling
 from pansketch.generators.pairwise.multiresolution import Fitted
-from pansketch.generators.partition import moments
+from pansketch.generators.partition import moments, shares
 
 READINGS, FLEETS, DEVICES = 20_000, 16, 10
 PLACES = np.arange(100.0)  # of cells
@@ -50,6 +50,24 @@ def test_the_error_of_a_young_mean_holds_the_tail_that_noise_hides():
     assert off.mean() < -0.05 * rows.std()
     assert np.mean(abs(off) <= 2 * errors) >= 0.9
     assert max(abs(off) / errors) < 4
+
+
+def test_a_share_in_a_hidden_tail_has_the_error_of_its_noise(monkeypatch):
+    """All randomness is seeded. Control: without the error of what noise hides."""
+    domain = Domain([Attribute("x", low=0, high=12)])
+    spec = ViewsSpec(domain, Privacy(0.3), (View(("x",), (9,), 300_000),))
+    rng = np.random.default_rng(11)
+    rows = np.clip(1.9 * np.exp(0.55 * rng.normal(size=3500)), 0, 12)
+    models = [margin(noisy(exact(spec, rows[:, None]), 10, rng), "x") for _ in range(30)]
+
+    def within():
+        for x in np.quantile(rows, (0.03, 0.1, 0.2, 0.8, 0.9, 0.97)).tolist():
+            for found in (each.cdf("x", x) for each in models):
+                yield abs(found.value - np.mean(rows <= x)) <= 2 * found.standard_error
+
+    assert np.mean(list(within())) >= 0.9
+    monkeypatch.setattr(shares, "MORE", 0.0)
+    assert np.mean(list(within())) < 0.88
 
 
 def test_the_error_of_a_mean_beside_a_spike_holds_readings_that_noise_hides():

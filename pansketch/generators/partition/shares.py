@@ -1,4 +1,5 @@
-"""Shares of all bins of one attribute, or of two, at once: histograms and densities of boxes."""
+"""Shares of readings. All bins of one attribute, or of two, at once: histograms and densities of
+boxes. And what noise hides of a share in a tail."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from pansketch.generators.significance import EmptyModel, squared_error
 
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
+
+MORE = 0.8  # deviations of a share, measured: replicates show the rest
+CERTAIN = 1e-9  # a share: what is beyond it holds no reading
 
 
 def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estimates:
@@ -63,3 +67,24 @@ def _unresolved(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray
     found = model.unresolved(inside)
     in_order = list(inside) == sorted(inside)
     return found if in_order else found.T
+
+
+def hidden_share(model: "Partition", index: int, value: float, share: float) -> float:
+    """An error of the share of readings up to a value, in a tail that noise explains: there may be
+    none of them, or as many again. 0 elsewhere."""
+    attribute, noise = model.domain.attributes[index], model.noise
+    if noise is None or attribute.placed is not None:
+        return 0.0
+    explained = noise.explained(index, attribute, value, share * model.total, model.total)
+    return MORE * explained / model.total
+
+
+def hidden_way(model: "Partition", index: int, share: float, value: float) -> float:
+    """The error of a quantile that this error of its share makes, among the readings."""
+    off = hidden_share(model, index, value, share)
+    if not off:
+        return 0.0
+    edges, below = model.filled(index)
+    ends = np.interp(np.clip([share - off, share + off], CERTAIN, 1 - CERTAIN), below, edges)
+    moved = model.domain.attributes[index].from_unit(ends) - value
+    return float(np.abs(moved).max())
