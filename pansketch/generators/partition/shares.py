@@ -70,8 +70,8 @@ def _unresolved(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray
 
 
 def hidden_share(model: "Partition", index: int, value: float, share: float) -> float:
-    """An error of the share of readings up to a value, in a tail that noise explains: there may be
-    none of them, or as many again. 0 elsewhere."""
+    """An error of the share of readings up to a value. In a tail that noise explains there may be
+    none of them, or as many again; elsewhere it is 0."""
     attribute, noise = model.domain.attributes[index], model.noise
     if noise is None or attribute.placed is not None:
         return 0.0
