@@ -19,6 +19,7 @@ from pansketch.generators.significance import SEEN, CumulativeNoise, squared_err
 from pansketch.planning.first_answer import WANTED
 
 TINY = np.finfo(float).tiny
+REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 ANY = SEEN / sqrt(3)  # deviations of any number up to SEEN of them: replicates may show none of it
 
 Moved = Callable[[float, float, float], float]
@@ -167,13 +168,13 @@ def _unsure(partition: Boxes, index: int) -> float:
 
 
 def _centred(partition: Boxes, index: int) -> OfCells:
-    """Means of cells less that of all readings. 0 for `missing`, and beyond all readings: there a
-    table has noise alone, and `_tails` bounds what it hides."""
+    """Means of cells less that of all readings. 0 for `missing`, and far beyond all readings: there
+    a table has noise alone, and `_tails` bounds what it hides."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
     low, high = partition.low[:, index], partition.high[:, index]
     mean = shares @ attribute.cell_means(low, high)
     middle = shares @ (low + high) / 2
-    known = max(1.0 - _unsure(partition, index), TINY)
+    known = max(1.0 - _unsure(partition, index), TINY) / REACH
     start = middle - (middle - low[shares > 0].min()) / known
     end = middle + (high[shares > 0].max() - middle) / known
 
