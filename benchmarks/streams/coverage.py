@@ -102,16 +102,11 @@ def streams() -> list[Stream]:
 def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Tallies:
     """By kind, what so many fleets answered; the first `few` of them also of two attributes."""
     rng = np.random.default_rng([seed, age.windows, age.thinned])
-    rows, plan = stream.truth, kinds.default_plan(stream, 1.0, age.windows)
-    rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]
-    held = rows[counted(stream, rows)]
-    told = exact(plan.spec, held)
-    told = replace(told, counters=age.windows * told.counters)
-    draws = age.windows * len(stream.devices())
+    held, told, draws = counted(stream, age, rng)
     found: Tallies = {}
     viewed = None
-    if isinstance(plan.spec, ViewsSpec):
-        names = [sorted(view.names) for view in plan.spec.views]
+    if isinstance(told.spec, ViewsSpec):
+        names = [sorted(view.names) for view in told.spec.views]
         viewed = {pair for each in names for pair in combinations(each, 2)}
     for number in range(runs):  # One after the other: a model with its replicates is large.
         model = model_of(noisy(told, draws, rng))
@@ -139,10 +134,17 @@ def model_of(release: Release) -> FittedModel:
     return privhp(release)
 
 
-def counted(stream: Stream, rows: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Readings that count: without `missing` as an atom those with all values."""
+def counted(stream: Stream, age: Age, rng: np.random.Generator) -> tuple[FloatArray, Release, int]:
+    """The readings of a window, float64[n, d]; the counters of all windows by the default plan,
+    without noise; the number of its draws. Readings count with all values, or `missing` as an
+    atom."""
+    spec, rows = kinds.default_plan(stream, 1.0, age.windows).spec, stream.truth
+    rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]
     optional = ["missing" in each.atoms for each in stream.domain.attributes]
-    return np.asarray((np.isfinite(rows) | np.array(optional)).all(axis=1))
+    held = rows[(np.isfinite(rows) | np.array(optional)).all(axis=1)]
+    told = exact(spec, held)
+    told = replace(told, counters=age.windows * told.counters)
+    return held, told, age.windows * len(stream.devices())
 
 
 def _rows(stream: Stream, age: Age, found: Tallies) -> Iterator[Row]:

@@ -8,15 +8,12 @@ estimates under dimensionality restrictions", 1973). Where that is more than the
 truths than 95 % must be within two standard errors.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from benchmarks.datasets.small_streams import FloatArray, Stream
 from benchmarks.error_bars.short_streams import exact, noisy
 from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row
-from benchmarks.streams import kinds
 from benchmarks.streams.coverage import AGES, Age, counted, model_of, streams
 from pansketch import ViewsSpec
 from pansketch.generators import TooFewReadings
@@ -37,14 +34,10 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
 
 def _rows(stream: Stream, age: Age, fleets: int) -> list[Row]:
     rng = np.random.default_rng([age.windows, age.thinned])
-    spec = kinds.default_plan(stream, 1.0, age.windows).spec
+    held, told, draws = counted(stream, age, rng)
+    spec = told.spec
     if not isinstance(spec, ViewsSpec):
         return []
-    rows = stream.truth
-    rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]
-    held, draws = rows[counted(stream, rows)], age.windows * len(stream.devices())
-    told = exact(spec, held)
-    told = replace(told, counters=age.windows * told.counters)
     models = [model_of(noisy(told, draws, rng)) for _ in range(fleets)]
     least, real, ours = [], [], []
     for place, attribute in enumerate(stream.domain.attributes):

@@ -67,6 +67,12 @@ class CumulativeNoise:
     deviations: FloatArray
     attribute: Attribute | None = None
 
+    def at(self, parts: FloatArray) -> FloatArray:
+        """Of the noise on the readings in such a part of the cells, from either end: float64, as
+        `parts`."""
+        ends = np.arange(1, len(self.deviations) + 1) / len(self.deviations)
+        return np.asarray(np.interp(parts, ends, self.deviations))
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -124,9 +130,9 @@ class Noise:
         up to the value, of a `total` number."""
         found = [np.zeros(2)]
         for each in self.sums.get(axis, ()):
-            cells = np.arange(1, len(each.deviations) + 1) / len(each.deviations)
             place = (each.attribute or attribute).scaling.positions(np.array([value])).item()
-            found.append(np.interp([place, 1.0 - place], cells, each.deviations))
+            parts = np.array([place, 1.0 - place])
+            found.append(each.at(parts) * (parts > 0))  # Beyond a bound there is nothing to hide.
         deviations = np.linalg.norm(found, axis=0)
         sides = np.array([below, total - below])
         return float(deviations[sides < SEEN * deviations].max(initial=0.0))

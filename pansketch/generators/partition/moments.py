@@ -136,7 +136,6 @@ def _hidden_tails(
     """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
     cells."""
     units = attribute.scaling.positions(values)
-    cells = np.arange(1, len(sums.deviations) + 1) / len(sums.deviations)
     median = float(np.interp(readings[-1] / 2, readings, values))
     found = []
     for held, units_below, away, bound in (
@@ -148,11 +147,11 @@ def _hidden_tails(
             attribute.highest - median,
         ),
     ):
-        hidden = np.interp(units_below, cells, sums.deviations)
+        hidden = sums.at(units_below)
         first = int(np.argmax(held > SEEN * hidden))
         near = max(float(away[first]), 0.0)
         middle = np.interp(held[-1] / 2, held, units_below)
-        if middle - units_below[first] < 1 / len(cells):
+        if middle - units_below[first] < 1 / len(sums.deviations):
             # Nearly all seen readings are in one cell, which tells no distance of the others. They
             # reach as far as so many of an even spread.
             near = max(near, bound * min(SEEN * float(hidden[first] / held[-1]), 1.0))

@@ -66,6 +66,10 @@ def test_a_share_in_a_hidden_tail_has_the_error_of_its_noise(monkeypatch):
                 yield abs(found.value - np.mean(rows <= x)) <= 2 * found.standard_error
 
     assert np.mean(list(within())) >= 0.9
+    for x in (12, 99):  # Beyond a bound nothing is hidden.
+        found = [each.cdf("x", x) for each in models]
+        assert [each.value for each in found] == [pytest.approx(1.0)] * len(models)
+        assert max(each.standard_error for each in found) < 1e-9
     monkeypatch.setattr(shares, "MORE", 0.0)
     assert np.mean(list(within())) < 0.88
 
