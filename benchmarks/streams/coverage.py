@@ -30,7 +30,6 @@ from pansketch.generators import FittedModel, TooFewReadings, pairwise, privhp
 LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12
 FEW, QUICK_FEW = 10, 2  # fleets of a stream that are asked of two attributes
-PARTICLES = 1 << 15
 ROUNDING = 1e-9  # of the scale, that no error is held against
 
 
@@ -128,10 +127,8 @@ def tallied(model: FittedModel, questions: Sequence[Question], found: Tallies) -
 
 
 def model_of(release: Release) -> FittedModel:
-    """What the collector makes of it by default, of fewer particles."""
-    if release.spec.family == "views":
-        return pairwise(release, particles=PARTICLES)
-    return privhp(release)
+    """What the collector makes of it by default."""
+    return pairwise(release) if release.spec.family == "views" else privhp(release)
 
 
 def counted(stream: Stream, age: Age, rng: np.random.Generator) -> tuple[FloatArray, Release, int]:

@@ -209,7 +209,7 @@ def tail_power(held: FloatArray, away: FloatArray, first: int) -> float:
     return min(max(LESS * power, SLOWEST), FASTEST)
 
 
-def squared_error(apart: Mapping[int, FloatArray], alike: int) -> FloatArray:
+def squared_error(apart: Mapping[int, FloatArray], alike: int, fewer: float = 0.0) -> FloatArray:
     """The squared error that noise leaves in answers, in their shape; 0 without a replicate.
 
     A fit that keeps counts from being negative has a bias, which grows as the noise. Replicates
@@ -220,7 +220,14 @@ def squared_error(apart: Mapping[int, FloatArray], alike: int) -> FloatArray:
     Args:
         apart: by the number of a replicate, how far its answers are from those of the model.
         alike: every so many-th replicate is fitted as the model is, the first one too; 0: none.
+        fewer: boxes of a replicate over those of the model, where replicate 0 has no noise but the
+            model's, and the others are compared with it. By how much that one departs from the
+            model, the model departs from the tables in proportion. 0: there is no such replicate.
     """
+    if fewer and 0 in apart:
+        alone = apart[0]
+        others = {number: each - alone for number, each in apart.items() if number}
+        return squared_error(others, alike) + (fewer * alone) ** 2
     if not apart:
         return np.zeros(())
     squares = np.mean(np.square(list(apart.values())), axis=0)

@@ -14,7 +14,7 @@ from math import hypot, sqrt
 
 import numpy as np
 
-from pansketch.domain.domain import Attribute, FloatArray
+from pansketch.domain.domain import FloatArray
 from pansketch.generators.fidelity.portrait import (
     SCARCE,
     Grid,
@@ -26,8 +26,8 @@ from pansketch.generators.fidelity.portrait import (
 )
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.fit import ViewFit
-from pansketch.generators.pairwise.margin import refined, shares_inside
-from pansketch.generators.pairwise.marginals import Margin, held_inside
+from pansketch.generators.pairwise.margin import from_wider_cells, refined
+from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.pairwise.multiresolution import folded
 from pansketch.generators.pairwise.particles import Joint, joint_of
 
@@ -189,10 +189,6 @@ def _slopes(grid: Grid, margin: Margin) -> tuple[FloatArray, float, float]:
     if margin.bits < 1 or grid.whole(margin.bits) or len(margin.counts) % 2:
         return nothing
     counts = margin.counts / margin.counts.sum()
-    shares = shares_inside(grid.attribute, margin.bits - 1, margin.at(margin.bits - 1))
-    first = shares[:, : shares.shape[1] // 2].sum(axis=1)
-    first = np.where(shares[:, 0] == 1.0, _first_half(grid.attribute, margin.bits), first)
-    modelled = np.stack([first, 1 - first], axis=1) * folded(counts, 1)[:, None]
     ways = 1 << (grid.bits - margin.bits)
     bins = grid.parts.reshape(len(counts), ways, -1).mean(axis=1)
     # A cell that stands out is no slope: its readings have one value.
@@ -201,17 +197,8 @@ def _slopes(grid: Grid, margin: Margin) -> tuple[FloatArray, float, float]:
     both = np.repeat(bins.reshape(-1, 2, bins.shape[1]).mean(axis=1), 2, axis=0)
     most = float(counts @ (1 - (bins**2).sum(axis=1)))
     part = float((counts * smooth) @ np.abs(bins - both).sum(axis=1)) / 2
-    return (smooth * (counts - modelled.reshape(-1))) @ bins, most, part
-
-
-def _first_half(attribute: Attribute, bits: int) -> FloatArray:
-    """Which part of the readings of a cell is in its first half of so many bits, if they are spread
-    evenly over what they can fill: float64[cells]."""
-    low, high = held_inside(attribute, 1 << bits)
-    width = (high - low).reshape(-1, 2)
-    whole = width.sum(axis=1)
-    half = np.full(len(whole), 0.5)
-    return np.asarray(np.divide(width[:, 0], whole, out=half, where=whole > 0))
+    beyond = counts - from_wider_cells(grid.attribute, margin.bits, counts)
+    return (smooth * beyond) @ bins, most, part
 
 
 def _pairs(fit: ViewFit) -> Sequence[tuple[Pair, Table]]:

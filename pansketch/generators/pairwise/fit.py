@@ -25,7 +25,7 @@ from pansketch.generators.pairwise.gaussian_copula import (
     likeliest_angle,
     turned,
 )
-from pansketch.generators.pairwise.marginals import Margin, margins_of
+from pansketch.generators.pairwise.marginals import ROUGH, Margin, margins_of
 from pansketch.generators.pairwise.multiresolution import folded
 
 
@@ -130,8 +130,7 @@ def likely_fits(
     for number in range(count):
         noisy = [_with_noise(table, generator) for table in released]
         together = [replace(e, counts=n.counts) for e, n in zip(louder, noisy, strict=True)]
-        # Noise hides what is in tails and bends: every other fit takes all of it for readings.
-        yield fit_views(domain, together, rough=number % 2 == 0, like=fit)
+        yield fit_views(domain, together, rough=number < ROUGH * count, like=fit)
 
 
 def _noiseless(released: Sequence[Table], fit: ViewFit) -> list[Table]:

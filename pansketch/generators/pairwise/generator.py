@@ -23,6 +23,7 @@ Everything here reads released integers only, so it is post-processing and costs
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import hypot
 
 import numpy as np
@@ -32,7 +33,7 @@ from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Wanted
 from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
 from pansketch.generators.pairwise.fit import fit_views, likely_fits
-from pansketch.generators.pairwise.higher_order_error import Dependence, hidden_of
+from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula, hidden_of
 from pansketch.generators.pairwise.margin import margin, readings_of
 from pansketch.generators.pairwise.marginals import noise_of
 from pansketch.generators.pairwise.particles import joint_of
@@ -207,15 +208,21 @@ def _joint(release: Release, particles: int | None) -> Partition:
     seed = np.abs(release.counters[:4])
     joint = joint_of(fit, particles, np.random.default_rng(seed))
 
+    few = min(particles, FEWER_PARTICLES)
+
     def replicate() -> list[Partition]:
         generator = np.random.default_rng([*seed, 1])
-        few = min(particles, FEWER_PARTICLES)
         noisy = likely_fits(domain, tables, fit, generator, REPLICATES)
-        return [joint_of(each, few, generator).partition(domain) for each in noisy]
+        return [joint_of(each, few, generator).partition(domain) for each in chain([fit], noisy)]
 
     made = joint.partition(domain)
+    beyond = {
+        (table.axes[0], table.axes[1]): beyond_copula(table, fit.margins, fit.angles[table.axes])
+        for table in fit.tables
+        if table.axes in fit.angles
+    }
     dependence = Dependence(
-        made.low, made.mass, fit.tables, hidden_of(tables, fit.tables, fit.margins)
+        made.low, made.mass, fit.tables, hidden_of(tables, fit.tables, fit.margins), beyond
     )
     return replace(
         made,
@@ -223,4 +230,5 @@ def _joint(release: Release, particles: int | None) -> Partition:
         unresolved=dependence.doubt,
         hidden=dependence.hidden,
         noise=noise_of(tables, release.count),
+        fewer=few / particles,
     )

@@ -16,6 +16,7 @@ import numpy as np
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import UnknownDetail, independent, untold
+from pansketch.generators.pairwise.gaussian_copula import dependent, unexplained
 from pansketch.generators.pairwise.marginals import Margin
 
 Pair = tuple[int, int]
@@ -23,19 +24,25 @@ OfCells = Callable[[FloatArray, FloatArray], FloatArray]
 
 STEEPEST = 2.0  # A share that changes from one side of a cell to the other, from twice it to none.
 BENT = (1 + 1 / 3) / 2  # see `_error`
+# Parts of what a copula adds inside cells, and of what cells side by side differ, that are errors
+# where the copula explains a table (measured).
+FOLLOWED, LEFT = 0.25, 0.2
 TINY = np.finfo(float).tiny
+SCARCE = 1e-9  # of all readings: so many tell nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
     """Boxes of a model, `low` float64[n, d] in the unit cube and `mass` float64[n], and the tables
     of several attributes that it was made of. `untold`: by pair, what noise hides of its table, as
-    `hidden_of` finds it."""
+    `hidden_of` finds it. `beyond`: by pair, the part of its dependence that a copula does not
+    explain, 0 to 1; of others all of it."""
 
     low: FloatArray
     mass: FloatArray
     tables: Sequence[Table]
     untold: Mapping[Pair, UnknownDetail] = field(default_factory=dict)
+    beyond: Mapping[Pair, float] = field(default_factory=dict)
 
     def doubt(self, inside: Mapping[int, FloatArray]) -> FloatArray:
         """An error of the numbers of readings that are in one bin of each of some attributes:
@@ -87,13 +94,16 @@ class Dependence:
             [self._in_cells(pair, bits, part) / np.maximum(held, TINY) for part in each]
             for each in (first, second)
         )
-        tilts = [tilt(held, axis) for axis in (0, 1)]
+        beyond = self.beyond.get(pair, 1.0)
+        tilts = [max(beyond, LEFT) * tilt(held, axis) for axis in (0, 1)]
         found = [_error(held, one, other, *tilts) for one, other in product(ones, others)]
-        # Inside cells records may follow a copula, readings anything from none of it to all.
+        # Inside cells records may follow a copula. Readings follow it nearly where it explains the
+        # table, and elsewhere anything from none of it to all.
         rows = np.array([_mean_share(held, one, 1) for one in ones])
         columns = np.array([_mean_share(held, other, 0) for other in others])
         followed = (first * self.mass) @ second.T - rows @ held @ columns.T
-        return np.asarray(np.hypot(np.reshape(found, followed.shape), followed / sqrt(3)))
+        followed *= FOLLOWED + (1 / sqrt(3) - FOLLOWED) * beyond
+        return np.asarray(np.hypot(np.reshape(found, followed.shape), followed))
 
     def _bits(self, pair: Pair) -> list[int] | None:
         """Of the finest table of both attributes."""
@@ -158,6 +168,28 @@ def hidden_of(
 
 def _cells(table: Table, pair: Pair) -> int:
     return sum(map(table.bits_of, pair))
+
+
+def beyond_copula(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
+    """The part of a table of two numbers that its copula does not explain, 0 to 1: of all cells
+    beyond independence, or of what is inside cells twice as wide, if that is more.
+
+    Clusters hang together by where they are, and inside of each their readings may be independent.
+    """
+    both = table.counts, dependent(table, margins, angle)
+    (held, own), (_, copula) = (_inside_wider(np.maximum(each, 0.0)) for each in both)
+    wrong, told = (float(np.linalg.norm(held * each)) for each in (own - copula, copula))
+    return min(max(unexplained(table, margins, angle), wrong / max(told, TINY)), 1.0)
+
+
+def _inside_wider(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Readings in cells twice as wide, and the share of them that the first quarter of each has
+    beyond independent attributes: float64[rows / 2, columns / 2] each. It is as much for all."""
+    rows, columns = counts.shape
+    parts = counts.reshape(rows // 2, 2, columns // 2, 2)
+    held = parts.sum(axis=(1, 3))
+    apart = parts[:, 0, :, 0] * parts[:, 1, :, 1] - parts[:, 0, :, 1] * parts[:, 1, :, 0]
+    return held, np.asarray(apart / np.maximum(held, SCARCE * held.sum()) ** 2)
 
 
 def tilt(held: FloatArray, axis: int) -> FloatArray:

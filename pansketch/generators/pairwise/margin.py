@@ -27,14 +27,16 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.estimate import Estimate
 from pansketch.generators.pairwise.contingency_tables import cells_of, domain_of, tables_of
 from pansketch.generators.pairwise.marginals import (
+    ROUGH,
     Margin,
     held_inside,
     margin_of,
     margins_alike,
     resolutions_of,
 )
-from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
+from pansketch.generators.pairwise.multiresolution import Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import TALLER
+from pansketch.generators.partition.box_overlap import Cells, steepness, unevenness
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import noise_of_sums
 from pansketch.sketches.release_model import Release
@@ -46,7 +48,7 @@ FINEST_AT_BOUND = 12  # bits of them where readings pile up at a bound
 STEEPEST = 1e3  # times as dense as the cell beside it: noise hides more
 FEWEST = 3  # cells
 
-Cells = npt.NDArray[np.intp]
+Places = npt.NDArray[np.intp]
 
 
 def margin(release: Release, name: str) -> Partition:
@@ -77,10 +79,10 @@ def margin(release: Release, name: str) -> Partition:
     def replicate() -> list[Partition]:
         # As `likely_fits` does with whole tables: noise once more around what was released.
         noisy = _noisier(resolutions, np.random.default_rng(seed))
-        fits: list[Margin | None] = [None] * REPLICATES
-        for first, rough in ((0, True), (1, False)):
-            part = [replace(each, counts=each.counts[first::2]) for each in noisy]
-            fits[first::2] = margins_alike(attribute, part, rough=rough, like=fitted)
+        few, fits = round(ROUGH * REPLICATES), []
+        for part, rough in ((slice(few), True), (slice(few, None), False)):
+            some = [replace(each, counts=each.counts[part]) for each in noisy]
+            fits += margins_alike(attribute, some, rough=rough, like=fitted)
         return [_partition(attribute, resolutions[-1].bits, fit) for fit in fits]
 
     made = _partition(attribute, resolutions[-1].bits, fitted)
@@ -119,7 +121,8 @@ def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition
     low, high = (each / (1 << bits) for each in ends_of(shares, cells, parts))
     if attribute.categories is not None:
         np.minimum(high, attribute.codes / attribute.extent, out=high)
-    return Partition(domain, low[:, None], high[:, None], counts[cells, parts], cells={0: bits})
+    held = {0: cells_told(attribute, bits, fit.counts)}
+    return Partition(domain, low[:, None], high[:, None], counts[cells, parts], cells=held)
 
 
 def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatArray:
@@ -151,13 +154,52 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     away = (starts + ends) / 2 - middle[:, None]
     inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
     sloped = slope != 0
-    for end, steepness in piled.items():
+    for end, falling in piled.items():
         cell = real[end]
-        falls = np.exp(steepness * away[cell] / width[cell] * (1 if end else -1))
+        falls = np.exp(falling * away[cell] / width[cell] * (1 if end else -1))
         inside[cell], sloped[cell] = (ends - starts)[cell] * falls, True
     sums = inside.sum(axis=1, keepdims=True)
     sloped = (sloped[:, None] & (sums > 0)).repeat(parts, axis=1)
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
+
+
+def from_wider_cells(attribute: Attribute, bits: int, counts: FloatArray) -> FloatArray:
+    """What cells twice as wide tell of these: float64[cells]. `counts`: see `shares_inside`; of an
+    even number of cells."""
+    wide = folded(counts, 1)
+    shares = shares_inside(attribute, bits - 1, wide)
+    first = shares[:, : shares.shape[1] // 2].sum(axis=1)
+    first = np.where(shares[:, 0] == 1.0, _first_half(attribute, bits), first)
+    return np.asarray((np.stack([first, 1 - first], axis=1) * wide[:, None]).reshape(-1))
+
+
+def _first_half(attribute: Attribute, bits: int) -> FloatArray:
+    """Which part of the readings of a cell is in its first half of so many bits, if they are spread
+    evenly over what they can fill: float64[cells]."""
+    low, high = held_inside(attribute, 1 << bits)
+    width = (high - low).reshape(-1, 2)
+    whole = width.sum(axis=1)
+    half = np.full(len(whole), 0.5)
+    return np.asarray(np.divide(width[:, 0], whole, out=half, where=whole > 0))
+
+
+def cells_told(attribute: Attribute, bits: int, counts: FloatArray) -> Cells:
+    """The cells of a margin, and how uneven readings are inside of them.
+
+    That is measured: cells twice as wide are halved as if these were unknown. By so much as the
+    halves err more, or less, than the cells beside the wide ones tell, these do. Cells that stand
+    out have errors of their own. `counts`: see `shares_inside`.
+    """
+    if attribute.categories is not None or attribute.placed is not None or bits < 2:
+        return Cells(bits)
+    wide, halves = folded(counts, 1), from_wider_cells(attribute, bits, counts)
+    part = np.divide(halves[::2], wide, out=np.zeros_like(wide), where=wide > 0)
+    below = np.concatenate([[0.0], np.cumsum(wide)])
+    edges = np.arange(len(below)) / len(wide)
+    smooth = steepness(edges, below / below[-1], pairs=True) == 0
+    told = wide * unevenness(attribute, wide) * np.sqrt(part * (1 - part) / 3)
+    shown, most = (np.linalg.norm(smooth * each) for each in (counts[::2] - halves[::2], told))
+    return Cells(bits, float(shown / most)) if most > 0 else Cells(bits)
 
 
 def refined(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
@@ -204,7 +246,7 @@ def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> Floa
     return np.asarray(np.where(before * after > 0, np.clip(slope, -most, most), 0.0))
 
 
-def placed_inside(shares: FloatArray, cells: Cells, weights: FloatArray, seed: int) -> Cells:
+def placed_inside(shares: FloatArray, cells: Places, weights: FloatArray, seed: int) -> Places:
     """A part of its cell for each particle: intp[n].
 
     Particles of one cell take its parts in a random order, each part as much of their weight as its
@@ -225,7 +267,7 @@ def placed_inside(shares: FloatArray, cells: Cells, weights: FloatArray, seed: i
     return found
 
 
-def ends_of(shares: FloatArray, cells: Cells, parts: Cells) -> tuple[FloatArray, FloatArray]:
+def ends_of(shares: FloatArray, cells: Places, parts: Places) -> tuple[FloatArray, FloatArray]:
     """In cells, where parts of cells begin and end: float64[n] each."""
     many = shares.shape[1]
     whole = shares[cells, 0] == 1.0

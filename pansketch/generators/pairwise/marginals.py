@@ -18,6 +18,8 @@ from pansketch.generators.simplex import isotonic, onto_simplex
 
 TINY = np.finfo(float).tiny
 SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
+# Of replicates, the part that takes all noise in tails and bends for readings: it hides some.
+ROUGH = 1 / 2
 TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
 STANDS_OUT = 4.0  # in the same: readings that end a tail, whatever noise adds behind them
 

@@ -16,7 +16,12 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
 from pansketch.generators.pairwise.fit import ViewFit
-from pansketch.generators.pairwise.margin import ends_of, placed_inside, shares_inside
+from pansketch.generators.pairwise.margin import (
+    cells_told,
+    ends_of,
+    placed_inside,
+    shares_inside,
+)
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.partition.partition import Partition
 
@@ -93,8 +98,11 @@ class Joint:
             if attribute.categories is not None:
                 last = attribute.codes / attribute.extent
                 np.minimum(high[:, axis], last, out=high[:, axis])
-        bits_of = {axis: margin.bits for axis, margin in self.margins.items()}
-        return Partition(domain, low, high, self.weights[held], cells=bits_of)
+        told = {
+            axis: cells_told(domain.attributes[axis], margin.bits, margin.counts)
+            for axis, margin in self.margins.items()
+        }
+        return Partition(domain, low, high, self.weights[held], cells=told)
 
 
 def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:

@@ -1,6 +1,7 @@
 """Arithmetic of weighted intervals and boxes: what is inside, what is below, and fair draws."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,14 @@ SCARCE = 1e-12
 STEEP = 2.0  # times as dense as the cells beside it is a cell in which readings may pile up
 
 ROUNDING = 1e-12  # Shares nearer to each other are the same.
+
+
+class Cells(NamedTuple):
+    """An attribute's cells, as many as so many bits tell apart. Readings are as uneven inside of
+    each as the cells beside it differ from it, or `rougher` times that."""
+
+    bits: int
+    rougher: float = 1.0
 
 
 def overlap(low: FloatArray, high: FloatArray, wanted: Mapping[int, Interval]) -> FloatArray:

@@ -37,18 +37,18 @@ COARSEST, FINEST = 7, 20  # bits of cells in which clipped readings pile up, whe
 
 def doubt(model: "Partition", intervals: Mapping[int, Interval]) -> float:
     """Readings in cells that intervals cut, as an error of those inside."""
-    inside = _inside(model, intervals)
-    least = model.noise.least_of(inside, model.mass).item() if model.noise else 0.0
+    inside = fractions(model, intervals)
     cut = doubt_of_bins(model, inside).item()
     bounds = list(_bounds_cut(model, intervals))
     if bounds:
         # Noise may hide readings on a bound. Replicates that are fitted otherwise have them.
-        found = [_clipped(each, bounds, intervals) for each in (model, *model.replicates)]
-        cut = max(found[0], sqrt(np.mean(np.square(found))))
-    return hypot(cut, least, model.unresolved(inside).item())
+        found = np.square([_clipped(e, bounds, intervals) for e in (model, *model.replicates)])
+        cut = sqrt(max(found[0], found.mean()))
+    return hypot(cut, model.unresolved(inside).item())
 
 
-def _inside(model: "Partition", intervals: Mapping[int, Interval]) -> dict[int, FloatArray]:
+def fractions(model: "Partition", intervals: Mapping[int, Interval]) -> dict[int, FloatArray]:
+    """By attribute the fraction of each box in its interval: float64[1, n]."""
     return {axis: model.overlap({axis: each})[None] for axis, each in intervals.items()}
 
 
@@ -72,10 +72,9 @@ def _clipped(
     """The error of readings in cells that intervals cut, and of those next to bounds that an
     interval separates from the values beside them.
 
-    Readings beyond a bound are clipped to it. If boxes are no cells, noise divides them among
-    narrow ones.
+    Readings beyond a bound are clipped to it. Of boxes that are no cells, noise makes narrow ones.
     """
-    found = [doubt_of_bins(model, _inside(model, intervals)).item()]
+    found = [doubt_of_bins(model, fractions(model, intervals)).item()]
     for axis, bound in bounds:
         others = {other: each for other, each in intervals.items() if other != axis}
         found.append(_piled_at(model, axis, bound, others) / sqrt(3))
@@ -223,20 +222,21 @@ def _cells(model: "Partition", axis: int) -> _Cells:
         crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
         crowded = np.maximum(crowded, 1.0)[own]
         return _Cells(np.arange(len(low)), np.ones(len(low)), steep[own], crowded)
-    many = 1 << model.cells[axis]
+    bits, rougher = model.cells[axis]
+    many = 1 << bits
     which = (low * many).astype(np.intp)
     held = np.bincount(which, shares, many).astype(np.float64)
     edges, below = np.arange(many + 1) / many, np.concatenate([[0.0], np.cumsum(held)])
     steep = steepness(edges, below, pairs=True)
     crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
-    return _Cells(which, unevenness(attribute, held), steep, np.maximum(crowded, 1.0))
+    uneven = np.minimum(rougher * unevenness(attribute, held), 1.0)
+    return _Cells(which, uneven, steep, np.maximum(crowded, 1.0))
 
 
 def doubt_of_mean(model: "Partition", position: int) -> float:
     """Error of an attribute's mean, because a release does not show positions inside a cell."""
     edges, below, uneven, likely = _row(model, position)
-    shares = np.diff(below)
-    held = shares > 0
+    held = (shares := np.diff(below)) > 0
     variances = model.domain.attributes[position].cell_variances(edges[:-1][held], edges[1:][held])
     # Frequent values may all be at the same end of their cells, as multiples of a width are.
     together = (shares * likely)[held] @ np.sqrt(variances)

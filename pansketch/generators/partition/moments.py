@@ -7,7 +7,7 @@ Everything here reads released integers only, so it is post-processing and costs
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from math import expm1, log, sqrt
+from math import expm1, log
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from pansketch.planning.first_answer import WANTED
 
 TINY = np.finfo(float).tiny
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
-ANY = SEEN / sqrt(3)  # deviations of any number up to SEEN of them: replicates may show none of it
+# Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
+# is unsure. Models find most of these readings, which a variance is most sensitive to.
+VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), (0.3, 1.2)
+UNTOLD = 0.4  # of what noise hides of a pair's table
 
 Moved = Callable[[float, float, float], float]
 
@@ -35,7 +38,8 @@ def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     apart = {number: _covariance(each, indices) - value for number, each in others.items()}
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
     wider = np.mean([_resolution(each, indices) for each in others.values()], axis=0)
-    squares = np.maximum(squared_error(apart, partition.alike), _tails(partition, indices, value))
+    squares = squared_error(apart, partition.alike, partition.fewer)
+    squares = np.maximum(squares, _tails(partition, indices, value))
     squares = squares + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
     return Estimates(value, np.sqrt(squares + _hidden(partition, indices, largest)))
@@ -62,9 +66,8 @@ def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -
         hidden = partition.hidden(
             (first, second), _centred(partition, first), _centred(partition, second)
         )
-        found[i, j] = found[j, i] = min(
-            hidden / partition.total**2, variances[i] * variances[j] / 3
-        )
+        hidden *= (UNTOLD / partition.total) ** 2
+        found[i, j] = found[j, i] = min(hidden, variances[i] * variances[j] / 3)
     return found
 
 
@@ -76,16 +79,19 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     third of that.
     """
     beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
-    beyond *= ANY * (1 + np.array([_unsure(partition, index) for index in indices]) / 2)
+    unsure = np.array([_unsure(partition, index) for index in indices])
+    alone, both = ((part + more * unsure) * beyond for part, more in (VARIANCE, PAIR))
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
-    return np.asarray(np.outer(beyond, beyond) * (alike + (1.0 - alike) / 3))
+    found = np.outer(both, both) * (alike + (1.0 - alike) / 3)
+    np.fill_diagonal(found, alone**2)
+    return np.asarray(found)
 
 
 def tails_of_mean(partition: Boxes, index: int) -> float:
-    """Error of a mean for readings that noise hides beyond those that are seen. Replicates show
-    most of it, unless noise has left few readings in a tail: so much is in any fleet's error."""
-    return _beyond(partition, index, _of_mean)
+    """Error of a mean for readings that noise hides beyond those that are seen."""
+    part, more = MEAN
+    return (part + more * _unsure(partition, index)) * _beyond(partition, index, _of_mean)
 
 
 def _of_variance(near: float, bound: float, power: float) -> float:

@@ -6,7 +6,7 @@ Everything here reads released integers only, so it is post-processing and costs
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
+from math import hypot, isfinite, sqrt
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Hidden, Wanted
 from pansketch.generators.partition import moments
 from pansketch.generators.partition.box_overlap import (
+    Cells,
     cumulative,
     distinct,
     least_point,
@@ -25,7 +26,7 @@ from pansketch.generators.partition.box_overlap import (
 from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
-from pansketch.generators.partition.shares import bin_shares, hidden_share, hidden_way
+from pansketch.generators.partition.shares import bin_shares, hidden_way, least_error
 from pansketch.generators.significance import EmptyModel, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
@@ -50,9 +51,10 @@ class Partition:
         noise: the noise that the readings have to outweigh; None: none.
         hidden: the squared error that noise leaves in the joint counts of two attributes;
             `Dependence.hidden` computes it.
-        cells: by position the bits of an attribute's cells, of which boxes are parts; of others
-            boxes themselves are cells.
-        alike: every so many-th replicate, the first one too, is fitted as the model; 0: none.
+        cells: by position an attribute's cells, of which boxes are parts; of others boxes
+            themselves are cells.
+        alike: of the replicates, see `squared_error`.
+        fewer: likewise.
         shown: corners of the box around each that a release tells from others, float64[n, d] each.
             The parts inside it are noise. None: of each box itself.
     """
@@ -65,8 +67,9 @@ class Partition:
     unresolved: Callable[[Mapping[int, FloatArray]], FloatArray] = lambda inside: np.zeros(1)
     noise: Noise | None = None
     hidden: Hidden | None = None
-    cells: Mapping[int, int] = field(default_factory=dict)
+    cells: Mapping[int, Cells] = field(default_factory=dict)
     alike: int = 0
+    fewer: float = 0.0
     shown: tuple[FloatArray, FloatArray] | None = None
 
     @property
@@ -132,8 +135,8 @@ class Partition:
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
         value = at(self)
-        found = self._estimate(value, at, doubt_of_quantile(self, position, q, value))
-        return Estimate(value, max(found.standard_error, hidden_way(self, position, q, value)))
+        errors = hidden_way(self, position, q, value), doubt_of_quantile(self, position, q, value)
+        return self._estimate(value, at, *errors)
 
     def mean(self, name: str) -> Estimate:
         """See `FittedModel.mean`.
@@ -152,9 +155,8 @@ class Partition:
         others = moments.of_moments(self)
         value, *means = moments.means([self, *others.values()], position)
         apart = {n: np.asarray(mean - value) for n, mean in zip(others, means, strict=True)}
-        squares = squared_error(apart, self.alike) + doubt_of_mean(self, position) ** 2
-        least = moments.tails_of_mean(self, position)
-        return Estimate(value, max(float(np.sqrt(squares)), least))
+        squares = squared_error(apart, self.alike, self.fewer) + doubt_of_mean(self, position) ** 2
+        return Estimate(value, hypot(sqrt(squares), moments.tails_of_mean(self, position)))
 
     def _mean_direction(self, position: int) -> Estimate:
         attribute = self.domain.attributes[position]
@@ -166,7 +168,7 @@ class Partition:
         edges, below = self.filled(position)
         value, doubt = of(self), moments.resolution(attribute, edges, np.diff(below), self.total)
         found = self._estimate(
-            value, lambda model: value + moments.apart(attribute, value, of(model)), doubt
+            value, lambda model: value + moments.apart(attribute, value, of(model)), 0.0, doubt
         )
         return Estimate(value, min(found.standard_error, moments.unknown(attribute)))
 
@@ -179,14 +181,7 @@ class Partition:
         attribute = self.domain.attributes[position]
         start, place = whole(attribute)[0], edge(attribute, x, after=True)
 
-        held, below = self.present([position]), {position: (start, place)}
-
-        def of(model: Partition) -> float:
-            return float(model.box_shares() @ model.overlap(below))
-
-        found = held._estimate(of(held), of, doubt(held, below) / held.total)
-        hidden = hidden_share(held, position, x, found.value)
-        return Estimate(found.value, max(found.standard_error, hidden))
+        return self.present([position])._share({position: (start, place)})
 
     def present(self, positions: Sequence[int], *, of_mean: bool = False) -> "Partition":
         """The readings that have a value of these attributes, see `present`.
@@ -204,26 +199,33 @@ class Partition:
         def of(model: Partition) -> float:
             return float(model.mass @ model.overlap(intervals))
 
-        return self._estimate(of(self), of, doubt(self, intervals))
+        return self._estimate(of(self), of, least_error(self, intervals), doubt(self, intervals))
 
     def share(self, wanted: Wanted | str) -> Estimate:
         """See `FittedModel.share`."""
         intervals = self._intervals(wanted)
         self.check(intervals)
+        return self._share(intervals)
 
+    def _share(self, intervals: Mapping[int, Interval]) -> Estimate:
         def of(model: Partition) -> float:
             return float(model.box_shares() @ model.overlap(intervals))
 
-        return self._estimate(of(self), of, doubt(self, intervals) / self.total)
+        errors = least_error(self, intervals), doubt(self, intervals)
+        return self._estimate(of(self), of, *(each / self.total for each in errors))
 
     def bin_shares(self, bins: Sequence[Sequence[str]]) -> Estimates:
         """See `FittedModel.bin_shares`: all bins at once cost little more than one."""
         return bin_shares(self, bins)
 
-    def _estimate(self, value: float, statistic: Statistic, resolution: float) -> Estimate:
+    def _estimate(
+        self, value: float, statistic: Statistic, least: float, resolution: float
+    ) -> Estimate:
+        """`least`: an error that noise leaves at least; `resolution`: of the width of cells."""
         models = [(n, model) for n, model in enumerate(self.replicates) if model.total > 0]
         apart = {n: np.asarray(statistic(model) - value) for n, model in models}
-        return Estimate(value, float(np.sqrt(squared_error(apart, self.alike) + resolution**2)))
+        squares = max(float(squared_error(apart, self.alike, self.fewer)), least**2)
+        return Estimate(value, hypot(sqrt(squares), resolution))
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`. The errors hold the noise and the width of the boxes."""

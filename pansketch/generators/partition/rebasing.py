@@ -140,6 +140,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
             if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
         },
         model.alike,
+        model.fewer,
         None if model.shown is None else (moved(model.shown[0]), moved(model.shown[1])),
     )
 
@@ -214,6 +215,7 @@ def combine(models: Sequence[Partition]) -> Partition:
         reduce(add, noises) if len(noises) == len(models) else None,
         hidden if any(model.hidden is not None for model in models) else None,
         alike=models[0].alike if len({model.alike for model in models}) == 1 else 0,
+        fewer=max(each) if all(each := [model.fewer for model in models]) else 0.0,
         shown=(
             np.concatenate([_shown(model)[0] for model in models]),
             np.concatenate([_shown(model)[1] for model in models]),

@@ -1,15 +1,16 @@
 """Shares of readings. All bins of one attribute, or of two, at once: histograms and densities of
 boxes. And what noise hides of a share in a tail."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
+from pansketch.domain.intervals import Interval, whole
 from pansketch.estimate import Estimates
 from pansketch.generators.partition.box_overlap import overlap
-from pansketch.generators.partition.cut_boxes import doubt_of_bins
+from pansketch.generators.partition.cut_boxes import doubt_of_bins, fractions
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.significance import EmptyModel, squared_error
 
@@ -34,11 +35,12 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
             same = np.array_equal(other.low, model.low) and np.array_equal(other.high, model.high)
             around = inside if same else _inside(other, conditions)
             apart[number] = _shares(other, around) - value
-    doubt, unresolved = doubt_of_bins(model, inside), _unresolved(model, inside)
-    hidden = doubt**2 + unresolved**2
+    squares = squared_error(apart, model.alike, model.fewer)
     if model.noise is not None:
-        hidden = hidden + model.noise.least_of(inside, model.mass) ** 2
-    return Estimates(value, np.sqrt(squared_error(apart, model.alike) + hidden / model.total**2))
+        least = model.noise.least_of(inside, model.mass) / model.total
+        squares = np.maximum(squares, least**2)
+    doubt = np.hypot(doubt_of_bins(model, inside), _unresolved(model, inside)) / model.total
+    return Estimates(value, np.sqrt(squares + doubt**2))
 
 
 def _inside(model: "Partition", conditions: Sequence[Sequence[str]]) -> dict[int, FloatArray]:
@@ -69,19 +71,37 @@ def _unresolved(model: "Partition", inside: dict[int, FloatArray]) -> FloatArray
     return found if in_order else found.T
 
 
-def hidden_share(model: "Partition", index: int, value: float, share: float) -> float:
-    """An error of the share of readings up to a value. In a tail that noise explains there may be
+def least_error(model: "Partition", intervals: Mapping[int, Interval]) -> float:
+    """An error of the readings inside intervals that none of them is without, in readings. Noise
+    hides a few, and in a tail up to a bound so many as it explains."""
+    if model.noise is None:
+        return 0.0
+    inside = fractions(model, intervals)
+    found = model.noise.least_of(inside, model.mass).item()
+    for index, (start, end) in intervals.items() if len(intervals) == 1 else ():
+        attribute = model.domain.attributes[index]
+        first, last = (0.0, 1.0) if attribute.cyclic else whole(attribute)
+        if attribute.categories is None and (start <= first) != (end >= last):
+            part = float(model.mass @ inside[index][0])
+            below = part if start <= first else model.total - part
+            place = np.array([end if start <= first else start])
+            value = attribute.from_unit(place).item()
+            found = max(found, _hidden_below(model, index, value, below))
+    return found
+
+
+def _hidden_below(model: "Partition", index: int, value: float, below: float) -> float:
+    """An error of the number of readings up to a value. In a tail that noise explains there may be
     none of them, or as many again; elsewhere it is 0."""
     attribute, noise = model.domain.attributes[index], model.noise
     if noise is None or attribute.placed is not None:
         return 0.0
-    explained = noise.explained(index, attribute, value, share * model.total, model.total)
-    return MORE * explained / model.total
+    return MORE * noise.explained(index, attribute, value, below, model.total)
 
 
 def hidden_way(model: "Partition", index: int, share: float, value: float) -> float:
     """The error of a quantile that this error of its share makes, among the readings."""
-    off = hidden_share(model, index, value, share)
+    off = _hidden_below(model, index, value, share * model.total) / model.total
     if not off:
         return 0.0
     edges, below = model.filled(index)

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from pansketch.generators.significance import FASTEST, LESS, SLOWEST, Noise, tail_power
+from pansketch.generators.significance import (
+    FASTEST,
+    LESS,
+    SLOWEST,
+    Noise,
+    squared_error,
+    tail_power,
+)
 
 AWAY = np.geomspace(1000.0, 1e-3, 2000)  # distances from the median
 
@@ -48,3 +55,10 @@ def test_a_bin_of_all_values_hides_nothing():
     whole, half = np.ones((1, 4)), np.array([[1.0, 1.0, 0.0, 0.0]])
     assert noise.least_of({0: whole}, mass) == 0
     np.testing.assert_allclose(noise.least_of({0: half, 1: whole}, mass), 6.0)
+
+
+def test_replicates_of_fewer_boxes_are_compared_with_one_without_noise():
+    """What all of them miss for lack of boxes is no noise, and the model misses a tenth of it."""
+    apart = {number: np.array(3.0 + each) for number, each in enumerate((0.0, 1.0, -1.0))}
+    assert squared_error(apart, 0, fewer=0.1) == pytest.approx(1.0 + 0.3**2)
+    assert squared_error(apart, 0) > 9  # the control

@@ -128,7 +128,7 @@ def test_the_cdf_beside_a_spike_is_right_with_atoms_and_wrong_without(rows, nois
     plain = pairwise(released(loose, rows[~missing]))
     found, held = plain.cdf("rain", 0.02), (rows[~missing, 0] <= 0.02).mean()
     assert 0.1 < held - found.value < 2 * found.standard_error
-    even = 0.02 / 50 * (1 << margin(plain.releases[0], "rain").cells[0])  # of a cell
+    even = 0.02 / 50 * (1 << margin(plain.releases[0], "rain").cells[0].bits)  # of a cell
     assert found.value > 2 * even  # the control: what the cell would hold below, spread evenly
 
 

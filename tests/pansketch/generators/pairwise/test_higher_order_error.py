@@ -9,7 +9,7 @@ from pansketch.generators.fidelity.portrait import Grid, correlations
 from pansketch.generators.fidelity.tables import attenuations, hidden, portrait
 from pansketch.generators.pairwise.contingency_tables import Table, tables_of
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
-from pansketch.generators.pairwise.higher_order_error import Dependence
+from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula
 from pansketch.generators.pairwise.marginals import Margin
 
 RHO, READINGS = 0.8, 100_000
@@ -94,3 +94,24 @@ def test_two_errors_reach_every_number_that_two_margins_allow(one, two):
     assert one * two - reach <= max(0.0, one + two - 1) + 1e-9
     # The control: it is no farther than all of what they allow.
     assert reach <= 2 * (min(one, two) - max(0.0, one + two - 1)) + 1e-9
+
+
+@pytest.mark.parametrize(("clusters", "least", "most"), [(False, 0.0, 0.3), (True, 0.8, 1.0)])
+def test_a_copula_that_explains_where_clusters_are_does_not_explain_their_insides(
+    clusters, least, most
+):
+    """Both streams have nearly the same correlation, and hardly any noise."""
+    rows = readings()
+    if clusters:
+        generator = np.random.default_rng(4)
+        middle = np.where(generator.random((READINGS, 1)) < 0.5, -4, 4)
+        rows = middle + generator.normal(size=rows.shape)
+    views = (View(("x",), (7,), 1), View(("y",), (7,), 1), View(("x", "y"), (5, 5), 1))
+    parts = [Privacy(CLEAR).epsilon_micro // 3] * 3
+    parts[0] += Privacy(CLEAR).epsilon_micro - sum(parts)
+    views = [View(v.names, v.bits, part) for v, part in zip(views, parts, strict=True)]
+    sketch = ViewsSpec(DOMAIN, Privacy(CLEAR), views).start(os_entropy())
+    sketch.update_many(rows)
+    fit = fit_views(DOMAIN, tables_of(sketch.release(os_entropy(), WindowId("a", "s", 0))))
+    (table,) = fit.tables
+    assert least <= beyond_copula(table, fit.margins, fit.angles[0, 1]) <= most

@@ -70,6 +70,11 @@ def test_a_share_in_a_hidden_tail_has_the_error_of_its_noise(monkeypatch):
         found = [each.cdf("x", x) for each in models]
         assert [each.value for each in found] == [pytest.approx(1.0)] * len(models)
         assert max(each.standard_error for each in found) < 1e-9
+    # A share up to a bound is the same question.
+    for x in np.quantile(rows, (0.03, 0.97)).tolist():
+        below, above = models[0].share({"x": (0, x)}), models[0].share({"x": (x, 12)})
+        assert below == models[0].cdf("x", x)
+        assert above.standard_error == pytest.approx(below.standard_error, rel=0.1)
     monkeypatch.setattr(shares, "MORE", 0.0)
     assert np.mean(list(within())) < 0.88
 

@@ -12,6 +12,7 @@ from pansketch import Attribute, Domain, HierarchySpec, Privacy, View, ViewsSpec
 from pansketch.generators import Partition, pairwise, privhp
 from pansketch.generators.pairwise.higher_order_error import _sampled
 from pansketch.generators.pairwise.margin import margin
+from pansketch.generators.partition.box_overlap import Cells
 
 MANY, STREAMS = 4000, 30
 LINE = Domain([Attribute("x", 0, 100)])
@@ -44,11 +45,11 @@ def test_the_variance_of_a_part_is_binomial():
     """A cell of an even density is cut at a quarter. Its neighbours are as dense, so that no
     unevenness adds to the error."""
     edges = np.arange(5)[:, None] / 4
-    even = Partition(LINE, edges[:-1], edges[1:], np.full(4, 100.0), cells={0: 2})
+    even = Partition(LINE, edges[:-1], edges[1:], np.full(4, 100.0), cells={0: Cells(2)})
     found = even.count({"x": (0, 31.25)})
     assert found.value == pytest.approx(125)
     assert found.standard_error == pytest.approx(np.sqrt(100 * 0.25 * 0.75))
-    many = Partition(LINE, edges[:-1], edges[1:], np.full(4, 1e6), cells={0: 2})
+    many = Partition(LINE, edges[:-1], edges[1:], np.full(4, 1e6), cells={0: Cells(2)})
     share = many.share({"x": (0, 31.25)})  # The control: of many readings it is nothing.
     assert share.standard_error < 0.0002
     assert even.count({"x": (0, 50)}).standard_error == 0
