@@ -22,8 +22,8 @@ TINY = np.finfo(float).tiny
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
-VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), (0.3, 1.2)
-UNTOLD = 0.4  # of what noise hides of a pair's table
+VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), (0.5, 1.2)
+UNTOLD = 0.6  # of what noise hides of a pair's table
 
 Moved = Callable[[float, float, float], float]
 
