@@ -34,7 +34,7 @@ from pansketch.generators.model import Wanted
 from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
 from pansketch.generators.pairwise.fit import fit_views, likely_fits
 from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula, hidden_of
-from pansketch.generators.pairwise.margin import margin, readings_of
+from pansketch.generators.pairwise.margin import REPLICATES, margin, readings_of
 from pansketch.generators.pairwise.marginals import noise_of
 from pansketch.generators.pairwise.particles import joint_of
 from pansketch.generators.partition.partition import Partition
@@ -45,7 +45,6 @@ from pansketch.sketches.release_model import Release
 MIN_PARTICLES, MAX_PARTICLES = 1 << 17, 1 << 19
 PARTICLES_A_CELL = 128  # of the largest table: cells of tails must not be without any
 FEWER_PARTICLES = 1 << 14  # of a replicate
-REPLICATES = 24
 
 
 @dataclass(frozen=True, eq=False)
