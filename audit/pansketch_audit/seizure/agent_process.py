@@ -28,9 +28,11 @@ from pansketch_audit.seizure.marked_readings import FloatArray, json_lines
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
 
+# What is kept does not depend on epsilon, and at the largest one the releases count their readings
+# almost exactly: on a slow machine hundreds of releases add up, each with its own noise.
 SPEC = HierarchySpec(
     Domain([Attribute("temp", -40, 60, "degC"), Attribute("pm25", 0, 1000, scale="log")]),
-    Privacy(epsilon=1.0),
+    Privacy(epsilon=100.0),
     depth=48,
     k=512,
     width=1024,
@@ -49,7 +51,7 @@ streams:
   air:
     source: {source}
     window: {window}s
-    privacy: {{epsilon: 1.0, unit: reading, intrusion: silent}}
+    privacy: {{epsilon: 100.0, unit: reading, intrusion: silent}}
     attributes:
       temp: {{low: -40, high: 60, unit: degC}}
       pm25: {{low: 0, high: 1000, scale: log}}
@@ -92,10 +94,16 @@ class Run:
         return tuple(name for snapshot in self.snapshots for name in snapshot.unread)
 
     @property
+    def idle(self) -> str:
+        """Why the agent was not at work, so that finding nothing shows nothing; empty if it was."""
+        if self.releases > 1 and self.counted > self.readings / 2:
+            return ""
+        return f"{self.counted} of {self.readings} readings counted in {self.releases} releases"
+
+    @property
     def holds(self) -> bool:
         searched = self.snapshots and not self.problem and not self.unread
-        busy = self.releases > 1 and self.counted > self.readings / 2
-        return bool(searched and busy and not self.leaks)
+        return bool(searched and not self.idle and not self.leaks)
 
 
 def run_agent(

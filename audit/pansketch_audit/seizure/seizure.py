@@ -158,7 +158,8 @@ def _summary(run: Run) -> str:
         return f"{run.source}: {run.problem or f'not read: {run.unread[0]}'}"
     old = len({sighting.reading for sighting in run.leaks})
     seen = f"{run.readings} readings, {old} found that should be gone"
-    return f"{run.source}: {seen} in {len(run.snapshots)} looks"
+    looked = f"{run.source}: {seen} in {len(run.snapshots)} looks"
+    return f"{looked}, but {run.idle}" if run.idle else looked
 
 
 def _in_flight(run: Run) -> bool:

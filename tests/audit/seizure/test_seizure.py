@@ -24,6 +24,7 @@ from pansketch_audit.seizure.process_memory import BLOCK_BYTES, Scanner, process
 from pansketch_audit.seizure.seizure import (
     LEAKS,
     PositiveControl,
+    Seizure,
     catches_leak,
     finds_planted,
     seize,
@@ -204,7 +205,10 @@ def test_what_a_run_must_be_to_hold():
         assert not replace(run, snapshots=(seen,)).holds
     assert not replace(run, snapshots=()).holds
     assert not replace(run, releases=1).holds
-    assert not replace(run, counted=3).holds, "an agent that drops its readings proves nothing"
+    dropped = replace(run, counted=3)
+    assert not dropped.holds, "an agent that drops its readings proves nothing"
+    shown = Seizure(10, (), (dropped,), (), 0.0, 0.0, ())
+    assert "but 3 of 10 readings counted in 4 releases" in str(shown)
 
 
 def test_the_agent_holds_none_of_its_readings():
