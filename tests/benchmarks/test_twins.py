@@ -34,7 +34,7 @@ def test_a_twin_is_as_far_as_its_readings_move_at_a_bound(held):
     found = apart(held, spec, DRAWS)
     noise = np.sqrt(DRAWS * spec.views[0].noise_variance)
     most = (HIGH - held.mean()) ** 2 / READINGS  # of a reading
-    assert 0.5 * noise * most < found < 2 * noise * most
+    assert 0.5 < found / (twins.APART * noise * most) < 2
 
 
 def test_more_noise_hides_a_farther_twin_and_more_readings_a_nearer_one(held):
@@ -54,4 +54,15 @@ def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
     (row,) = twins.run(True)
     assert row.name.startswith("-200 for missing, 1 window: ")
     assert row.value > 0
-    assert re.fullmatch(r"median of 4 attributes; ours is [0-9.]+ x that least one", row.note)
+    told = re.fullmatch(
+        r"so (0\.\d{3}) of .*; median of 4 attributes; ours is [0-9.]+ x .*", row.note
+    )
+    assert told is not None
+    assert 0 < float(told[1]) <= 1
+
+
+def test_twins_are_so_near_that_the_best_test_errs_in_seven_per_cent():
+    rng = np.random.default_rng(3)
+    shown = rng.normal(0, 1, 100_000) + twins.APART * (which := rng.random(100_000) < 0.5)
+    wrong = np.mean((shown > twins.APART / 2) != which)
+    assert wrong == pytest.approx(1 - twins.LOWEST, abs=0.005)

@@ -28,8 +28,8 @@ from pansketch_audit.seizure.marked_readings import FloatArray, json_lines
 from pansketch_audit.seizure.mqtt_recorder import Recorder
 from pansketch_audit.seizure.process_memory import Scanner
 
-# What is kept does not depend on epsilon, and at the largest one the releases count their readings
-# almost exactly: on a slow machine hundreds of releases add up, each with its own noise.
+# Epsilon decides nothing about what is kept. At the largest one hundreds of releases, as of a slow
+# machine, count their readings almost exactly, with all their noise.
 SPEC = HierarchySpec(
     Domain([Attribute("temp", -40, 60, "degC"), Attribute("pm25", 0, 1000, scale="log")]),
     Privacy(epsilon=100.0),
