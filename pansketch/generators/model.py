@@ -7,7 +7,7 @@ import numpy as np
 
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate, Estimates
-from pansketch.generators.significance import Noise
+from pansketch.generators.significance import Fits, Noise
 
 # A range (low, high), or a category, of each attribute named.
 Wanted = Mapping[str, tuple[float, float] | str]
@@ -41,9 +41,7 @@ class Boxes(Protocol):
     @property
     def replicates(self) -> "Sequence[Boxes]": ...
     @property
-    def alike(self) -> int: ...
-    @property
-    def fewer(self) -> float: ...
+    def fits(self) -> Fits: ...
     def box_shares(self) -> FloatArray: ...
 
 

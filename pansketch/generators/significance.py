@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import ceil, hypot, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -205,11 +206,26 @@ def tail_power(held: FloatArray, away: FloatArray, first: int) -> float:
     place = int(np.searchsorted(held, WIDER * held[first]))
     if place >= len(held) or not away[first] > away[place] > 0:
         return SLOWEST
-    power = log(held[place] / held[first]) / log(away[first] / away[place])
+    # A difference, for the readings of a smooth tail may be too few for a quotient.
+    power = (log(held[place]) - log(held[first])) / log(away[first] / away[place])
     return min(max(LESS * power, SLOWEST), FASTEST)
 
 
-def squared_error(apart: Mapping[int, FloatArray], alike: int, fewer: float = 0.0) -> FloatArray:
+class Fits(NamedTuple):
+    """How the replicates of a model are fitted, by their number.
+
+    `alike`: every so many-th as the model is, the first one too; 0: none. `fewer`: boxes of a
+    replicate over those of the model. Replicate 0 then has no noise but the model's, the others are
+    compared with it, and theirs are numbers after it; 0: there is none such. `rough`: the first so
+    many follow noise wherever it leads, as no fit of the model does.
+    """
+
+    alike: int = 0
+    fewer: float = 0.0
+    rough: int = 0
+
+
+def squared_error(apart: Mapping[int, FloatArray], fits: Fits, rough: float = 0.5) -> FloatArray:
     """The squared error that noise leaves in answers, in their shape; 0 without a replicate.
 
     A fit that keeps counts from being negative has a bias, which grows as the noise. Replicates
@@ -219,19 +235,23 @@ def squared_error(apart: Mapping[int, FloatArray], alike: int, fewer: float = 0.
 
     Args:
         apart: by the number of a replicate, how far its answers are from those of the model.
-        alike: every so many-th replicate is fitted as the model is, the first one too; 0: none.
-        fewer: boxes of a replicate over those of the model, where replicate 0 has no noise but the
-            model's, and the others are compared with it. By how much that one departs from the
-            model, the model departs from the tables in proportion. 0: there is no such replicate.
+        fits: how they are fitted. By how much a replicate of fewer boxes without noise departs from
+            the model, the model departs from the tables in proportion.
+        rough: the part of the squared error that rough fits show.
     """
-    if fewer and 0 in apart:
+    if fits.fewer and 0 in apart:
         alone = apart[0]
-        others = {number: each - alone for number, each in apart.items() if number}
-        return squared_error(others, alike) + (fewer * alone) ** 2
+        others = {number - 1: each - alone for number, each in apart.items() if number}
+        squares = squared_error(others, fits._replace(fewer=0.0), rough)
+        return squares + (fits.fewer * alone) ** 2
     if not apart:
         return np.zeros(())
-    squares = np.mean(np.square(list(apart.values())), axis=0)
-    same = np.array([each for number, each in apart.items() if alike and number % alike == 0])
+    numbers, answers = np.array(list(apart)), np.array(list(apart.values()))
+    loose = numbers < fits.rough
+    parts = [(rough, loose), (1.0 - rough, ~loose)] if loose.any() and not loose.all() else []
+    parts = parts or [(1.0, np.ones_like(loose))]
+    squares = sum(part * np.mean(answers[which] ** 2, axis=0) for part, which in parts)
+    same = answers[numbers % fits.alike == 0] if fits.alike else answers[:0]
     if len(same) > 1:
         shown = same.mean(axis=0) ** 2 - same.var(axis=0, ddof=1) / len(same)
         squares = squares + UNSHOWN * np.maximum(shown, 0.0)

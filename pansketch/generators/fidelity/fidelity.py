@@ -44,8 +44,8 @@ from pansketch.generators.hierarchy.privhp import privhp
 from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
 from pansketch.generators.pairwise.denoising import LIKELY
 from pansketch.generators.pairwise.fit import ViewFit, fit_views, noisy_fits
-from pansketch.generators.pairwise.generator import particle_count
 from pansketch.generators.pairwise.marginals import noise_of
+from pansketch.generators.pairwise.particles import particle_count
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.release_model import Release
 

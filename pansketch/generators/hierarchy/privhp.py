@@ -12,7 +12,7 @@ from pansketch.generators.hierarchy.cell_counts import Paths
 from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.partition.partition import Partition
-from pansketch.generators.significance import Noise, noise_of_sums
+from pansketch.generators.significance import Fits, Noise, noise_of_sums
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.release_model import Release
 
@@ -63,7 +63,7 @@ def privhp(release: Release, *, as_published: bool = False) -> Partition:
             for (other, each), way in zip(hashed, ways, strict=False)
         ]
 
-    return replace(partition, replicate=replicate, noise=noise_of(release), alike=ALIKE)
+    return replace(partition, replicate=replicate, noise=noise_of(release), fits=Fits(alike=ALIKE))
 
 
 def hashed_otherwise(

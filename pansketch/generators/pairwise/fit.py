@@ -130,7 +130,7 @@ def likely_fits(
     for number in range(count):
         noisy = [_with_noise(table, generator) for table in released]
         together = [replace(e, counts=n.counts) for e, n in zip(louder, noisy, strict=True)]
-        yield fit_views(domain, together, rough=number < ROUGH * count, like=fit)
+        yield fit_views(domain, together, rough=number < ROUGH, like=fit)
 
 
 def _noiseless(released: Sequence[Table], fit: ViewFit) -> list[Table]:

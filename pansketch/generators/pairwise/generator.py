@@ -15,15 +15,16 @@ weights under which they agree with all tables at once, the nearest such distrib
 4. A particle is a box: one finest cell of every attribute, or a part of it along the slope of the
    density (margin.py).
 
-A question of one attribute needs none of that but its margin (margin.py).
+A question of one attribute needs none of that but its margin (margin.py). Where one table has all
+attributes of a question, particles are weighted once more to follow that table alone.
 
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import combinations_with_replacement
 from math import hypot
 
 import numpy as np
@@ -31,20 +32,13 @@ import numpy as np
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimate, Estimates
 from pansketch.generators.model import Wanted
-from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
-from pansketch.generators.pairwise.fit import fit_views, likely_fits
-from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula, hidden_of
-from pansketch.generators.pairwise.margin import REPLICATES, margin, readings_of
-from pansketch.generators.pairwise.marginals import noise_of
-from pansketch.generators.pairwise.particles import joint_of
+from pansketch.generators.pairwise.contingency_tables import domain_of, tables_of
+from pansketch.generators.pairwise.margin import margin, readings_of
+from pansketch.generators.pairwise.particles import ReleaseParticles, particles_of
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.rebasing import combine, common_domain
 from pansketch.sketches.release_model import Release
-
-MIN_PARTICLES, MAX_PARTICLES = 1 << 17, 1 << 19
-PARTICLES_A_CELL = 128  # of the largest table: cells of tails must not be without any
-FEWER_PARTICLES = 1 << 14  # of a replicate
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +55,7 @@ class ViewsModel:
     domain: Domain
     particles: int | None = None
     _alone: dict[int, Partition] = field(default_factory=dict, init=False, repr=False)
+    _nearer: dict[tuple[int, ...], Partition] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def boxes(self) -> Partition:
@@ -69,7 +64,11 @@ class ViewsModel:
         Raises:
             ValueError: a release is of another family.
         """
-        return combine([_joint(release, self.particles) for release in self.releases])
+        return combine([each.partition() for each in self._joints])
+
+    @cached_property
+    def _joints(self) -> list[ReleaseParticles]:
+        return [particles_of(release, self.particles) for release in self.releases]
 
     def alone(self, position: int) -> Partition:
         """See `ViewsModel.boxes` and `FittedModel.alone`."""
@@ -92,8 +91,21 @@ class ViewsModel:
 
     def _of(self, positions: Iterable[int]) -> Partition:
         """What answers a question of these attributes, by position."""
-        first, *others = {*positions} or {min(self._known, default=0)}
-        return self.boxes if others else self.alone(first)
+        first, *others = sorted({*positions}) or [min(self._known, default=0)]
+        return self._together((first, *others)) if others else self.alone(first)
+
+    def _together(self, positions: tuple[int, ...]) -> Partition:
+        """What answers a question of all these attributes: boxes, nearer to a table of them. Only
+        the latest are kept, for there are many pairs."""
+        found = self._nearer.get(positions)
+        if found is None:
+            names = [self.domain.names[position] for position in positions]
+            if not any(each.has(names) for each in self._joints):
+                return self.boxes
+            found = combine([each.partition(names) for each in self._joints])
+            self._nearer.clear()
+            self._nearer[positions] = found
+        return found
 
     def _named(self, name: str) -> Partition:
         return self._of([self.domain.index(name)])
@@ -146,8 +158,28 @@ class ViewsModel:
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`."""
-        one = names is not None and len(names) == 1
-        return (self._named(names[0]) if one and names else self.boxes).covariance(names)
+        if names is None:
+            names = tuple(
+                each.name
+                for each in self.domain.attributes
+                if each.categories is None and not each.cyclic
+            )
+        if not names:
+            return self.boxes.covariance(names)
+        value, errors = np.zeros((2, len(names), len(names)))
+        apart: Estimates | None = None
+        for row, column in combinations_with_replacement(range(len(names)), 2):
+            pair = (names[row], names[column])[: 1 + (row < column)]
+            model = self._of(map(self.domain.index, pair))
+            if model is self.boxes:  # No table has this pair: all such pairs are asked at once.
+                if apart is None:
+                    apart = self.boxes.covariance(names)
+                found, place = apart, (row, column)
+            else:
+                found, place = model.covariance(pair), (0, -1)
+            value[row, column] = value[column, row] = found.value[place]
+            errors[row, column] = errors[column, row] = found.standard_error[place]
+        return Estimates(value, errors)
 
     def check(self, attributes: Iterable[int] | None = None) -> None:
         """See `ViewsModel.boxes` and `FittedModel.check`."""
@@ -190,44 +222,3 @@ def pairwise(*releases: Release, particles: int | None = None) -> ViewsModel:
     if not releases:
         raise ValueError("nothing to model: no release was given")
     return ViewsModel(releases, common_domain([domain_of(each) for each in releases]), particles)
-
-
-def particle_count(tables: Sequence[Table]) -> int:
-    """As many particles as suit the tables of a release."""
-    wanted = PARTICLES_A_CELL * max(table.counts.size for table in tables)
-    return min(max(wanted, MIN_PARTICLES), MAX_PARTICLES)
-
-
-def _joint(release: Release, particles: int | None) -> Partition:
-    """The boxes of one release."""
-    tables, domain = tables_of(release), domain_of(release)
-    particles = particles or particle_count(tables)
-    fit = fit_views(domain, tables)
-    # Public post-processing: seeded by the release, so that an answer repeats itself.
-    seed = np.abs(release.counters[:4])
-    joint = joint_of(fit, particles, np.random.default_rng(seed))
-
-    few = min(particles, FEWER_PARTICLES)
-
-    def replicate() -> list[Partition]:
-        generator = np.random.default_rng([*seed, 1])
-        noisy = likely_fits(domain, tables, fit, generator, REPLICATES)
-        return [joint_of(each, few, generator).partition(domain) for each in chain([fit], noisy)]
-
-    made = joint.partition(domain)
-    beyond = {
-        (table.axes[0], table.axes[1]): beyond_copula(table, fit.margins, fit.angles[table.axes])
-        for table in fit.tables
-        if table.axes in fit.angles
-    }
-    dependence = Dependence(
-        made.low, made.mass, fit.tables, hidden_of(tables, fit.tables, fit.margins), beyond
-    )
-    return replace(
-        made,
-        replicate=replicate,
-        unresolved=dependence.doubt,
-        hidden=dependence.hidden,
-        noise=noise_of(tables, release.count),
-        fewer=few / particles,
-    )

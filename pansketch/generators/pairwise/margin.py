@@ -27,6 +27,7 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.estimate import Estimate
 from pansketch.generators.pairwise.contingency_tables import cells_of, domain_of, tables_of
 from pansketch.generators.pairwise.marginals import (
+    REPLICATES,
     ROUGH,
     Margin,
     held_inside,
@@ -38,10 +39,9 @@ from pansketch.generators.pairwise.multiresolution import Resolution, folded, ne
 from pansketch.generators.pairwise.smooth_density import TALLER
 from pansketch.generators.partition.box_overlap import Cells, steepness, unevenness
 from pansketch.generators.partition.partition import Partition
-from pansketch.generators.significance import noise_of_sums
+from pansketch.generators.significance import Fits, noise_of_sums
 from pansketch.sketches.release_model import Release
 
-REPLICATES = 24
 PARTS = 8  # at most, into which a cell with a slope is divided
 FINEST = 10  # bits of the finest parts: narrower cells need no slope
 FINEST_AT_BOUND = 12  # bits of them where readings pile up at a bound
@@ -79,15 +79,16 @@ def margin(release: Release, name: str) -> Partition:
     def replicate() -> list[Partition]:
         # As `likely_fits` does with whole tables: noise once more around what was released.
         noisy = _noisier(resolutions, np.random.default_rng(seed))
-        few, fits = round(ROUGH * REPLICATES), []
-        for part, rough in ((slice(few), True), (slice(few, None), False)):
+        fits: list[Margin | None] = []
+        for part, rough in ((slice(ROUGH), True), (slice(ROUGH, None), False)):
             some = [replace(each, counts=each.counts[part]) for each in noisy]
             fits += margins_alike(attribute, some, rough=rough, like=fitted)
         return [_partition(attribute, resolutions[-1].bits, fit) for fit in fits]
 
     made = _partition(attribute, resolutions[-1].bits, fitted)
     variances = {0: nested_fit(resolutions).variances}
-    return replace(made, replicate=replicate, noise=noise_of_sums(release.count, variances))
+    noise = noise_of_sums(release.count, variances)
+    return replace(made, replicate=replicate, noise=noise, fits=Fits(rough=ROUGH))
 
 
 def readings_of(release: Release, name: str) -> Estimate:

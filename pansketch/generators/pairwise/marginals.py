@@ -18,8 +18,9 @@ from pansketch.generators.simplex import isotonic, onto_simplex
 
 TINY = np.finfo(float).tiny
 SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
-# Of replicates, the part that takes all noise in tails and bends for readings: it hides some.
-ROUGH = 1 / 2
+# Fits with more noise. The first of them take all noise in tails and bends for readings: it hides
+# some.
+REPLICATES, ROUGH = 24, 12
 TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
 STANDS_OUT = 4.0  # in the same: readings that end a tail, whatever noise adds behind them
 

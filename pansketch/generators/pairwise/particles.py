@@ -6,25 +6,34 @@ distributions that agree with the tables, the one nearest to the particles' own 
 (Csiszar, 1975).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Domain, FloatArray
-from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
+from pansketch.generators.pairwise.denoising import UnknownDetail
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
-from pansketch.generators.pairwise.fit import ViewFit
+from pansketch.generators.pairwise.fit import ViewFit, fit_views, likely_fits
+from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula, hidden_of
 from pansketch.generators.pairwise.margin import (
     cells_told,
     ends_of,
     placed_inside,
     shares_inside,
 )
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.marginals import REPLICATES, ROUGH, Margin, noise_of
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.significance import Fits
+from pansketch.sketches.release_model import Release
 
+MIN_PARTICLES, MAX_PARTICLES = 1 << 17, 1 << 19
+PARTICLES_A_CELL = 128  # of the largest table: cells of tails must not be without any
+FEWER_PARTICLES = 1 << 14  # of a replicate
 PASSES = 30
 WORTH = 0.98  # of the misfit of the pass before: with more, another pass is not worth its time
 LEAST, MOST = 0.05, 20.0  # of one step: cells with few particles must not run away
@@ -105,6 +114,33 @@ class Joint:
         return Partition(domain, low, high, self.weights[held], cells=told)
 
 
+def nearer(boxes: Partition, fit: ViewFit, axes: Collection[int]) -> Partition:
+    """The boxes of particles, weighted once more for one table: the finest that has all these axes.
+
+    Noisy tables contradict each other, and weights for all of them are a compromise. Boxes without
+    such a table stay as they are.
+    """
+    having = [table for table in fit.tables if set(axes) <= set(table.axes)]
+    if not having:
+        return boxes
+    table = max(having, key=lambda each: sum(each.bits))
+    targets = [_target(boxes, table.axes, table.bits, table.counts)]
+    for axis in table.axes:
+        margin = fit.margins[axis]
+        targets.append(_target(boxes, (axis,), (margin.bits,), margin.counts))
+    return replace(boxes, mass=raked(targets, boxes.mass))
+
+
+def _target(
+    boxes: Partition, axes: tuple[int, ...], bits: tuple[int, ...], counts: FloatArray
+) -> Target:
+    places = [
+        (boxes.low[:, axis] * (1 << each)).astype(np.intp)
+        for axis, each in zip(axes, bits, strict=True)
+    ]
+    return Target(np.asarray(np.ravel_multi_index(places, counts.shape)), counts.reshape(-1))
+
+
 def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:
     """So many particles; none when the fit holds no readings."""
     if not fit.margins:
@@ -115,3 +151,90 @@ def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:
     # The margins come last, and so are met best: they are known best.
     targets += [Target(cells[axis], margin.counts) for axis, margin in fit.margins.items()]
     return Joint(fit.margins, cells, raked(targets, joint.weights))
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseParticles:
+    """The particles of one release, and the fits that they and their replicates follow."""
+
+    release: Release
+    particles: int
+    tables: Sequence[Table]
+    fit: ViewFit
+
+    @cached_property
+    def _domain(self) -> Domain:
+        return domain_of(self.release)
+
+    @property
+    def _seed(self) -> list[int]:
+        """Public post-processing is seeded by the release, so that an answer repeats itself."""
+        return [int(each) for each in np.abs(self.release.counters[:4])]
+
+    @cached_property
+    def _boxes(self) -> Partition:
+        generator = np.random.default_rng(self._seed)
+        return joint_of(self.fit, self.particles, generator).partition(self._domain)
+
+    @property
+    def _few(self) -> int:
+        return min(self.particles, FEWER_PARTICLES)
+
+    @cached_property
+    def _replicates(self) -> list[tuple[Partition, ViewFit]]:
+        generator = np.random.default_rng([*self._seed, 1])
+        noisy = likely_fits(self._domain, self.tables, self.fit, generator, REPLICATES)
+        return [
+            (joint_of(fit, self._few, generator).partition(self._domain), fit)
+            for fit in chain([self.fit], noisy)
+        ]
+
+    @cached_property
+    def _hidden(self) -> Mapping[tuple[int, int], UnknownDetail]:
+        return hidden_of(self.tables, self.fit.tables, self.fit.margins)
+
+    @cached_property
+    def _beyond(self) -> Mapping[tuple[int, int], float]:
+        return {
+            (table.axes[0], table.axes[1]): beyond_copula(
+                table, self.fit.margins, self.fit.angles[table.axes]
+            )
+            for table in self.fit.tables
+            if table.axes in self.fit.angles
+        }
+
+    def has(self, names: Collection[str]) -> bool:
+        """Whether one table has all these attributes."""
+        held = (map(self._domain.names.__getitem__, table.axes) for table in self.fit.tables)
+        return any(set(names) <= set(each) for each in held)
+
+    def partition(self, names: Collection[str] = ()) -> Partition:
+        """The boxes; those of some attributes follow the table of these alone, if there is one."""
+        axes = [self._domain.index(name) for name in names] if self.has(names) else []
+
+        def following(boxes: Partition, fit: ViewFit) -> Partition:
+            return nearer(boxes, fit, axes) if axes else boxes
+
+        made = following(self._boxes, self.fit)
+        dependence = Dependence(made.low, made.mass, self.fit.tables, self._hidden, self._beyond)
+        return replace(
+            made,
+            replicate=lambda: [following(*each) for each in self._replicates],
+            unresolved=dependence.doubt,
+            hidden=dependence.hidden,
+            noise=noise_of(self.tables, self.release.count),
+            fits=Fits(fewer=self._few / self.particles, rough=ROUGH),
+        )
+
+
+def particle_count(tables: Sequence[Table]) -> int:
+    """As many particles as suit the tables of a release."""
+    wanted = PARTICLES_A_CELL * max(table.counts.size for table in tables)
+    return min(max(wanted, MIN_PARTICLES), MAX_PARTICLES)
+
+
+def particles_of(release: Release, particles: int | None) -> ReleaseParticles:
+    """So many, or as many as suit the tables of the release."""
+    tables = tables_of(release)
+    particles = particles or particle_count(tables)
+    return ReleaseParticles(release, particles, tables, fit_views(domain_of(release), tables))

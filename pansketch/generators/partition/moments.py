@@ -30,15 +30,14 @@ Moved = Callable[[float, float, float], float]
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     """Covariances of attributes by position, in their units, with standard errors: [k, k]."""
-    value = _covariance(partition, indices)
-    resolution = _resolution(partition, indices)
-    others = of_moments(partition)
+    value, resolution = _covariance(partition, indices)
+    others = {number: _covariance(each, indices) for number, each in of_moments(partition).items()}
     if not others:
         return Estimates(value, np.sqrt(resolution + _hidden(partition, indices, np.diag(value))))
-    apart = {number: _covariance(each, indices) - value for number, each in others.items()}
+    apart = {number: found - value for number, (found, _) in others.items()}
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
-    wider = np.mean([_resolution(each, indices) for each in others.values()], axis=0)
-    squares = squared_error(apart, partition.alike, partition.fewer)
+    wider = np.mean([allowed for _, allowed in others.values()], axis=0)
+    squares = squared_error(apart, partition.fits)
     squares = np.maximum(squares, _tails(partition, indices, value))
     squares = squares + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
@@ -51,7 +50,7 @@ def of_moments(partition: Boxes) -> dict[int, Boxes]:
     return {
         number: each
         for number, each in enumerate(partition.replicates)
-        if each.total > 0 and not (partition.alike and number % partition.alike)
+        if each.total > 0 and not (partition.fits.alike and number % partition.fits.alike)
     }
 
 
@@ -190,10 +189,12 @@ def _centred(partition: Boxes, index: int) -> OfCells:
     return centred
 
 
-def _covariance(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
+def _covariance(partition: Boxes, indices: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Covariances, and their squared error for the width of the boxes: float64[k, k] each."""
     shares, centred, within = _moments(partition, indices)
     between = (centred * shares[:, None]).T @ centred
-    return np.asarray((between + between.T) / 2 + np.diag(shares @ within))
+    found = np.asarray((between + between.T) / 2 + np.diag(shares @ within))
+    return found, _resolution(shares, centred, within, partition.total)
 
 
 def _moments(
@@ -223,8 +224,10 @@ def means(models: Sequence[Boxes], position: int) -> list[float]:
     return [float(part @ each.box_shares()) for part, each in zip(parts, models, strict=True)]
 
 
-def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
-    """Squared error of taking readings as even inside boxes: float64[k, k].
+def _resolution(
+    shares: FloatArray, centred: FloatArray, within: FloatArray, total: float
+) -> FloatArray:
+    """Squared error of taking so many readings as even inside boxes: float64[k, k]. See `_moments`.
 
     A box's mean and the products inside it err as those of one even reading would, independently of
     other boxes. Its readings are a sample, so they err once more as those of independent ones. If
@@ -232,8 +235,7 @@ def _resolution(partition: Boxes, indices: tuple[int, ...]) -> FloatArray:
     attributes that cancels. For a square it is a sixth of the box's width squared (Sheppard's
     correction, once for the centres and once for the inside).
     """
-    shares, centred, within = _moments(partition, indices)
-    squares = (shares**2 + shares / partition.total)[:, None]
+    squares = (shares**2 + shares / total)[:, None]
     apart = (squares * centred**2).T @ within
     inside = (squares * within).T @ within
     variance = apart + apart.T + (inside + inside.T) / 2

@@ -27,7 +27,7 @@ from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
 from pansketch.generators.partition.shares import bin_shares, hidden_way, least_error
-from pansketch.generators.significance import EmptyModel, Noise, squared_error
+from pansketch.generators.significance import EmptyModel, Fits, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
 
@@ -53,8 +53,7 @@ class Partition:
             `Dependence.hidden` computes it.
         cells: by position an attribute's cells, of which boxes are parts; of others boxes
             themselves are cells.
-        alike: of the replicates, see `squared_error`.
-        fewer: likewise.
+        fits: how the replicates are fitted.
         shown: corners of the box around each that a release tells from others, float64[n, d] each.
             The parts inside it are noise. None: of each box itself.
     """
@@ -68,8 +67,7 @@ class Partition:
     noise: Noise | None = None
     hidden: Hidden | None = None
     cells: Mapping[int, Cells] = field(default_factory=dict)
-    alike: int = 0
-    fewer: float = 0.0
+    fits: Fits = field(default_factory=Fits)
     shown: tuple[FloatArray, FloatArray] | None = None
 
     @property
@@ -155,7 +153,7 @@ class Partition:
         others = moments.of_moments(self)
         value, *means = moments.means([self, *others.values()], position)
         apart = {n: np.asarray(mean - value) for n, mean in zip(others, means, strict=True)}
-        squares = squared_error(apart, self.alike, self.fewer) + doubt_of_mean(self, position) ** 2
+        squares = squared_error(apart, self.fits) + doubt_of_mean(self, position) ** 2
         return Estimate(value, hypot(sqrt(squares), moments.tails_of_mean(self, position)))
 
     def _mean_direction(self, position: int) -> Estimate:
@@ -224,7 +222,7 @@ class Partition:
         """`least`: an error that noise leaves at least; `resolution`: of the width of cells."""
         models = [(n, model) for n, model in enumerate(self.replicates) if model.total > 0]
         apart = {n: np.asarray(statistic(model) - value) for n, model in models}
-        squares = max(float(squared_error(apart, self.alike, self.fewer)), least**2)
+        squares = max(float(squared_error(apart, self.fits)), least**2)
         return Estimate(value, hypot(sqrt(squares), resolution))
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:

@@ -15,6 +15,7 @@ from pansketch.domain.attribute import Attribute
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.model import OfCells
 from pansketch.generators.partition.partition import Partition
+from pansketch.generators.significance import Fits
 
 NARROWEST = 2.0**-50  # A box of the old domain must not vanish between two floats of the new one.
 
@@ -139,8 +140,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
             for new, old in enumerate(indices)
             if old in model.cells and model.domain.attributes[old] == domain.attributes[new]
         },
-        model.alike,
-        model.fewer,
+        model.fits,
         None if model.shown is None else (moved(model.shown[0]), moved(model.shown[1])),
     )
 
@@ -164,6 +164,16 @@ def _moved(old: Attribute, new: Attribute, edges: FloatArray) -> FloatArray:
         found = np.where(atom, new.placed.starts[held] + inside, found)
         found[edges >= 1.0] = 1.0
     return np.asarray(np.clip(found, 0.0, 1.0))
+
+
+def _together(fits: Sequence[Fits]) -> Fits:
+    """Of models whose replicates are combined by their numbers."""
+    alike, fewer, rough = zip(*fits, strict=True)
+    return Fits(
+        alike[0] if len(set(alike)) == 1 else 0,
+        max(fewer) if all(fewer) else 0.0,
+        rough[0] if len(set(rough)) == 1 else 0,
+    )
 
 
 def _shown(model: Partition) -> tuple[FloatArray, FloatArray]:
@@ -214,8 +224,7 @@ def combine(models: Sequence[Partition]) -> Partition:
         unresolved,
         reduce(add, noises) if len(noises) == len(models) else None,
         hidden if any(model.hidden is not None for model in models) else None,
-        alike=models[0].alike if len({model.alike for model in models}) == 1 else 0,
-        fewer=max(each) if all(each := [model.fewer for model in models]) else 0.0,
+        fits=_together([model.fits for model in models]),
         shown=(
             np.concatenate([_shown(model)[0] for model in models]),
             np.concatenate([_shown(model)[1] for model in models]),

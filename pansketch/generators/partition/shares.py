@@ -17,6 +17,7 @@ from pansketch.generators.significance import EmptyModel, squared_error
 if TYPE_CHECKING:
     from pansketch.generators.partition.partition import Partition
 
+ROUGH_BINS = 0.2  # of the error of a bin is what rough fits show (measured)
 MORE = 0.8  # deviations of a share, measured: replicates show the rest
 CERTAIN = 1e-9  # a share: what is beyond it holds no reading
 
@@ -35,7 +36,7 @@ def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estim
             same = np.array_equal(other.low, model.low) and np.array_equal(other.high, model.high)
             around = inside if same else _inside(other, conditions)
             apart[number] = _shares(other, around) - value
-    squares = squared_error(apart, model.alike, model.fewer)
+    squares = squared_error(apart, model.fits, ROUGH_BINS)
     if model.noise is not None:
         least = model.noise.least_of(inside, model.mass) / model.total
         squares = np.maximum(squares, least**2)

@@ -7,12 +7,21 @@ from pansketch.generators.significance import (
     FASTEST,
     LESS,
     SLOWEST,
+    Fits,
     Noise,
     squared_error,
     tail_power,
 )
 
 AWAY = np.geomspace(1000.0, 1e-3, 2000)  # distances from the median
+
+
+def test_a_tail_of_nearly_no_readings_has_a_power():
+    """A smooth curve ends in as few as a float can be, and a quotient of readings overflows."""
+    held = np.array([0.0, 1e-310, 1.0, 5000.0])
+    away = np.array([9.0, 8.0, 6.0, 1.0])
+    assert tail_power(held, away, 1) == FASTEST
+    assert tail_power(held, away, 0) == SLOWEST
 
 
 @pytest.mark.parametrize("power", [1.2, 2.5, 3.0, 4.5, 8.0])
@@ -60,5 +69,17 @@ def test_a_bin_of_all_values_hides_nothing():
 def test_replicates_of_fewer_boxes_are_compared_with_one_without_noise():
     """What all of them miss for lack of boxes is no noise, and the model misses a tenth of it."""
     apart = {number: np.array(3.0 + each) for number, each in enumerate((0.0, 1.0, -1.0))}
-    assert squared_error(apart, 0, fewer=0.1) == pytest.approx(1.0 + 0.3**2)
-    assert squared_error(apart, 0) > 9  # the control
+    assert squared_error(apart, Fits(fewer=0.1)) == pytest.approx(1.0 + 0.3**2)
+    assert squared_error(apart, Fits()) > 9  # the control
+
+
+@pytest.mark.parametrize("fewer", [0.0, 0.1])
+def test_rough_fits_show_a_part_of_the_error(fewer):
+    """The first two follow noise wherever it leads; with fewer boxes their numbers are 1 and 2."""
+    begin = 1 if fewer else 0
+    answers = {begin + number: np.array(each) for number, each in enumerate((4.0, -4.0, 1.0, -1.0))}
+    apart = {0: np.array(0.0), **answers}
+    fits = Fits(fewer=fewer, rough=2)
+    assert squared_error(apart, fits, 0.25) == pytest.approx(0.25 * 16 + 0.75)
+    only = {number: each for number, each in apart.items() if number < begin + 2}
+    assert squared_error(only, fits, 0.25) == pytest.approx(16.0), "no smooth one has readings"

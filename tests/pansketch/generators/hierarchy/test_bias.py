@@ -8,22 +8,25 @@ from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.generators import privhp
 from pansketch.generators.hierarchy.cell_counts import held
-from pansketch.generators.significance import UNSHOWN, squared_error
+from pansketch.generators.significance import UNSHOWN, Fits, squared_error
 
 
 def test_replicates_that_depart_alike_show_a_bias():
     apart = {number: np.array([0.1, -0.2]) for number in range(6)}
-    np.testing.assert_allclose(squared_error(apart, 0), [0.01, 0.04])
-    np.testing.assert_allclose(squared_error(apart, 2), (1 + UNSHOWN) * np.array([0.01, 0.04]))
-    assert squared_error({}, 2) == 0
+    np.testing.assert_allclose(squared_error(apart, Fits()), [0.01, 0.04])
+    np.testing.assert_allclose(
+        squared_error(apart, Fits(2)), (1 + UNSHOWN) * np.array([0.01, 0.04])
+    )
+    assert squared_error({}, Fits(2)) == 0
     # One replicate does not tell a bias from chance.
-    np.testing.assert_allclose(squared_error({1: np.ones(1), 2: np.ones(1)}, 2), 1.0)
+    np.testing.assert_allclose(squared_error({1: np.ones(1), 2: np.ones(1)}, Fits(2)), 1.0)
 
 
 def test_what_chance_explains_is_no_bias():
     drawn = np.random.default_rng(1)
     found = [
-        squared_error(dict(enumerate(drawn.normal(size=(24, 1)))), 2).item() for _ in range(2000)
+        squared_error(dict(enumerate(drawn.normal(size=(24, 1)))), Fits(2)).item()
+        for _ in range(2000)
     ]
     assert 1.0 < np.mean(found) < 1.3
 
@@ -34,7 +37,7 @@ def test_a_bias_that_grows_as_the_noise_is_found():
     values = drawn.normal(size=(4000, 1, 50))
     model = np.maximum(values, 0.0).mean(axis=-1)
     again = np.maximum(values + drawn.normal(size=(4000, 24, 50)), 0.0).mean(axis=-1)
-    found = [squared_error(dict(enumerate(shifts)), 1).item() for shifts in again - model]
+    found = [squared_error(dict(enumerate(shifts)), Fits(1)).item() for shifts in again - model]
     real = float(np.mean(model**2))
     assert 0.8 * real < np.mean(found) < 1.6 * real
 
@@ -83,7 +86,7 @@ def test_replicates_of_a_hierarchy_that_are_grown_as_it_is(monkeypatch):
     assert len(model.replicates) == 6
     for number, each in enumerate(model.replicates):
         alike = np.array_equal(each.low, model.low) and np.allclose(each.mass, model.mass)
-        assert alike == (number % model.alike == 0)
+        assert alike == (number % model.fits.alike == 0)
 
 
 def test_the_error_of_a_mean_in_loose_bounds_is_not_as_wide_as_they_are():

@@ -39,7 +39,7 @@ def test_questions_of_one_attribute_make_no_records(monkeypatch):
         raise AssertionError("records are made")
 
     # The package's attribute `pairwise` is the function.
-    monkeypatch.setattr(import_module("pansketch.generators.pairwise.generator"), "joint_of", made)
+    monkeypatch.setattr(import_module("pansketch.generators.pairwise.particles"), "joint_of", made)
     model.check(())
     model.check([0])
     for found, other in zip(asked(model), expected, strict=True):

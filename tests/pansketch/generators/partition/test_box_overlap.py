@@ -1,11 +1,12 @@
-"""Systematic draws: the same expectation as independent ones, and a far smaller error."""
+"""Systematic draws: the same expectation as independent ones, and a far smaller error; and
+intervals that are not the same."""
 
 import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain
 from pansketch.generators import Partition
-from pansketch.generators.partition.box_overlap import overlap, systematic
+from pansketch.generators.partition.box_overlap import distinct, overlap, systematic
 
 SHARES = np.random.default_rng(1).gamma(0.4, 1, 1000)
 SHARES /= SHARES.sum()
@@ -93,3 +94,23 @@ def test_an_interval_whose_ends_are_exchanged_goes_round():
     assert overlap(low, high, {0: (0.75, 0.125)}).tolist() == [0.5, 0, 0.5]
     assert overlap(low, high, {0: (0.3, 0.3)}).tolist() == [0, 0, 0]
     assert overlap(low, high, {}).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 300, 20_000])
+@pytest.mark.parametrize("cells", [1, 7, 1 << 10, 1 << 16, 1 << 20])
+def test_intervals_are_found_once_each(count, cells):
+    """On a grid without sorting, elsewhere with it: both are as sorting finds them."""
+    low = np.random.default_rng(1).integers(0, cells, count) / cells
+    high = low + 1 / cells
+    starts, ends, which = distinct(low, high)
+    np.testing.assert_array_equal(starts, np.unique(low))
+    np.testing.assert_array_equal(starts[which], low)
+    np.testing.assert_array_equal(ends[which], high)
+
+
+@pytest.mark.parametrize("count", [10, 20_000])
+def test_intervals_that_begin_alike_and_end_differently_are_all_kept(count):
+    low, high = np.full(count, 0.25), np.linspace(0.5, 1.0, count)
+    starts, ends, which = distinct(low, high)
+    np.testing.assert_array_equal(starts[which], low)
+    np.testing.assert_array_equal(ends[which], high)
