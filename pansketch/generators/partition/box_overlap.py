@@ -162,8 +162,8 @@ def distinct(
 
 
 def _first(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The places of the first of each value, float64[n] in [0, 1], in order of the values; and
-    which of these each is. Many values on a grid need no sorting."""
+    """The index of the first of each value, float64[n] in [0, 1], in order of the values; and which
+    of these each is. Many values on a grid need no sorting."""
     places = (values * GRID).astype(np.intp)
     if len(values) < MANY or (places != values * GRID).any():
         _, first, which = np.unique(values, return_index=True, return_inverse=True)

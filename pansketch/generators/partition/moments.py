@@ -22,8 +22,9 @@ TINY = np.finfo(float).tiny
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
-VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), (0.5, 1.2)
-UNTOLD = 0.6  # of what noise hides of a pair's table
+VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.2
+UNTOLD = 0.4  # of what noise hides of a pair's table
+SHRUNK = 3.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
 Moved = Callable[[float, float, float], float]
 
@@ -38,6 +39,9 @@ def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
     # Replicates with wider boxes than the partition's tell no more than theirs allow.
     wider = np.mean([allowed for _, allowed in others.values()], axis=0)
     squares = squared_error(apart, partition.fits)
+    if partition.fits.rough:
+        alone, squares = squares.diagonal(), SHRUNK**2 * squared_error(apart, partition.fits, 0.0)
+        np.fill_diagonal(squares, alone)
     squares = np.maximum(squares, _tails(partition, indices, value))
     squares = squares + np.maximum(resolution, wider)
     largest = np.diag(value) + np.sqrt(np.diag(squares))
@@ -79,7 +83,8 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     """
     beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
     unsure = np.array([_unsure(partition, index) for index in indices])
-    alone, both = ((part + more * unsure) * beyond for part, more in (VARIANCE, PAIR))
+    part, more = VARIANCE
+    alone, both = (part + more * unsure) * beyond, PAIR * beyond
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     found = np.outer(both, both) * (alike + (1.0 - alike) / 3)
