@@ -1,6 +1,6 @@
 """Arithmetic of weighted intervals and boxes: what is inside, what is below, and fair draws."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -159,6 +159,14 @@ def distinct(
     if (ends[which] != high).any():
         return low, high, slice(None)
     return low[first], ends, which
+
+
+def of_distinct(
+    function: Callable[[FloatArray, FloatArray], FloatArray], low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """A function of each interval, computed once for those that are the same: float64[n]."""
+    starts, ends, which = distinct(low, high)
+    return function(starts, ends)[which]
 
 
 def _first(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

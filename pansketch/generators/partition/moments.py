@@ -14,7 +14,7 @@ import numpy as np
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
-from pansketch.generators.partition.box_overlap import cumulative, distinct
+from pansketch.generators.partition.box_overlap import cumulative, of_distinct
 from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error, tail_power
 from pansketch.planning.first_answer import WANTED
 
@@ -181,7 +181,7 @@ def _centred(partition: Boxes, index: int) -> OfCells:
     a table has noise alone, and `_tails` bounds what it hides."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
     low, high = partition.low[:, index], partition.high[:, index]
-    mean = shares @ attribute.cell_means(low, high)
+    mean = shares @ of_distinct(attribute.cell_means, low, high)
     middle = shares @ (low + high) / 2
     known = max(1.0 - _unsure(partition, index), TINY) / REACH
     start = middle - (middle - low[shares > 0].min()) / known
@@ -211,9 +211,9 @@ def _moments(
     means, variances = np.empty((2, len(shares), len(indices)))
     for column, index in enumerate(indices):
         attribute = partition.domain.attributes[index]
-        low, high, which = distinct(partition.low[:, index], partition.high[:, index])
-        means[:, column] = attribute.cell_means(low, high)[which]
-        variances[:, column] = attribute.cell_variances(low, high)[which]
+        ends = partition.low[:, index], partition.high[:, index]
+        means[:, column] = of_distinct(attribute.cell_means, *ends)
+        variances[:, column] = of_distinct(attribute.cell_variances, *ends)
     return shares, means - shares @ means, variances
 
 
@@ -223,8 +223,7 @@ def means(models: Sequence[Boxes], position: int) -> list[float]:
         np.concatenate([each.low[:, position] for each in models]),
         np.concatenate([each.high[:, position] for each in models]),
     )
-    low, high, which = distinct(*ends)
-    inside = models[0].domain.attributes[position].cell_means(low, high)[which]
+    inside = of_distinct(models[0].domain.attributes[position].cell_means, *ends)
     parts = np.split(inside, np.cumsum([len(each.low) for each in models])[:-1])
     return [float(part @ each.box_shares()) for part, each in zip(parts, models, strict=True)]
 
