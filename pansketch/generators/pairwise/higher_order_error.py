@@ -18,6 +18,7 @@ from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import UnknownDetail, independent, untold
 from pansketch.generators.pairwise.gaussian_copula import dependent, unexplained
 from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.partition.box_overlap import of_distinct
 
 Pair = tuple[int, int]
 OfCells = Callable[[FloatArray, FloatArray], FloatArray]
@@ -28,18 +29,20 @@ BENT = (1 + 1 / 3) / 2  # see `_error`
 # where the copula explains a table (measured).
 FOLLOWED, LEFT = 0.25, 0.2
 INSIDE = 1.4  # times the error that both give (measured)
+UNTOLD = 0.4  # of what noise hides of a table is an error of sums over it (measured)
 TINY = np.finfo(float).tiny
 SCARCE = 1e-9  # of all readings: so many tell nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """Boxes of a model, `low` float64[n, d] in the unit cube and `mass` float64[n], and the tables
-    of several attributes that it was made of. `untold`: by pair, what noise hides of its table, as
-    `hidden_of` finds it. `beyond`: by pair, the part of its dependence that a copula does not
-    explain, 0 to 1; of others all of it."""
+    """Boxes of a model, from `low` to `high` float64[n, d] in the unit cube and `mass` float64[n],
+    and the tables of several attributes that it was made of. `untold`: by pair, what noise hides of
+    its table, as `hidden_of` finds it. `beyond`: by pair, the part of its dependence that a copula
+    does not explain, 0 to 1; of others all of it."""
 
     low: FloatArray
+    high: FloatArray
     mass: FloatArray
     tables: Sequence[Table]
     untold: Mapping[Pair, UnknownDetail] = field(default_factory=dict)
@@ -65,8 +68,9 @@ class Dependence:
         return np.asarray(np.sqrt(squares))
 
     def hidden(self, pair: Pair, first: OfCells, second: OfCells) -> float:
-        """Squared error that noise on a pair's table leaves in a sum of products of a function of
-        each attribute, by the ends of its cells. Infinite where no table has the pair."""
+        """Squared error that a pair's table leaves in a sum of products of a function of each
+        attribute, by the ends of its cells: for its noise, and for the width of its cells. Infinite
+        where no table has the pair."""
         untold = self.untold.get(pair)
         if untold is None:
             return inf
@@ -74,7 +78,44 @@ class Dependence:
         for function, cells in zip((first, second), untold.hidden.shape, strict=True):
             ends = np.linspace(0, 1, cells + 1)
             values.append(function(ends[:-1], ends[1:])[None])
-        return untold.error(*values).item()
+        return UNTOLD**2 * untold.error(*values).item() + self._tilted(pair, first, second)
+
+    def _tilted(self, pair: Pair, first: OfCells, second: OfCells) -> float:
+        """Squared error of the same sum, as inside a cell of one attribute its readings depend on
+        the other one. By how much they do the cells beside it tell.
+
+        A density with a relative tilt t along a cell moves the mean of a function there by t times
+        its covariance with the position in it. Margins tell the mean over all cells beside it.
+        """
+        bits = self._bits(pair) or [0, 0]
+        held = self._in_cells(pair, bits, np.ones_like(self.mass))
+        sides = [self._along(*each) for each in zip(pair, bits, (first, second), strict=True)]
+        (means, along, values), (beside, across, others) = sides
+        beyond = self.beyond.get(pair, 1.0)
+        left = BENT * max(beyond, LEFT)
+        found = [
+            left * float(along @ _moved(held) @ beside),
+            left * float(across @ _moved(held.T) @ means),
+            _followed(beyond) * float(np.sum(self.mass * values * others) - means @ held @ beside),
+        ]
+        return float(np.sum(np.square(found)))
+
+    def _along(
+        self, axis: int, bits: int, function: OfCells
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means of a function of one attribute in cells of so many bits, and its covariances with
+        the position in the cell, 0 to 1: float64[cells] each. And that of each box, float64[n]."""
+        low, high = self.low[:, axis] * (1 << bits), self.high[:, axis] * (1 << bits)
+        values = of_distinct(function, self.low[:, axis], self.high[:, axis])
+        cells = low.astype(np.intp)
+        inside = (low + high) / 2 - cells
+        sums = [
+            np.bincount(cells, self.mass * each, 1 << bits)
+            for each in (1.0, values, inside, values * inside)
+        ]
+        number = np.maximum(sums[0], TINY)
+        mean, middle, product = (each / number for each in sums[1:])
+        return mean, product - mean * middle, values
 
     def _in_bins(self, pair: Pair, first: FloatArray, second: FloatArray) -> FloatArray:
         """The same for fractions of boxes in bins: float64[k, n] and float64[m, n] -> [k, m]."""
@@ -103,7 +144,7 @@ class Dependence:
         rows = np.array([_mean_share(held, one, 1) for one in ones])
         columns = np.array([_mean_share(held, other, 0) for other in others])
         followed = (first * self.mass) @ second.T - rows @ held @ columns.T
-        followed *= FOLLOWED + (1 / sqrt(3) - FOLLOWED) * beyond
+        followed *= _followed(beyond)
         return np.asarray(INSIDE * np.hypot(np.reshape(found, followed.shape), followed))
 
     def _bits(self, pair: Pair) -> list[int] | None:
@@ -206,6 +247,26 @@ def tilt(held: FloatArray, axis: int) -> FloatArray:
     change = np.maximum(before, after)
     found = np.divide(change, ratio, out=np.zeros_like(held), where=ratio > 0)
     return np.asarray(np.minimum(found, STEEPEST))
+
+
+def _followed(beyond: float) -> float:
+    """The part of what a copula adds inside cells that is an error, if it leaves so much of a table
+    unexplained."""
+    return FOLLOWED + (1 / sqrt(3) - FOLLOWED) * beyond
+
+
+def _moved(held: FloatArray) -> FloatArray:
+    """Readings times the relative change of their dependence along axis 0, less its mean over axis
+    1: float64, as `held`. It is a `tilt` with a sign."""
+    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
+    ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    change, known = np.zeros_like(held), held.sum(1) > 0
+    if np.count_nonzero(known) > 1:
+        change[known] = np.gradient(ratio[known], axis=0)
+    tilts = np.divide(change, ratio, out=np.zeros_like(held), where=ratio > 0)
+    found = held * np.clip(tilts, -STEEPEST, STEEPEST)
+    told = found.sum(1, keepdims=True) / np.maximum(held.sum(1, keepdims=True), TINY)
+    return np.asarray(found - held * told)
 
 
 def _error(

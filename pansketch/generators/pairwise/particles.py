@@ -216,7 +216,9 @@ class ReleaseParticles:
             return nearer(boxes, fit, axes) if axes else boxes
 
         made = following(self._boxes, self.fit)
-        dependence = Dependence(made.low, made.mass, self.fit.tables, self._hidden, self._beyond)
+        dependence = Dependence(
+            made.low, made.high, made.mass, self.fit.tables, self._hidden, self._beyond
+        )
         return replace(
             made,
             replicate=lambda: [following(*each) for each in self._replicates],

@@ -23,7 +23,6 @@ REACH = 2.0  # times as far from the middle as records, readings may hang togeth
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
 VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.2
-UNTOLD = 0.4  # of what noise hides of a pair's table
 SHRUNK = 3.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
 Moved = Callable[[float, float, float], float]
@@ -69,7 +68,7 @@ def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -
         hidden = partition.hidden(
             (first, second), _centred(partition, first), _centred(partition, second)
         )
-        hidden *= (UNTOLD / partition.total) ** 2
+        hidden /= partition.total**2
         found[i, j] = found[j, i] = min(hidden, variances[i] * variances[j] / 3)
     return found
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
-from pansketch.generators import fidelity
+from pansketch.generators import fidelity, pairwise
 from pansketch.generators.fidelity.portrait import Grid, correlations
 from pansketch.generators.fidelity.tables import attenuations, hidden, portrait
 from pansketch.generators.pairwise.contingency_tables import Table, tables_of
@@ -87,7 +87,7 @@ def test_two_errors_reach_every_number_that_two_margins_allow(one, two):
     """No view joins the pair, and records are of independent attributes."""
     places = np.stack(np.meshgrid(*[(np.arange(100) + 0.5) / 100] * 2, indexing="ij"), axis=-1)
     low = places.reshape(-1, 2)
-    dependence = Dependence(low, np.ones(len(low)), ())
+    dependence = Dependence(low, low, np.ones(len(low)), ())
     inside = {axis: (low[:, axis] < part)[None] * 1.0 for axis, part in enumerate((one, two))}
     reach = 2 * dependence.doubt(inside).item() / len(low)
     assert one * two + reach >= min(one, two) - 1e-9
@@ -115,3 +115,25 @@ def test_a_copula_that_explains_where_clusters_are_does_not_explain_their_inside
     fit = fit_views(DOMAIN, tables_of(sketch.release(os_entropy(), WindowId("a", "s", 0))))
     (table,) = fit.tables
     assert least <= beyond_copula(table, fit.margins, fit.angles[0, 1]) <= most
+
+
+@pytest.mark.parametrize("coarse", [3, 4])
+def test_a_covariance_errs_by_what_wide_cells_hide(coarse, monkeypatch):
+    """Nearly all of x is in the first cells of the pair's table, and y falls along them. There is
+    hardly any noise. The control: without the tilt inside cells its error is far too small."""
+    generator = np.random.default_rng(6)
+    x = np.minimum(generator.exponential(2.0, READINGS), 100)
+    rows = np.column_stack([x, np.clip(60 - 8 * x + generator.normal(0, 15, READINGS), 0, 100)])
+    domain = Domain([Attribute(name, low=0, high=100) for name in "xy"])
+    whole = Privacy(CLEAR).epsilon_micro
+    parts = (whole // 3, whole // 3, whole - 2 * (whole // 3))
+    sets = ((("x",), (9,)), (("y",), (7,)), (("x", "y"), (coarse, coarse)))
+    views = tuple(View(*each, part) for each, part in zip(sets, parts, strict=True))
+    sketch = ViewsSpec(domain, Privacy(CLEAR), views).start(os_entropy())
+    sketch.update_many(rows)
+    release = sketch.release(os_entropy(), WindowId("a", "s", 0))
+    found = pairwise(release).covariance(("x", "y"))[0, 1]
+    off = abs(found.value - np.cov(rows.T)[0, 1])
+    assert off <= 2 * found.standard_error <= 8 * off
+    monkeypatch.setattr(Dependence, "_tilted", lambda *_: 0.0)
+    assert off > 2 * pairwise(release).covariance(("x", "y"))[0, 1].standard_error
