@@ -29,7 +29,7 @@ BENT = (1 + 1 / 3) / 2  # see `_error`
 # where the copula explains a table (measured).
 FOLLOWED, LEFT = 0.25, 0.2
 INSIDE = 1.4  # times the error that both give (measured)
-UNTOLD = 0.4  # of what noise hides of a table is an error of sums over it (measured)
+UNTOLD = 0.2  # of what noise hides of a table is an error of sums over it (measured)
 TINY = np.finfo(float).tiny
 SCARCE = 1e-9  # of all readings: so many tell nothing
 

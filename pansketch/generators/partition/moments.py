@@ -22,8 +22,8 @@ TINY = np.finfo(float).tiny
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
-VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.2
-SHRUNK = 3.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
+VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.5
+SHRUNK = 2.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
 Moved = Callable[[float, float, float], float]
 
