@@ -45,7 +45,7 @@ def distances(domain: Domain, truth: FloatArray, records: FloatArray) -> Distanc
         for a, b in combinations(range(len(attributes)), 2)
     ]
     marginals = [_apart(a, truth[:, i], records[:, i]) for i, a in enumerate(attributes)]
-    numbers = [i for i, a in enumerate(attributes) if a.categories is None and not a.cyclic]
+    numbers = [domain.index(name) for name in domain.numbers]
     apart = np.corrcoef(truth[:, numbers].T) - np.corrcoef(records[:, numbers].T)
     return Distances(np.array(marginals), np.array(pairs), float(np.abs(apart).max()))
 

@@ -75,7 +75,7 @@ def together(
     """Of pairs of attributes that are numbers; their covariances all at once. `viewed`: the pairs
     that a view has, names in order; None: all are."""
     domain = stream.domain
-    numbers = [n for n, a in enumerate(domain.attributes) if a.categories is None and not a.cyclic]
+    numbers = [domain.index(name) for name in domain.numbers]
     pairs = list(combinations(numbers, 2))
 
     def kind(name: str, pair: tuple[int, int]) -> str:

@@ -46,6 +46,12 @@ class Domain:
     def dimension(self) -> int:
         return len(self.attributes)
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the attributes that have covariances: without categories, and not cyclic."""
+        found = (a for a in self.attributes if a.categories is None and not a.cyclic)
+        return tuple(attribute.name for attribute in found)
+
     def index(self, name: str) -> int:
         """Position of an attribute.
 

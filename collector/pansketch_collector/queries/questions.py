@@ -202,10 +202,9 @@ def _share(words: Sequence[str]) -> float:
 
 def _several(domain: Domain, words: Sequence[str]) -> list[Attribute]:
     """The numbers of a covariance."""
-    numbers = [a.name for a in domain.attributes if a.categories is None and not a.cyclic]
-    if not numbers:
+    if not domain.numbers:
         raise wrong("all attributes have categories or are cyclic, and these have no covariance")
-    attributes = [_number_attribute(domain, name) for name in words or numbers]
+    attributes = [_number_attribute(domain, name) for name in words or domain.numbers]
     names = [attribute.name for attribute in attributes]
     for index, name in enumerate(names):
         if name in names[:index]:

@@ -281,8 +281,7 @@ def _piled(found: Portrait, grids: Grids) -> FloatArray:
 
 def _are_numbers(domain: Domain, pair: Pair) -> bool:
     """Whether they have a correlation."""
-    attributes = (domain.attributes[axis] for axis in pair)
-    return all(each.categories is None and not each.cyclic for each in attributes)
+    return {domain.names[axis] for axis in pair} <= {*domain.numbers}
 
 
 def _most(grid: Grid) -> float:

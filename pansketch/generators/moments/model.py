@@ -190,9 +190,7 @@ class M2MModel:
         """See `FittedModel.covariance`. Each is an estimate of its own: the matrix need not be
         positive semidefinite.
         """
-        attributes = self.domain.attributes
-        if names is None:
-            names = tuple(a.name for a in attributes if a.categories is None and not a.cyclic)
+        names = self.domain.numbers if names is None else names
         indices = [self._numeric(name) for name in names]
         centres = np.array([self.mean(name).value for name in names])
         centred = self.rows[:, indices] - centres

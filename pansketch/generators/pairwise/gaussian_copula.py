@@ -35,6 +35,7 @@ ROUNDS = 15
 FARTHEST = 1e-12  # of readings: no score is farther out
 TINY = np.finfo(float).tiny
 NOTHING = 1e-200  # readings
+SCARCE = 1e-9  # of all readings: so many tell nothing
 ALIKE = 0.98  # correlation of the scores of near-duplicates, at least
 LOGISTIC = 1.702  # deviations of a normal distribution in the unit of a logistic one that is near
 MOST = 500.0  # of these units: beyond it nothing is left but errors of rounding
@@ -121,6 +122,28 @@ def unexplained(table: Table, margins: Mapping[int, Margin], angle: float) -> fl
     it is taken to be independent inside its cells."""
     whole, left = (table.counts - dependent(table, margins, each) for each in (0.0, angle))
     return min(1.0, float(np.linalg.norm(left)) / max(float(np.linalg.norm(whole)), TINY))
+
+
+def beyond_copula(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
+    """The part of a table of two numbers that its copula does not explain, 0 to 1: of all cells
+    beyond independence, or of what is inside cells twice as wide, if that is more.
+
+    Clusters hang together by where they are, and inside of each their readings may be independent.
+    """
+    both = table.counts, dependent(table, margins, angle)
+    (held, own), (_, copula) = (_inside_wider(np.maximum(each, 0.0)) for each in both)
+    wrong, told = (float(np.linalg.norm(held * each)) for each in (own - copula, copula))
+    return min(max(unexplained(table, margins, angle), wrong / max(told, TINY)), 1.0)
+
+
+def _inside_wider(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Readings in cells twice as wide, and the share of them that the first quarter of each has
+    beyond independent attributes: float64[rows / 2, columns / 2] each. It is as much for all."""
+    rows, columns = counts.shape
+    parts = counts.reshape(rows // 2, 2, columns // 2, 2)
+    held = parts.sum(axis=(1, 3))
+    apart = parts[:, 0, :, 0] * parts[:, 1, :, 1] - parts[:, 0, :, 1] * parts[:, 1, :, 0]
+    return held, np.asarray(apart / np.maximum(held, SCARCE * held.sum()) ** 2)
 
 
 def scores_inside(

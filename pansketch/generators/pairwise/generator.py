@@ -158,12 +158,7 @@ class ViewsModel:
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`."""
-        if names is None:
-            names = tuple(
-                each.name
-                for each in self.domain.attributes
-                if each.categories is None and not each.cyclic
-            )
+        names = self.domain.numbers if names is None else names
         if not names:
             return self.boxes.covariance(names)
         value, errors = np.zeros((2, len(names), len(names)))

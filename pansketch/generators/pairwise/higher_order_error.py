@@ -16,7 +16,6 @@ import numpy as np
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import UnknownDetail, independent, untold
-from pansketch.generators.pairwise.gaussian_copula import dependent, unexplained
 from pansketch.generators.pairwise.marginals import Margin
 from pansketch.generators.partition.box_overlap import of_distinct
 
@@ -31,7 +30,6 @@ FOLLOWED, LEFT = 0.25, 0.2
 INSIDE = 1.4  # times the error that both give (measured)
 UNTOLD = 0.2  # of what noise hides of a table is an error of sums over it (measured)
 TINY = np.finfo(float).tiny
-SCARCE = 1e-9  # of all readings: so many tell nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,33 +210,10 @@ def _cells(table: Table, pair: Pair) -> int:
     return sum(map(table.bits_of, pair))
 
 
-def beyond_copula(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
-    """The part of a table of two numbers that its copula does not explain, 0 to 1: of all cells
-    beyond independence, or of what is inside cells twice as wide, if that is more.
-
-    Clusters hang together by where they are, and inside of each their readings may be independent.
-    """
-    both = table.counts, dependent(table, margins, angle)
-    (held, own), (_, copula) = (_inside_wider(np.maximum(each, 0.0)) for each in both)
-    wrong, told = (float(np.linalg.norm(held * each)) for each in (own - copula, copula))
-    return min(max(unexplained(table, margins, angle), wrong / max(told, TINY)), 1.0)
-
-
-def _inside_wider(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Readings in cells twice as wide, and the share of them that the first quarter of each has
-    beyond independent attributes: float64[rows / 2, columns / 2] each. It is as much for all."""
-    rows, columns = counts.shape
-    parts = counts.reshape(rows // 2, 2, columns // 2, 2)
-    held = parts.sum(axis=(1, 3))
-    apart = parts[:, 0, :, 0] * parts[:, 1, :, 1] - parts[:, 0, :, 1] * parts[:, 1, :, 0]
-    return held, np.asarray(apart / np.maximum(held, SCARCE * held.sum()) ** 2)
-
-
 def tilt(held: FloatArray, axis: int) -> FloatArray:
     """The relative change of the dependence of two attributes along one of them inside each cell of
     a table, estimated from the cells beside it: float64, as `held`, 0 to STEEPEST."""
-    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
-    ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    ratio = _ratio(held)
     steps = np.abs(np.diff(ratio, axis=axis))
     ends = [(0, 0), (0, 0)]
     ends[axis] = (1, 1)
@@ -247,6 +222,13 @@ def tilt(held: FloatArray, axis: int) -> FloatArray:
     change = np.maximum(before, after)
     found = np.divide(change, ratio, out=np.zeros_like(held), where=ratio > 0)
     return np.asarray(np.minimum(found, STEEPEST))
+
+
+def _ratio(held: FloatArray) -> FloatArray:
+    """Of a table to what independent attributes with its margins have in each cell."""
+    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
+    found = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    return np.asarray(found)
 
 
 def _followed(beyond: float) -> float:
@@ -258,8 +240,7 @@ def _followed(beyond: float) -> float:
 def _moved(held: FloatArray) -> FloatArray:
     """Readings times the relative change of their dependence along axis 0, less its mean over axis
     1: float64, as `held`. It is a `tilt` with a sign."""
-    alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
-    ratio = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
+    ratio = _ratio(held)
     change, known = np.zeros_like(held), held.sum(1) > 0
     if np.count_nonzero(known) > 1:
         change[known] = np.gradient(ratio[known], axis=0)

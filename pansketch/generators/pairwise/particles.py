@@ -19,7 +19,8 @@ from pansketch.generators.pairwise.contingency_tables import Table, domain_of, t
 from pansketch.generators.pairwise.denoising import UnknownDetail
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
 from pansketch.generators.pairwise.fit import ViewFit, fit_views, likely_fits
-from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula, hidden_of
+from pansketch.generators.pairwise.gaussian_copula import beyond_copula
+from pansketch.generators.pairwise.higher_order_error import Dependence, hidden_of
 from pansketch.generators.pairwise.margin import (
     cells_told,
     ends_of,
@@ -90,8 +91,7 @@ class Joint:
             self.cells[axis] >> (self.margins[axis].bits - bits)
             for axis, bits in zip(table.axes, table.bits, strict=True)
         ]
-        places = np.ravel_multi_index(coarse, table.counts.shape)
-        return Target(np.asarray(places), table.counts.reshape(-1))
+        return _target(coarse, table.counts)
 
     def partition(self, domain: Domain) -> Partition:
         """A box for each particle: the cells of its attributes, or their parts along a slope."""
@@ -124,21 +124,20 @@ def nearer(boxes: Partition, fit: ViewFit, axes: Collection[int]) -> Partition:
     if not having:
         return boxes
     table = max(having, key=lambda each: sum(each.bits))
-    targets = [_target(boxes, table.axes, table.bits, table.counts)]
+
+    def cells(axis: int, bits: int) -> Cells:
+        return (boxes.low[:, axis] * (1 << bits)).astype(np.intp)
+
+    targets = [_target([*map(cells, table.axes, table.bits)], table.counts)]
     for axis in table.axes:
         margin = fit.margins[axis]
-        targets.append(_target(boxes, (axis,), (margin.bits,), margin.counts))
+        targets.append(_target([cells(axis, margin.bits)], margin.counts))
     return replace(boxes, mass=raked(targets, boxes.mass))
 
 
-def _target(
-    boxes: Partition, axes: tuple[int, ...], bits: tuple[int, ...], counts: FloatArray
-) -> Target:
-    places = [
-        (boxes.low[:, axis] * (1 << each)).astype(np.intp)
-        for axis, each in zip(axes, bits, strict=True)
-    ]
-    return Target(np.asarray(np.ravel_multi_index(places, counts.shape)), counts.reshape(-1))
+def _target(cells: Sequence[Cells], counts: FloatArray) -> Target:
+    """Of particles in these cells of each attribute of a table."""
+    return Target(np.asarray(np.ravel_multi_index(cells, counts.shape)), counts.reshape(-1))
 
 
 def joint_of(fit: ViewFit, count: int, generator: np.random.Generator) -> Joint:

@@ -227,10 +227,8 @@ class Partition:
 
     def covariance(self, names: tuple[str, ...] | None = None) -> Estimates:
         """See `FittedModel.covariance`. The errors hold the noise and the width of the boxes."""
-        if names is None:
-            ordered = (a for a in self.domain.attributes if a.categories is None and not a.cyclic)
-            names = tuple(attribute.name for attribute in ordered)
-        indices = tuple(self._ordered(name) for name in names)
+        wanted = self.domain.numbers if names is None else names
+        indices = tuple(self._ordered(name) for name in wanted)
         if not indices:
             raise ValueError("there is no covariance without an attribute that is a number")
         self.check(indices)

@@ -9,7 +9,8 @@ from pansketch.generators.fidelity.portrait import Grid, correlations
 from pansketch.generators.fidelity.tables import attenuations, hidden, portrait
 from pansketch.generators.pairwise.contingency_tables import Table, tables_of
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
-from pansketch.generators.pairwise.higher_order_error import Dependence, beyond_copula
+from pansketch.generators.pairwise.gaussian_copula import beyond_copula
+from pansketch.generators.pairwise.higher_order_error import Dependence
 from pansketch.generators.pairwise.marginals import Margin
 
 RHO, READINGS = 0.8, 100_000
