@@ -11,7 +11,13 @@ import numpy.typing as npt
 from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded, nested_fit
+from pansketch.generators.pairwise.multiresolution import (
+    Fitted,
+    Resolution,
+    folded,
+    nested_fit,
+    set_apart,
+)
 from pansketch.generators.pairwise.smooth_density import smooth
 from pansketch.generators.significance import SEEN, Noise, noise_of_sums, tail_power
 from pansketch.generators.simplex import isotonic, onto_simplex
@@ -100,7 +106,7 @@ def margins_alike(
 
 
 def _positive(
-    attribute: Attribute, resolutions: list[Resolution], rough: bool, like: Margin | None
+    attribute: Attribute, resolutions: Sequence[Resolution], rough: bool, like: Margin | None
 ) -> list[Margin]:
     """`margins_alike` of rows with a positive total."""
     best = nested_fit(resolutions)
@@ -111,6 +117,10 @@ def _positive(
     if attribute.placed is not None:
         counts = _of_atoms(resolutions, best, totals, tail, attribute.placed)
         return [Margin(bits, each) for each in counts]
+    apart: FloatArray = np.zeros_like(best.counts)
+    if not rough and not attribute.cyclic and not attribute.knots:
+        resolutions, best, apart = set_apart(resolutions, best)
+        totals = best.counts.sum(axis=-1)
     turned = _turned(resolutions)
     counts = _of_number(best, turned, totals, tail)
     ends = None
@@ -125,7 +135,9 @@ def _positive(
         return [Margin(bits, each) for each in counts]
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
-    near = (like.price, like.counts) if like and like.price else None
+    near = None
+    if like and like.price:
+        near = like.price, np.where((apart > 0).any(axis=0), 0.0, like.counts)
     widths = None if ends is None else np.diff(ends)
     stepped = ends is None and attribute.lattice is not None
     if stepped:
@@ -133,8 +145,8 @@ def _positive(
         widths = high - low
         # Clipped readings are in the first cell and in the last, also where neither has a point.
         widths[[0, -1]] = np.where(widths[[0, -1]] > 0, widths[[0, -1]], 1 / len(widths))
-    curves = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
-    return [Margin(bits, *each) for each in zip(*curves, strict=True)]
+    curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
+    return [Margin(bits, *each) for each in zip(curves + apart, prices, strict=True)]
 
 
 @lru_cache(maxsize=256)
@@ -156,10 +168,8 @@ def _turned(resolutions: Sequence[Resolution]) -> Fitted:
 
 def noise_of(tables: Sequence[Table], releases: int) -> Noise:
     """What the readings of so many merged releases have to outweigh."""
-    variances = {
-        position: nested_fit(resolutions_of(tables, position)).variances
-        for position in sorted({axis for table in tables for axis in table.axes})
-    }
+    positions = sorted({axis for table in tables for axis in table.axes})
+    variances = {each: nested_fit(resolutions_of(tables, each)).variances for each in positions}
     return noise_of_sums(releases, variances)
 
 
@@ -183,7 +193,11 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
 
 
 def _of_atoms(
-    resolutions: list[Resolution], best: Fitted, totals: FloatArray, tail: float, placed: AtomPlaces
+    resolutions: Sequence[Resolution],
+    best: Fitted,
+    totals: FloatArray,
+    tail: float,
+    placed: AtomPlaces,
 ) -> FloatArray:
     """Shares of each atom and of all values together, as of categories; then the values alone:
     float64[rows, cells]."""

@@ -7,13 +7,17 @@ consistency" (VLDB 2010). Here fanouts and variances may differ.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
 
+STANDS_OUT = 5.5  # deviations of its noise: cells without readings are not above it
+FEW = 4.0  # times those of such values: all readings
+AROUND = 4  # cells on either side of a cell and its neighbours
+NOISE = 3.0  # deviations of theirs, that they stay below where nothing is
 PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 
 
@@ -101,6 +105,30 @@ def _before(parts: FloatArray, owner: np.ndarray[tuple[int], np.dtype[np.intp]])
     running = np.cumsum(parts) - parts
     first = np.searchsorted(owner, owner)
     return np.asarray(running - running[first])
+
+
+def set_apart(
+    resolutions: Sequence[Resolution], best: Fitted
+) -> tuple[Sequence[Resolution], Fitted, FloatArray]:
+    """The same less the readings of values that stand out alone, and these: float64[rows, cells].
+
+    Such a value's cell stands out from the noise where the cells around it do not. A tail of many
+    cells has more noise than one of them, so noise on its sum may hide a value that its cell shows.
+    """
+    deviation = 1 / np.sqrt(resolutions[-1].precision.min())
+    away = 1 + AROUND  # cells on either side, the nearest of which may share the value
+    padded = np.pad(best.counts, ((0, 0), (away, away)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * away + 1, axis=1)
+    around = np.delete(windows, (away - 1, away, away + 1), axis=2).sum(axis=2)
+    empty = around < NOISE * deviation * np.sqrt(2 * AROUND)
+    apart = np.where(empty & (best.counts > STANDS_OUT * deviation), best.counts, 0.0)
+    # Noise on few others would outweigh them, and a fit of most readings needs no help.
+    apart[best.counts.sum(axis=1) < FEW * apart.sum(axis=1)] = 0.0
+    if not apart.any():
+        return resolutions, best, apart
+    bits = resolutions[-1].bits
+    left = [replace(e, counts=e.counts - folded(apart, bits - e.bits)) for e in resolutions]
+    return left, nested_fit(left), apart
 
 
 def normal_equations(resolutions: Sequence[Resolution], bits: int) -> tuple[FloatArray, FloatArray]:

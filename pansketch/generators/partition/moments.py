@@ -5,9 +5,9 @@ Inside a box readings are taken to be spread evenly and independently in the att
 Everything here reads released integers only, so it is post-processing and costs no privacy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-from math import expm1, log
+from math import expm1, hypot, log, sqrt
 
 import numpy as np
 
@@ -24,8 +24,6 @@ REACH = 2.0  # times as far from the middle as records, readings may hang togeth
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
 VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.5
 SHRUNK = 2.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
-
-Moved = Callable[[float, float, float], float]
 
 
 def covariances(partition: Boxes, indices: tuple[int, ...]) -> Estimates:
@@ -80,10 +78,10 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
     third of that.
     """
-    beyond = np.array([_beyond(partition, index, _of_variance) for index in indices])
+    beyond, at_bounds = np.array([_beyond(partition, index, 2) for index in indices]).T
     unsure = np.array([_unsure(partition, index) for index in indices])
     part, more = VARIANCE
-    alone, both = (part + more * unsure) * beyond, PAIR * beyond
+    alone, both = np.hypot((part + more * unsure) * beyond, at_bounds), PAIR * beyond
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     found = np.outer(both, both) * (alike + (1.0 - alike) / 3)
@@ -94,15 +92,16 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
 def tails_of_mean(partition: Boxes, index: int) -> float:
     """Error of a mean for readings that noise hides beyond those that are seen."""
     part, more = MEAN
-    return (part + more * _unsure(partition, index)) * _beyond(partition, index, _of_mean)
+    beyond, at_bounds = _beyond(partition, index, 1)
+    return hypot((part + more * _unsure(partition, index)) * beyond, at_bounds)
 
 
-def _of_variance(near: float, bound: float, power: float) -> float:
-    return 2 * near**2 * _integral(bound / near, power - 1) if bound > near > 0 else 0.0
-
-
-def _of_mean(near: float, bound: float, power: float) -> float:
-    return near * (1 + _integral(max(bound / near, 1.0), power)) if near > 0 else 0.0
+def _moved(order: int, near: float, bound: float, power: float) -> float:
+    """See `_beyond`: by one reading that noise hides."""
+    end = max(bound / max(near, TINY), 1.0)
+    if order == 2:
+        return 2 * near**2 * _integral(end, power - 1)
+    return near * (1 + _integral(end, power))
 
 
 def _integral(end: float, power: float) -> float:
@@ -111,28 +110,30 @@ def _integral(end: float, power: float) -> float:
     return expm1(rest * logarithm) / rest if rest else logarithm
 
 
-def _beyond(partition: Boxes, index: int, moved: Moved) -> float:
-    """By how much readings that noise hides in tails may move a moment.
+def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
+    """By how much readings that noise hides may move a moment of this order: those of tails, and
+    those of one value. The latter are as many as the noise on a cell, at any distance up to a
+    bound. Of a hierarchy many levels would show them.
 
     A tail begins where the noise on the running sum explains the readings in it. Others may be
     there, as many as the standard deviation of that noise. They fall as a power p of the distance
     from the median (`tail_power`). H of them are beyond a distance r, and none beyond a bound b. To
     a sum of squares they add 2 H r**2 times the integral of x**(1 - p) from 1 to b / r. To a sum
-    they add H r and H r times that of x**-p. `moved`: that without H. The noise on both tails is
-    independent.
+    they add H r and H r times that of x**-p.
     """
     attribute, noise = partition.domain.attributes[index], partition.noise
     sums = () if noise is None else noise.sums.get(index, ())
     if not sums or attribute.placed is not None:
-        return 0.0
+        return 0.0, 0.0
     ends = partition.low[:, index], partition.high[:, index]
     edges, below = cumulative(*ends, partition.box_shares())
     values = attribute.from_unit(edges)
     readings = below * partition.total
     found = [
-        _hidden_tails(readings, values, each, each.attribute or attribute, moved) for each in sums
+        _hidden_tails(readings, values, each, each.attribute or attribute, order) for each in sums
     ]
-    return float(np.linalg.norm(found)) / partition.total
+    tails, at_bounds = np.linalg.norm(found, axis=0) / partition.total
+    return float(tails), float(at_bounds) if partition.fits.rough else 0.0
 
 
 def _hidden_tails(
@@ -140,10 +141,9 @@ def _hidden_tails(
     values: FloatArray,
     sums: CumulativeNoise,
     attribute: Attribute,
-    moved: Moved,
-) -> float:
-    """Sum of squares in both tails. `readings`: below values, float64[n]; `attribute`: of the
-    cells."""
+    order: int,
+) -> FloatArray:
+    """Of sums: float64[2]. `readings`: below values, float64[n]; `attribute`: of the cells."""
     units = attribute.scaling.positions(values)
     median = float(np.interp(readings[-1] / 2, readings, values))
     found = []
@@ -164,8 +164,10 @@ def _hidden_tails(
             # Nearly all seen readings are in one cell, which tells no distance of the others. They
             # reach as far as so many of an even spread.
             near = max(near, bound * min(SEEN * float(hidden[first] / held[-1]), 1.0))
-        found.append(float(hidden[first]) * moved(near, bound, tail_power(held, away, first)))
-    return float(np.linalg.norm(found))
+        power = tail_power(held, away, first)
+        in_tail = float(hidden[first]) * _moved(order, near, bound, power)
+        found.append((in_tail, sums.deviations[0] * bound**order / sqrt(2 * order + 1)))
+    return np.asarray(np.linalg.norm(found, axis=0))
 
 
 def _unsure(partition: Boxes, index: int) -> float:

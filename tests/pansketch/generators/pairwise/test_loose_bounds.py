@@ -6,6 +6,7 @@ import pytest
 from benchmarks.error_bars.short_streams import exact, noisy
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
 from pansketch.generators import pairwise
+from pansketch.generators.pairwise import multiresolution
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.pairwise.marginals import _falling
 from pansketch.generators.pairwise.multiresolution import Fitted
@@ -92,6 +93,62 @@ def test_the_error_of_a_mean_beside_a_spike_holds_readings_that_noise_hides():
     errors = np.array([each.standard_error for each in found])
     assert off.min() < -0.25 * rows.std()  # those where noise hides them
     assert max(abs(off) / errors) < 4
+
+
+LOOSE = ViewsSpec(
+    Domain([Attribute("x", low=0, high=60_000)]), Privacy(0.3), (View(("x",), (9,), 300_000),)
+)
+
+
+def far(values):
+    """Readings in a hundredth of their bounds, but for so many of one value far from all others."""
+    rows = np.clip(2000 + 200 * np.random.default_rng(6).normal(size=READINGS), 0, 60_000)
+    rows[:values] = 45_000
+    return rows
+
+
+def models_of(rows, fleets):
+    """And the standard deviation of the noise on a cell."""
+    rng, told = np.random.default_rng(7), exact(LOOSE, rows[:, None])
+    models = [margin(noisy(told, DEVICES, rng), "x") for _ in range(fleets)]
+    return models, models[0].noise.sums[0][0].deviations[0]
+
+
+def test_a_value_far_from_all_others_stands_out_of_its_cell(monkeypatch):
+    """All randomness is seeded. The noise on 128 cells, which a tail up to the value has, is as
+    large as the number of its readings. Control: values are not set apart."""
+    rows = far(180)
+    models, deviation = models_of(rows, 20)
+    assert 8 * deviation < 180 < np.sqrt(128) * deviation
+
+    def near(models):
+        found = [each.covariance(("x",)).value[0, 0] / rows.var() for each in models]
+        return np.mean([0.6 < each < 1.4 for each in found])
+
+    assert near(models) >= 0.8
+    monkeypatch.setattr(multiresolution, "STANDS_OUT", np.inf)
+    assert near(models_of(rows, 20)[0]) <= 0.2
+
+
+def test_errors_hold_a_value_that_noise_hides(monkeypatch):
+    """All randomness is seeded. The noise on a cell hides it. Control: without an error for
+    readings of one value."""
+    rows = far(30)
+    models, deviation = models_of(rows, 16)
+    assert 1 < 30 / deviation < 1.5
+
+    def lowest():
+        means = [each.mean("x") for each in models]
+        both = [each.covariance(("x",))[0, 0] for each in models]
+        return (
+            min((each.value - rows.mean()) / each.standard_error for each in means),
+            min((each.value - rows.var()) / each.standard_error for each in both),
+        )
+
+    assert min(lowest()) > -2
+    known = moments._beyond
+    monkeypatch.setattr(moments, "_beyond", lambda *args: (known(*args)[0], 0.0))
+    assert max(lowest()) < -3
 
 
 def variances(shape, fleets):
