@@ -20,6 +20,7 @@ from pansketch.generators.partition.box_overlap import steepness
 
 BINS = 16  # of a number, when pairs are compared
 SCARCE = 1e-9  # readings in a cell that hold no less, so that an empty cell has an inside too
+CONTINUED = 0.1  # of an end cell's readings, twice in the next one: they are no single value
 ABSOLUTE = np.sqrt(2 / pi)  # mean absolute value of a normal number, in standard deviations
 
 Pair = tuple[int, int]
@@ -68,9 +69,8 @@ class Grid:
 
     @cached_property
     def means(self) -> FloatArray:
-        """Mean value of a reading in each cell, in the attribute's unit, less the middle one's:
-        float64[cells]. Far from 0, products would lose their digits. `missing` adds nothing to a
-        product, so it has 0."""
+        """Mean value of a reading in each cell, less the middle one's: float64[cells]. Far from 0,
+        products would lose their digits. `missing` adds nothing to a product, so it has 0."""
         return np.nan_to_num(self._values)
 
     @cached_property
@@ -99,7 +99,7 @@ class Grid:
     def deviation(self, shares: FloatArray) -> float:
         """Its root, and never 0: noise may put all readings at one value."""
         steps = np.abs(self.steps[self.steps != 0])
-        least = float(steps.min(initial=np.inf)) if len(steps) else 1.0
+        least = float(steps.min()) if len(steps) else 1.0
         return sqrt(max(self.variance(shares), least**2 / 12))
 
     def between(self, shares: FloatArray, bits: int) -> float:
@@ -112,11 +112,13 @@ class Grid:
     def piled(self, shares: FloatArray) -> float:
         """Share of readings that records have on the other side of a value with mass of its own.
 
-        `shares`: of the finest cells, float64[cells]. The sides differ where a bin ends in a cell.
-        The value is the lowest of the first cell, the highest of the last, or a middle one.
+        `shares`: of the finest cells, float64[cells]. The value is the lowest of the first cell,
+        the highest of the last, or a middle one. With readings in the next cell they may crowd.
         """
         wrong = np.full(self.cells, 0.5)
-        wrong[[0, -1]] = 0.0, 1 - share_at_top(self.attribute, self.bits, shares)
+        crowd = np.minimum((1 - self.steep[[0, -1]]) / CONTINUED, 1.0) ** 2
+        at_top = 1 - share_at_top(self.attribute, self.bits, shares)
+        wrong[[0, -1]] = np.maximum((0.0, at_top), crowd / 2)
         wrong *= (np.diff(self._bins_until) > 0) & (self.variances > 0)
         return float((shares * self.steep) @ wrong)
 
@@ -194,8 +196,7 @@ class Portrait:
 
 
 def with_wider_cells(of: Portrait, grids: Grids) -> Portrait:
-    """What a portrait would tell of attributes alone if their cells were twice as wide. Categories
-    that have cells of their own keep them."""
+    """The same of attributes alone if their cells were twice as wide; categories keep theirs."""
     return replace(of, cells={axis: _even(grids[axis], c) for axis, c in of.cells.items()})
 
 
@@ -212,9 +213,8 @@ def marginal_distances(left: Portrait, right: Portrait, grids: Grids) -> FloatAr
     W1 in standard deviations of `left`; for a cyclic attribute around the circle and in those of an
     even spread; for one with categories, total variation.
     """
-    return np.array(
-        [_apart(grid, left.cells[axis], right.cells[axis]) for axis, grid in grids.items()]
-    )
+    found = (_apart(grid, left.cells[axis], right.cells[axis]) for axis, grid in grids.items())
+    return np.array([*found])
 
 
 def pair_distances(left: Portrait, right: Portrait) -> FloatArray:

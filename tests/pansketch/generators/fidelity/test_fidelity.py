@@ -64,6 +64,23 @@ def test_the_upper_figure_holds_whatever_cells_hide(spread, turned):
     assert (measured > 2 * found.pairs["a", "b"]) == turned
 
 
+def test_readings_that_crowd_at_a_bound_are_not_taken_for_the_bound(monkeypatch):
+    """Two thirds are in the first cell, and the next cell has some too. One reading of noise moves
+    a prediction by a hundredth. Control: they have the value of the bound."""
+    rng = np.random.default_rng(5)
+    fast, slow = np.exp(rng.normal([1.0, 4.5], [0.3, 0.7], (READINGS, 2))).T
+    waits = np.where(rng.random(READINGS) < 0.6, fast, slow)
+    domain = Domain([Attribute("a", low=0, high=60_000), *DOMAIN.attributes[1:]])
+    rows = np.column_stack([waits, rng.normal(0, 250, (READINGS, 2))])
+    release = released([*MARGINS, (("a", "b"), (4, 4))], rows, domain)
+    records = pairwise(release).sample(READINGS, np.random.default_rng(4))
+    measured = distances(domain, rows, records).pairs[0]
+    assert measured / 2 < fidelity([release], READINGS).pairs["a", "b"] < measured
+    module = import_module("pansketch.generators.fidelity.portrait")
+    monkeypatch.setattr(module, "CONTINUED", np.inf)
+    assert fidelity([release], READINGS).pairs["a", "b"] < measured / 2.5
+
+
 def test_narrow_cells_of_smooth_numbers_hide_little(monkeypatch):
     """Independent normal numbers, whose readings are in about ten of 16 cells. One reading of noise
     moves a prediction by a hundredth. The control takes three times the least part."""
