@@ -1,8 +1,7 @@
 """Errors of questions that cut cells: a release does not show on which side of a cut readings are.
 
-A model's boxes may be parts of one attribute's cells. Then the cell was released, and all of its
-parts err together. Inside a cell the readings may be as uneven as the cells beside it differ from
-it.
+A model's boxes may be parts of one attribute's cells. Then the cell was released, and its parts
+err together. Inside a cell readings may be as uneven as the cells beside it differ from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -261,8 +260,9 @@ def doubt_of_quantile(model: "Partition", position: int, q: float, value: float)
     part = np.clip((q - before) / max(share, SCARCE), 0.0, 1.0)
     many = max(share * model.total, 1.0)
     sampled = min(12 * (part * (1 - part) + 1 / many) / many, 1.0)  # It is between two readings.
-    deviation = np.sqrt((uneven[cell - 1] ** 2 + sampled) * attribute.cell_variances(*ends)[0])
     # It is anywhere in a cell that its neighbours do not resemble, also at the farther end.
+    own = max(uneven[cell - 1] ** 2, steep[cell - 1])
+    deviation = np.sqrt((own + sampled) * attribute.cell_variances(*ends)[0])
     unlike = np.abs(densities_beside(attribute, edges, below)[:, cell - 1] - 1).max()
     away = max(min(unlike, 1.0), sqrt(steep[cell - 1])) * (value - attribute.cell_means(*ends)[0])
     return float(np.hypot(np.hypot(deviation, away), _divided_quantile(model, position, q, value)))

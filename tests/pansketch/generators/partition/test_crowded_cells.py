@@ -4,13 +4,15 @@ All randomness is seeded. An answer is compared with two standard errors, and th
 readings, whose errors must not be wider.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.error_bars.short_streams import exact, noisy
 from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, Privacy
 from pansketch.generators import Partition, density, privhp
-from pansketch.generators.partition.box_overlap import densities_beside, steepness
+from pansketch.generators.partition.box_overlap import Cells, densities_beside, steepness
 
 MANY, DRAWS = 20_000, 4
 PLANE = Domain([Attribute("x", 0, 100), Attribute("y", 0, 100)])
@@ -97,3 +99,15 @@ def test_noise_that_is_kept_positive_is_an_error_of_a_distribution():
             found = model.partition.cdf("x", place)
             assert covers(found, np.mean(rows[:, 0] <= place))
             assert found.standard_error < 0.02
+
+
+def test_a_quantile_is_anywhere_in_a_cell_that_stands_out():
+    """Also where cells show that most of them are even inside. Control: an even cell."""
+    cells = {0: Cells(3, rougher=0.1)}
+    crowded = replace(boxes(0.6, 0.1, 0.1, 0.05, 0.05, 0.05, 0.03, 0.02), cells=cells)
+    even = replace(boxes(*[1 / 8] * 8), cells=cells)
+    width = 100 / 8
+    for q in (0.15, 0.3, 0.45):
+        reach = 2 * crowded.quantile("x", q).standard_error
+        assert reach >= 0.45 * width
+    assert 2 * even.quantile("x", 0.3).standard_error < 0.05 * width
