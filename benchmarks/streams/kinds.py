@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.datasets.small_streams import STREAMS, FloatArray, Stream
-from benchmarks.streams import events, sensors
+from benchmarks.streams import events, later, sensors
 from pansketch import Domain, Privacy
 from pansketch.planning import Expected, HierarchyPlan, ViewPlan, plan_hierarchy, plan_views
 from pansketch_fleet.sections.memory_budget import HIERARCHY_PART, VIEWS_PART
@@ -106,6 +106,8 @@ KINDS = (
     Kind(TWO_OF_STATIONS),
     Kind(STREAMS[1]),
 )
+
+LATER = tuple(map(Kind, later.LATER))
 
 
 def default_plan(stream: Stream, epsilon: float, windows: int = 1) -> HierarchyPlan | ViewPlan:
