@@ -133,7 +133,8 @@ def beyond_copula(table: Table, margins: Mapping[int, Margin], angle: float) -> 
     both = table.counts, dependent(table, margins, angle)
     (held, own), (_, copula) = (_inside_wider(np.maximum(each, 0.0)) for each in both)
     wrong, told = (float(np.linalg.norm(held * each)) for each in (own - copula, copula))
-    return max(unexplained(table, margins, angle), 1.0 if wrong >= told else wrong / told)
+    inside = min(wrong, told) / told if told > 0 else float(wrong > 0)
+    return max(unexplained(table, margins, angle), inside)
 
 
 def _inside_wider(counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -118,6 +118,17 @@ def test_a_copula_that_explains_where_clusters_are_does_not_explain_their_inside
     assert least <= beyond_copula(table, fit.margins, fit.angles[0, 1]) <= most
 
 
+def test_a_copula_that_shows_nothing_explains_nothing():
+    """A quotient of what both show inside wider cells would overflow."""
+    margins = {axis: Margin(2, np.full(4, 25.0)) for axis in (0, 1)}
+    even = np.full((4, 4), 6.25)
+    apart = even + np.tile([[1.0, -1.0], [-1.0, 1.0]], (2, 2))
+    with np.errstate(over="raise", divide="raise", invalid="raise"):
+        for angle in (0.0, 1e-308):
+            assert beyond_copula(Table((0, 1), (2, 2), apart, 1.0), margins, angle) == 1.0
+        assert beyond_copula(Table((0, 1), (2, 2), even, 1.0), margins, 0.0) == 0.0
+
+
 @pytest.mark.parametrize("coarse", [3, 4])
 def test_a_covariance_errs_by_what_wide_cells_hide(coarse, monkeypatch):
     """Nearly all of x is in the first cells of the pair's table, and y falls along them. There is
