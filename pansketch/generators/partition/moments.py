@@ -19,6 +19,7 @@ from pansketch.generators.significance import SEEN, CumulativeNoise, squared_err
 from pansketch.planning.first_answer import WANTED
 
 TINY = np.finfo(float).tiny
+CLOSEST = 1e-9  # of a bound: a tail that begins so near the median has no distance
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to.
@@ -98,10 +99,10 @@ def tails_of_mean(partition: Boxes, index: int) -> float:
 
 def _moved(order: int, near: float, bound: float, power: float) -> float:
     """See `_beyond`: by one reading that noise hides."""
-    end = max(bound / max(near, TINY), 1.0)
-    if order == 2:
-        return 2 * near**2 * _integral(end, power - 1)
-    return near * (1 + _integral(end, power))
+    if near < TINY + CLOSEST * bound:
+        return 0.0
+    end, square = max(bound / near, 1.0), 2 * near**2
+    return square * _integral(end, power - 1) if order == 2 else near * (1 + _integral(end, power))
 
 
 def _integral(end: float, power: float) -> float:
@@ -117,9 +118,9 @@ def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
 
     A tail begins where the noise on the running sum explains the readings in it. Others may be
     there, as many as the standard deviation of that noise. They fall as a power p of the distance
-    from the median (`tail_power`). H of them are beyond a distance r, and none beyond a bound b. To
-    a sum of squares they add 2 H r**2 times the integral of x**(1 - p) from 1 to b / r. To a sum
-    they add H r and H r times that of x**-p.
+    from the median (`tail_power`). H are beyond a distance r, and none beyond a bound b. To a sum
+    of squares they add 2 H r**2 times the integral of x**(1 - p) from 1 to b / r. To a sum they add
+    H r and H r times that of x**-p.
     """
     attribute, noise = partition.domain.attributes[index], partition.noise
     sums = () if noise is None else noise.sums.get(index, ())
@@ -171,8 +172,7 @@ def _hidden_tails(
 
 
 def _unsure(partition: Boxes, index: int) -> float:
-    """From 0 to 1, where the noise on an attribute is that at which questions are refused. Few
-    readings do not tell how far they reach."""
+    """From 0 to 1, where questions are refused: few readings do not tell how far they reach."""
     noise = 0.0 if partition.noise is None else partition.noise.below.get(index, 0.0)
     return min(WANTED * noise / partition.total, 1.0)
 

@@ -151,6 +151,13 @@ def test_errors_hold_a_value_that_noise_hides(monkeypatch):
     assert max(lowest()) < -3
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_tail_that_begins_at_the_median_has_no_distance(order):
+    for near in (0.0, 1e-310):
+        assert moments._moved(order, near, 40.0, 1.0) == 0.0
+    assert moments._moved(order, 1.0, 40.0, 1.0) > 1.0
+
+
 def variances(shape, fleets):
     """Errors of variances over their standard errors, and the root mean square of the latter."""
     parts = [1_000_000 // 3] * 2
