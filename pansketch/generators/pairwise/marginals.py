@@ -118,8 +118,9 @@ def _positive(
         counts = _of_atoms(resolutions, best, totals, tail, attribute.placed)
         return [Margin(bits, each) for each in counts]
     apart: FloatArray = np.zeros_like(best.counts)
+    low, high = held_inside(attribute, best.counts.shape[1])
     if not rough and not attribute.cyclic and not attribute.knots:
-        resolutions, best, apart = set_apart(resolutions, best)
+        resolutions, best, apart = set_apart(resolutions, best, np.flatnonzero(high > low))
         totals = best.counts.sum(axis=-1)
     turned = _turned(resolutions)
     counts = _of_number(best, turned, totals, tail)
@@ -141,7 +142,6 @@ def _positive(
     widths = None if ends is None else np.diff(ends)
     stepped = ends is None and attribute.lattice is not None
     if stepped:
-        low, high = held_inside(attribute, counts.shape[1])
         widths = high - low
         # Clipped readings are in the first cell and in the last, also where neither has a point.
         widths[[0, -1]] = np.where(widths[[0, -1]] > 0, widths[[0, -1]], 1 / len(widths))

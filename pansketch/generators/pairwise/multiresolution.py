@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
 
@@ -108,20 +109,22 @@ def _before(parts: FloatArray, owner: np.ndarray[tuple[int], np.dtype[np.intp]])
 
 
 def set_apart(
-    resolutions: Sequence[Resolution], best: Fitted
+    resolutions: Sequence[Resolution], best: Fitted, held: npt.NDArray[np.intp]
 ) -> tuple[Sequence[Resolution], Fitted, FloatArray]:
     """The same less the readings of values that stand out alone, and these: float64[rows, cells].
 
     Such a value's cell stands out from the noise where the cells around it do not. A tail of many
     cells has more noise than one of them, so noise on its sum may hide a value that its cell shows.
+    `held`: the cells that readings can be in, in order: with a step others are between its points.
     """
     deviation = 1 / np.sqrt(resolutions[-1].precision.min())
     away = 1 + AROUND  # cells on either side, the nearest of which may share the value
-    padded = np.pad(best.counts, ((0, 0), (away, away)))
+    counts, apart = best.counts[:, held], np.zeros_like(best.counts)
+    padded = np.pad(counts, ((0, 0), (away, away)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * away + 1, axis=1)
     around = np.delete(windows, (away - 1, away, away + 1), axis=2).sum(axis=2)
     empty = around < NOISE * deviation * np.sqrt(2 * AROUND)
-    apart = np.where(empty & (best.counts > STANDS_OUT * deviation), best.counts, 0.0)
+    apart[:, held] = np.where(empty & (counts > STANDS_OUT * deviation), counts, 0.0)
     # Noise on few others would outweigh them, and a fit of most readings needs no help.
     apart[best.counts.sum(axis=1) < FEW * apart.sum(axis=1)] = 0.0
     if not apart.any():

@@ -9,7 +9,7 @@ from pansketch.generators import pairwise
 from pansketch.generators.pairwise import multiresolution
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.pairwise.marginals import _falling
-from pansketch.generators.pairwise.multiresolution import Fitted
+from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded
 from pansketch.generators.partition import moments, shares
 
 READINGS, FLEETS, DEVICES = 20_000, 16, 10
@@ -128,6 +128,23 @@ def test_a_value_far_from_all_others_stands_out_of_its_cell(monkeypatch):
     assert near(models) >= 0.8
     monkeypatch.setattr(multiresolution, "STANDS_OUT", np.inf)
     assert near(models_of(rows, 20)[0]) <= 0.2
+
+
+def test_points_of_a_step_do_not_stand_out_alone():
+    """Seven cells are between two points. Control: the cells between them count, too."""
+    points, counts = 8 * np.arange(30), np.zeros((1, 256))
+    counts[0, points[:17]] = 90.0
+    counts[0, points[[5, 12]]] = 130.0
+    counts[0, points[26]] = 150.0
+    resolutions = [
+        Resolution(bits, folded(counts, 8 - bits), np.full(1 << bits, 1 / 21**2)) for bits in (0, 8)
+    ]
+    best = Fitted(counts, np.ones(256))
+    for held, alone in ((points, [26]), (np.arange(256), [5, 12, 26])):
+        left, _, apart = multiresolution.set_apart(resolutions, best, held)
+        assert np.flatnonzero(apart[0]).tolist() == points[alone].tolist()
+        np.testing.assert_allclose(left[-1].counts, counts - apart)
+        np.testing.assert_allclose(left[0].counts[:, 0], (counts - apart).sum(axis=1))
 
 
 def test_errors_hold_a_value_that_noise_hides(monkeypatch):
