@@ -79,10 +79,10 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
     Of two attributes they are the same readings if the correlation is 1. An unknown one explains a
     third of that.
     """
-    beyond, at_bounds = np.array([_beyond(partition, index, 2) for index in indices]).T
+    beyond, lone = np.array([_beyond(partition, index, 2) for index in indices]).T
     unsure = np.array([_unsure(partition, index) for index in indices])
     part, more = VARIANCE
-    alone, both = np.hypot((part + more * unsure) * beyond, at_bounds), PAIR * beyond
+    alone, both = np.hypot((part + more * unsure) * beyond, lone), PAIR * beyond
     deviations = np.sqrt(np.maximum(np.diag(value), TINY))
     alike = np.minimum((value / np.outer(deviations, deviations)) ** 2, 1.0)
     found = np.outer(both, both) * (alike + (1.0 - alike) / 3)
@@ -93,8 +93,8 @@ def _tails(partition: Boxes, indices: tuple[int, ...], value: FloatArray) -> Flo
 def tails_of_mean(partition: Boxes, index: int) -> float:
     """Error of a mean for readings that noise hides beyond those that are seen."""
     part, more = MEAN
-    beyond, at_bounds = _beyond(partition, index, 1)
-    return hypot((part + more * _unsure(partition, index)) * beyond, at_bounds)
+    beyond, lone = _beyond(partition, index, 1)
+    return hypot((part + more * _unsure(partition, index)) * beyond, lone)
 
 
 def _moved(order: int, near: float, bound: float, power: float) -> float:
@@ -133,8 +133,8 @@ def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
     found = [
         _hidden_tails(readings, values, each, each.attribute or attribute, order) for each in sums
     ]
-    tails, at_bounds = np.linalg.norm(found, axis=0) / partition.total
-    return float(tails), float(at_bounds) if partition.fits.rough else 0.0
+    tails, lone = np.linalg.norm(found, axis=0) / partition.total
+    return float(tails), float(lone) if partition.fits.rough else 0.0
 
 
 def _hidden_tails(
