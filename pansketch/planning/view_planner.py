@@ -33,7 +33,7 @@ from pansketch.privacy import MICRO, Guarantee, Privacy
 from pansketch.sketches.views import MAX_VIEW_BITS, MAX_VIEWS, View
 
 # Of epsilon for the views of one attribute, in per cent. With more, noise hides near-duplicates.
-SHARES = range(10, 60, 10)
+SHARES = range(10, 70, 10)
 SINGLE_BITS = range(MAX_VIEW_BITS, 3, -1)
 # Of an attribute in a pair. Coarser only where nothing else fits: too fine is only noisy, and too
 # coarse cannot be repaired.

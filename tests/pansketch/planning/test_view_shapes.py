@@ -42,10 +42,10 @@ def displaced(plan):
 
 def test_readings_in_a_hundredth_of_their_bounds_are_in_several_cells(monkeypatch):
     """Without cells of their own they would be even in a cell as wide as all of them. The control
-    is a planner that does not know this shape."""
+    is a planner that knows no range below a twelfth of the bounds."""
     plan = plan_views(numbers(), Privacy(1.0), MEMORY, HOUR)
     assert displaced(plan) < 0.3
-    known = tuple(shape for shape in selection.NEAR if shape.narrow < 6)
+    known = tuple(shape for shape in selection.NEAR if shape.narrow < 4)
     monkeypatch.setattr(view_planner, "NEAR", known)
     view_planner._predicted.cache_clear()
     other = plan_views(numbers(), Privacy(1.0), MEMORY, HOUR)
