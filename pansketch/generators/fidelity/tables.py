@@ -124,10 +124,12 @@ def hidden(
         inside = first.T @ counts @ second - (first**2).T @ counts @ second**2
         placed[pair] = sampled(inside, 1 / (1 / fit.total + 1 / particles))
     usual = (sum(shown.values()) + KNOWN * USUAL) / (sum(showable.values()) + KNOWN)
-    parts = {
-        pair: min(1.0, (own + OTHERS * usual) / (showable[pair] + OTHERS))
-        for pair, own in shown.items()
-    }
+    parts = {}
+    for pair, own in shown.items():
+        # Where the own cells show nothing, other pairs do not make less than a usual part likely.
+        nothing = max(0.0, 1 - showable[pair] / OTHERS)
+        others = usual + nothing * max(0.0, USUAL - usual)
+        parts[pair] = min(1.0, (own + OTHERS * others) / (showable[pair] + OTHERS))
     return {pair: hypot(parts[pair] * hideable[pair], placed[pair]) for pair in parts}
 
 

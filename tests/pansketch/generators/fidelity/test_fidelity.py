@@ -81,6 +81,23 @@ def test_readings_that_crowd_at_a_bound_are_not_taken_for_the_bound(monkeypatch)
     assert fidelity([release], READINGS).pairs["a", "b"] < measured / 2.5
 
 
+def test_other_pairs_do_not_vouch_for_one_whose_cells_show_nothing(monkeypatch):
+    """A copula explains how a and b hang together. All of c is in one of 16 cells, and depends on a
+    as much. One reading of noise moves a prediction by a hundredth. The control takes for each pair
+    what the others show."""
+    rng = np.random.default_rng(3)
+    both = rng.normal(0, 250, (READINGS, 1)) + rng.normal(0, 150, (READINGS, 3))
+    rows = both.clip(-1000, 1000) * (1, 1, 0.05) + np.array([0, 0, CELL / 2])
+    pairs = [(names, (4, 4)) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
+    release = released([*MARGINS, *pairs], rows)
+    records = pairwise(release).sample(READINGS, np.random.default_rng(4))
+    measured = distances(DOMAIN, rows, records).pairs[1]
+    assert measured / 2 < fidelity([release], READINGS).pairs["a", "c"] < measured
+    module = import_module("pansketch.generators.fidelity.tables")
+    monkeypatch.setattr(module, "USUAL", 0.0)
+    assert not fidelity([release], READINGS).pairs["a", "c"] > measured / 5
+
+
 def test_narrow_cells_of_smooth_numbers_hide_little(monkeypatch):
     """Independent normal numbers, whose readings are in about ten of 16 cells. One reading of noise
     moves a prediction by a hundredth. The control takes three times the least part."""
