@@ -28,6 +28,9 @@ BENT = (1 + 1 / 3) / 2  # see `_error`
 # where the copula explains a table (measured).
 FOLLOWED, LEFT = 0.25, 0.2
 INSIDE = 1.4  # times the error that both give (measured)
+# Readings of which so few are in other cells of an attribute than the rest, by the probability that
+# two of them are in different ones, tell little of how another attribute depends on it.
+TELLING = 0.2
 UNTOLD = 0.2  # of what noise hides of a table is an error of sums over it (measured)
 TINY = np.finfo(float).tiny
 
@@ -96,7 +99,13 @@ class Dependence:
             left * float(across @ _moved(held.T) @ means),
             _followed(beyond) * float(np.sum(self.mass * values * others) - means @ held @ beside),
         ]
-        return float(np.sum(np.square(found)))
+        # Where nothing is told, any correlation inside the cells is as likely as another.
+        inside = [
+            _nothing_told(each) ** 2 * (self.mass @ own**2 - each @ mean**2)
+            for each, own, mean in ((held.sum(1), values, means), (held.sum(0), others, beside))
+        ]
+        wholes = [self.mass @ each**2 for each in (others, values)]
+        return float(np.sum(np.square(found)) + np.dot(inside, wholes) / 3)
 
     def _along(
         self, axis: int, bits: int, function: OfCells
@@ -143,7 +152,9 @@ class Dependence:
         columns = np.array([_mean_share(held, other, 0) for other in others])
         followed = (first * self.mass) @ second.T - rows @ held @ columns.T
         followed *= _followed(beyond)
-        return np.asarray(INSIDE * np.hypot(np.reshape(found, followed.shape), followed))
+        error = INSIDE * np.hypot(np.reshape(found, followed.shape), followed)
+        nothing = max(map(_nothing_told, (held.sum(1), held.sum(0))))
+        return np.asarray(np.hypot(error, nothing * self._unknown(first, second)))
 
     def _bits(self, pair: Pair) -> list[int] | None:
         """Of the finest table of both attributes."""
@@ -229,6 +240,13 @@ def _ratio(held: FloatArray) -> FloatArray:
     alone = held.sum(0, keepdims=True) * held.sum(1, keepdims=True)
     found = np.divide(held * held.sum(), alone, out=np.zeros_like(held), where=alone > 0)
     return np.asarray(found)
+
+
+def _nothing_told(readings: FloatArray) -> float:
+    """How little cells of one attribute tell of how another one depends on it: 0 to 1, where they
+    are all in one of them. `readings`: float64[cells]."""
+    shares = readings / max(float(readings.sum()), TINY)
+    return max(0.0, 1 - float(1 - shares @ shares) / TELLING)
 
 
 def _followed(beyond: float) -> float:
