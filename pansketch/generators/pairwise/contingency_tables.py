@@ -1,12 +1,15 @@
 """Released views as tables: noisy counts of the cells that exist, and of sums of cells."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
+from pansketch.generators.pairwise.multiresolution import NOISE, STANDS_OUT
 from pansketch.sketches.release_model import Release
 from pansketch.sketches.views import View, ViewsSpec
 
@@ -20,7 +23,8 @@ class Table:
     `counts`: float64, one axis an attribute. Codes beyond the last category have no cells, so an
     axis may be shorter than 2**bits. `variance` is that of the noise on each cell. `reach`: cells
     of each axis that a reading can be in, bool[cells]; empty where it can be in all. The others
-    hold 0: of an atom's part of the unit interval, all cells but the first.
+    hold 0: of an atom's part of the unit interval, all cells but the first, and with a step those
+    without a point of it.
     """
 
     axes: tuple[int, ...]
@@ -68,12 +72,31 @@ def cells_of(attribute: Attribute, bits: int) -> int:
 
 
 def tables_of(release: Release) -> list[Table]:
-    """The views of a release, in their order. Raises ValueError for another family."""
+    """The views of a release, in their order. Raises ValueError for another family.
+
+    Where readings are no multiples of the stated step, cells without a point of it show them, and
+    all cells of that attribute count.
+    """
     spec = _spec_of(release)
-    return [
+    tables = [
         _table(spec.domain, view, block, release.noise)
         for view, block in zip(spec.views, release.split(), strict=True)
     ]
+    attributes = spec.domain.attributes
+    off = {axis for table in tables for axis in table.axes if _off_points(attributes, table, axis)}
+    return [_within_reach(attributes, table, off) for table in tables]
+
+
+@lru_cache(maxsize=256)
+def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
+    """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
+    edges = np.arange(cells + 1) / cells
+    low, high = attribute.intervals(edges[:-1], edges[1:])
+    none = (low < edges[:-1]) | (low >= edges[1:])
+    high = np.where(none, low, high)
+    for each in (low, high):
+        each.flags.writeable = False
+    return low, high
 
 
 def domain_of(release: Release) -> Domain:
@@ -94,14 +117,43 @@ def _table(domain: Domain, view: View, block: npt.NDArray[np.int64], draws: floa
         for axis, bits in zip(axes, view.bits, strict=True)
     )
     counts = block.reshape(view.shape)[held].astype(np.float64)
-    table = Table(axes, view.bits, counts, draws * view.noise_variance)
-    placed = [domain.attributes[axis].placed for axis in axes]
-    if not any(placed):
-        return table
-    reach = tuple(
-        np.ones(cells, np.bool_) if each is None else each.reachable(bits)
-        for each, bits, cells in zip(placed, view.bits, counts.shape, strict=True)
+    return Table(axes, view.bits, counts, draws * view.noise_variance)
+
+
+def _off_points(attributes: Sequence[Attribute], table: Table, axis: int) -> bool:
+    """Whether cells without a point of an attribute's step have more than their noise."""
+    attribute, counts = attributes[axis], table.along(axis)
+    if attribute.placed is not None:
+        return False
+    counts = counts[~_reach(attribute, len(counts))]
+    noise = np.sqrt(table.variance * table.size / len(table.along(axis)))
+    return bool(
+        counts.sum() > NOISE * noise * np.sqrt(len(counts))
+        or counts.max(initial=0.0) > STANDS_OUT * noise
     )
-    kept = np.zeros_like(counts)
-    kept[np.ix_(*reach)] = counts[np.ix_(*reach)]
+
+
+def _within_reach(attributes: Sequence[Attribute], table: Table, off: set[int]) -> Table:
+    """The table without noise where no reading can be. `off`: positions of attributes whose
+    readings may be anywhere."""
+    reach = tuple(
+        np.ones(cells, np.bool_) if axis in off else _reach(attributes[axis], cells)
+        for axis, cells in zip(table.axes, table.counts.shape, strict=True)
+    )
+    if all(each.all() for each in reach):
+        return table
+    kept = np.zeros_like(table.counts)
+    kept[np.ix_(*reach)] = table.counts[np.ix_(*reach)]
     return replace(table, counts=kept, reach=reach)
+
+
+def _reach(attribute: Attribute, cells: int) -> Truth:
+    """See `Table.reach`. Readings beyond the bounds are in the first cell or in the last."""
+    if attribute.placed is not None:
+        return attribute.placed.reachable(cells.bit_length() - 1)
+    if attribute.lattice is None:
+        return np.ones(cells, np.bool_)
+    low, high = held_inside(attribute, cells)
+    found = high > low
+    found[[0, -1]] = True
+    return np.asarray(found)

@@ -201,7 +201,8 @@ def consistent(table: Table, margins: Mapping[int, Margin], kept: KeptSum | None
     if table.reach:
         wanted = [each[reach] for each, reach in zip(wanted, table.reach, strict=True)]
     released, near = table.counts[held], CLOSE * float(wanted[0].sum())
-    dual = _Dual(released, wanted, kept or KeptSum(np.zeros(released.shape), 0.0))
+    weights = kept.weights[held] if kept else np.zeros(released.shape)
+    dual = _Dual(released, wanted, KeptSum(weights, kept.value if kept else 0.0))
     found = np.zeros_like(table.counts)
     found[held] = dual.solve(near, NEARLY * max(near, float(np.sqrt(table.variance))))
     return replace(table, counts=found)

@@ -174,7 +174,7 @@ def scores_of(margin: Margin, bits: int) -> FloatArray:
 def _coarser(table: Table) -> Table:
     bits = tuple(min(TELLING, each) for each in table.bits)
     counts = table.counts.reshape(1 << bits[0], -1, 1 << bits[1], table.counts.shape[1] >> bits[1])
-    variance = table.variance * counts.shape[1] * counts.shape[3]
+    variance = table.variance * table.size / (counts.shape[0] * counts.shape[2])
     return Table(table.axes, bits, counts.sum(axis=(1, 3)), variance)
 
 

@@ -25,12 +25,16 @@ import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.estimate import Estimate
-from pansketch.generators.pairwise.contingency_tables import cells_of, domain_of, tables_of
+from pansketch.generators.pairwise.contingency_tables import (
+    cells_of,
+    domain_of,
+    held_inside,
+    tables_of,
+)
 from pansketch.generators.pairwise.marginals import (
     REPLICATES,
     ROUGH,
     Margin,
-    held_inside,
     margin_of,
     margins_alike,
     resolutions_of,

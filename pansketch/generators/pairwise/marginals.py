@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import Attribute, Domain, FloatArray
-from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.contingency_tables import Table, held_inside
 from pansketch.generators.pairwise.multiresolution import (
     Fitted,
     Resolution,
@@ -118,12 +117,12 @@ def _positive(
         counts = _of_atoms(resolutions, best, totals, tail, attribute.placed)
         return [Margin(bits, each) for each in counts]
     apart: FloatArray = np.zeros_like(best.counts)
-    low, high = held_inside(attribute, best.counts.shape[1])
+    held = _reached(resolutions[-1])
     if not rough and not attribute.cyclic and not attribute.knots:
-        resolutions, best, apart = set_apart(resolutions, best, np.flatnonzero(high > low))
+        resolutions, best, apart = set_apart(resolutions, best, held)
         totals = best.counts.sum(axis=-1)
     turned = _turned(resolutions)
-    counts = _of_number(best, turned, totals, tail)
+    counts = _of_number(best, turned, totals, tail, held)
     ends = None
     if attribute.knots:
         ends = attribute.scaling.values(np.linspace(0.0, 1.0, counts.shape[1] + 1))
@@ -142,23 +141,17 @@ def _positive(
     widths = None if ends is None else np.diff(ends)
     stepped = ends is None and attribute.lattice is not None
     if stepped:
+        low, high = held_inside(attribute, counts.shape[1])
         widths = high - low
-        # Clipped readings are in the first cell and in the last, also where neither has a point.
-        widths[[0, -1]] = np.where(widths[[0, -1]] > 0, widths[[0, -1]], 1 / len(widths))
+        # Readings may be where no point is: at the bounds, or if the stated step is not theirs.
+        widths[held] = np.where(widths[held] > 0, widths[held], 1 / len(widths))
     curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
     return [Margin(bits, *each) for each in zip(curves + apart, prices, strict=True)]
 
 
-@lru_cache(maxsize=256)
-def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
-    """Ends of what readings can fill of so many equal cells; the same end twice where nothing."""
-    edges = np.arange(cells + 1) / cells
-    low, high = attribute.intervals(edges[:-1], edges[1:])
-    none = (low < edges[:-1]) | (low >= edges[1:])
-    high = np.where(none, low, high)
-    for each in (low, high):
-        each.flags.writeable = False
-    return low, high
+def _reached(finest: Resolution) -> npt.NDArray[np.intp]:
+    """Cells that are not known to be empty, in order."""
+    return np.flatnonzero(finest.precision < np.sqrt(SURE) * finest.precision.min())
 
 
 def _turned(resolutions: Sequence[Resolution]) -> Fitted:

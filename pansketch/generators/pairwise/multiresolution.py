@@ -142,9 +142,8 @@ def normal_equations(resolutions: Sequence[Resolution], bits: int) -> tuple[Floa
     for each in resolutions:
         counts, precision = each.counts, each.precision
         if each.bits > bits:
-            parts = 1 << each.bits - bits
             counts = folded(counts, each.bits - bits)
-            precision = folded(precision, each.bits - bits) / parts**2
+            precision = 1 / folded(1 / precision, each.bits - bits)
         precision = np.minimum(precision, PRECISE)
         width = (1 << bits) // len(precision)
         vectors += np.repeat(precision * counts, width, axis=1)

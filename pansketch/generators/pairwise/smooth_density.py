@@ -81,8 +81,8 @@ def smooth(
     if near is not None:
         prices = min(STEEPER * near[0], PRICES[0]), near[0]
         start = np.broadcast_to(folded(near[1], finer), start.shape)
-    wide = np.ones(1 << bits) if widths is None else folded(widths, finer)
-    wide = np.where(inside, wide[within], 0.0)
+    room = np.ones(counts.shape[1]) if widths is None else widths
+    wide = np.where(inside, folded(room, finer)[within], 0.0)
     wide = np.where(inside, wide / (wide.sum(axis=1) / inside.sum(axis=1))[:, None], 1.0)
     bends = _bend_weights(np.ones_like(wide) if stepped else wide, inside)
     curves = np.zeros((len(rows), 1 << bits))
@@ -92,7 +92,7 @@ def smooth(
     curves[:, within], best_prices = _with_spikes(matrix, vectors, start, *others)
     for row, curve, price in zip(rows, curves, best_prices.tolist(), strict=True):
         if curve.sum() > NOTHING * float(counts[row].sum()):
-            bent = _bent(curve, counts[row], deviations)
+            bent = _bent(curve, counts[row], deviations, room)
             found[row], found_prices[row] = np.diff(bent, prepend=0.0), price
         elif near is not None:  # Newton's method has lost all readings.
             one = slice(row, row + 1)
@@ -102,18 +102,18 @@ def smooth(
     return found, found_prices
 
 
-def _bent(curve: FloatArray, counts: FloatArray, deviations: FloatArray) -> FloatArray:
+def _bent(
+    curve: FloatArray, counts: FloatArray, deviations: FloatArray, room: FloatArray
+) -> FloatArray:
     """The running sum of the curve, bent to be near that of the counts: float64[cells]. Inside a
-    cell of the curve readings are spread as the counts."""
+    cell of the curve readings are spread as the counts, or without any as there is `room`."""
     total = float(counts.sum())
-    shares = counts.reshape(len(curve), -1)
-    sums = shares.sum(axis=1, keepdims=True)
-    even = np.full_like(shares, 1 / shares.shape[1])
-    shares = np.divide(shares, sums, out=even, where=sums > 0)
+    held, room = (each.reshape(len(curve), -1) for each in (counts, room))
+    held = np.where(held.sum(axis=1, keepdims=True) > 0, held, room)
+    shares = held / np.maximum(held.sum(axis=1, keepdims=True), TINY)
     running = np.cumsum(shares * (curve * (total / curve.sum()))[:, None])
-    middle = np.cumsum(counts)
-    low, high = np.maximum(middle - NEAR * deviations, 0.0), middle + NEAR * deviations
-    bent = np.maximum.accumulate(np.clip(running, low, np.minimum(high, total)))
+    middle, away = np.cumsum(counts), NEAR * deviations
+    bent = np.maximum.accumulate(np.clip(running, middle - away, np.minimum(middle + away, total)))
     bent[-1] = total
     return bent
 
