@@ -275,7 +275,9 @@ def test_a_run_of_answers_has_a_row_for_each_kind_and_age(sensors, monkeypatch):
     rows = coverage.run(True)
     kinds = {row.name.rpartition(" ")[2] for row in rows}
     assert kinds == {*questions.ALONE, *questions.TOGETHER}
-    assert all(row.bar == "0.93 to 0.99" and 0 <= row.value <= 1 for row in rows)
+    for row in rows:  # A plan may leave pairs out.
+        assert row.bar == (">= 0.93" if questions.BOUND in row.name else "0.93 to 0.99")
+        assert 0 <= row.value <= 1
     assert all(row.detail["ratio"] > 0 and row.detail["answers"] for row in rows)
 
 
