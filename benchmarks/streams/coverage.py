@@ -9,7 +9,7 @@ need records. A refused answer claims nothing; its share is in the note.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -85,7 +85,12 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         found = [pool.submit(asked, stream, age, *counts) for stream, age in jobs]
         tallies = [each.result() for each in watch(found)]
-    return [row for job, each in zip(jobs, tallies, strict=True) for row in _rows(*job, each)]
+    rows = [
+        row
+        for (stream, age), each in zip(jobs, tallies, strict=True)
+        for row in _rows(f"{stream.name}, {age.name}", each)
+    ]
+    return [*rows, *_rows("all streams and ages", _together(tallies))]
 
 
 def streams() -> list[Stream]:
@@ -144,11 +149,25 @@ def counted(stream: Stream, age: Age, rng: np.random.Generator) -> tuple[FloatAr
     return held, told, age.windows * len(stream.devices())
 
 
-def _rows(stream: Stream, age: Age, found: Tallies) -> Iterator[Row]:
+def _together(tallies: Iterable[Tallies]) -> Tallies:
+    """All answers of a kind. Where cells hide most, an error is the same in all fleets of a stream:
+    within two standard errors in all of them, or in none. Only over streams its share means much.
+    """
+    found: Tallies = {}
+    for each in tallies:
+        for kind, tally in each.items():
+            whole = found.setdefault(kind, Tally())
+            whole.errors += tally.errors
+            whole.bars += tally.bars
+            whole.refused += tally.refused
+    return found
+
+
+def _rows(title: str, found: Tallies) -> Iterator[Row]:
     for kind, tally in found.items():
-        title = f"{stream.name}, {age.name}: +-2 s.e. of {kind}"
+        name = f"{title}: +-2 s.e. of {kind}"
         if not tally.given:
-            yield Row(title, 1.0, "share", note="all were refused")
+            yield Row(name, 1.0, "share", note="all were refused")
             continue
         refused = tally.refused / (tally.given + tally.refused)
         note = f"s.e. {tally.ratio:.2f} x real; {tally.given:,} answers, {refused:.2f} refused"
@@ -156,4 +175,4 @@ def _rows(stream: Stream, age: Age, found: Tallies) -> Iterator[Row]:
         meets = LOWEST <= tally.within <= (1.0 if bounds else HIGHEST)
         bar = f">= {LOWEST:g}" if bounds else f"{LOWEST:g} to {HIGHEST:g}"
         detail = {"ratio": tally.ratio, "answers": tally.given, "refused": refused}
-        yield Row(title, tally.within, "share", bar, meets, note, detail)
+        yield Row(name, tally.within, "share", bar, meets, note, detail)

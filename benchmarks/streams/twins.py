@@ -1,15 +1,16 @@
-"""Pairs of streams that noise can't tell apart, and what they ask of the error of a variance.
+"""Pairs of streams that noise can't tell apart, and what they ask of the errors of moments.
 
 A twin has some readings farther away, so few that the released counters differ by APART standard
 deviations of their noise. A test for the right one of both is then wrong about one of them in 7 %
-of releases or more. Their variances differ by D. With standard errors below D / 4 no answer is
-within two of them of both truths, so answers are such a test. Of one stream, then, 7 % of the
-truths or more are farther from them (Le Cam, "Convergence of estimates under dimensionality
+of releases or more. Their means, or their variances, differ by D. With standard errors below D / 4
+no answer is within two of them of both truths, so answers are such a test. Of one stream, then, 7 %
+of the truths or more are farther from them (Le Cam, "Convergence of estimates under dimensionality
 restrictions", 1973). Where D / 4 is more than the real error, more truths than 95 % must be within
 two standard errors.
 """
 
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from pansketch import ViewsSpec
 from pansketch.generators import TooFewReadings
 
 FLEETS, QUICK_FLEETS = 8, 2
+KINDS = ("mean", "variance")
 PLACES = (0.0, 0.3, 0.6, 0.9)  # of the way from the mean to a bound: readings move beyond
 MOVED = 20  # one reading in so many is moved, to find by how much each moves the counters
 MOST = 0.5  # of the readings may move
@@ -43,29 +45,47 @@ def _rows(stream: Stream, age: Age, fleets: int) -> list[Row]:
     if not isinstance(spec, ViewsSpec):
         return []
     models = [model_of(noisy(told, draws, rng)) for _ in range(fleets)]
-    least, real, ours = [], [], []
+    found = _Found([], [], [])
     for place, attribute in enumerate(stream.domain.attributes):
         if attribute.categories is not None or attribute.cyclic:
             continue
+        name = attribute.name
         try:
-            answers = [each.covariance((attribute.name,))[0, 0] for each in models]
+            answers = [(each.mean(name), each.covariance((name,))[0, 0]) for each in models]
         except TooFewReadings:
             continue
         column = held[np.isfinite(held[:, place]), place]
-        off = [float(each.value) - column.var() for each in answers]
-        real.append(float(np.sqrt(np.mean(np.square(off)))))
-        ours.append(float(np.median([each.standard_error for each in answers])))
-        least.append(farthest(spec, held, place, age.windows, draws, rng) / 4)
-    if not least:
+        values, errors = (
+            np.array([[getattr(each, part) for each in both] for both in answers])
+            for part in ("value", "standard_error")
+        )
+        off = values - (column.mean(), column.var())
+        found.real.append(np.sqrt(np.mean(off**2, axis=0)))
+        found.ours.append(np.median(errors, axis=0))
+        found.least.append(farthest(spec, held, place, age.windows, draws, rng) / 4)
+    if not found.least:
         return []
-    stated, needed = (float(np.median(np.divide(each, least))) for each in (ours, real))
-    within = 1 - 2 * NormalDist().cdf(-2 / needed)
-    note = (
-        f"so {within:.3f} of truths are within two, if errors are normal; median of {len(least)} "
-        f"attributes; ours is {stated:.1f} x that least one"
+    stated, needed = (
+        np.median(np.divide(e, found.least), axis=0) for e in (found.ours, found.real)
     )
-    title = f"{stream.name}, {age.name}: least s.e. of a variance over the real error"
-    return [Row(title, 1 / needed, "x", note=note)]
+    rows = []
+    for kind, ours, real in zip(KINDS, stated.tolist(), needed.tolist(), strict=True):
+        within = 1 - 2 * NormalDist().cdf(-2 / real)
+        note = (
+            f"so {within:.3f} of truths are within two, if errors are normal; median of "
+            f"{len(found.least)} attributes; ours is {ours:.1f} x that least one"
+        )
+        title = f"{stream.name}, {age.name}: least s.e. of a {kind} over the real error"
+        rows.append(Row(title, 1 / real, "x", note=note))
+    return rows
+
+
+class _Found(NamedTuple):
+    """Of each attribute, float64[2]: of its mean and of its variance."""
+
+    least: list[FloatArray]
+    real: list[FloatArray]
+    ours: list[FloatArray]
 
 
 def farthest(
@@ -75,20 +95,23 @@ def farthest(
     windows: int,
     draws: int,
     rng: np.random.Generator,
-) -> float:
-    """By how much the variance of one attribute differs from that of a twin at most. `held`: the
-    readings of a window, float64[n, d]."""
+) -> FloatArray:
+    """By how much the mean and the variance of one attribute differ from those of twins at most:
+    float64[2]. `held`: the readings of a window, float64[n, d]."""
     there = np.flatnonzero(np.isfinite(held[:, place]))
     column, attribute = held[there, place], spec.domain.attributes[place]
     moved = rng.permutation(there)[: max(1, len(held) // MOVED)]
     counters = exact(spec, held).counters
     noise = np.repeat([view.noise_variance for view in spec.views], spec.blocks) * draws
-    mean, found = float(column.mean()), 0.0
+    mean, found = float(column.mean()), np.zeros(2)
     for bound in (attribute.origin, attribute.highest):
         for part in PLACES:
             other = held.copy()
             low, high = sorted((mean + part * (bound - mean), bound))
-            other[moved, place] = rng.uniform(low, high, len(moved))
+            values = rng.uniform(low, high, len(moved))
+            if attribute.lattice is not None:
+                values = attribute.lattice.points(attribute.lattice.nearest(values))
+            other[moved, place] = values
             apart = windows * (exact(spec, other).counters - counters)
             shown = float(np.sqrt(np.sum(apart**2 / noise))) / APART
             share = len(moved) / shown / len(there)
@@ -96,5 +119,6 @@ def farthest(
                 squares = (1 - share) * np.mean((column - mean) ** 2)
                 squares += share * np.mean((other[moved, place] - mean) ** 2)
                 shifted = share * float(np.mean(other[moved, place]) - mean)
-                found = max(found, float(squares - shifted**2 - column.var()))
+                variance = float(squares - shifted**2 - column.var())
+                found = np.maximum(found, (abs(shifted), variance))
     return found

@@ -232,7 +232,7 @@ def test_coverage_leaves_refused_answers_out(sensors):
     coverage.tallied(Oracle(asked, 0.0, refuses=True), asked, found)
     assert not any(each.given for each in found.values())
     assert sum(each.refused for each in found.values()) == sum(np.size(q.truth) for q in questions)
-    rows = list(coverage._rows(sensors.WITH_SENTINEL, coverage.AGES[0], found))
+    rows = list(coverage._rows("a stream", found))
     assert all(row.note == "all were refused" and row.meets is None for row in rows)
 
 
@@ -247,7 +247,7 @@ def test_pairs_in_no_view_have_kinds_of_their_own(sensors):
     coverage.tallied(Oracle(asked, 0.0), asked, found)
     covariances = {each.kind: np.size(each.truth) for each in drawn if "covariance" in each.kind}
     assert covariances == {"covariance": 1, questions.BOUND + "covariance": 5}
-    rows = list(coverage._rows(stream, coverage.AGES[0], found))
+    rows = list(coverage._rows("a stream", found))
     assert {(row.bar, row.meets) for row in rows if questions.BOUND in row.name} == {
         (">= 0.93", True)
     }
@@ -275,6 +275,9 @@ def test_a_run_of_answers_has_a_row_for_each_kind_and_age(sensors, monkeypatch):
     rows = coverage.run(True)
     kinds = {row.name.rpartition(" ")[2] for row in rows}
     assert kinds == {*questions.ALONE, *questions.TOGETHER}
+    one, every = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    assert [row.detail for row in one] == [row.detail for row in every]
+    assert all(row.name.startswith("all streams and ages: ") for row in every)
     for row in rows:  # A plan may leave pairs out.
         assert row.bar == (">= 0.93" if questions.BOUND in row.name else "0.93 to 0.99")
         assert 0 <= row.value <= 1

@@ -33,14 +33,26 @@ def test_a_twin_is_as_far_as_its_readings_move_at_a_bound(held):
     spec = spec_of(1.0)
     found = apart(held, spec, DRAWS)
     noise = np.sqrt(DRAWS * spec.views[0].noise_variance)
-    most = (HIGH - held.mean()) ** 2 / READINGS  # of a reading
-    assert 0.5 < found / (twins.APART * noise * most) < 2
+    far = HIGH - held.mean()
+    most = np.array([far, far**2]) / READINGS  # of a reading
+    assert (found / (twins.APART * noise * most) > 0.5).all()
+    assert (found / (twins.APART * noise * most) < 2).all()
+
+
+def test_a_twin_has_a_step_too(held):
+    """Of two values all others are none, and the number of the farther one differs."""
+    domain = Domain([Attribute("x", low=LOW, high=HIGH, step=100)])
+    spec = replace(spec_of(1.0), domain=domain)
+    found = apart(np.where(held > 20, HIGH, LOW), spec, DRAWS)
+    share = found[0] / (HIGH - LOW)
+    noise = np.sqrt(2 * DRAWS * spec.views[0].noise_variance)
+    assert share == pytest.approx(twins.APART * noise / READINGS / 2, rel=0.1)
 
 
 def test_more_noise_hides_a_farther_twin_and_more_readings_a_nearer_one(held):
     plain = apart(held, spec_of(1.0), DRAWS)
     assert apart(held, spec_of(1.0), 4 * DRAWS) == pytest.approx(2 * plain, rel=0.1)
-    assert apart(held, spec_of(10.0), DRAWS) < plain / 5
+    assert (apart(held, spec_of(10.0), DRAWS) < plain / 5).all()
     # So many windows have as many times the readings, and the root of it as noise.
     assert apart(held, spec_of(1.0), 16 * DRAWS, 16) == pytest.approx(plain / 4, rel=0.1)
 
@@ -51,14 +63,15 @@ def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
     monkeypatch.setattr(twins, "streams", lambda: [short])
     monkeypatch.setattr(twins, "AGES", twins.AGES[1:2])
     monkeypatch.setattr(twins, "QUICK_FLEETS", 1)
-    (row,) = twins.run(True)
-    assert row.name.startswith("-200 for missing, 1 window: ")
-    assert row.value > 0
-    told = re.fullmatch(
-        r"so (0\.\d{3}) of .*; median of 4 attributes; ours is [0-9.]+ x .*", row.note
-    )
-    assert told is not None
-    assert 0 < float(told[1]) <= 1
+    rows = twins.run(True)
+    for row, moment in zip(rows, ("mean", "variance"), strict=True):
+        assert row.name.startswith(f"-200 for missing, 1 window: least s.e. of a {moment} ")
+        assert row.value > 0
+        told = re.fullmatch(
+            r"so ([01]\.\d{3}) of .*; median of 4 attributes; ours is [0-9.]+ x .*", row.note
+        )
+        assert told is not None
+        assert 0 < float(told[1]) <= 1
 
 
 def test_twins_are_so_near_that_the_best_test_errs_in_seven_per_cent():
