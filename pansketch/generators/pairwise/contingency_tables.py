@@ -122,38 +122,45 @@ def _table(domain: Domain, view: View, block: npt.NDArray[np.int64], draws: floa
 
 def _off_points(attributes: Sequence[Attribute], table: Table, axis: int) -> bool:
     """Whether cells without a point of an attribute's step have more than their noise."""
-    attribute, counts = attributes[axis], table.along(axis)
-    if attribute.placed is not None:
+    cells = table.counts.shape[table.axes.index(axis)]
+    reach = _reach(attributes[axis], cells)
+    if reach is None or attributes[axis].placed is not None:
         return False
-    counts = counts[~_reach(attribute, len(counts))]
-    noise = np.sqrt(table.variance * table.size / len(table.along(axis)))
-    return bool(
-        counts.sum() > NOISE * noise * np.sqrt(len(counts))
-        or counts.max(initial=0.0) > STANDS_OUT * noise
-    )
+    counts = table.along(axis)[~reach]
+    noise = np.sqrt(table.variance * table.size / cells)
+    together = NOISE * noise * np.sqrt(len(counts))
+    return bool(counts.sum() > together or counts.max() > STANDS_OUT * noise)
 
 
 def _within_reach(attributes: Sequence[Attribute], table: Table, off: set[int]) -> Table:
     """The table without noise where no reading can be. `off`: positions of attributes whose
     readings may be anywhere."""
-    reach = tuple(
-        np.ones(cells, np.bool_) if axis in off else _reach(attributes[axis], cells)
+    found = [
+        None if axis in off else _reach(attributes[axis], cells)
         for axis, cells in zip(table.axes, table.counts.shape, strict=True)
-    )
-    if all(each.all() for each in reach):
+    ]
+    if all(each is None for each in found):
         return table
+    reach = tuple(
+        np.ones(cells, np.bool_) if each is None else each
+        for each, cells in zip(found, table.counts.shape, strict=True)
+    )
     kept = np.zeros_like(table.counts)
     kept[np.ix_(*reach)] = table.counts[np.ix_(*reach)]
     return replace(table, counts=kept, reach=reach)
 
 
-def _reach(attribute: Attribute, cells: int) -> Truth:
-    """See `Table.reach`. Readings beyond the bounds are in the first cell or in the last."""
+@lru_cache(maxsize=256)
+def _reach(attribute: Attribute, cells: int) -> Truth | None:
+    """See `Table.reach`; None where a reading can be in all. Readings beyond the bounds are in the
+    first cell or in the last."""
     if attribute.placed is not None:
-        return attribute.placed.reachable(cells.bit_length() - 1)
-    if attribute.lattice is None:
-        return np.ones(cells, np.bool_)
-    low, high = held_inside(attribute, cells)
-    found = high > low
-    found[[0, -1]] = True
-    return np.asarray(found)
+        found = attribute.placed.reachable(cells.bit_length() - 1)
+    elif attribute.lattice is not None:
+        low, high = held_inside(attribute, cells)
+        found = high > low
+        found[[0, -1]] = True
+    else:
+        return None
+    found.flags.writeable = False
+    return None if found.all() else found

@@ -48,7 +48,7 @@ def test_noise_where_no_reading_can_be_is_in_no_answer(fleets, monkeypatch):
     """21 of 512 cells have a point. In the control all cells count: its errors are 1.4 times as
     large, and its standard errors 2.5 times."""
     known = np.sqrt(np.mean(np.square([answers(each) for each in fleets]), axis=(0, 2)))
-    monkeypatch.setattr(contingency_tables, "_reach", lambda _, cells: np.ones(cells, np.bool_))
+    monkeypatch.setattr(contingency_tables, "_reach", lambda *_: None)
     every = np.sqrt(np.mean(np.square([answers(each) for each in fleets]), axis=(0, 2)))
     assert (known < 0.8 * every).all()
 
