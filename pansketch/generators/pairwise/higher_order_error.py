@@ -30,7 +30,7 @@ FOLLOWED, LEFT = 0.25, 0.2
 INSIDE = 1.4  # times the error that both give (measured)
 # Readings of which so few are in other cells of an attribute than the rest, by the probability that
 # two of them are in different ones, tell little of how another attribute depends on it.
-TELLING = 0.2
+ELSEWHERE = 0.2
 UNTOLD = 0.2  # of what noise hides of a table is an error of sums over it (measured)
 TINY = np.finfo(float).tiny
 
@@ -246,7 +246,7 @@ def _nothing_told(readings: FloatArray) -> float:
     """How little cells of one attribute tell of how another one depends on it: 0 to 1, where they
     are all in one of them. `readings`: float64[cells]."""
     shares = readings / max(float(readings.sum()), TINY)
-    return max(0.0, 1 - float(1 - shares @ shares) / TELLING)
+    return max(0.0, 1 - float(1 - shares @ shares) / ELSEWHERE)
 
 
 def _followed(beyond: float) -> float:
