@@ -5,7 +5,7 @@ place. All readings are synthetic, from a fixed seed.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -78,27 +78,24 @@ def _pumps(rng: np.random.Generator) -> FloatArray:
     return np.stack([pressure, flow, vibration, np.where(jammed, 41.0, current)], axis=1)
 
 
-def _stream(
-    name: str, domain: Domain, number: int, made: Callable[[np.random.Generator], FloatArray]
-) -> Stream:
-    @cache
-    def devices() -> tuple[FloatArray, ...]:
-        """On steps and inside the bounds, as sensors give them."""
-        found = []
-        for device in range(DEVICES):
-            rows = made(np.random.default_rng([16, 20, number, device]))
-            for column, attribute in zip(rows.T, domain.attributes, strict=True):
-                if attribute.step is not None:
-                    column[:] = np.round(np.rint(column / attribute.step) * attribute.step, 6)
-                np.clip(column, attribute.origin, attribute.highest, out=column)
-            found.append(rows)
-        return tuple(found)
-
-    return Stream(name, domain, devices)
+@cache
+def _devices(
+    domain: Domain, number: int, made: Callable[[np.random.Generator], FloatArray]
+) -> tuple[FloatArray, ...]:
+    """On steps and inside the bounds, as sensors give them."""
+    found = []
+    for device in range(DEVICES):
+        rows = made(np.random.default_rng([16, 20, number, device]))
+        for column, attribute in zip(rows.T, domain.attributes, strict=True):
+            if attribute.step is not None:
+                column[:] = np.round(np.rint(column / attribute.step) * attribute.step, 6)
+            np.clip(column, attribute.origin, attribute.highest, out=column)
+        found.append(rows)
+    return tuple(found)
 
 
 LATER = (
-    _stream("later: lifts", LIFTS, 1, _lifts),
-    _stream("later: greenhouses", GREENHOUSE, 2, _greenhouse),
-    _stream("later: pumps", PUMPS, 3, _pumps),
+    Stream("later: lifts", LIFTS, partial(_devices, LIFTS, 1, _lifts)),
+    Stream("later: greenhouses", GREENHOUSE, partial(_devices, GREENHOUSE, 2, _greenhouse)),
+    Stream("later: pumps", PUMPS, partial(_devices, PUMPS, 3, _pumps)),
 )

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain
-from pansketch.estimate import Estimates
-from pansketch.generators import Partition
 
 ROOT = Path(__file__).parents[2]
 MADE = ("city", "features", "flights", "meters", "nine", "gases", "with_sentinel", "rainy")
@@ -190,98 +188,6 @@ def test_a_missed_bar_is_shown_as_missed():
     assert [row.meets for row in barred] == [False] * len(kind.bars)
     good = dict.fromkeys(poor, 0.0)
     assert all(row.meets for row in streams._accuracy(kind, 1.0, good, plan) if row.bar)
-
-
-class Oracle:
-    """Answers with the truth and an error; or refuses. `asked`: all questions, in their order."""
-
-    def __init__(self, asked, off, refuses=False):
-        self.asked, self.off, self.refuses = iter(asked), off, refuses
-
-    def answer(self, *args, **named):
-        if self.refuses:
-            raise imported("coverage").TooFewReadings(10.0, 100.0, 10)
-        each = next(self.asked)
-        scale = each.scale * np.ones(np.shape(each.truth))
-        return Estimates(each.truth + self.off * scale, scale)
-
-
-def drawn(stream, rows, seed=0):
-    """Questions of one attribute and of two, whose answers an Oracle gives as they are asked."""
-    questions, rng = imported("questions"), np.random.default_rng(seed)
-    return [*questions.alone(stream, rows, rng), *questions.together(stream, rows, 1, rng)]
-
-
-@pytest.mark.parametrize(("off", "share"), [(0.0, 1.0), (1.9, 1.0), (2.1, 0.0), (4.0, 0.0)])
-def test_coverage_counts_answers_within_two_standard_errors(sensors, off, share):
-    coverage, found = imported("coverage"), {}
-    questions = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
-    asked = [each._replace(ask=Oracle.answer) for each in questions]
-    coverage.tallied(Oracle(asked, off), asked, found)
-    assert set(found) == {*imported("questions").ALONE, *imported("questions").TOGETHER}
-    for each in found.values():
-        assert each.within == share
-        assert not each.refused
-        assert off == 0 or each.ratio == pytest.approx(1 / off)
-
-
-def test_coverage_leaves_refused_answers_out(sensors):
-    coverage, found = imported("coverage"), {}
-    questions = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
-    asked = [each._replace(ask=Oracle.answer) for each in questions]
-    coverage.tallied(Oracle(asked, 0.0, refuses=True), asked, found)
-    assert not any(each.given for each in found.values())
-    assert sum(each.refused for each in found.values()) == sum(np.size(q.truth) for q in questions)
-    rows = list(coverage._rows("a stream", found))
-    assert all(row.note == "all were refused" and row.meets is None for row in rows)
-
-
-def test_pairs_in_no_view_have_kinds_of_their_own(sensors):
-    """What margins alone allow is a bound, and may be true more often than an estimate is."""
-    coverage, questions, found = imported("coverage"), imported("questions"), {}
-    stream, rng = sensors.WITH_SENTINEL, np.random.default_rng(0)
-    viewed = {tuple(sorted(stream.domain.names[:2]))}
-    drawn = list(questions.together(stream, stream.truth, 1, rng, viewed))
-    assert {q.kind.removeprefix(questions.BOUND) for q in drawn} == {*questions.TOGETHER}
-    asked = [each._replace(ask=Oracle.answer) for each in drawn]
-    coverage.tallied(Oracle(asked, 0.0), asked, found)
-    covariances = {each.kind: np.size(each.truth) for each in drawn if "covariance" in each.kind}
-    assert covariances == {"covariance": 1, questions.BOUND + "covariance": 5}
-    rows = list(coverage._rows("a stream", found))
-    assert {(row.bar, row.meets) for row in rows if questions.BOUND in row.name} == {
-        (">= 0.93", True)
-    }
-    assert {row.bar for row in rows if questions.BOUND not in row.name} == {"0.93 to 0.99"}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_true_answers_are_those_of_an_exact_model(events, seed):
-    """A box for every reading answers what the questions take for true."""
-    stream = events.TEN_FEATURES
-    rows = stream.truth[:400]
-    points = rows / events.TOO_LARGE
-    model = Partition(stream.domain, points, points + 1e-12, np.ones(len(rows)))
-    for each in drawn(stream, rows, seed):
-        found = np.asarray(each.ask(model).value)
-        close = 0.05 if each.kind == "quantile" else 1e-3
-        assert np.abs((found - each.truth) / each.scale).max() <= close, each.kind
-
-
-def test_a_run_of_answers_has_a_row_for_each_kind_and_age(sensors, monkeypatch):
-    coverage, questions = imported("coverage"), imported("questions")
-    monkeypatch.setattr(coverage, "streams", lambda: [sensors.WITH_SENTINEL])
-    monkeypatch.setattr(coverage, "AGES", coverage.AGES[1:2])
-    monkeypatch.setattr(coverage, "QUICK_RUNS", 1)
-    rows = coverage.run(True)
-    kinds = {row.name.rpartition(" ")[2] for row in rows}
-    assert kinds == {*questions.ALONE, *questions.TOGETHER}
-    one, every = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    assert [row.detail for row in one] == [row.detail for row in every]
-    assert all(row.name.startswith("all streams and ages: ") for row in every)
-    for row in rows:  # A plan may leave pairs out.
-        assert row.bar == (">= 0.93" if questions.BOUND in row.name else "0.93 to 0.99")
-        assert 0 <= row.value <= 1
-    assert all(row.detail["ratio"] > 0 and row.detail["answers"] for row in rows)
 
 
 def test_a_quick_run_has_every_row_of_its_streams(monkeypatch):
