@@ -106,14 +106,14 @@ def streams() -> list[Stream]:
 def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Tallies:
     """By kind, what so many fleets answered; the first `few` of them also of two attributes."""
     rng = np.random.default_rng([seed, age.windows, age.thinned])
-    held, told, draws = counted(stream, age, rng)
+    held, told, releases = counted(stream, age, rng)
     found: Tallies = {}
     viewed = None
     if isinstance(told.spec, ViewsSpec):
         names = [sorted(view.names) for view in told.spec.views]
         viewed = {pair for each in names for pair in combinations(each, 2)}
     for number in range(runs):  # One after the other: a model with its replicates is large.
-        model = model_of(noisy(told, draws, rng))
+        model = model_of(noisy(told, releases, rng))
         questions = list(alone(stream, held, rng))
         if number < few:
             questions += together(stream, held, age.windows, rng, viewed)
@@ -138,7 +138,7 @@ def model_of(release: Release) -> FittedModel:
 
 def counted(stream: Stream, age: Age, rng: np.random.Generator) -> tuple[FloatArray, Release, int]:
     """The readings of a window, float64[n, d]; the counters of all windows by the default plan,
-    without noise; the number of its draws. Readings count with all values, or `missing` as an
+    without noise; the number of its releases. Readings count with all values, or `missing` as an
     atom."""
     spec, rows = kinds.default_plan(stream, 1.0, age.windows).spec, stream.truth
     rows = rows[rng.permutation(len(rows))[: len(rows) // age.thinned]]

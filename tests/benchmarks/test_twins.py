@@ -28,15 +28,16 @@ def apart(held, spec, draws, windows=1):
     return twins.farthest(spec, held, 0, windows, draws, np.random.default_rng(2))
 
 
-def test_a_twin_is_as_far_as_its_readings_move_at_a_bound(held):
-    """The farthest twin has them within a tenth of the way to the bound, in a few cells."""
+def test_a_twin_differs_in_as_many_counters_as_hide_it_best(held):
+    """A few readings more in each of the farther cells, and the more the farther they are (Cauchy
+    and Schwarz). Readings are in a few cells, where noise would show that some are missing."""
     spec = spec_of(1.0)
-    found = apart(held, spec, DRAWS)
     noise = np.sqrt(DRAWS * spec.views[0].noise_variance)
-    far = HIGH - held.mean()
-    most = np.array([far, far**2]) / READINGS  # of a reading
-    assert (found / (twins.APART * noise * most) > 0.5).all()
-    assert (found / (twins.APART * noise * most) < 2).all()
+    away = np.maximum((np.arange(32) + 0.5) * (HIGH - LOW) / 32 - held.mean(), 0.0)
+    moments = np.linalg.norm(away), np.linalg.norm(np.maximum(away**2 - held.var(), 0.0))
+    part = apart(held, spec, DRAWS) / (twins.APART * noise * np.array(moments) / READINGS)
+    assert (part > 0.9).all()
+    assert (part < 1.03).all()
 
 
 def test_a_twin_has_a_step_too(held):
@@ -63,7 +64,16 @@ def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
     monkeypatch.setattr(twins, "streams", lambda: [short])
     monkeypatch.setattr(twins, "AGES", twins.AGES[1:2])
     monkeypatch.setattr(twins, "QUICK_FLEETS", 1)
+    find, draws = twins.farthest, []
+
+    def farthest(spec, held, place, windows, noise, rng):
+        draws.append(noise)
+        return find(spec, held, place, windows, noise, rng)
+
+    monkeypatch.setattr(twins, "farthest", farthest)
     rows = twins.run(True)
+    # A device has noise in its state, and as much again in what it publishes.
+    assert draws == 4 * [2 * len(short.devices())]
     for row, moment in zip(rows, ("mean", "variance"), strict=True):
         assert row.name.startswith(f"-200 for missing, 1 window: least s.e. of a {moment} ")
         assert row.value > 0
