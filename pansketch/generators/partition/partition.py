@@ -27,7 +27,7 @@ from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
 from pansketch.generators.partition.shares import bin_shares, hidden_way, least_error
-from pansketch.generators.significance import EmptyModel, Fits, Noise, squared_error
+from pansketch.generators.significance import EmptyModel, Fits, Noise, exceeded, squared_error
 
 Statistic = Callable[["Partition"], float]
 
@@ -133,8 +133,11 @@ class Partition:
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
         value = at(self)
-        errors = hidden_way(self, position, q, value), doubt_of_quantile(self, position, q, value)
-        return self._estimate(value, at, *errors)
+        least = hidden_way(self, position, q, value)
+        if self.domain.attributes[position].lattice is not None:
+            away = [at(model) - value for model in self.replicates if model.total > 0]
+            least = max(least, exceeded(away))
+        return self._estimate(value, at, least, doubt_of_quantile(self, position, q, value))
 
     def mean(self, name: str) -> Estimate:
         """See `FittedModel.mean`.

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.domain.cell_paths import PathEncoder
-from pansketch.generators import Partition
+from pansketch.generators import Partition, pairwise
+from pansketch.generators.partition import partition
+from tests.seeded_noise import seeded_noise
 
 DOMAIN = Domain(
     [
@@ -162,3 +164,30 @@ def test_readings_of_a_lattice_come_back_as_atoms():
 
     assert apart(domain) < 0.03
     assert apart(Domain([Attribute("temp", -40, 60)])) > 0.99
+
+
+def test_two_standard_errors_of_a_quantile_reach_the_next_point(monkeypatch):
+    """Noise moves two quantiles in five to another multiple of the step. In the control errors are
+    a root mean square alone, and more than twice as many truths are outside."""
+    domain = Domain([Attribute("x", 0, 100, step=0.5)])
+    spec = ViewsSpec(domain, Privacy(1), [View(("x",), (8,), 1_000_000)])
+    rng = np.random.default_rng(8)
+    rows = np.rint(200 * rng.beta(3, 7, (3000, 1))) / 2
+
+    def outside():
+        found = []
+        for seed in range(40):
+            noise = seeded_noise(seed)
+            sketch = spec.start(noise)
+            sketch.update_many(rows)
+            model = pairwise(sketch.release(noise, WindowId("a", "s", seed)))
+            for q in np.random.default_rng(seed).uniform(0.03, 0.97, 10).tolist():
+                truth = float(np.quantile(rows, q, method="inverted_cdf"))
+                answer = model.quantile("x", q)
+                found.append(abs(answer.value - truth) > 2 * answer.standard_error + 1e-9)
+        return float(np.mean(found))
+
+    with_steps = outside()
+    assert with_steps < 0.05
+    monkeypatch.setattr(partition, "exceeded", lambda apart: 0.0)
+    assert outside() > 2 * with_steps
