@@ -20,8 +20,8 @@ from pansketch.generators import Estimates, FittedModel
 ALONE = ("mean", "quantile", "cdf", "share", "variance", "histogram")
 TOGETHER = ("count", "density", "covariance")
 BOUND = "bound on a "  # before the kind of a pair in no view
-AGAIN = 4  # quantiles, and as many cdf and shares, asked of an attribute
-PAIRS = 4  # of which a fleet is asked for counts
+AGAIN = 4  # quantiles, cdf and shares each, asked of an attribute; and counts of a pair
+PAIRS = 4  # of which a fleet is asked
 BINS = 12
 
 Found = Estimate | Estimates
@@ -83,20 +83,22 @@ def together(
         return name if viewed is None or names in viewed else BOUND + name
 
     for pick in rng.permutation(len(pairs))[:PAIRS]:
-        pair, inside = pairs[pick], np.ones(len(rows), np.bool_)
-        wanted: dict[str, tuple[float, float] | str] = {}
-        bins, both = [], []
+        pair, bins, both = pairs[pick], [], []
+        for _ in range(AGAIN):  # The model of a pair is made once, and many counts cost little.
+            inside = np.ones(len(rows), np.bool_)
+            wanted: dict[str, tuple[float, float] | str] = {}
+            for place in pair:
+                attribute, column = domain.attributes[place], rows[:, place]
+                low, high = _between(attribute, column[np.isfinite(column)], rng)
+                inside &= (column >= low) & (column <= high)
+                wanted[attribute.name] = (low, high)
+            many, count = float(windows * len(rows)), windows * float(inside.sum())
+            yield Question(kind("count", pair), count, many, partial(_count, wanted=wanted))
         for place in pair:
             attribute, column = domain.attributes[place], rows[:, place]
-            there = column[np.isfinite(column)]
-            low, high = _between(attribute, there, rng)
-            inside &= (column >= low) & (column <= high)
-            wanted[attribute.name] = (low, high)
-            texts, found = _bins(attribute, there, column, rng)
+            texts, found = _bins(attribute, column[np.isfinite(column)], column, rng)
             bins.append(texts)
             both.append(found.astype(np.float64))
-        many, count = float(windows * len(rows)), windows * float(inside.sum())
-        yield Question(kind("count", pair), count, many, partial(_count, wanted=wanted))
         shares = both[0] @ both[1].T / len(rows)
         yield Question(kind("density", pair), shares, 1.0, partial(_histogram, bins=bins))
     names = tuple(domain.names[n] for n in numbers)

@@ -72,6 +72,16 @@ def test_pairs_in_no_view_have_kinds_of_their_own():
     assert {row.bar for row in rows if questions.BOUND not in row.name} == {"0.93 to 0.99"}
 
 
+def test_a_pair_is_asked_for_counts_of_several_ranges():
+    """Few answers cannot tell a share of 0.97 from one of 1."""
+    asked = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
+    counts = [each.truth for each in asked if each.kind == "count"]
+    assert len(counts) == questions.PAIRS * questions.AGAIN
+    assert (
+        len(set(counts)) > questions.PAIRS
+    )  # Most readings have one value: some ranges are alike.
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_true_answers_are_those_of_an_exact_model(seed):
     """A box for every reading answers what the questions take for true."""
