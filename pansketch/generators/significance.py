@@ -20,8 +20,8 @@ UNSHOWN = (1 + sqrt(2)) ** 2 - 1  # squared biases of a model beyond the one in 
 SEEN = 2.0  # in the same: a smaller number of readings does not differ from zero
 SLOWEST, FASTEST = 1.0, 2.0  # powers of a hidden tail: of finite means, and of finite variances
 WIDER = 4.0  # times the readings of a tail, among which its power shows
-SELDOM = 0.1  # of fits may differ by more than two standard errors of an answer of few values
 LESS = 0.4  # of that power: tails of readings fall ever slower, or ever faster
+SELDOM = 0.1  # of fits may differ by more than two standard errors of an answer of few values
 
 
 class EmptyModel(ValueError):

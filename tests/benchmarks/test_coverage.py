@@ -77,9 +77,8 @@ def test_a_pair_is_asked_for_counts_of_several_ranges():
     asked = drawn(sensors.WITH_SENTINEL, sensors.WITH_SENTINEL.truth)
     counts = [each.truth for each in asked if each.kind == "count"]
     assert len(counts) == questions.PAIRS * questions.AGAIN
-    assert (
-        len(set(counts)) > questions.PAIRS
-    )  # Most readings have one value: some ranges are alike.
+    # Most readings have one value, so some ranges hold the same readings.
+    assert len(set(counts)) > questions.PAIRS
 
 
 @pytest.mark.parametrize("seed", range(8))

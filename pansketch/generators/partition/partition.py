@@ -5,7 +5,7 @@ Everything here reads released integers only, so it is post-processing and costs
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import hypot, isfinite, sqrt
 
 import numpy as np
@@ -132,6 +132,7 @@ class Partition:
         return self.present([position])._quantile(position, q, at)
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
+        at = cache(at)  # Replicates are asked twice.
         value = at(self)
         least = hidden_way(self, position, q, value)
         if self.domain.attributes[position].lattice is not None:
