@@ -166,7 +166,8 @@ class ViewsModel:
         for row, column in combinations_with_replacement(range(len(names)), 2):
             pair = (names[row], names[column])[: 1 + (row < column)]
             model = self._of(map(self.domain.index, pair))
-            if model is self.boxes:  # No table has this pair: all such pairs are asked at once.
+            # No table has this pair: all such pairs are asked at once.
+            if row < column and model is self.boxes:
                 if apart is None:
                     apart = self.boxes.covariance(names)
                 found, place = apart, (row, column)

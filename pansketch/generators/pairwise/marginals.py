@@ -58,13 +58,18 @@ def margins_of(
     Counts are never negative, and all margins add up to the same number. There is none if that
     number is not positive. `rough`, `like`: see `margin_of`.
     """
-    found = {}
+    found: dict[int, Margin] = {}
+    total = 0.0
     for position in sorted({axis for table in tables for axis in table.axes}):
         attribute, resolutions = domain.attributes[position], resolutions_of(tables, position)
         margin = margin_of(attribute, resolutions, rough=rough, like=like.get(position))
         if margin is None:
             return {}
-        found[position] = margin
+        # Cells that no reading can be in tell of the noise, so estimates of the total differ. No
+        # table has two margins of different totals.
+        own = float(margin.counts.sum())
+        total = total or own
+        found[position] = replace(margin, counts=margin.counts * (total / own))
     return found
 
 
