@@ -100,6 +100,9 @@ def _learned(
     if boxes is None:
         raise ValueError("nothing to learn from: the model has no boxes")
     pieces = _Pieces.of(boxes, parts, attribute, configured)
+    # Of a step that is far smaller than the bounds few values are far enough apart for knots.
+    most = 0 if pieces is None else len(pieces.values) - 1
+    parts = min(parts, 1 << most.bit_length() - 1 if most else 0)
     while pieces is not None and parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
@@ -268,6 +271,8 @@ def _candidates(attribute: Attribute, edges: FloatArray, parts: int) -> FloatArr
         values = lattice.points(numbers) - MARGIN * step
     low, high = attribute.origin, attribute.highest
     narrowest = 2 * (high - low) * 2.0**-MAX_BITS
-    inner = values[(values > low + narrowest) & (values < high - narrowest)]
-    rising = inner[np.diff(inner, prepend=low) > narrowest]
-    return np.concatenate([[low], rising, [high]])
+    found, place = [low], int(np.searchsorted(values, low + narrowest, "right"))
+    while place < len(values) and values[place] < high - narrowest:
+        found.append(float(values[place]))
+        place = int(np.searchsorted(values, found[-1] + narrowest, "right"))
+    return np.array([*found, high])

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
-from pansketch.generators import combine, common_domain, learned_domain, privhp
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, View, ViewsSpec, os_entropy
+from pansketch.generators import combine, common_domain, learned_domain, pairwise, privhp
 from pansketch.generators.partition.rebasing import rebased
+from tests.seeded_noise import seeded_noise
 
 LOOSE = Domain([Attribute("x", low=0, high=1000), Attribute("y", low=-500, high=500)])
 EACH = 40_000
@@ -112,6 +113,25 @@ def test_knots_lie_between_the_points_of_a_step():
     assert np.all(np.diff(found.knots) > 0.49)  # each part holds a point
     few = Domain([Attribute("x", low=0, high=10, step=0.5)])
     assert learned_domain(fitted(few, rows / 10, depth=5)) == few
+
+
+@pytest.mark.parametrize("high", [1e6, 1e9, 4e9, 1e12])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_step_may_be_tiny_beside_the_bounds(high, bits):
+    """As of money: most points of the step are too near to each other for knots. With an atom the
+    first value is not at the end of a cell."""
+    domain = Domain([Attribute("x", low=0, high=high, step=1, atoms=("missing",))])
+    rng = np.random.default_rng(6)
+    rows = np.rint(np.minimum(np.exp(rng.normal(np.log(high / 90), 1.5, EACH)), high))
+    spec = ViewsSpec(domain, Privacy(50.0), (View(("x",), (bits,), 50_000_000),))
+    sketch = spec.start(seeded_noise(6))
+    sketch.update_many(np.where(rng.random(EACH) < 0.1, np.nan, rows)[:, None])
+    found = learned_domain(pairwise(sketch.release(seeded_noise(7)))).attributes[0]
+    assert len(found.knots) > 32
+    assert np.diff(found.knots).min() > high * 2.0**-29
+    even = np.linspace(0, high, 1 << bits)
+    shares = [np.histogram(rows, ends)[0].max() / EACH for ends in (found.knots, even)]
+    assert shares[0] < 0.6 * shares[1]
 
 
 def test_what_cannot_have_a_learned_scale_stays():
