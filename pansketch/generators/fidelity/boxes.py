@@ -23,6 +23,7 @@ from pansketch.generators.partition.partition import Partition
 FINEST = 16  # bits of an attribute: narrower cells are a small part of any bin
 AT_ONCE = 1 << 12  # boxes
 HALVED = 0.5  # the least that is left of that part, with each halving
+HALVINGS = 2  # that the change of that part is learned from: one alone is far from the next ones
 ROUNDED = 1 / 6  # variance of the number of records in a run of boxes: both its ends are rounded
 
 
@@ -88,11 +89,12 @@ def hidden_by_boxes(model: Partition, grids: Grids) -> dict[Pair, float]:
     most = ceilings_of_boxes(model, grids, even=False)
     noisy = [each for each in model.replicates if each.total > 0]
     last = _parts_shown(model, noisy, grids)
-    wider = [_wider(each, grids) for each in noisy]
-    before = _parts_shown(_wider(model, grids), wider, grids)
+    for _ in range(HALVINGS):
+        model, noisy = _wider(model, grids), [_wider(each, grids) for each in noisy]
+    before = _parts_shown(model, noisy, grids)
     found = {}
     for pair, part in last.items():
-        change = part / before[pair] if before[pair] > 0 else 1.0
+        change = (part / before[pair]) ** (1 / HALVINGS) if before[pair] > 0 else 1.0
         found[pair] = most[pair] * part * min(max(change, HALVED), 1.0) ** 2
     return found
 
