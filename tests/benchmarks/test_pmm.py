@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from pansketch import HierarchySpec, os_entropy
+from pansketch import HierarchySpec
+from tests.seeded_noise import noise_of_test
 
 ROOT = Path(__file__).parents[2]
 
@@ -161,9 +162,9 @@ def test_equal_epsilon_means_equal_draws(one_attribute):
     readings = np.full((10, 1), 0.5)
 
     def draws(intrusion):
-        sketch = one_attribute.sized(1000, 1.0, intrusion).start(os_entropy())
+        sketch = one_attribute.sized(1000, 1.0, intrusion).start(noise_of_test())
         sketch.update_many(readings)
-        return sketch.release(os_entropy()).draws
+        return sketch.release(noise_of_test()).draws
 
     assert draws("announced") == 1  # As PMM.
     assert draws("silent") == 2

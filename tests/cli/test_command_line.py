@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, encode, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, encode
 from pansketch_audit import report
 from pansketch_audit.findings import Finding
 from pansketch_cli.__main__ import main
+from tests.seeded_noise import noise_of_test
 
 SPEC = HierarchySpec(Domain([Attribute("temp", low=-40, high=60)]), Privacy(1.0), depth=6, k=64)
 
@@ -15,7 +16,7 @@ SPEC = HierarchySpec(Domain([Attribute("temp", low=-40, high=60)]), Privacy(1.0)
 @pytest.fixture
 def release_file(tmp_path):
     window = WindowId("dev-1", "air", 7, 0, 3600)
-    release = SPEC.start(os_entropy()).release(os_entropy(), window)
+    release = SPEC.start(noise_of_test()).release(noise_of_test(), window)
     file = tmp_path / "7.release"
     file.write_bytes(encode(release))
     return file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pansketch import DistinctSpec, WindowId, encode, os_entropy
+from pansketch import DistinctSpec, WindowId, encode
 from pansketch_collector.storage import writer as store
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
@@ -14,9 +14,10 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
 from tests.collector.messages import validate_one
 from tests.collector.small_fleet import config_at
+from tests.seeded_noise import noise_of_test
 
 DAY = 86_400
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 CONFIG = """
 fleet: testing
 mqtt: {{url: "mqtt://127.0.0.1:1"}}

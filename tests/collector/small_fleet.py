@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pansketch import Entropy, HierarchySpec, WindowId, encode, os_entropy
+from pansketch import Entropy, HierarchySpec, WindowId, encode
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
@@ -20,9 +20,10 @@ from pansketch_fleet.protocol import topics
 from pansketch_fleet.protocol.messages import digest
 from pansketch_fleet.protocol.signed_release import release_in
 from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.seeded_noise import noise_of_test
 
 DAY = 86_400
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 # Of the streams that differ in their sketch and in epsilon only.
 OF_THREE = """source: {{type: system, interval: 10s}}
     window: 1d

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pansketch import Privacy, WindowId, os_entropy
+from pansketch import Privacy, WindowId
 from pansketch.blinding import AlreadyAnswered, AnswersInMemory, PrivateKey, answer_once, keeper_id
 from pansketch.blinding import start as masked_start
 from pansketch.blinding.answering import refused
@@ -22,6 +22,7 @@ from pansketch_fleet.protocol.messages import Status
 from pansketch_fleet.settings.device_spec import schedule_offset
 from tests.collector.small_fleet import incoming, rows
 from tests.pansketch.blinding.fleet import QuietKeys
+from tests.seeded_noise import noise_of_test
 
 FLEET, HOUR = "meadow", 3_600
 BEGIN = 450_000 * HOUR  # in 2021; a multiple of every level here
@@ -56,8 +57,8 @@ class TestKeeper:
 
     def __init__(self, name, key=None, quiet=True):
         self.name = name
-        self.key = key or PrivateKey.draw(os_entropy())
-        self.rng = QuietKeys() if quiet else os_entropy()
+        self.key = key or PrivateKey.draw(noise_of_test())
+        self.rng = QuietKeys() if quiet else noise_of_test()
         self.ledger = AnswersInMemory()
         self.asked, self.broken = [], False
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pansketch import os_entropy
 from pansketch.blinding import PrivateKey
 from pansketch.wire import decode_question
 from pansketch_fleet.protocol.keeper_messages import Ask
@@ -19,6 +18,7 @@ from tests.collector.asking.blinded_fleet import (
     sums,
 )
 from tests.collector.small_fleet import rows
+from tests.seeded_noise import noise_of_test
 
 THREE = ("one", "two", "three")
 TWO_LEVELS = "[{every: 1h, share: 1/2}, {every: 4h, share: 1/2}]"
@@ -130,7 +130,7 @@ def test_devices_under_new_keys_wait_for_no_period_of_those_under_the_old_ones(m
     fleet = make_fleet()
     fleet.outlet.offline |= {"tower", "well"}
     well = fleet.keepers["well"].key.public
-    old = PrivateKey.draw(os_entropy()).public
+    old = PrivateKey.draw(noise_of_test()).public
     text = fleet.path.read_text()
     keys = "tower: {key: " + fleet.keepers["tower"].key.public.hex()
     fleet.path.write_text(text.replace(keys, f"{keys}, previous: [{old.hex()}]"))

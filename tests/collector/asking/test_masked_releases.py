@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pansketch import Privacy, WindowId, encode, os_entropy
+from pansketch import Privacy, WindowId, encode
 from pansketch.blinding import PrivateKey
 from pansketch.wire import decode_blinded, encode_blinded
 from pansketch_collector.storage.reader import reading
@@ -14,6 +14,7 @@ from pansketch_fleet.protocol import topics
 from tests.collector.asking.blinded_fleet import BEGIN, FLEET, HOUR, Collector
 from tests.collector.messages import validate_one
 from tests.collector.small_fleet import SmallFleet, rows
+from tests.seeded_noise import noise_of_test
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_the_longest_release_that_a_device_may_make_is_taken(fleet):
 
 def test_masks_of_an_unknown_key_are_refused_until_the_configuration_knows_it(fleet, tmp_path):
     tower, well = fleet.keepers.values()
-    other = PrivateKey.draw(os_entropy())
+    other = PrivateKey.draw(noise_of_test())
     topic, payload = fleet.release("one", 0, keys=(tower.key.public, other.public))
     found = outcome(fleet, topic, payload)
     assert (found.reason, found.final) == ("keepers", False)
@@ -95,7 +96,7 @@ def test_counters_of_another_kind_or_settings_are_refused(fleet):
     topic, payload = fleet.release("one", 0)
     made = decode_blinded(payload, fleet.spec)
     plain = replace(fleet.spec, privacy=Privacy(epsilon=1.0))
-    bare = encode(plain.start(os_entropy()).release(os_entropy(), made.window))
+    bare = encode(plain.start(noise_of_test()).release(noise_of_test(), made.window))
     assert outcome(fleet, topic, bare).reason == "fingerprint"
     assert outcome(fleet, topic, payload[:-1]).reason == "checksum"
     weaker = replace(fleet.spec, privacy=replace(fleet.spec.privacy, epsilon=2.0))

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from pansketch import WindowId, encode, os_entropy
+from pansketch import WindowId, encode
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.mqtt.connection import Incoming
 from pansketch_collector.storage import writer as store
@@ -23,9 +23,10 @@ from testbed.program import Program
 from tests import waiting
 from tests.collector import serving as processes
 from tests.collector.small_fleet import config_at
+from tests.seeded_noise import noise_of_test
 
 DAY = 86_400
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 TOKEN = "correct-horse-battery"
 
 CONFIG = """

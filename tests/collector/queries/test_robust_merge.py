@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pansketch import WindowId, encode, os_entropy
+from pansketch import WindowId, encode
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import questions as query
 from pansketch_collector.queries import robust_merge
@@ -17,9 +17,10 @@ from pansketch_collector.storage.tables.records import Selection
 from pansketch_collector.validation.validation import Rules
 from pansketch_collector.validation.verdicts import Accepted
 from pansketch_fleet.settings.device_spec import schedule_offset
+from tests.seeded_noise import noise_of_test
 
 DAY = 86_400
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 HONEST = tuple(f"station-{n}" for n in range(11))
 AIR = Selection("air")
 MEAN = ("mean", ["temp"])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pansketch import WindowId, encode, os_entropy
+from pansketch import WindowId, encode
 from pansketch_collector.__main__ import main
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.queries import fleet_model
@@ -18,6 +18,7 @@ from pansketch_fleet.config.loader import load_collector
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset
 from tests.collector.small_fleet import incoming
+from tests.seeded_noise import noise_of_test
 
 HOUR = 3600
 CONFIG = """\
@@ -51,10 +52,10 @@ def ask(tmp_path, capsys):
     for device in ("one", "two"):
         start = HOUR + schedule_offset(device, HOUR)
         for stream in config.streams:
-            sketch = stream.spec.start(os_entropy())
+            sketch = stream.spec.start(noise_of_test())
             sketch.update_many(rows)
             label = WindowId(device, stream.name, 1, start, start + HOUR)
-            payload = encode(sketch.release(os_entropy(), label))
+            payload = encode(sketch.release(noise_of_test(), label))
             messages.append(incoming(topics.release("testing", device, stream.name), payload))
     with store.opened(config.collector.database) as opened:
         outcomes = commit_batch(opened, messages, Rules.of(config), 1_000_000)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pansketch import Release, WindowId, encode, os_entropy
+from pansketch import Release, WindowId, encode
 from pansketch_collector.ingest.ingest_loop import commit_batch
 from pansketch_collector.storage import writer as store
 from pansketch_collector.storage.reader import reading
@@ -13,6 +13,7 @@ from pansketch_collector.validation import decision
 from pansketch_collector.validation.verdicts import Accepted, Rejected
 from pansketch_fleet.settings.device_spec import schedule_offset
 from tests.collector.messages import validate_one
+from tests.seeded_noise import noise_of_test
 
 DAY, NOW = 86_400, 20_000 * 86_400
 OFFSET = schedule_offset("one", DAY)
@@ -39,7 +40,7 @@ def forged(small_fleet, stream, change):
     (spec, *_) = small_fleet.specs(stream)
     start = 5 * DAY + OFFSET
     label = WindowId("one", stream, 1, start, start + DAY)
-    made = spec.start(os_entropy()).release(os_entropy(), label)
+    made = spec.start(noise_of_test()).release(noise_of_test(), label)
     counters, draws = made.counters.copy(), made.draws
     draws = change(counters, draws) or draws
     return encode(Release(spec, (label,), draws, counters))

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, MomentsSpec, Privacy, os_entropy
+from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, MomentsSpec, Privacy
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.domain.fixed_point import positions_of
 from pansketch.generators import Partition, density, kdtree, privhp
+from tests.seeded_noise import noise_of_test
 
 SITE = Attribute("site", constant=3.5)
 MODEL = Attribute("model", categories=("A",))
@@ -89,9 +90,9 @@ def test_a_sketch_with_constants_has_the_counters_of_one_without(make, no_noise)
     ids=["privhp", "kdtree", "density"],
 )
 def test_every_record_has_the_constants(spec, model_of):
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(with_constants(rows()))
-    model = model_of(sketch.release(os_entropy()))
+    model = model_of(sketch.release(noise_of_test()))
     drawn = model.sample(500, np.random.default_rng(1))
     assert set(drawn[:, 0]) == {3.5}
     assert set(drawn[:, 2]) == {0.0}
@@ -115,9 +116,9 @@ def test_answers_about_a_constant_are_exact():
 
 
 def test_moments_of_a_domain_with_constants():
-    sketch = MomentsSpec(ALL, Privacy(1), m=20).start(os_entropy())
+    sketch = MomentsSpec(ALL, Privacy(1), m=20).start(noise_of_test())
     sketch.update_many(with_constants(rows(), np.nan))
-    assert sketch.release(os_entropy()).counters.any()
+    assert sketch.release(noise_of_test()).counters.any()
 
 
 def test_a_domain_of_constants_alone_is_refused():

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, MomentsSpec, Privacy, os_entropy
+from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, MomentsSpec, Privacy
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.domain.fixed_point import positions_of
 from pansketch.generators import Partition, privhp
+from tests.seeded_noise import noise_of_test
 
 WIND = Attribute("wd", 0, 360, cyclic=True)
 HOUR = Attribute("hour", 0, 24, step=1, cyclic=True)
@@ -234,9 +235,9 @@ def test_a_release_knows_the_direction_that_crosses_the_end():
     errors, so the probability of more than ten is far below 1e-6."""
     degrees = np.random.default_rng(3).normal(2, 15, 20_000)
     spec = HierarchySpec(Domain([WIND]), Privacy(1), depth=8, k=256)
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(degrees[:, None])
-    found = privhp(sketch.release(os_entropy())).mean("wd")
+    found = privhp(sketch.release(noise_of_test())).mean("wd")
     expected = np.degrees(np.angle(np.mean(np.exp(1j * np.radians(degrees)))))
     apart = (found.value - expected + 180) % 360 - 180
     assert abs(apart) < 10 * found.standard_error

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Guarantee, Privacy, WindowId, merge, os_entropy
+from pansketch import Attribute, Domain, Guarantee, Privacy, WindowId, merge
 from pansketch.blinding import (
     PrivateKey,
     answer,
@@ -16,11 +16,12 @@ from pansketch.blinding import (
 )
 from pansketch.planning import Answering, Expected, plan_hierarchy, plan_views
 from pansketch.planning.selection import Shape, cases_of
+from tests.seeded_noise import noise_of_test
 
 SIX = Domain([Attribute(name, low=0, high=1) for name in "abcdef"])
 PAIR = Domain([Attribute("a", low=0, high=1), Attribute("b", low=0, high=1)])
 LOCAL, BLINDED = Privacy(1.0), Privacy(1.0, aggregation="blinded")
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 WINDOW = Answering(2, ((1, Fraction(1)),))
 LEVELS = Answering(2, ((1, Fraction(1, 2)), (3, Fraction(1, 2))))
 

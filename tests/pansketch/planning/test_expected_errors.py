@@ -5,9 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, os_entropy
+from pansketch import Attribute, Domain, Privacy
 from pansketch.generators import pairwise, privhp
 from pansketch.planning import Expected, plan_hierarchy, plan_views
+from tests.seeded_noise import noise_of_test
 
 READINGS, BINS, SAMPLE = 50_000, 16, 100_000
 
@@ -56,9 +57,9 @@ def marginal_error(truth, sample):
 
 
 def measured(plan, generator, truth):
-    sketch = plan.spec.start(os_entropy())
+    sketch = plan.spec.start(noise_of_test())
     sketch.update_many(truth)
-    model = generator(sketch.release(os_entropy()))
+    model = generator(sketch.release(noise_of_test()))
     sample = model.sample(SAMPLE, np.random.default_rng(2)).reshape(SAMPLE, -1)
     return pair_error(truth, sample), marginal_error(truth, sample)
 

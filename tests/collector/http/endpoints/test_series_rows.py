@@ -2,7 +2,7 @@
 
 import pytest
 
-from pansketch import WindowId, encode, os_entropy
+from pansketch import WindowId, encode
 from pansketch_collector.http.endpoints.caches import BARE_ROW_SIZE, SeriesRows
 from pansketch_collector.periods.series import SeriesQuestion, series
 from pansketch_collector.queries.generator_registry import GeneratorChoice
@@ -11,6 +11,7 @@ from pansketch_collector.storage.reader import reading
 from pansketch_collector.storage.tables.records import Selection
 from pansketch_fleet.protocol import topics
 from pansketch_fleet.settings.device_spec import schedule_offset, window_index
+from tests.seeded_noise import noise_of_test
 
 AIR = Selection("air")
 AUTO = GeneratorChoice()
@@ -38,9 +39,9 @@ def minutes(make_site, arrive):
             start = number * MINUTES + schedule_offset(device, MINUTES)
             window = WindowId(device, "air", number, start, start + MINUTES)
             spec = stream.spec.for_window(window_index(start, MINUTES))
-            sketch = spec.start(os_entropy())
+            sketch = spec.start(noise_of_test())
             sketch.update_many(readings)
-            release = encode(sketch.release(os_entropy(), window))
+            release = encode(sketch.release(noise_of_test(), window))
             messages.append(arrive(topics.release("testing", device, "air"), release))
         site.commit(messages)
 

@@ -16,9 +16,9 @@ from pansketch import (
     Release,
     WindowId,
     merge,
-    os_entropy,
 )
 from pansketch.generators import EmptyModel, density
+from tests.seeded_noise import noise_of_test
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 PLANE = Domain([Attribute("x", low=0, high=1), Attribute("y", low=0, high=1)])
@@ -32,9 +32,9 @@ MIXED = Domain(
 
 
 def released(spec, rows, entropy=None):
-    sketch = spec.start(entropy or os_entropy())
+    sketch = spec.start(entropy or noise_of_test())
     sketch.update_many(rows)
-    return sketch.release(entropy or os_entropy())
+    return sketch.release(entropy or noise_of_test())
 
 
 def mixed(count, seed=0):

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
-from pansketch import Attribute, CellsSpec, Domain, Estimate, Privacy, os_entropy
+from pansketch import Attribute, CellsSpec, Domain, Estimate, Privacy
 from pansketch.generators import imse_terms
 from pansketch.generators.density.cell_counts import ReleasedTable
 from pansketch.generators.density.unbiased_counts import Image, at_most, fit_counts, signed_measure
 from pansketch.sketches.count_sketch import laplace_variance
+from tests.seeded_noise import noise_of_test
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 SPEC = CellsSpec(UNIT, Privacy(epsilon=1.0), depth=6, width=16, rows=3)
@@ -99,7 +100,7 @@ def test_signed_measures_are_unbiased_in_sums():
     off, fitted_off = [], []
     for run in range(200):
         spec = replace(SPEC, privacy=Privacy(epsilon=0.3), hash_key=run)
-        table = released_table(spec, rows, os_entropy())
+        table = released_table(spec, rows, noise_of_test())
         measure = signed_measure(table, UNIT, total)
         found = measure.guess + measure.beyond.counts(CELLS, "mean")
         off.append([(found - counts)[part].sum() for part in (heavy, light)])

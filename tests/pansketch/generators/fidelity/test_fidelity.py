@@ -6,12 +6,12 @@ from math import isnan
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.generators import fidelity, pairwise, privhp
 from pansketch.generators.fidelity import boxes
 from pansketch.sketches.views import View, ViewsSpec
 from testbed.metrics import distances
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 READINGS = 50_000
 DOMAIN = Domain([Attribute(name, low=-1000, high=1000) for name in "abc"])
@@ -24,9 +24,9 @@ def released(views, rows, domain=DOMAIN):
     spec = ViewsSpec(
         domain, Privacy(10.0 * micro * len(views) / 10_000_000), [View(*v, micro) for v in views]
     )
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(rows)
-    return sketch.release(os_entropy())
+    return sketch.release(noise_of_test())
 
 
 def near_duplicates(spread):
@@ -155,9 +155,9 @@ def test_a_hierarchy_is_predicted_from_its_releases(spread):
     """
     rows = near_duplicates(spread)[:, :2]
     domain = Domain([Attribute(name, low=-1000, high=1000) for name in "ab"])
-    sketch = HierarchySpec(domain, Privacy(10.0), depth=14).start(os_entropy())
+    sketch = HierarchySpec(domain, Privacy(10.0), depth=14).start(noise_of_test())
     sketch.update_many(rows)
-    release = sketch.release(os_entropy())
+    release = sketch.release(noise_of_test())
     found = fidelity([release], READINGS)
     records = privhp(release).sample(READINGS, np.random.default_rng(4))
     measured = distances(domain, rows, records)

@@ -10,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, merge, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, merge
 from pansketch.generators import combine, privhp
 from pansketch.generators.hierarchy.cell_counts import IMPOSSIBLE, told_apart
+from tests.seeded_noise import noise_of_test
 
 X, Y = Attribute("x", -40, 60), Attribute("y", 0, 100)
 MANY, RELEASES = 3600, 10
@@ -23,9 +24,9 @@ def fitted(rows, domain, **sizes):
     spec = HierarchySpec(domain, Privacy(1.0), rows=1, **sizes)
     releases = []
     for number, part in enumerate(np.array_split(rows, RELEASES)):
-        sketch = spec.start(os_entropy())
+        sketch = spec.start(noise_of_test())
         sketch.update_many(part.copy())
-        releases.append(sketch.release(os_entropy(), WindowId(str(number), "s", 1)))
+        releases.append(sketch.release(noise_of_test(), WindowId(str(number), "s", 1)))
     return privhp(merge(releases))
 
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge
 from pansketch.generators.hierarchy.growth import OURS, grow
+from tests.seeded_noise import noise_of_test
 
 PLANE = Domain([Attribute("x", low=0, high=1), Attribute("y", low=0, high=1)])
 
@@ -55,7 +56,7 @@ def test_noise_carries_no_readings_along_one_attribute_that_is_too_loose():
     spec = HierarchySpec(PLANE, Privacy(0.1), 20, k=1024, width=1024, rows=1, fanout=4)
 
     def fails(steps):
-        parts = [release_of(spec, rows[part::10], os_entropy()) for part in range(10)]
+        parts = [release_of(spec, rows[part::10], noise_of_test()) for part in range(10)]
         model = grown(merge(parts), steps)
         far = (model.low[:, 1] > 0.47) | (model.high[:, 1] < 0.27)
         return model.mass[far].sum() > 0.005 * model.mass.sum()

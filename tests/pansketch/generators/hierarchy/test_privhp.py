@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize, stats
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge
 from pansketch.generators import EmptyModel, privhp
 from pansketch.generators.hierarchy.cell_counts import halved
 from pansketch.generators.hierarchy.growth import OURS, PUBLISHED, grow
 from pansketch.generators.simplex import onto_simplex
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 FAMILIES = hnp.arrays(np.float64, (3, 4), elements=st.floats(-1e4, 1e4))
@@ -23,9 +23,9 @@ PARENTS = hnp.arrays(np.float64, 3, elements=st.floats(0, 1e4))
 
 
 def release_of(spec, rows, rng=None):
-    sketch = spec.start(rng or os_entropy())
+    sketch = spec.start(rng or noise_of_test())
     sketch.update_many(rows)
-    return sketch.release(rng or os_entropy())
+    return sketch.release(rng or noise_of_test())
 
 
 def wasserstein(model, truth):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, Privacy, merge, os_entropy
+from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, Privacy, merge
 from pansketch.generators import EmptyModel, kdtree, kdtree_points
 from pansketch.generators.kdtree_points.growth import Layer
 from pansketch.generators.kdtree_points.least_squares import fitted, least_squares
+from tests.seeded_noise import noise_of_test
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 SQUARE = Domain([Attribute("x", low=-2, high=2), Attribute("y", low=0, high=10)])
@@ -14,9 +15,9 @@ ONE = Privacy(epsilon=1.0)
 
 
 def release_of(spec, rows, rng=None):
-    sketch = spec.start(rng or os_entropy())
+    sketch = spec.start(rng or noise_of_test())
     sketch.update_many(rows)
-    return sketch.release(rng or os_entropy())
+    return sketch.release(rng or noise_of_test())
 
 
 def skewed(count, seed=1):
@@ -123,7 +124,7 @@ def test_points_out_of_bounds_are_clipped_and_those_not_finite_dropped(no_noise)
 )
 def test_samples_and_centres_lie_within_the_public_bounds(epsilon, sizes):
     """Threshold 0: for any points, noise alone leaves some cells."""
-    rows, rng = skewed(2000) * 3, os_entropy()
+    rows, rng = skewed(2000) * 3, noise_of_test()
     model = kdtree_points(rows, SQUARE, Privacy(epsilon), rng, threshold=0, **sizes)
     points, weights = model.weighted_points()
     for found in (points, model.sample(3000, np.random.default_rng(0))):
@@ -136,7 +137,7 @@ def test_categories_that_do_not_exist_hold_nothing():
     domain = Domain([Attribute("wind", categories=tuple("abcde")), Attribute("x", low=0, high=1)])
     rows = np.column_stack([np.arange(3000) % 5, np.linspace(0, 1, 3000)])
     spec = HierarchySpec(domain, Privacy(0.5), depth=8, k=8, width=32, rows=2)
-    rng = os_entropy()
+    rng = noise_of_test()
     for model in (
         kdtree(release_of(spec, rows), height=3),
         kdtree_points(rows, domain, Privacy(0.5), rng, depth=8, tau=0),
@@ -184,7 +185,7 @@ def test_a_tree_answers_alike_every_time(make_spec, readings):
 
 def test_a_tree_without_readings_generates_no_records():
     rows = np.zeros((0, 2))
-    model = kdtree_points(rows, SQUARE, ONE, os_entropy(), depth=4, height=4, threshold=200)
+    model = kdtree_points(rows, SQUARE, ONE, noise_of_test(), depth=4, height=4, threshold=200)
     for ask in (model.weighted_points, lambda: model.sample(1, np.random.default_rng())):
         with pytest.raises(EmptyModel):
             ask()
@@ -243,7 +244,12 @@ def test_a_height_beyond_all_memory_is_refused(readings):
     ],
 )
 def test_numbers_that_cannot_be_are_refused_for_points(options, text):
-    given = {"points": skewed(5), "domain": SQUARE, "privacy": ONE, "rng": os_entropy()} | options
+    given = {
+        "points": skewed(5),
+        "domain": SQUARE,
+        "privacy": ONE,
+        "rng": noise_of_test(),
+    } | options
     with pytest.raises(ValueError, match=text) as caught:
         kdtree_points(**given)
     assert "\n" not in str(caught.value)

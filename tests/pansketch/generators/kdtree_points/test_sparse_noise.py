@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import os_entropy
 from pansketch.generators.kdtree_points.sparse_noise import (
     _gap_scale,
     _kept,
@@ -19,6 +18,7 @@ from pansketch.generators.kdtree_points.sparse_noise import (
     implicit_passing,
     min_threshold,
 )
+from tests.seeded_noise import noise_of_test
 
 SCALE = Fraction(7, 2)
 RUNS = 1500
@@ -27,7 +27,7 @@ ALARM = 1e-7
 
 def runs_of(passing, cells=200, scale=SCALE, threshold=5):
     """The number of passing cells in every run, and all their indices and values."""
-    rng = os_entropy()
+    rng = noise_of_test()
     found = [passing(cells, scale, threshold, rng) for _ in range(RUNS)]
     counts = np.array([len(indices) for indices, _ in found])
     return counts, *(np.concatenate(part) for part in zip(*found, strict=True))
@@ -65,7 +65,7 @@ def test_a_trillion_empty_cells():
     is that of as many geometric draws, within 6 of its deviations. A false alarm is below 1e-8. The
     limits are below 8 and 9 %; a threshold one higher would lower the count by 22 %.
     """
-    cells, scale, rng = 1 << 40, Fraction(4), os_entropy()
+    cells, scale, rng = 1 << 40, Fraction(4), noise_of_test()
     threshold = min_threshold(scale, 20 / cells)
     expected = 400 * cells * chance_above(scale, threshold)
     found = [implicit_passing(cells, scale, threshold, rng) for _ in range(400)]
@@ -84,7 +84,7 @@ def test_a_trillion_empty_cells():
 def test_few_cells(cells):
     for passing in (implicit_passing, explicit_passing):
         for _ in range(50):
-            indices, values = passing(cells, Fraction(20), 0, os_entropy())
+            indices, values = passing(cells, Fraction(20), 0, noise_of_test())
             assert len(indices) <= cells
             assert set(indices) <= set(range(cells))
             assert (values > 0).all()

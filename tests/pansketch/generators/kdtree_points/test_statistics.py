@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.generators import kdtree, kdtree_points, mmd
 from pansketch.generators.kdtree_points.generator import Batch
 from pansketch.generators.kdtree_points.growth import Growth, LayerPlan, tau_of
 from pansketch.generators.kdtree_points.sparse_noise import chance_above
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 UNIT = Domain([Attribute("x", low=0, high=1)])
 SQUARE = Domain([Attribute("x", low=-2, high=2), Attribute("y", low=0, high=10)])
@@ -31,7 +31,7 @@ def skewed(count):
 def halvings_of(height, depth, scale, tau, empty, runs):
     """Number of halvings of an empty batch's tree, run by run."""
     plan = LayerPlan(UNIT, depth, height, tau, 0, scale, Fraction(2), empty)
-    rng, found = os_entropy(), []
+    rng, found = noise_of_test(), []
     for _ in range(runs):
         batch = Batch(np.zeros((0, 1)), plan, rng)
         layers = Growth(plan, batch).layers()
@@ -68,7 +68,7 @@ def test_trees_with_implicit_and_explicit_empty_cells_are_alike():
     rows = skewed(60)
 
     def measured(**options):
-        rng, sizes, masses = os_entropy(), [], []
+        rng, sizes, masses = noise_of_test(), [], []
         for _ in range(500):
             model = kdtree_points(
                 rows, SQUARE, Privacy(1.0), rng, depth=9, height=6, tau=9, **options
@@ -131,7 +131,7 @@ def test_a_finer_epsilon_gives_a_nearer_tree():
     rows = skewed(5000)
 
     def median_distance(epsilon):
-        rng, found = os_entropy(), []
+        rng, found = noise_of_test(), []
         for _ in range(21):
             points, weights = kdtree_points(rows, SQUARE, Privacy(epsilon), rng).weighted_points()
             found.append(mmd(rows[:1000], points, None, weights, bandwidth=1.0))

@@ -9,11 +9,11 @@ from pansketch import (
     Privacy,
     Release,
     WindowId,
-    os_entropy,
 )
 from pansketch.generators import Training
 from pansketch.generators.moments.training_points import uniform
 from pansketch_audit.mechanisms.zero_noise import NoNoise
+from tests.seeded_noise import noise_of_test
 
 SQUARE = Domain([Attribute("a", low=0, high=1), Attribute("b", low=0, high=1)])
 STATION = Domain(
@@ -36,9 +36,9 @@ def training_of(spec, points=8000, **choice):
 
 
 def released(spec, rows, sequence=1):
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(rows)
-    return sketch.release(os_entropy(), WindowId("d", "s", sequence))
+    return sketch.release(noise_of_test(), WindowId("d", "s", sequence))
 
 
 def noiseless(spec, rows):

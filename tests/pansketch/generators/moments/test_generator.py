@@ -12,7 +12,6 @@ from pansketch import (
     MomentsSpec,
     Privacy,
     merge,
-    os_entropy,
 )
 from pansketch.generators import m2m, privhp
 from tests.pansketch.generators.moments.releases import (
@@ -28,6 +27,7 @@ from tests.pansketch.generators.moments.releases import (
     training_of,
     variance,
 )
+from tests.seeded_noise import noise_of_test
 
 FALSE_ALARM = 1e-6
 
@@ -37,9 +37,9 @@ def test_it_runs_as_documented():
     rows = np.random.default_rng(0).random((20_000, 2))
     privacy = Privacy(epsilon=1.0, unit="reading", intrusion="announced")
     spec = MomentsSpec(domain, privacy, features="rff")
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(rows)
-    model = m2m(sketch.release(os_entropy()))
+    model = m2m(sketch.release(noise_of_test()))
     for found in (model.mean("a0"), model.estimate(lambda x: x[:, 0] ** 2)):
         assert isinstance(found, Estimate)
     covariance = model.covariance()

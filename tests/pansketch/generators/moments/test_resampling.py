@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, MomentsSpec, Privacy, os_entropy
+from pansketch import Attribute, Domain, MomentsSpec, Privacy
 from pansketch.generators import EmptyModel, m2m
 from pansketch.generators.moments.training_points import WeightedPoints
+from tests.seeded_noise import noise_of_test
 
 DOMAIN = Domain([Attribute("temp", -40, 60), Attribute("wind", categories=("calm", "north"))])
 PRIVACY = Privacy(100, unit="reading", intrusion="announced")
 
 
 def model_of(rows, **sizes):
-    sketch = MomentsSpec(DOMAIN, PRIVACY, **sizes).start(os_entropy())
+    sketch = MomentsSpec(DOMAIN, PRIVACY, **sizes).start(noise_of_test())
     sketch.update_many(rows)
-    return m2m(sketch.release(os_entropy()), points=4000)
+    return m2m(sketch.release(noise_of_test()), points=4000)
 
 
 def test_weights_are_the_nearest_that_are_not_negative_and_keep_their_sum():
@@ -59,7 +60,7 @@ def test_samples_lie_in_the_domain_and_near_the_readings():
 def test_no_record_is_generated():
     spec = MomentsSpec(DOMAIN, Privacy(0.001, unit="reading", intrusion="announced"))
     # The noisy number of no readings is below zero every other time: one of 60 is.
-    released = (spec.start(os_entropy()).release(os_entropy()) for _ in range(60))
+    released = (spec.start(noise_of_test()).release(noise_of_test()) for _ in range(60))
     model = m2m(next(each for each in released if each.counters[0] < 0), points=1000)
     with pytest.raises(EmptyModel):
         model.sampler()

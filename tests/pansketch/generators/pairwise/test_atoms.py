@@ -7,7 +7,7 @@ errors of a normal number are exceeded with a probability of 2e-9 each.
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.generators import (
     EmptyModel,
     TooFewReadings,
@@ -20,6 +20,7 @@ from pansketch.generators.partition.found_atoms import found_atoms
 from pansketch.planning import Expected, plan_views
 from pansketch_audit.mechanisms.zero_noise import NoNoise
 from testbed.metrics import wasserstein
+from tests.seeded_noise import noise_of_test
 
 DOMAIN = Domain(
     [
@@ -56,9 +57,9 @@ def rows_of(count, seed=1):
 
 def released(domain, rows, epsilon=1.0, rng=None, device="one"):
     plan = plan_views(domain, Privacy(epsilon), 131_072, Expected(len(rows), 1, 1))
-    sketch = plan.spec.start(rng or os_entropy())
+    sketch = plan.spec.start(rng or noise_of_test())
     sketch.update_many(rows.copy())
-    return sketch.release(rng or os_entropy(), WindowId(device, "s", 1))
+    return sketch.release(rng or noise_of_test(), WindowId(device, "s", 1))
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from itertools import pairwise as pairwise_of
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.generators import found_atoms, learned_domain, pairwise
 from pansketch.generators.pairwise.contingency_tables import tables_of
 from pansketch.generators.pairwise.fit import fit_views
 from pansketch.generators.pairwise.marginals import margin_of
 from pansketch.generators.pairwise.multiresolution import Resolution
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 DOMAIN = Domain([Attribute("x", low=0, high=10), Attribute("y", low=-1, high=1)])
 _x = 10 * np.random.default_rng(1).beta(2, 3, 20_000)
@@ -23,9 +23,9 @@ ROWS = np.column_stack([_x, 0.7 * np.sin(_x)])
 
 def test_questions_of_one_attribute_make_no_records(monkeypatch):
     spec = ViewsSpec(DOMAIN, Privacy(1), (View(("x", "y"), (4, 4), 1_000_000),))
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(ROWS)
-    release = sketch.release(os_entropy(), WindowId("one", "s", 1))
+    release = sketch.release(noise_of_test(), WindowId("one", "s", 1))
     # Two models of one release: one without records, one with them.
     model, whole = pairwise(release), pairwise(release).boxes
 

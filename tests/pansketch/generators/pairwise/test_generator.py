@@ -15,7 +15,6 @@ from pansketch import (
     ViewsSpec,
     WindowId,
     merge,
-    os_entropy,
 )
 from pansketch.generators import (
     EmptyModel,
@@ -23,7 +22,7 @@ from pansketch.generators import (
     fidelity,
     pairwise,
 )
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 COLOURS = ("red", "green", "blue", "black", "white")
 DOMAIN = Domain(
@@ -60,9 +59,9 @@ def all_pairs(domain=DOMAIN):
 
 
 def release_of(spec, readings, rng=None, device="one"):
-    sketch = spec.start(rng or os_entropy())
+    sketch = spec.start(rng or noise_of_test())
     sketch.update_many(readings)
-    return sketch.release(rng or os_entropy(), WindowId(device, "s", 1))
+    return sketch.release(rng or noise_of_test(), WindowId(device, "s", 1))
 
 
 def counts_of(model, spec, view):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId, os_entropy
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.generators import fidelity, pairwise
 from pansketch.generators.fidelity.portrait import Grid, correlations
 from pansketch.generators.fidelity.tables import attenuations, hidden, portrait
@@ -13,6 +13,7 @@ from pansketch.generators.pairwise.fit import ViewFit, fit_views
 from pansketch.generators.pairwise.gaussian_copula import beyond_copula
 from pansketch.generators.pairwise.higher_order_error import Dependence
 from pansketch.generators.pairwise.marginals import Margin
+from tests.seeded_noise import noise_of_test
 
 RHO, READINGS = 0.8, 100_000
 DOMAIN = Domain([Attribute(name, low=-10, high=10) for name in "xy"])
@@ -33,9 +34,9 @@ def released(bits, domain=DOMAIN, rows=None, alone=(8, 8)):
     sets = {("x",): alone[:1], ("y",): alone[1:], ("x", "y"): (bits, bits)}
     parts = [part, part, Privacy(CLEAR).epsilon_micro - 2 * part]
     views = [View(*view, part) for view, part in zip(sets.items(), parts, strict=True)]
-    sketch = ViewsSpec(domain, Privacy(CLEAR), views).start(os_entropy())
+    sketch = ViewsSpec(domain, Privacy(CLEAR), views).start(noise_of_test())
     sketch.update_many(readings() if rows is None else rows)
-    return sketch.release(os_entropy(), WindowId("a", "s", 0))
+    return sketch.release(noise_of_test(), WindowId("a", "s", 0))
 
 
 def shown(bits):
@@ -113,9 +114,9 @@ def test_a_copula_that_explains_where_clusters_are_does_not_explain_their_inside
     parts = [Privacy(CLEAR).epsilon_micro // 3] * 3
     parts[0] += Privacy(CLEAR).epsilon_micro - sum(parts)
     views = [View(v.names, v.bits, part) for v, part in zip(views, parts, strict=True)]
-    sketch = ViewsSpec(DOMAIN, Privacy(CLEAR), views).start(os_entropy())
+    sketch = ViewsSpec(DOMAIN, Privacy(CLEAR), views).start(noise_of_test())
     sketch.update_many(rows)
-    fit = fit_views(DOMAIN, tables_of(sketch.release(os_entropy(), WindowId("a", "s", 0))))
+    fit = fit_views(DOMAIN, tables_of(sketch.release(noise_of_test(), WindowId("a", "s", 0))))
     (table,) = fit.tables
     assert least <= beyond_copula(table, fit.margins, fit.angles[0, 1]) <= most
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, Release, View, ViewsSpec, os_entropy
+from pansketch import Attribute, Domain, Privacy, Release, View, ViewsSpec
 from pansketch.generators import margin, pairwise
 from pansketch.generators.pairwise.margin import cells_told
+from tests.seeded_noise import noise_of_test
 
 BITS, COUNT = 5, 40_000
 DOMAIN = Domain([Attribute("x", low=0, high=5), Attribute("y", low=0, high=1)])
@@ -24,9 +25,9 @@ SKEWED = np.minimum(np.exp(0.8 * np.random.default_rng(1).standard_normal(COUNT)
 
 
 def released(x: np.ndarray) -> Release:
-    sketch = SPEC.start(os_entropy())
+    sketch = SPEC.start(noise_of_test())
     sketch.update_many(np.column_stack([x, np.random.default_rng(2).random(COUNT)]))
-    return sketch.release(os_entropy())
+    return sketch.release(noise_of_test())
 
 
 @pytest.mark.parametrize("q", [0.1, 0.25, 0.5])

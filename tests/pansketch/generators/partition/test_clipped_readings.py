@@ -8,18 +8,19 @@ errors: a normal number exceeds them with a probability of 2e-9.
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId
 from pansketch.generators import margin, privhp
 from pansketch.planning import Expected, plan_views
+from tests.seeded_noise import noise_of_test
 
 X, Y = Attribute("x", -40, 60), Attribute("y", 0, 100)
 MANY = 20_000
 
 
 def released(spec, rows):
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(rows.copy())
-    return sketch.release(os_entropy(), WindowId("one", "s", 1))
+    return sketch.release(noise_of_test(), WindowId("one", "s", 1))
 
 
 def of_views(column):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, View, ViewsSpec, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy, View, ViewsSpec
 from pansketch.generators import combine, common_domain, learned_domain, pairwise, privhp
 from pansketch.generators.partition.rebasing import rebased
-from tests.seeded_noise import seeded_noise
+from tests.seeded_noise import noise_of_test, seeded_noise
 
 LOOSE = Domain([Attribute("x", low=0, high=1000), Attribute("y", low=-500, high=500)])
 EACH = 40_000
@@ -21,9 +21,9 @@ def readings(seed, count=EACH):
 
 def fitted(domain, rows, epsilon=50.0, depth=14):
     spec = HierarchySpec(domain, Privacy(epsilon), depth=depth, k=4096, width=256)
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(rows)
-    return privhp(sketch.release(os_entropy()))
+    return privhp(sketch.release(noise_of_test()))
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +143,9 @@ def test_what_cannot_have_a_learned_scale_stays():
     rng = np.random.default_rng(5)
     columns = [rng.integers(0, 2, EACH), rng.uniform(0, 360, EACH), rng.normal(300, 9, EACH)]
     spec = HierarchySpec(domain, Privacy(50.0), depth=17, k=4096, width=256)
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(np.stack(columns, axis=1))
-    found = learned_domain(privhp(sketch.release(os_entropy())))
+    found = learned_domain(privhp(sketch.release(noise_of_test())))
     assert list(found.attributes[:2]) == kept
 
 

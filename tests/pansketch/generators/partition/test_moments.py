@@ -12,9 +12,9 @@ from pansketch import (
     Privacy,
     View,
     ViewsSpec,
-    os_entropy,
 )
 from pansketch.generators import EmptyModel, Partition, density, margin, privhp
+from tests.seeded_noise import noise_of_test
 
 DOMAIN = Domain(
     [
@@ -130,9 +130,9 @@ def test_covariances_of_releases_lie_within_six_standard_errors(spec, model_of):
     errors. Six are beyond 5.7 deviations, so the chance of a false alarm is below 1e-7."""
     first, second = np.random.default_rng(1).normal(size=(2, 20_000))
     temp, humid = 15 + 8 * first, 50 + 12 * (0.8 * second - 0.6 * first)
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(np.column_stack([temp, humid]))
-    model = model_of(sketch.release(os_entropy()))
+    model = model_of(sketch.release(noise_of_test()))
     found, truth = model.covariance(), np.cov(temp, humid, bias=True)
     assert np.all(np.abs(found.value - truth) < 6 * found.standard_error)
     # The control: the noise explains no covariance of the other sign.

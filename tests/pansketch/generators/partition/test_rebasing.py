@@ -4,9 +4,10 @@ right."""
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, HierarchySpec, Privacy, os_entropy
+from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.generators import combine, privhp
 from pansketch.generators.partition.rebasing import common_domain, rebased
+from tests.seeded_noise import noise_of_test
 
 WIND = Attribute("wind", categories=("calm", "N", "E"))
 
@@ -25,9 +26,9 @@ OLD, NEW = domain(-10, 40), domain(-40, 60, pm_high=2000.0)
 
 def fitted(over, readings, epsilon=100.0):
     spec = HierarchySpec(over, Privacy(epsilon), depth=14, k=256, width=1024)
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(readings)
-    return privhp(sketch.release(os_entropy()))
+    return privhp(sketch.release(noise_of_test()))
 
 
 @pytest.fixture(scope="module")

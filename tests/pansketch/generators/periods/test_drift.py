@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import HierarchySpec, Privacy, View, ViewsSpec, WindowId, merge, os_entropy
+from pansketch import HierarchySpec, Privacy, View, ViewsSpec, WindowId, merge
 from pansketch.domain import Attribute, Domain
 from pansketch.generators import (
     TooFewReadings,
@@ -13,9 +13,10 @@ from pansketch.generators import (
     margin_drift,
     pairwise,
 )
+from tests.seeded_noise import noise_of_test
 
 FALSE_ALARM = 1e-6
-ENTROPY = os_entropy()
+ENTROPY = noise_of_test()
 DOMAIN = Domain(
     [
         Attribute("temp", -40, 60, unit="degC"),

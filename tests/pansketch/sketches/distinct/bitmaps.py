@@ -7,8 +7,8 @@ from pansketch import (
     Privacy,
     Release,
     WindowId,
-    os_entropy,
 )
+from tests.seeded_noise import noise_of_test
 
 
 def key_privacy(epsilon, intrusion="silent"):
@@ -17,7 +17,7 @@ def key_privacy(epsilon, intrusion="silent"):
 
 def released(spec, keys, device="d", noise=None):
     """The kernel's randomness is for what holds of any draw; other tests give seeded noise."""
-    noise = noise or os_entropy()
+    noise = noise or noise_of_test()
     sketch = spec.start(noise)
     sketch.update_many(keys)
     return sketch.release(noise, WindowId(device, "s", 1))

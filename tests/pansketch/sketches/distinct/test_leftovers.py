@@ -6,11 +6,12 @@ import pickle
 import numpy as np
 import pytest
 
-from pansketch import SketchClosed, WindowId, is_incomplete, os_entropy
+from pansketch import SketchClosed, WindowId, is_incomplete
 from pansketch.randomness.exact_noise import ExactNoise, threshold
 from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.keys import as_words
 from tests.pansketch.sketches.distinct.key_specs import hashing, sampling
+from tests.seeded_noise import noise_of_test
 
 
 def test_frozen_accepts_releases_of_keys_only(make_spec, no_noise):
@@ -37,7 +38,7 @@ def leftovers(sketch):
 
 @pytest.mark.parametrize("make", [hashing, sampling])
 def test_nothing_of_a_key_stays(make):
-    sketch = make().start(os_entropy())
+    sketch = make().start(noise_of_test())
     sketch.update_many(np.arange(900))
     sketch.update_many([3, 4])
     if make is hashing:
@@ -47,7 +48,7 @@ def test_nothing_of_a_key_stays(make):
 
 def test_what_stays_would_be_found():
     """Negative control."""
-    sketch = sampling().start(os_entropy())
+    sketch = sampling().start(noise_of_test())
     sketch._slots._walking[3] = 1
     sketch._words[5] = 1
     assert leftovers(sketch) == 2
@@ -58,23 +59,23 @@ def test_what_stays_would_be_found():
 def test_no_array_that_a_window_makes_keeps_anything(changes, release, arrays_of):
     """Beside the bits, and beside the release once there is one."""
     made = arrays_of(sketch)
-    window = hashing(release=release, **changes).start(os_entropy())
+    window = hashing(release=release, **changes).start(noise_of_test())
     for keys in (np.arange(900), [3, 4], np.arange(20_000)):
         window.update_many(keys)
         kept = [array for array in made if array.any()]
         assert [np.shares_memory(array, window._bits) for array in kept] == [True]
-    counters = window.release(os_entropy()).counters
+    counters = window.release(noise_of_test()).counters
     assert all(np.array_equal(array, counters) for array in made if array.any())
 
 
 @pytest.mark.parametrize("release", ["count", "bitmap"])
 def test_a_released_window_holds_nothing_and_takes_nothing(release):
-    window = sampling(release=release, turnstile=True).start(os_entropy())
+    window = sampling(release=release, turnstile=True).start(noise_of_test())
     label = WindowId("device", "stream", 7)
-    assert window.release(os_entropy(), label).windows == (label,)
+    assert window.release(noise_of_test(), label).windows == (label,)
     for act, given in (
-        (window.release, os_entropy()),
-        (window.rerandomise, os_entropy()),
+        (window.release, noise_of_test()),
+        (window.rerandomise, noise_of_test()),
         (window.update_many, [3]),
         (window.remove_many, [3]),
     ):
@@ -85,7 +86,7 @@ def test_a_released_window_holds_nothing_and_takes_nothing(release):
 
 @pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_window_is_not_copied_and_shows_its_spec_alone(copier):
-    window = sampling().start(os_entropy())
+    window = sampling().start(noise_of_test())
     with pytest.raises(TypeError, match="secret"):
         copier(window)
     assert repr(window) == f"DistinctSketch({sampling()!r})"
@@ -95,11 +96,11 @@ def test_a_window_is_not_copied_and_shows_its_spec_alone(copier):
 def test_a_key_leaves_no_trace_in_the_cache_of_thresholds(release):
     """A threshold that the first key computes would show later that a key came."""
     threshold.cache_clear()
-    window = sampling(release=release, turnstile=True).start(os_entropy())
+    window = sampling(release=release, turnstile=True).start(noise_of_test())
     cached = threshold.cache_info().currsize
     window.update_many([3])
     window.remove_many([4])
-    window.release(os_entropy())
+    window.release(noise_of_test())
     assert threshold.cache_info().currsize == cached > 0
 
 
@@ -195,7 +196,7 @@ def test_a_draw_is_made_for_what_is_no_key_as_well(known_noise):
     ("make", "wrong", "text"), [(make, *case) for make in (hashing, sampling) for case in ANYWHERE]
 )
 def test_wrong_keys_are_refused_before_anything_is_absorbed(make, wrong, text):
-    sketch = make(turnstile=make is sampling).start(os_entropy())
+    sketch = make(turnstile=make is sampling).start(noise_of_test())
     held = sketch._bits.tobytes()
     with pytest.raises(ValueError, match=text) as caught:
         sketch.update_many(wrong)

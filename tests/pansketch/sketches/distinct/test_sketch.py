@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pansketch import DistinctSpec, Privacy, encode, hash_keys, is_incomplete, merge, os_entropy
+from pansketch import DistinctSpec, Privacy, encode, hash_keys, is_incomplete, merge
 from pansketch.randomness.exact_noise import LogOdds
 from pansketch.sketches.distinct import sketch
 from pansketch.sketches.distinct.slots import KEYS_AT_ONCE, HashedSlots
 from tests.pansketch.sketches.distinct.key_specs import KEY, hashing, sampling
+from tests.seeded_noise import noise_of_test
 
 ALPHA = 1e-6
 KNOWN = Privacy(epsilon=2.0, unit="key", intrusion="announced")
@@ -33,9 +34,9 @@ def test_it_runs_as_written():
         privacy=Privacy(epsilon=2.0, unit="key", intrusion="silent"),
         variant="ppds",
     )
-    sketch = spec.start(os_entropy())
+    sketch = spec.start(noise_of_test())
     sketch.update_many(["badge-0001", "badge-0002", "badge-0001"])
-    estimate = sketch.release(os_entropy()).distinct()
+    estimate = sketch.release(noise_of_test()).distinct()
     assert 0 < estimate.standard_error < 200
 
 
@@ -146,7 +147,7 @@ def share_of_ones(spec, appearances, keys, runs):
     """Ones among the bits of keys that appeared, over several windows, and how many bits."""
     ones, total = 0, 0
     for window in range(runs):
-        sketch = spec.for_window(window).start(os_entropy())
+        sketch = spec.for_window(window).start(noise_of_test())
         for _ in range(appearances):
             sketch.update_many(keys)
         ones += int(state(sketch).sum())
@@ -252,7 +253,7 @@ def test_a_frozen_window_shows_in_a_sum(known_noise):
     spec = sampling()
     whole, cut = spec.start(known_noise(1)), spec.start(known_noise(2))
     cut.rerandomise(known_noise(3))
-    releases = [whole.release(os_entropy()), cut.release(os_entropy())]
+    releases = [whole.release(noise_of_test()), cut.release(noise_of_test())]
     assert [is_incomplete(release) for release in releases] == [False, True]
     assert is_incomplete(merge(releases))
 
@@ -260,7 +261,7 @@ def test_a_frozen_window_shows_in_a_sum(known_noise):
 @pytest.mark.parametrize("nothing", [[], (), np.zeros(0, np.int64), np.zeros(0, np.uint8)])
 @pytest.mark.parametrize("make", [hashing, sampling])
 def test_no_keys_change_nothing(make, nothing):
-    sketch = make().start(os_entropy())
+    sketch = make().start(noise_of_test())
     held = sketch._bits.tobytes()
     sketch.update_many(nothing)
     assert sketch._bits.tobytes() == held
@@ -268,5 +269,5 @@ def test_no_keys_change_nothing(make, nothing):
 
 def test_a_bitmap_costs_a_bit_for_each_slot_on_the_wire():
     spec = hashing(release="bitmap", memory=4096, expected_keys=20_000)
-    size = len(encode(spec.start(os_entropy()).release(os_entropy())))
+    size = len(encode(spec.start(noise_of_test()).release(noise_of_test())))
     assert spec.nbytes < size <= spec.release_nbytes <= spec.nbytes + 144
