@@ -30,7 +30,7 @@ from tests.pansketch.blinding.fleet import (
 )
 from tests.pansketch.sketches.families import FAMILIES, uniform
 
-ALPHA = 1e-6
+ALPHA = 1e-7
 
 
 @pytest.fixture(params=SPECS.values(), ids=SPECS)

@@ -115,7 +115,7 @@ def test_counts_are_unbiased_with_the_declared_variance(make_spec, readings):
     )
     z = (np.array(errors) - exact) / deviations
     assert _mean_p_value(z) > 1e-7
-    assert _mean_p_value(z + 0.02) < 1e-7  # Negative control: a bias of 2 % of one deviation.
+    assert _mean_p_value(z + 0.025) < 1e-7  # The control: a bias of 2.5 % of one deviation.
     # Kurtosis of a sum of two Laplace draws is 4.5, so its square has variance 3.5.
     limit = stats.norm.isf(1e-7 / 2) * math.sqrt(3.5 / z.size)
     assert abs((z**2).mean() - 1) < limit

@@ -51,7 +51,7 @@ def test_errors_of_two_attributes_cover_any_dependence(shape):
         count = model.count(f"x > {one} & y <= {two}")
         inside = np.sum((x > one) & (y <= two))
         # Bins that a condition cuts, beside the dependence: the margin is for their noise.
-        assert abs(count.value - inside) < 2.1 * count.standard_error
+        assert abs(count.value - inside) < 2.3 * count.standard_error
 
 
 def test_independent_attributes_have_no_wider_errors_than_unknown_ones():
@@ -85,6 +85,6 @@ def test_values_of_a_step_stand_where_they_are_counted(bins):
     found = model.mean("x")
     assert abs(found.value - rows.mean()) < 6 * found.standard_error
     if bins == 100:
-        assert abs(found.value - rows.mean()) < 0.1
+        assert abs(found.value - rows.mean()) < 0.2
         for value in (46, 50, 53):
             assert abs(model.cdf("x", value).value - np.mean(rows <= value)) < 0.02
