@@ -31,7 +31,7 @@ from pansketch_audit.seizure.seizure import (
 )
 
 COUNT = 300
-MARKED = marked_readings(COUNT)
+MARKED, OTHERS = np.split(marked_readings(COUNT + 1000), [COUNT])
 FORMS = forms_of(MARKED, SPEC)
 SCANNER = Scanner(FORMS)
 
@@ -105,7 +105,7 @@ def test_a_changed_block_is_looked_at_again():
 @pytest.mark.parametrize("size", [0, 7, 8, 4 * BLOCK_BYTES])
 def test_nothing_is_found_where_nothing_is(size):
     assert not SCANNER.search(noise(size))
-    others = repr(marked_readings(1000).tolist()).encode()
+    others = repr(OTHERS.tolist()).encode()
     assert not SCANNER.search(np.frombuffer(others, np.uint8))
 
 

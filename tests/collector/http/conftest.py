@@ -23,7 +23,7 @@ from testbed.program import Program
 from tests import waiting
 from tests.collector import serving as processes
 from tests.collector.small_fleet import config_at
-from tests.seeded_noise import noise_of_test
+from tests.seeded_noise import noise_of_fixture, noise_of_test
 
 DAY = 86_400
 ENTROPY = noise_of_test()
@@ -183,8 +183,9 @@ def is_up(server: Server) -> bool:
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests that only read."""
-    site = Site(tmp_path_factory.mktemp("site"))
-    site.fill()
+    with noise_of_fixture("shared"):
+        site = Site(tmp_path_factory.mktemp("site"))
+        site.fill()
     with serving(site) as server:
         yield server
         assert server.program.stop() == 0, server.program.output

@@ -91,6 +91,6 @@ def test_incomparable_periods_are_rejected_with_a_single_line(fleet, run, words,
 
 
 def test_a_period_that_noise_outweighs_is_refused(fleet, run):
-    code, out, err = run(*ASK, "drift", "--between", BEFORE, "1970-01-07")
+    code, out, err = run(*ASK, "drift", "temp", "--between", BEFORE, "1970-01-07")
     assert (code, out) == (1, "")
     assert "the noise outweighs the readings" in err
