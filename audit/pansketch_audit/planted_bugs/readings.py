@@ -34,7 +34,7 @@ from pansketch_audit.planted_bugs.keys import key_bugs
 from pansketch_audit.planted_bugs.process_leaks import process_leaks
 from pansketch_audit.planted_bugs.sceptic_draws import LINEAR, sceptic_draws, shared_by_size
 
-SEARCH_RUNS = 1200
+SEARCH_RUNS = 1600
 
 
 def _start_halved(spec: Spec, rng: Entropy) -> Sketch:
