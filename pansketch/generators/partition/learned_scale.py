@@ -100,10 +100,11 @@ def _learned(
     if boxes is None:
         raise ValueError("nothing to learn from: the model has no boxes")
     pieces = _Pieces.of(boxes, parts, attribute, configured)
+    if pieces is None:
+        return present
     # Of a step that is far smaller than the bounds few values are far enough apart for knots.
-    most = 0 if pieces is None else len(pieces.values) - 1
-    parts = min(parts, 1 << most.bit_length() - 1 if most else 0)
-    while pieces is not None and parts >= MIN_PARTS:
+    parts = min(parts, 1 << (len(pieces.values) - 1).bit_length() - 1)
+    while parts >= MIN_PARTS:
         cuts = pieces.cuts(parts)
         if CLEAR * pieces.error(cuts) * parts <= 1:
             values = pieces.values[cuts]

@@ -15,9 +15,8 @@ def key_privacy(epsilon, intrusion="silent"):
     return Privacy(epsilon=epsilon, unit="key", intrusion=intrusion)
 
 
-def released(spec, keys, device="d", noise=None):
-    """The kernel's randomness is for what holds of any draw; other tests give seeded noise."""
-    noise = noise or noise_of_test()
+def released(spec, keys, device="d"):
+    noise = noise_of_test()
     sketch = spec.start(noise)
     sketch.update_many(keys)
     return sketch.release(noise, WindowId(device, "s", 1))
