@@ -69,6 +69,14 @@ class CumulativeNoise:
     deviations: FloatArray
     attribute: Attribute | None = None
 
+    def of_values(self, own: Attribute) -> "CumulativeNoise":
+        """The same of the cells of values, without those of atoms. `own`: of the model."""
+        attribute = self.attribute or own
+        if attribute.placed is None:
+            return replace(self, attribute=attribute)
+        held = ~attribute.placed.atom_cells(len(self.deviations).bit_length() - 1)
+        return CumulativeNoise(self.deviations[held], replace(attribute, atoms=()))
+
     def at(self, parts: FloatArray) -> FloatArray:
         """Of the noise on the readings in such a part of the cells, from either end: float64, as
         `parts`."""

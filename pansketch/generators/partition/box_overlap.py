@@ -1,6 +1,7 @@
 """Arithmetic of weighted intervals and boxes: what is inside, what is below, and fair draws."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,20 @@ def cumulative(
     else:
         below = np.concatenate([[0.0], np.cumsum(np.maximum(inside, 0.0))])
     return edges, np.asarray(below / below[-1])
+
+
+def of_values(
+    attribute: Attribute, low: FloatArray, high: FloatArray, shares: FloatArray
+) -> tuple[Attribute, FloatArray, FloatArray, FloatArray]:
+    """The attribute without its atoms. Of the intervals that hold its values: their ends, in the
+    unit interval of that attribute, and their shares, float64[n] each. All intervals where there
+    are no atoms."""
+    placed = attribute.placed
+    if placed is None:
+        return attribute, low, high, shares
+    held = ~placed.is_atom[placed.section_of(low)] & (shares > 0)
+    ends = placed.plain(low[held]), placed.plain(high[held])
+    return replace(attribute, atoms=()), *ends, shares[held]
 
 
 def least_point(lattice: Lattice, q: float, edges: FloatArray, below: FloatArray) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes, OfCells
-from pansketch.generators.partition.box_overlap import cumulative, of_distinct
+from pansketch.generators.partition.box_overlap import cumulative, of_distinct, of_values
 from pansketch.generators.significance import SEEN, CumulativeNoise, squared_error, tail_power
 from pansketch.planning.first_answer import WANTED
 
@@ -124,15 +124,15 @@ def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
     """
     attribute, noise = partition.domain.attributes[index], partition.noise
     sums = () if noise is None else noise.sums.get(index, ())
-    if not sums or attribute.placed is not None:
-        return 0.0, 0.0
     ends = partition.low[:, index], partition.high[:, index]
-    edges, below = cumulative(*ends, partition.box_shares())
-    values = attribute.from_unit(edges)
-    readings = below * partition.total
-    found = [
-        _hidden_tails(readings, values, each, each.attribute or attribute, order) for each in sums
-    ]
+    # An atom is no tail: those of the values between atoms are.
+    scale, low, high, shares = of_values(attribute, *ends, partition.box_shares())
+    if not sums or not shares.sum() > 0:
+        return 0.0, 0.0
+    edges, below = cumulative(low, high, shares)
+    readings, values = below * (shares.sum() * partition.total), scale.from_unit(edges)
+    alone = [each.of_values(attribute) for each in sums]
+    found = [_hidden_tails(readings, values, e, e.attribute or scale, order) for e in alone]
     tails, lone = np.linalg.norm(found, axis=0) / partition.total
     return float(tails), float(lone) if partition.fits.rough else 0.0
 

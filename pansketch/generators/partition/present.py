@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pansketch.domain.domain import Domain, FloatArray
 from pansketch.estimate import Estimates
 from pansketch.generators.model import Boxes
-from pansketch.generators.partition.box_overlap import cumulative
+from pansketch.generators.partition.box_overlap import cumulative, of_values
 from pansketch.generators.partition.moments import covariances
 from pansketch.generators.significance import EmptyModel
 
@@ -106,9 +106,6 @@ def values_alone(boxes: Boxes) -> tuple[FloatArray, FloatArray] | None:
     Edges are in the unit interval of the same attribute without atoms. None if there are no values.
     `boxes`: of this attribute alone."""
     (attribute,) = boxes.domain.attributes
-    low, high, shares = boxes.low[:, 0], boxes.high[:, 0], boxes.box_shares()
-    if attribute.placed is not None:
-        held = ~attribute.placed.is_atom[attribute.placed.section_of(low)] & (shares > 0)
-        low, high = attribute.placed.plain(low[held]), attribute.placed.plain(high[held])
-        shares = shares[held]
+    shares = boxes.box_shares()
+    _, low, high, shares = of_values(attribute, boxes.low[:, 0], boxes.high[:, 0], shares)
     return cumulative(low, high, shares) if shares.sum() > 0 else None

@@ -1,5 +1,7 @@
 """Errors of an attribute's moments where most of its bounds are far from all readings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,9 +109,10 @@ def far(values):
     return rows
 
 
-def models_of(rows, fleets):
+def models_of(rows, fleets, atoms=()):
     """And the standard deviation of the noise on a cell."""
-    rng, told = np.random.default_rng(7), exact(LOOSE, rows[:, None])
+    spec = replace(LOOSE, domain=Domain([replace(LOOSE.domain.attributes[0], atoms=atoms)]))
+    rng, told = np.random.default_rng(7), exact(spec, rows[:, None])
     models = [margin(noisy(told, DEVICES, rng), "x") for _ in range(fleets)]
     return models, models[0].noise.sums[0][0].deviations[0]
 
@@ -147,11 +150,12 @@ def test_points_of_a_step_do_not_stand_out_alone():
         np.testing.assert_allclose(left[0].counts[:, 0], (counts - apart).sum(axis=1))
 
 
-def test_errors_hold_a_value_that_noise_hides(monkeypatch):
+@pytest.mark.parametrize("atoms", [(), (-200.0, "missing")])
+def test_errors_hold_a_value_that_noise_hides(atoms, monkeypatch):
     """All randomness is seeded. The noise on a cell hides it. Control: without an error for
     readings of one value."""
     rows = far(30)
-    models, deviation = models_of(rows, 16)
+    models, deviation = models_of(rows, 16, atoms)
     assert 1 < 30 / deviation < 1.5
 
     def lowest():
@@ -165,7 +169,9 @@ def test_errors_hold_a_value_that_noise_hides(monkeypatch):
     assert min(lowest()) > -2
     known = moments._beyond
     monkeypatch.setattr(moments, "_beyond", lambda *args: (known(*args)[0], 0.0))
-    assert max(lowest()) < -3
+    mean, variance = lowest()
+    assert variance < -3
+    assert mean < (-1 if atoms else -3)  # Noise on atoms is in the error of a mean.
 
 
 @pytest.mark.parametrize("order", [1, 2])
