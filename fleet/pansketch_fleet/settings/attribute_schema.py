@@ -74,8 +74,8 @@ class AttributeSection(Section, frozen=True):
     step: Annotated[
         float | None,
         KeyDoc(
-            "The sensor's resolution. Records and quantiles are multiples of it. Without it, errors "
-            "of limits at a value that many readings have are too small.",
+            "The sensor's resolution. Records and quantiles are multiples of it. Without it, "
+            "errors of limits at a value that many readings have are too small.",
             "0.1",
             unit="unit of the attribute",
             allowed="greater than 0, at most the range",
