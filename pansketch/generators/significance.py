@@ -73,7 +73,7 @@ class CumulativeNoise:
         """The same of the cells of values, without those of atoms. `own`: of the model."""
         attribute = self.attribute or own
         if attribute.placed is None:
-            return replace(self, attribute=attribute)
+            return self
         held = ~attribute.placed.atom_cells(len(self.deviations).bit_length() - 1)
         return CumulativeNoise(self.deviations[held], replace(attribute, atoms=()))
 
