@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, at most two minutes
+demo: $(VENV)/.demo ## a fleet of twelve devices on this machine, about two minutes on idle cores
 	$(BIN)/python -m demo $(DEMO_OPTIONS)
 
 dashboard: $(VENV)/.dashboard ## the demo, and its page in a browser until Ctrl-C; HTTP=host:port
