@@ -43,7 +43,10 @@ class PositionEncoder:
                 for a in attributes
             ]
         )
-        self._factors = self._scale[:, 0] * [a.extent for a in attributes]
+        # Powers of two: an atom's place is exact, and just below it other readings are counted.
+        self._factors = np.array(
+            [float(MAX_POSITIONS) if a.categories is None else a.extent for a in attributes]
+        )
         shifts = [0 if a.categories is None else POSITION_BITS - a.max_bits for a in attributes]
         self._shifts = np.array(shifts, np.int32)[:, None]
         self._units = np.zeros((len(attributes), block))
