@@ -137,10 +137,11 @@ class Noise:
     ) -> float:
         """The standard deviation of the noise on the readings on one side of a value, if it
         explains them; 0 if it explains neither side. `attribute`: of the model; `below`: readings
-        up to the value, of a `total` number."""
+        up to the value, of a `total` number, all without atoms."""
         found = [np.zeros(2)]
-        for each in self.sums.get(axis, ()):
-            place = (each.attribute or attribute).scaling.positions(np.array([value])).item()
+        for each in (known.of_values(attribute) for known in self.sums.get(axis, ())):
+            own = each.attribute or attribute
+            place = own.scaling.positions(np.array([value])).item()
             parts = np.array([place, 1.0 - place])
             found.append(each.at(parts) * (parts > 0))  # Beyond a bound there is nothing to hide.
         deviations = np.linalg.norm(found, axis=0)

@@ -2,6 +2,7 @@
 sums onto those that rise."""
 
 import numpy as np
+import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
 
@@ -33,3 +34,20 @@ def isotonic(values: FloatArray) -> FloatArray:
         starts = np.flatnonzero(first)
         sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
         row = row[starts]
+
+
+def rising(counts: FloatArray, within: npt.NDArray[np.bool_], totals: FloatArray) -> FloatArray:
+    """Counts whose running sum rises from 0 to the total and is nearest to the given one:
+    float64[rows, cells]. They are in the cells `within` alone, bool[rows, cells].
+
+    That sum errs by the noise of few cells, where counts made non-negative one by one would gain
+    readings in every empty one. `totals`: float64[rows].
+    """
+    most, counts = totals[:, None], np.where(within, counts, 0.0)
+    sums = counts.sum(axis=1, keepdims=True)
+    scale = most / np.where(sums == 0.0, most, sums)
+    running = np.clip(np.cumsum(counts, axis=1) * scale, 0.0, most)
+    # What rounding leaves of the total would extend the range of the readings to the last cell.
+    last = within.shape[1] - 1 - within[:, ::-1].argmax(axis=1)
+    running = np.where(np.arange(within.shape[1]) >= last[:, None], most, running)
+    return np.diff(isotonic(running), prepend=0.0)

@@ -124,7 +124,7 @@ def _off_points(attributes: Sequence[Attribute], table: Table, axis: int) -> boo
     """Whether cells without a point of an attribute's step have more than their noise."""
     cells = table.counts.shape[table.axes.index(axis)]
     reach = _reach(attributes[axis], cells)
-    if reach is None or attributes[axis].placed is not None:
+    if reach is None or attributes[axis].lattice is None:
         return False
     counts = table.along(axis)[~reach]
     noise = np.sqrt(table.variance * table.size / cells)
@@ -134,9 +134,9 @@ def _off_points(attributes: Sequence[Attribute], table: Table, axis: int) -> boo
 
 def _within_reach(attributes: Sequence[Attribute], table: Table, off: set[int]) -> Table:
     """The table without noise where no reading can be. `off`: positions of attributes whose
-    readings may be anywhere."""
+    readings are between the points of their step."""
     found = [
-        None if axis in off else _reach(attributes[axis], cells)
+        _reach(attributes[axis], cells, anywhere=axis in off)
         for axis, cells in zip(table.axes, table.counts.shape, strict=True)
     ]
     if all(each is None for each in found):
@@ -151,16 +151,27 @@ def _within_reach(attributes: Sequence[Attribute], table: Table, off: set[int]) 
 
 
 @lru_cache(maxsize=256)
-def _reach(attribute: Attribute, cells: int) -> Truth | None:
+def _reach(attribute: Attribute, cells: int, *, anywhere: bool = False) -> Truth | None:
     """See `Table.reach`; None where a reading can be in all. Readings beyond the bounds are in the
-    first cell or in the last."""
-    if attribute.placed is not None:
-        found = attribute.placed.reachable(cells.bit_length() - 1)
-    elif attribute.lattice is not None:
+    first cell of values or in the last. `anywhere`: values are no points of the step."""
+    placed, found = attribute.placed, np.ones(cells, np.bool_)
+    values = np.arange(cells)
+    if placed is not None:
+        bits = cells.bit_length() - 1
+        found, values = placed.reachable(bits), np.flatnonzero(~placed.atom_cells(bits))
+    if attribute.lattice is not None and not anywhere:
         low, high = held_inside(attribute, cells)
-        found = high > low
-        found[[0, -1]] = True
-    else:
-        return None
+        found[values] = (high > low)[values]
+        found[values[[0, -1]]] = True
     found.flags.writeable = False
     return None if found.all() else found
+
+
+def beyond_margins(found: FloatArray, alone: FloatArray) -> FloatArray:
+    """What no change of either margin explains: float64[..., rows, columns] less its projections
+    onto such changes. `alone`: of independent attributes, float64[rows, columns]."""
+    for margin in (alone.sum(axis=1)[:, None], alone.sum(axis=0)[None, :]):
+        unit = margin / max(float(np.linalg.norm(margin)), np.finfo(float).tiny)
+        along = -2 if unit.shape[1] == 1 else -1
+        found = found - unit * np.sum(unit * found, axis=along, keepdims=True)
+    return found

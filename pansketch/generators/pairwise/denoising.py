@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.pairwise.contingency_tables import Table
+from pansketch.generators.pairwise.contingency_tables import Table, beyond_margins
 from pansketch.generators.pairwise.marginals import Margin
 
 NEAREST = 1.0  # What is kept is as near to the truth as can be, and smoother than it.
@@ -159,24 +159,33 @@ class KeptSum:
 
 
 def covariation(
-    table: Table, expected: FloatArray, alone: FloatArray, values: Sequence[FloatArray]
+    table: Table,
+    expected: FloatArray,
+    alone: FloatArray,
+    values: Sequence[FloatArray],
+    atoms: bool = False,
 ) -> KeptSum | None:
     """How two numbers vary together: what the table tells of it beyond what is `expected`. None
     where all readings are in one cell of an attribute.
 
     `alone`: as in `shrunk`. `values`: of each attribute's cells less their mean, float64[cells].
+    `atoms`: one has some, whose values are 0; that readings with a value of one number have other
+    values of the other is no covariation.
     Noise is the same in all cells, and it counts most far from the mean, where readings are rarest.
     So cells count as if dependence were as large as what independent attributes have there, and
     their sum as if it were APART from what is expected.
     """
     products = np.outer(*values)
     weights = products * _believed(alone, table.variance)
+    if atoms:
+        weights = beyond_margins(weights, np.where(products != 0, alone, 0.0))
     norm = float(np.linalg.norm(weights))
     if norm <= TINY:
         return None
     weights /= norm
     # Of a correlation of 1: about the most that a table can have.
-    most = np.vdot(weights, products * alone) / np.sqrt(np.vdot(products**2, alone) / alone.sum())
+    squares = np.vdot(products**2, alone) / np.vdot(products != 0, alone)
+    most = np.vdot(weights, products * alone) / np.sqrt(squares)
     beyond = np.vdot(weights, table.counts - expected) * _believed(APART * most, table.variance)
     return KeptSum(weights, float(np.clip(np.vdot(weights, expected) + beyond, -most, most)))
 
@@ -272,15 +281,6 @@ def _shared(positive: npt.NDArray[np.bool_], first: int, second: int) -> FloatAr
     if first == second:
         return np.diag(sums)
     return np.asarray(sums if first < second else sums.T)
-
-
-def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
-    """What the cells of a table would hold if its attributes had nothing to do with each other."""
-    product = np.ones(())
-    for axis, bits in zip(table.axes, table.bits, strict=True):
-        counts = margins[axis].at(bits)
-        product = product[..., None] * (counts / counts.sum())
-    return np.asarray(product * counts.sum())
 
 
 def _lacking(counts: FloatArray, wanted: list[FloatArray]) -> list[FloatArray]:

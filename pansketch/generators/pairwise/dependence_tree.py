@@ -29,10 +29,10 @@ from pansketch.generators.pairwise.gaussian_copula import (
     ALIKE,
     finer,
     scores_inside,
-    scores_of,
+    scores_of_cells,
     unexplained,
 )
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.marginals import Margin, has_atoms
 
 Cells = npt.NDArray[np.intp]
 Pair = tuple[int, int]
@@ -86,7 +86,7 @@ def particles(
 
     `angles`: of the copulas that tables follow inside their cells, by their axes.
     """
-    scores = Scores(loadings(_correlations(tables, angles)), count, generator)
+    scores = Scores(loadings(_correlations(tables, margins, angles)), count, generator)
     found: dict[int, Cells] = {}
     for link in links(tables, tuple(margins)):
         margin = margins[link.position]
@@ -105,34 +105,41 @@ def particles(
         inside = generator.permutation(count)
         if abs(np.sin(angle)) > ALIKE and bits < margin.bits:
             (other,) = link.given
-            given = _middles(margins[other])[found[other]]
+            given = _scores_of(found[other], margins[other], generator)
             mixed = unexplained(link.table, margins, angle)
-            inside = _inside(given, coarse, scores_of(margin, bits), (angle, mixed), generator)
+            inside = _inside(
+                given, coarse, scores_of_cells(margin, bits), (angle, mixed), generator
+            )
         found[link.position] = _refined(coarse, margin, bits, inside, generator)
     return found
 
 
-def _middles(margin: Margin) -> FloatArray:
-    """Normal scores in the middle of each finest cell: float64[cells]."""
-    ends = scores_of(margin, margin.bits)
-    return (ends[1:] + ends[:-1]) / 2
+def _scores_of(cells: Cells, margin: Margin, generator: np.random.Generator) -> FloatArray:
+    """Normal scores of particles, in the middle of their finest cells; any of those with an atom:
+    float64[n]."""
+    low, high = scores_of_cells(margin, margin.bits)
+    found = ((low + high) / 2)[cells]
+    if margin.placed is not None:
+        atoms = margin.placed.atom_cells(margin.bits)[cells]
+        found[atoms] = generator.standard_normal(int(atoms.sum()))
+    return found
 
 
 def _inside(
     given: FloatArray,
     coarse: Cells,
-    ends: FloatArray,
+    ends: tuple[FloatArray, FloatArray],
     copula: tuple[float, float],
     generator: np.random.Generator,
 ) -> Cells:
     """The order of particles inside their coarse cells: by a score that the copula draws given that
     of another number, so that near-duplicates stay near each other. intp[n]
 
-    `ends`: scores of the ends of coarse cells. `copula`: its angle, and the part of the particles
-    that are independent of it.
+    `ends`: scores of both ends of all coarse cells. `copula`: its angle, and the part of the
+    particles that are independent of it.
     """
     angle, mixed = copula
-    low, high = ends[coarse], ends[coarse + 1]
+    low, high = (each[coarse] for each in ends)
     scores = scores_inside(given, low, high, angle, generator.random(len(coarse)))
     free = generator.random(len(coarse)) < mixed
     scores[free] = (low + (high - low) * generator.random(len(coarse)))[free]
@@ -140,10 +147,13 @@ def _inside(
 
 
 def _correlations(
-    tables: Sequence[Table], angles: Mapping[tuple[int, ...], float]
-) -> dict[tuple[int, int], float]:
-    """Of normal scores, by the axes of the tables of two."""
-    pairs = [table.axes for table in tables if len(table.axes) == 2]
+    tables: Sequence[Table],
+    margins: Mapping[int, Margin],
+    angles: Mapping[tuple[int, ...], float],
+) -> dict[Pair, float]:
+    """Of normal scores, by the axes of the tables of two. No factor is sought in numbers that have
+    atoms: the place of an atom among the cells is no value."""
+    pairs = [each.axes for each in tables if len(each.axes) == 2 and not has_atoms(each, margins)]
     return {(axes[0], axes[1]): float(np.sin(angles.get(axes, 0.0))) for axes in pairs}
 
 

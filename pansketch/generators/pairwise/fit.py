@@ -13,9 +13,9 @@ from pansketch.domain.domain import Attribute, Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import (
     NEAREST,
+    TINY,
     consistent,
     covariation,
-    independent,
     shrunk,
 )
 from pansketch.generators.pairwise.gaussian_copula import (
@@ -25,7 +25,13 @@ from pansketch.generators.pairwise.gaussian_copula import (
     likeliest_angle,
     turned,
 )
-from pansketch.generators.pairwise.marginals import ROUGH, Margin, margins_of
+from pansketch.generators.pairwise.marginals import (
+    ROUGH,
+    Margin,
+    has_atoms,
+    independent,
+    margins_of,
+)
 from pansketch.generators.pairwise.multiresolution import folded
 
 
@@ -82,7 +88,8 @@ def fit_views(
                 _values(domain.attributes[axis], margins[axis], bits)
                 for axis, bits in zip(table.axes, table.bits, strict=True)
             ]
-            kept = covariation(table, expected, alone, values)
+            atoms = has_atoms(table, margins)
+            kept = covariation(table, expected, alone, values, atoms)
         tables.append(consistent(less_noise, margins, kept))
         if angle:
             angles[table.axes] = angle
@@ -91,13 +98,18 @@ def fit_views(
 
 def _values(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
     """Mean values of the readings in each cell of so many bits, less the mean of all:
-    float64[cells]; 0 where there are none."""
-    ends = np.arange(len(margin.counts) + 1) / (1 << margin.bits)
-    sums = margin.counts * attribute.cell_means(ends[:-1], ends[1:])
-    beyond = sums - margin.counts * (sums.sum() / margin.counts.sum())
-    held = margin.at(bits)
-    found = folded(beyond, margin.bits - bits)
-    return np.divide(found, held, out=np.zeros_like(held), where=held > 0)
+    float64[cells]; 0 where there are none. Atoms count in neither."""
+    held = margin.values(margin.bits)
+    ends, counts = (
+        np.arange(len(margin.counts) + 1) / (1 << margin.bits),
+        np.zeros(margin.counts.shape),
+    )
+    means = counts.copy()
+    counts[held] = margin.counts[held]
+    means[held] = attribute.cell_means(ends[:-1][held], ends[1:][held])
+    beyond = counts * (means - means @ counts / max(counts.sum(), TINY))
+    many, found = (folded(each, margin.bits - bits) for each in (counts, beyond))
+    return np.divide(found, many, out=np.zeros_like(many), where=many > 0)
 
 
 def noisy_fits(

@@ -10,6 +10,9 @@ of them is unreliable. Their mean is taken, if they together are likelier than i
 A copula also tells what a table cannot: how two numbers hang together inside a cell. Finer tables
 tell it down to FINEST bits. Below that, scores of single particles do, of near-duplicates only
 (`scores_inside`): of others a copula says too little of what is in a cell with many readings.
+
+It is about the readings that have a value of both numbers: cells of atoms add nothing to it, and
+nothing to what it tells. Their dependences are in the cells of the table alone.
 """
 
 from collections.abc import Mapping
@@ -20,11 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.domain import Attribute, FloatArray
-from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import independent
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.contingency_tables import Table, beyond_margins
+from pansketch.generators.pairwise.marginals import (
+    Margin,
+    has_atoms,
+    independent,
+)
 
 Turned = npt.NDArray[np.float32]
+Cells = npt.NDArray[np.intp]
 
 STEPS = 32  # of a quarter turn: angles that are tried
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(2)  # of a step; it is smooth
@@ -42,18 +49,19 @@ MOST = 500.0  # of these units: beyond it nothing is left but errors of rounding
 
 
 def has_copula(attribute: Attribute) -> bool:
-    """Whether its cells are in the order of its values: those of atoms are not."""
-    return attribute.categories is None and not attribute.cyclic and attribute.placed is None
+    """Whether its values have an order from one end to the other."""
+    return attribute.categories is None and not attribute.cyclic
 
 
 def turned(table: Table, margins: Mapping[int, Margin]) -> Turned:
     """What copulas of two numbers add to the shares of coarser cells of their table: of each angle
     that is tried, in rising order, float32[angles, cells, cells]."""
-    first, second = _both_scores(_coarser(table), margins)
+    table = _coarser(table)
+    first, second = _both_scores(table, margins)
     step = np.pi / 2 / STEPS
     sides = [np.cumsum(_turned(first, second, turn, STEPS - 1), axis=0) for turn in (-step, step)]
     every = [sides[0][::-1], np.zeros_like(sides[0][:1]), sides[1]]
-    return _cells(np.concatenate(every)).astype(np.float32)
+    return _among_all(_cells(np.concatenate(every)), table, margins).astype(np.float32)
 
 
 def likeliest_angle(table: Table, margins: Mapping[int, Margin], shares: Turned) -> float:
@@ -62,8 +70,11 @@ def likeliest_angle(table: Table, margins: Mapping[int, Margin], shares: Turned)
     by margins like these."""
     table = _coarser(table)
     alone = independent(table, margins)
-    beyond = table.counts - alone
-    found = alone.sum() * shares
+    beyond, found = table.counts - alone, alone.sum() * shares
+    if has_atoms(table, margins):
+        # Who has a value of one number may have other values of the other: that is no copula.
+        held = of_values(table, margins)
+        beyond, found = beyond[held], beyond_margins(found[..., *held], alone[held])
     misfits = (found**2).sum(axis=(1, 2)) / 2 - np.tensordot(found, beyond, 2)
     misfits /= table.variance
     best = int(np.clip(np.argmin(misfits), 1, len(misfits) - 2))
@@ -86,7 +97,8 @@ def dependent(table: Table, margins: Mapping[int, Margin], angle: float) -> Floa
     alone = independent(table, margins)
     if not angle:
         return alone
-    return np.asarray(alone + alone.sum() * _beyond(*_both_scores(table, margins), angle))
+    beyond = _beyond(*_both_scores(table, margins), angle)
+    return np.asarray(alone + alone.sum() * _among_all(beyond, table, margins))
 
 
 def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
@@ -119,8 +131,11 @@ def finer(table: Table, margins: Mapping[int, Margin], angle: float) -> Table:
 
 def unexplained(table: Table, margins: Mapping[int, Margin], angle: float) -> float:
     """What a table has beyond its copula, over what it has beyond independence: 0 to 1. So much of
-    it is taken to be independent inside its cells."""
+    it is taken to be independent inside its cells. Atoms have no part in it."""
     whole, left = (table.counts - dependent(table, margins, each) for each in (0.0, angle))
+    if has_atoms(table, margins):
+        held, alone = of_values(table, margins), independent(table, margins)
+        whole, left = (beyond_margins(each[held], alone[held]) for each in (whole, left))
     return min(1.0, float(np.linalg.norm(left)) / max(float(np.linalg.norm(whole)), TINY))
 
 
@@ -165,10 +180,36 @@ def scores_inside(
 
 
 def scores_of(margin: Margin, bits: int) -> FloatArray:
-    """Normal scores of all ends of cells of so many bits: float64[cells + 1]."""
-    below = np.concatenate([[0.0], np.cumsum(margin.at(bits))])
-    shares = np.clip(below / below[-1], FARTHEST, 1 - FARTHEST)
+    """Normal scores of all ends of cells of values of so many bits: float64[cells + 1]."""
+    below = np.concatenate([[0.0], np.cumsum(margin.at(bits)[margin.values(bits)])])
+    shares = np.clip(below / max(below[-1], TINY), FARTHEST, 1 - FARTHEST)
     return np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+
+
+def scores_of_cells(margin: Margin, bits: int) -> tuple[FloatArray, FloatArray]:
+    """Normal scores of both ends of all cells of so many bits, float64[cells] each: 0 of those of
+    atoms, which have none."""
+    ends, held = scores_of(margin, bits), margin.values(bits)
+    low, high = np.zeros((2, len(margin.at(bits))))
+    low[held], high[held] = ends[:-1], ends[1:]
+    return low, high
+
+
+def of_values(table: Table, margins: Mapping[int, Margin]) -> tuple[Cells, Cells]:
+    """The cells of a table that hold no atom, as an index of it."""
+    both = zip(table.axes, table.bits, strict=True)
+    rows, columns = (margins[axis].values(bits) for axis, bits in both)
+    return rows[:, None], columns[None, :]
+
+
+def _among_all(shares: FloatArray, table: Table, margins: Mapping[int, Margin]) -> FloatArray:
+    """Shares of the readings that have values, float64[..., values, values], as those of all
+    readings in the cells of a table."""
+    held = of_values(table, margins)
+    found = np.zeros((*shares.shape[:-2], *table.counts.shape))
+    part = independent(table, margins)
+    found[..., *held] = shares * (part[held].sum() / part.sum())
+    return found
 
 
 def _coarser(table: Table) -> Table:

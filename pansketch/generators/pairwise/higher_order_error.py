@@ -15,8 +15,8 @@ import numpy as np
 
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import UnknownDetail, independent, untold
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.denoising import UnknownDetail, untold
+from pansketch.generators.pairwise.marginals import Margin, independent
 from pansketch.generators.partition.box_overlap import of_distinct
 
 Pair = tuple[int, int]

@@ -16,12 +16,14 @@ from pansketch.generators.pairwise.multiresolution import (
     folded,
     nested_fit,
     set_apart,
+    values_alone,
 )
 from pansketch.generators.pairwise.smooth_density import smooth
 from pansketch.generators.significance import SEEN, Noise, noise_of_sums, tail_power
-from pansketch.generators.simplex import isotonic, onto_simplex
+from pansketch.generators.simplex import onto_simplex, rising
 
 TINY = np.finfo(float).tiny
+ROUNDING = 1e-9  # of all readings
 SURE = 1e9  # times as precise as a count is that nothing is where no reading can be
 # Fits with more noise. The first of them take all noise in tails and bends for readings: it hides
 # some.
@@ -35,15 +37,23 @@ class Margin:
     """Readings in the cells of one attribute that so many bits tell apart: float64[cells].
 
     `price`: of the bends of its smooth density (smooth_density.py); None where it follows none.
+    `placed`: the attribute's.
     """
 
     bits: int
     counts: FloatArray
     price: float | None = None
+    placed: AtomPlaces | None = None
 
     def at(self, bits: int) -> FloatArray:
         """The same in cells of fewer bits."""
         return folded(self.counts, self.bits - bits)
+
+    def values(self, bits: int) -> npt.NDArray[np.intp]:
+        """The cells of so many bits that hold no atom."""
+        if self.placed is None:
+            return np.arange(len(self.at(bits)))
+        return np.flatnonzero(~self.placed.atom_cells(bits))
 
 
 def margins_of(
@@ -84,8 +94,7 @@ def margin_of(
 
     `rough`: nothing is taken for noise, neither in the tails nor between neighbours. `like`: the
     margin of the same readings with less noise. This one is as smooth or smoother; of a `rough` one
-    the tails beyond it fall off, see `_falling`. With atoms the cells of values have gaps, and no
-    smooth density.
+    the tails beyond it fall off, see `_falling`.
     """
     alone = [replace(each, counts=each.counts[None]) for each in resolutions]
     return margins_alike(attribute, alone, rough=rough, like=like)[0]
@@ -115,27 +124,60 @@ def _positive(
     """`margins_alike` of rows with a positive total."""
     best = nested_fit(resolutions)
     totals, bits = best.counts.sum(axis=-1), resolutions[-1].bits
-    tail = 0.0 if rough else TAIL
     if attribute.categories is not None:
         return [Margin(bits, each) for each in onto_simplex(best.counts, totals)]
-    if attribute.placed is not None:
-        counts = _of_atoms(resolutions, best, totals, tail, attribute.placed)
-        return [Margin(bits, each) for each in counts]
+    if attribute.placed is None:
+        return _of_number(attribute, resolutions, np.arange(1 << bits), rough, like)
+    # Shares of each atom and of all values together, as of categories; then the values alone.
+    atoms = attribute.placed.atom_cells(bits)
+    one_each = np.flatnonzero(atoms & attribute.placed.reachable(bits))
+    values = best.counts[:, ~atoms].sum(axis=-1, keepdims=True)
+    shares = onto_simplex(np.concatenate([values, best.counts[:, one_each]], axis=1), totals)
+    counts = np.zeros_like(best.counts)
+    counts[:, one_each] = shares[:, 1:]
+    found = [Margin(bits, each, placed=attribute.placed) for each in counts]
+    alone = values_alone(resolutions, attribute.placed)
+    positive = nested_fit(alone).counts.sum(axis=-1) > ROUNDING * totals
+    # Where noise has left no value anywhere, but a share of them, nothing tells where they are.
+    counts[:, ~atoms] = np.where(positive, 0.0, shares[:, 0] / np.count_nonzero(~atoms))[:, None]
+    if len(rows := np.flatnonzero(positive & (shares[:, 0] > ROUNDING * totals))):
+        alone = [replace(each, counts=each.counts[rows]) for each in alone]
+        near = replace(like, counts=like.counts[~atoms]) if like else None
+        own = _of_number(attribute, alone, np.flatnonzero(~atoms), rough, near)
+        for row, margin in zip(rows, own, strict=True):
+            counts[row, ~atoms] = margin.counts * (shares[row, 0] / margin.counts.sum())
+            found[row] = replace(found[row], price=margin.price)
+    return found
+
+
+def _of_number(
+    attribute: Attribute,
+    resolutions: Sequence[Resolution],
+    cells: npt.NDArray[np.intp],
+    rough: bool,
+    like: Margin | None,
+) -> list[Margin]:
+    """Margins of the values of a number. `cells`: those that hold values, whose counts
+    `resolutions` and `like` have."""
+    best, bits = nested_fit(resolutions), resolutions[-1].bits
+    totals = best.counts.sum(axis=-1)
+    tail = 0.0 if rough else TAIL
     apart: FloatArray = np.zeros_like(best.counts)
     held = _reached(resolutions[-1])
     if not rough and not attribute.cyclic and not attribute.knots:
         resolutions, best, apart = set_apart(resolutions, best, held)
         totals = best.counts.sum(axis=-1)
     turned = _turned(resolutions)
-    counts = _of_number(best, turned, totals, tail, held)
-    ends = None
-    if attribute.knots:
-        ends = attribute.scaling.values(np.linspace(0.0, 1.0, counts.shape[1] + 1))
+    places = np.arange(len(cells))
+    within = (places >= _tails(best, tail)) & (places < len(places) - _tails(turned, tail))
+    counts = np.zeros_like(best.counts)
+    counts[:, held] = rising(best.counts[:, held], within[:, held], totals)
+    ends = _ends(attribute, cells, bits)
     if rough and like and not attribute.cyclic:
-        places = np.arange(float(counts.shape[1])) if ends is None else (ends[1:] + ends[:-1]) / 2
-        counts = _falling(counts, like.counts, best, places)
+        middles = (ends[1:] + ends[:-1]) / 2
+        counts = _falling(counts, like.counts, best, middles)
         turned_counts = counts[:, ::-1], like.counts[::-1]
-        counts = _falling(*turned_counts, turned, -places[::-1])[:, ::-1]
+        counts = _falling(*turned_counts, turned, -middles[::-1])[:, ::-1]
     if rough:
         return [Margin(bits, each) for each in counts]
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
@@ -143,11 +185,9 @@ def _positive(
     near = None
     if like and like.price:
         near = like.price, np.where((apart > 0).any(axis=0), 0.0, like.counts)
-    widths = None if ends is None else np.diff(ends)
-    stepped = ends is None and attribute.lattice is not None
+    stepped = attribute.lattice is not None and not attribute.knots
+    widths = _filled(attribute, cells, bits) if stepped else np.diff(ends)
     if stepped:
-        low, high = held_inside(attribute, counts.shape[1])
-        widths = high - low
         # Readings may be where no point is: at the bounds, or if the stated step is not theirs.
         widths[held] = np.where(widths[held] > 0, widths[held], 1 / len(widths))
     curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
@@ -190,73 +230,21 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
     ]
 
 
-def _of_atoms(
-    resolutions: Sequence[Resolution],
-    best: Fitted,
-    totals: FloatArray,
-    tail: float,
-    placed: AtomPlaces,
-) -> FloatArray:
-    """Shares of each atom and of all values together, as of categories; then the values alone:
-    float64[rows, cells]."""
-    cells = placed.atom_cells(resolutions[-1].bits)
-    atoms = np.flatnonzero(cells & placed.reachable(resolutions[-1].bits))
-    values = best.counts[:, ~cells].sum(axis=-1, keepdims=True)
-    shares = onto_simplex(np.concatenate([values, best.counts[:, atoms]], axis=1), totals)
-    found = np.zeros_like(best.counts)
-    rows = np.flatnonzero(shares[:, 0] > 0)
-    if len(rows):
-        # All readings and those of each atom are known far better than the sum of all other cells.
-        variance = best.variances[-1] + float(np.sum(1 / resolutions[-1].precision[atoms]))
-        known = Resolution(0, values, np.array([1 / variance]))
-        alone = [_values_alone(each, placed, known) for each in resolutions]
-        alone = [replace(each, counts=each.counts[rows]) for each in alone]
-        held = np.flatnonzero(~cells)
-        found[rows] = _of_number(nested_fit(alone), _turned(alone), shares[rows, 0], tail, held)
-    found[:, atoms] = shares[:, 1:]
-    return found
+def _ends(attribute: Attribute, cells: npt.NDArray[np.intp], bits: int) -> FloatArray:
+    """Where the cells of values begin, and the last one ends: float64[cells + 1]. Of a learned
+    scale in the attribute's unit, otherwise in the unit interval without atoms."""
+    ends = np.append(cells, cells[-1] + 1) / (1 << bits)
+    if attribute.knots:
+        return attribute.scaling.values(ends)
+    return ends if attribute.placed is None else attribute.placed.plain(ends)
 
 
-def _values_alone(resolution: Resolution, placed: AtomPlaces, known: Resolution) -> Resolution:
-    """The same of a stream without atoms. `known`: what is known of its total."""
-    if resolution.bits < placed.bits:
-        return known  # Views have cells of so many bits or more, so this is the one of all cells.
-    atoms = placed.atom_cells(resolution.bits)
-    sure = SURE * resolution.precision.max()
-    return Resolution(
-        resolution.bits,
-        np.where(atoms, 0.0, resolution.counts),
-        np.where(atoms, sure, resolution.precision),
-    )
-
-
-def _of_number(
-    best: Fitted,
-    turned: Fitted,
-    totals: FloatArray,
-    tail: float,
-    held: npt.NDArray[np.intp] | slice = slice(None),
-) -> FloatArray:
-    """Counts whose running sum rises from 0 to the total and is nearest to the best one, in the
-    cells of values; `held` lists these: float64[rows, cells].
-
-    That sum errs by the noise of few cells, where counts made non-negative one by one would gain
-    readings in every empty one. Tails in which nothing stands out from the noise are empty.
-    `turned`: the same fit from the other end.
-    """
-    places = np.arange(best.counts.shape[1])
-    within = (places >= _tails(best, tail)) & (places < len(places) - _tails(turned, tail))
-    within, most = within[:, held], totals[:, None]
-    counts = np.where(within, best.counts[:, held], 0.0)
-    sums = counts.sum(axis=1, keepdims=True)
-    scale = most / np.where(sums == 0.0, most, sums)
-    running = np.clip(np.cumsum(counts, axis=1) * scale, 0.0, most)
-    # What rounding leaves of the total would extend the range of the readings to the last cell.
-    last = within.shape[1] - 1 - within[:, ::-1].argmax(axis=1)
-    running = np.where(np.arange(within.shape[1]) >= last[:, None], most, running)
-    found = np.zeros_like(best.counts)
-    found[:, held] = np.diff(isotonic(running), prepend=0.0)
-    return found
+def _filled(attribute: Attribute, cells: npt.NDArray[np.intp], bits: int) -> FloatArray:
+    """How much of each cell of values readings can fill, in the unit of `_ends`."""
+    low, high = (each[cells] for each in held_inside(attribute, 1 << bits))
+    if attribute.placed is not None:
+        low, high = attribute.placed.plain(low), attribute.placed.plain(high)
+    return np.asarray(high - low)
 
 
 def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:
@@ -296,3 +284,17 @@ def _tails(fitted: Fitted, tail: float) -> npt.NDArray[np.intp]:
     hidden = (sums <= tail * deviations) & ~stands_out
     last = hidden.shape[1] - hidden[:, ::-1].argmax(axis=1)
     return np.where(hidden.any(axis=1), last, 0)[:, None]
+
+
+def has_atoms(table: Table, margins: Mapping[int, Margin]) -> bool:
+    """Whether a number of a table has atoms."""
+    return any(margins[axis].placed is not None for axis in table.axes)
+
+
+def independent(table: Table, margins: Mapping[int, Margin]) -> FloatArray:
+    """What the cells of a table would hold if its attributes had nothing to do with each other."""
+    product = np.ones(())
+    for axis, bits in zip(table.axes, table.bits, strict=True):
+        counts = margins[axis].at(bits)
+        product = product[..., None] * (counts / counts.sum())
+    return np.asarray(product * counts.sum())

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import FloatArray
 
 STANDS_OUT = 5.5  # deviations of its noise: cells without readings are not above it
@@ -134,18 +135,43 @@ def set_apart(
     return left, nested_fit(left), apart
 
 
+def values_alone(resolutions: Sequence[Resolution], placed: AtomPlaces) -> list[Resolution]:
+    """The same of a stream without atoms: of the cells that hold values, in their order. They are
+    fewer than so many bits tell apart.
+
+    Views have cells that tell atoms apart, or one of all readings. Less those of the atoms these
+    are readings with a value, known apart from the cells of values.
+    """
+    (every, *own), finest = resolutions, resolutions[-1]
+    starts = placed.starts[placed.is_atom]
+    sums = np.zeros((len(finest.counts), len(starts)))
+    precisions = np.zeros(len(starts))
+    found = []
+    for each in own:
+        cells = (starts * (1 << each.bits)).astype(np.intp)
+        sums += each.counts[:, cells] * each.precision[cells]
+        precisions += each.precision[cells]
+        held = ~placed.atom_cells(each.bits)
+        found.append(Resolution(each.bits, each.counts[:, held], each.precision[held]))
+    left = every.counts - np.sum(sums / precisions, axis=1, keepdims=True)
+    counted = every.precision > 0
+    variance = 1 / np.where(counted, every.precision, 1.0) + np.sum(1 / precisions)
+    return [Resolution(0, left, np.where(counted, 1 / variance, 0.0)), *found]
+
+
 def normal_equations(resolutions: Sequence[Resolution], bits: int) -> tuple[FloatArray, FloatArray]:
     """Of the counts in cells of so many bits: half their squared misfit, in deviations, is
     c M c / 2 - v c and a constant. M float64[cells, cells], v float64[rows, cells]."""
-    matrix = np.zeros((1 << bits, 1 << bits))
-    vectors = np.zeros((len(resolutions[-1].counts), 1 << bits))
+    rows, cells = resolutions[-1].counts.shape
+    cells >>= resolutions[-1].bits - bits
+    matrix, vectors = np.zeros((cells, cells)), np.zeros((rows, cells))
     for each in resolutions:
         counts, precision = each.counts, each.precision
         if each.bits > bits:
             counts = folded(counts, each.bits - bits)
             precision = 1 / folded(1 / precision, each.bits - bits)
         precision = np.minimum(precision, PRECISE)
-        width = (1 << bits) // len(precision)
+        width = cells // len(precision)
         vectors += np.repeat(precision * counts, width, axis=1)
         blocks = np.arange(len(precision))
         split = matrix.reshape(len(precision), width, len(precision), width)

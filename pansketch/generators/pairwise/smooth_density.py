@@ -74,7 +74,7 @@ def smooth(
     if not len(rows := np.flatnonzero(after - first >= FEWEST)):
         return found, found_prices
     within = slice(first[rows].min(), after[rows].max())
-    cells = np.arange(1 << bits)[within]
+    cells = np.arange(coarse.shape[1])[within]
     inside = (cells >= first[rows, None]) & (cells < after[rows, None])
     matrix, vectors = normal_equations(resolutions, bits)
     prices, start = PRICES, coarse[rows]
@@ -85,7 +85,7 @@ def smooth(
     wide = np.where(inside, folded(room, finer)[within], 0.0)
     wide = np.where(inside, wide / (wide.sum(axis=1) / inside.sum(axis=1))[:, None], 1.0)
     bends = _bend_weights(np.ones_like(wide) if stepped else wide, inside)
-    curves = np.zeros((len(rows), 1 << bits))
+    curves = np.zeros((len(rows), coarse.shape[1]))
     unbiased = np.where(inside, folded(best, finer)[rows, within], 0.0)
     matrix, vectors = matrix[within, within], vectors[rows, within]
     start, others = start[:, within], (unbiased, wide, inside, bends, prices)

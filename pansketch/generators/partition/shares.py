@@ -2,11 +2,12 @@
 boxes. And what noise hides of a share in a tail."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pansketch.domain.domain import FloatArray
+from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.domain.intervals import Interval, whole
 from pansketch.estimate import Estimates
 from pansketch.generators.partition.box_overlap import overlap
@@ -22,7 +23,7 @@ ROUGH_BINS = 0.2  # of the error of a bin is what rough fits show (measured)
 # alike. They have so much of a least error: noise hides no reading in most of them (measured).
 SHRUNK, LEAST = 1.5, 0.3
 MORE = 0.8  # deviations of a share, measured: replicates show the rest
-CERTAIN = 1e-9  # a share: what is beyond it holds no reading
+CERTAIN = 1e-9  # a share, or a part of the unit interval: what is beyond it holds no reading
 
 
 def bin_shares(model: "Partition", conditions: Sequence[Sequence[str]]) -> Estimates:
@@ -85,31 +86,61 @@ def least_error(model: "Partition", intervals: Mapping[int, Interval]) -> float:
     found = model.noise.least_of(inside, model.mass).item()
     for index, (start, end) in intervals.items() if len(intervals) == 1 else ():
         attribute = model.domain.attributes[index]
-        first, last = (0.0, 1.0) if attribute.cyclic else whole(attribute)
-        if attribute.categories is None and (start <= first) != (end >= last):
-            part = float(model.mass @ inside[index][0])
-            below = part if start <= first else model.total - part
-            place = np.array([end if start <= first else start])
-            value = attribute.from_unit(place).item()
-            found = max(found, _hidden_below(model, index, value, below))
+        below = _below(attribute, start, end)
+        if below is None:
+            continue
+        values = _of_values(model, index)
+        part, most = float(values @ inside[index][0]), float(values.sum())
+        value = attribute.from_unit(np.array([end if below else start])).item()
+        readings = part if below else most - part
+        found = max(found, _hidden_below(model, index, value, readings, most))
     return found
 
 
-def _hidden_below(model: "Partition", index: int, value: float, below: float) -> float:
+def _below(attribute: Attribute, start: float, end: float) -> bool | None:
+    """Return whether an interval has the lowest value, and not the highest; False if it is the
+    other way round. None where it has both or neither, or no value but an atom."""
+    if attribute.categories is not None:
+        return None
+    if attribute.placed is not None:
+        start, end = attribute.placed.plain(np.array([start, end])).tolist()
+        attribute = replace(attribute, atoms=())
+    low, high = (0.0, 1.0) if attribute.cyclic else whole(attribute)
+    first, last = start <= low + CERTAIN, end >= min(high, 1.0) - CERTAIN
+    held = end > low + CERTAIN and start < min(high, 1.0) - CERTAIN
+    return first if held and first != last else None
+
+
+def _of_values(model: "Partition", index: int) -> FloatArray:
+    """Readings in the boxes that hold values of an attribute, and 0 in those of its atoms, which
+    are no part of a tail: float64[n]."""
+    placed = model.domain.attributes[index].placed
+    if placed is None:
+        return model.mass
+    return np.where(placed.is_atom[placed.section_of(model.low[:, index])], 0.0, model.mass)
+
+
+def _hidden_below(model: "Partition", index: int, value: float, below: float, most: float) -> float:
     """An error of the number of readings up to a value. In a tail that noise explains there may be
-    none of them, or as many again; elsewhere it is 0."""
-    attribute, noise = model.domain.attributes[index], model.noise
-    if noise is None or attribute.placed is not None:
+    none of them, or as many again; elsewhere it is 0. `below`, `most`: readings up to the value
+    and all, without atoms."""
+    if model.noise is None:
         return 0.0
-    return MORE * noise.explained(index, attribute, value, below, model.total)
+    return MORE * model.noise.explained(index, model.domain.attributes[index], value, below, most)
 
 
 def hidden_way(model: "Partition", index: int, share: float, value: float) -> float:
     """The error of a quantile that this error of its share makes, among the readings."""
-    off = _hidden_below(model, index, value, share * model.total) / model.total
+    attribute, values = model.domain.attributes[index], _of_values(model, index)
+    below, most = share * model.total, float(values.sum())
+    if attribute.placed is not None:
+        placed = attribute.placed
+        held = placed.values[placed.section_of(model.low[:, index])]
+        below = min(below - float(model.mass @ (held < value)), most)
+    off = _hidden_below(model, index, value, below, most) / model.total
     if not off:
         return 0.0
-    edges, below = model.filled(index)
-    ends = np.interp(np.clip([share - off, share + off], CERTAIN, 1 - CERTAIN), below, edges)
-    moved = model.domain.attributes[index].from_unit(ends) - value
+    edges, filled = model.filled(index)
+    ends = np.interp(np.clip([share - off, share + off], CERTAIN, 1 - CERTAIN), filled, edges)
+    moved = attribute.from_unit(ends) - value
     return float(np.abs(moved).max())

@@ -8,8 +8,8 @@ import pytest
 from pansketch import Attribute, Domain
 from pansketch.generators.pairwise import denoising, fit
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import KeptSum, consistent, covariation, independent
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.denoising import KeptSum, consistent, covariation
+from pansketch.generators.pairwise.marginals import Margin, independent
 
 BITS, FINE = 5, 8
 LOW, HIGH = -8, 8

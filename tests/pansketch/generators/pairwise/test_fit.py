@@ -17,11 +17,10 @@ from pansketch.generators.pairwise.denoising import (
     LIKELY,
     STEPS,
     consistent,
-    independent,
     shrunk,
 )
 from pansketch.generators.pairwise.fit import fit_views
-from pansketch.generators.pairwise.marginals import Margin, resolutions_of
+from pansketch.generators.pairwise.marginals import Margin, independent, resolutions_of
 from pansketch.generators.pairwise.multiresolution import Resolution, nested_fit
 from pansketch.generators.pairwise.particles import Target, raked
 from pansketch.generators.simplex import isotonic, onto_simplex

@@ -6,10 +6,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain
-from pansketch.generators.pairwise import dependence_tree
+from benchmarks.error_bars.short_streams import exact, noisy
+from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
+from pansketch.generators import pairwise
+from pansketch.generators.pairwise import dependence_tree, fit
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import independent, shrunk
+from pansketch.generators.pairwise.denoising import shrunk
 from pansketch.generators.pairwise.dependence_tree import particles
 from pansketch.generators.pairwise.fit import ViewFit, fit_views
 from pansketch.generators.pairwise.gaussian_copula import (
@@ -19,7 +21,7 @@ from pansketch.generators.pairwise.gaussian_copula import (
     scores_inside,
     turned,
 )
-from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.marginals import Margin, independent
 from pansketch.generators.pairwise.particles import joint_of
 
 BITS, READINGS = 3, 10_000
@@ -194,3 +196,37 @@ def test_scores_inside_a_cell_follow_the_copula(angle, given, low, high):
         scores = scores_inside(each[0], each[1], each[2], turn, random)
         assert ((low <= scores) & (scores <= high)).all()
         assert bool(abs((scores < middle).mean() - share) < 0.05) is (turn == angle)
+
+
+def test_numbers_hang_together_where_both_have_a_value(monkeypatch):
+    """All randomness is seeded. A quarter of the readings lacks `y`, most of them where `x` is low,
+    and a tenth has an atom of `x`. Control: without a copula where there are atoms."""
+    rng = np.random.default_rng(5)
+    x, other = rng.normal(size=(2, READINGS))
+    y = 0.9 * x + np.sqrt(1 - 0.81) * other
+    x[rng.random(READINGS) < 0.1] = -9
+    y[rng.random(READINGS) < np.where(x < 0, 0.4, 0.1)] = np.nan
+    both = (x > -9) & ~np.isnan(y)
+    truth = np.corrcoef(x[both], y[both])[0, 1]
+    domain = Domain(
+        [
+            Attribute("x", low=-8, high=8, atoms=(-9,)),
+            Attribute("y", low=-8, high=8, atoms=("missing",)),
+        ]
+    )
+    views = (View(("x",), (8,), 300_000), View(("y",), (8,), 300_000))
+    spec = ViewsSpec(domain, Privacy(1.0), (*views, View(("x", "y"), (3, 3), 400_000)))
+    told = exact(spec, np.column_stack([x, y]))
+
+    def off():
+        found, noise = [], np.random.default_rng(6)
+        for _ in range(4):
+            records = pairwise(noisy(told, 10, noise), particles=2048).sample(20_000, noise)
+            held = (records[:, 0] > -9) & ~np.isnan(records[:, 1])
+            found.append(np.corrcoef(records[held].T)[0, 1] - truth)
+        return np.sqrt(np.mean(np.square(found)))
+
+    near = off()
+    assert near < 0.15
+    monkeypatch.setattr(fit, "has_copula", lambda each: not each.atoms)
+    assert off() > 2 * near

@@ -1,11 +1,14 @@
 """Cells without a point of an attribute's step are empty, unless they show readings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.generators import pairwise
 from pansketch.generators.pairwise import contingency_tables
+from pansketch_audit.mechanisms.zero_noise import NoNoise
 from tests.seeded_noise import seeded_noise
 
 READINGS, FLEETS = 20_000, 12
@@ -48,7 +51,7 @@ def test_noise_where_no_reading_can_be_is_in_no_answer(fleets, monkeypatch):
     """21 of 512 cells have a point. In the control all cells count: its errors are 1.4 times as
     large, and its standard errors 2.5 times."""
     known = np.sqrt(np.mean(np.square([answers(each) for each in fleets]), axis=(0, 2)))
-    monkeypatch.setattr(contingency_tables, "_reach", lambda *_: None)
+    monkeypatch.setattr(contingency_tables, "_reach", lambda *_, **__: None)
     every = np.sqrt(np.mean(np.square([answers(each) for each in fleets]), axis=(0, 2)))
     assert (known < 0.8 * every).all()
 
@@ -71,3 +74,47 @@ def test_readings_between_the_points_of_a_wrong_step_are_not_lost(monkeypatch):
     monkeypatch.setattr(contingency_tables, "_off_points", lambda *_: False)
     found = pairwise(release).readings
     assert not abs(found.value - READINGS) < 5 * found.standard_error
+
+
+def test_no_reading_is_in_a_cell_that_is_taken_to_be_empty():
+    """Points of a step, atoms, missing values and readings beyond the bounds."""
+    rng = np.random.default_rng(8)
+    empty = 0
+    for _ in range(150):
+        step, low = float(rng.choice([0.1, 0.3, 0.5, 1, 7])), float(np.round(rng.uniform(-50, 50)))
+        high = low + float(np.round(rng.uniform(20, 300), 1))
+        points = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+        points = np.round(points, 6)
+        inside = rng.choice(points[1:-1:5], rng.integers(0, 2)).tolist()
+        atoms = (*inside, *[low - 30] * rng.integers(0, 2), *["missing"] * rng.integers(0, 2))
+        scale = str(rng.choice(["linear", "log"]))
+        attribute = Attribute("x", low, high, scale=scale, step=step, atoms=atoms)
+        bits = int(rng.integers(max(attribute.least_bits, 5), 11))
+        spec = ViewsSpec(Domain([attribute]), Privacy(1), (View(("x",), (bits,), 1_000_000),))
+        sketch = spec.start(NoNoise())
+        others = [low - 10, high + 10, *(np.nan if each == "missing" else each for each in atoms)]
+        sketch.update_many(np.concatenate([points, others])[:, None])
+        (counts,) = sketch.release(NoNoise(), WindowId("a", "s", 1)).split()
+        reach = contingency_tables._reach(attribute, 1 << bits)
+        if reach is not None:
+            assert not counts[~reach].any(), attribute
+            empty += 1
+    assert empty > 50
+
+
+def test_readings_between_the_points_of_a_wrong_step_stay_beside_atoms_too(monkeypatch):
+    """The control takes them for noise: half of the readings with a value are lost."""
+    (fill,) = (replace(each, atoms=("missing",)) for each in DOMAIN.attributes[:1])
+    spec = ViewsSpec(Domain([fill]), Privacy(1), (View(("fill",), (9,), 1_000_000),))
+    rows = np.concatenate([readings(2.5)[:, :1], np.full((READINGS // 2, 1), np.nan)])
+    noise = seeded_noise(1)
+    sketch = spec.start(noise)
+    sketch.update_many(rows)
+    release = sketch.release(noise, WindowId("a", "s", 1))
+
+    def missing():
+        return pairwise(release).share("fill = missing").value
+
+    assert missing() == pytest.approx(1 / 3, abs=0.01)
+    monkeypatch.setattr(contingency_tables, "_off_points", lambda *_: False)
+    assert missing() > 0.4
