@@ -151,6 +151,10 @@ class AtomPlaces:
         held = np.searchsorted(self._edges[0], positions, side="right") - 1
         return np.asarray(np.clip(held, 0, len(self.sections) - 1), np.intp)
 
+    def in_atom(self, positions: FloatArray) -> Truth:
+        """Return which positions are in an atom's section: bool[n]."""
+        return np.asarray(self.is_atom[self.section_of(positions)])
+
     @cached_property
     def is_atom(self) -> Truth:
         """Of each section."""
@@ -163,12 +167,10 @@ class AtomPlaces:
 
     @cached_property
     def starts(self) -> FloatArray:
-        """Of each section."""
         return self._edges[0][:-1]
 
     @cached_property
     def ends(self) -> FloatArray:
-        """Of each section."""
         return self._edges[0][1:]
 
     def around(self, positions: FloatArray) -> FloatArray:
@@ -198,17 +200,14 @@ class AtomPlaces:
         return min(max(plain_edge, least), most)
 
     def atom_cells(self, bits: int) -> Truth:
-        """Which cells of so many bits, `self.bits` or more, are in an atom's section:
-        bool[2**bits]."""
-        return np.asarray(self.is_atom[self.section_of(np.arange(1 << bits) / (1 << bits))])
+        """Return which cells of so many bits, at least `self.bits`, are an atom's: bool[cells]."""
+        return self.in_atom(np.arange(1 << bits) / (1 << bits))
 
     def reachable(self, bits: int) -> Truth:
         """Which cells of so many bits, `self.bits` or more, a reading can be in: bool[2**bits]. An
         atom is in the first cell of its section."""
         starts = np.arange(1 << bits) / (1 << bits)
-        held = self.section_of(starts)
-        first = starts == self._edges[0][held]
-        return np.asarray(~self.is_atom[held] | first)
+        return np.asarray(~self.in_atom(starts) | np.isin(starts, self.starts))
 
 
 def _lots(lengths: FloatArray, whole: int) -> list[int]:

@@ -197,7 +197,7 @@ class Attribute:
     def has_atom(self, place: float) -> bool:
         """Return whether a position is in an atom's section."""
         placed = self.placed
-        return placed is not None and bool(placed.is_atom[placed.section_of(np.array([place]))[0]])
+        return placed is not None and bool(placed.in_atom(np.array([place]))[0])
 
     def inside(
         self, low: FloatArray, high: FloatArray, owners: Owners, shares: FloatArray
@@ -218,7 +218,7 @@ class Attribute:
         if self.lattice is None or self.placed is None:
             return values
         points = self.lattice.inside(low, high, owners, shares)
-        return np.where(self.placed.is_atom[self.placed.section_of(units)], values, points)
+        return np.where(self.placed.in_atom(units), values, points)
 
     def intervals(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Unit intervals as what of them readings can fill: with a step, from one point to
@@ -253,7 +253,7 @@ class Attribute:
         """Variance of a point spread evenly over each unit interval [low, high); 0 in an atom's."""
         if self.placed is None:
             return self._variances(low, high)
-        of_values = ~self.placed.is_atom[self.placed.section_of(low)]
+        of_values = ~self.placed.in_atom(low)
         found = np.zeros(np.shape(low))
         found[of_values] = self._variances(low[of_values], high[of_values])
         return found

@@ -43,9 +43,10 @@ class PositionEncoder:
                 for a in attributes
             ]
         )
-        # Powers of two: an atom's place is exact, and just below it other readings are counted.
+        # Powers of two, as `_scale` times an extent may not be: rounding would move an atom to the
+        # cell before its own.
         self._factors = np.array(
-            [float(MAX_POSITIONS) if a.categories is None else a.extent for a in attributes]
+            [MAX_POSITIONS if a.categories is None else a.extent for a in attributes], np.float64
         )
         shifts = [0 if a.categories is None else POSITION_BITS - a.max_bits for a in attributes]
         self._shifts = np.array(shifts, np.int32)[:, None]

@@ -136,11 +136,8 @@ def _positive(
     counts = np.zeros_like(best.counts)
     counts[:, one_each] = shares[:, 1:]
     found = [Margin(bits, each, placed=attribute.placed) for each in counts]
-    alone = values_alone(resolutions, attribute.placed)
-    positive = nested_fit(alone).counts.sum(axis=-1) > ROUNDING * totals
-    # Where noise has left no value anywhere, but a share of them, nothing tells where they are.
-    counts[:, ~atoms] = np.where(positive, 0.0, shares[:, 0] / np.count_nonzero(~atoms))[:, None]
-    if len(rows := np.flatnonzero(positive & (shares[:, 0] > ROUNDING * totals))):
+    if len(rows := np.flatnonzero(shares[:, 0] > ROUNDING * totals)):
+        alone = values_alone(resolutions, attribute.placed)
         alone = [replace(each, counts=each.counts[rows]) for each in alone]
         near = replace(like, counts=like.counts[~atoms]) if like else None
         own = _of_number(attribute, alone, np.flatnonzero(~atoms), rough, near)

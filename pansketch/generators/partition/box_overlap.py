@@ -79,7 +79,7 @@ def of_values(
     placed = attribute.placed
     if placed is None:
         return attribute, low, high, shares
-    held = ~placed.is_atom[placed.section_of(low)] & (shares > 0)
+    held = ~placed.in_atom(low) & (shares > 0)
     ends = placed.plain(low[held]), placed.plain(high[held])
     return replace(attribute, atoms=()), *ends, shares[held]
 

@@ -295,6 +295,6 @@ def _resultant(attribute: Attribute, edges: FloatArray, shares: FloatArray) -> c
         step = float(lattice.step) / attribute.extent
         lengths = np.sinc((ends - starts) * step) / np.sinc(step)
     if placed is not None:  # The one number that is an atom of a circle is where it begins.
-        atom = placed.is_atom[placed.section_of(low)]
+        atom = placed.in_atom(low)
         lengths, middles = np.where(atom, 1.0, lengths), np.where(atom, 0.0, middles)
     return complex(np.sum(shares * lengths * np.exp(1j * FULL * middles)))

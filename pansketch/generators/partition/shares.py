@@ -117,7 +117,7 @@ def _of_values(model: "Partition", index: int) -> FloatArray:
     placed = model.domain.attributes[index].placed
     if placed is None:
         return model.mass
-    return np.where(placed.is_atom[placed.section_of(model.low[:, index])], 0.0, model.mass)
+    return np.where(placed.in_atom(model.low[:, index]), 0.0, model.mass)
 
 
 def _hidden_below(model: "Partition", index: int, value: float, below: float, most: float) -> float:
