@@ -74,14 +74,14 @@ def test_every_atom_has_a_cell_of_its_own_at_every_resolution(attribute: Attribu
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_atoms_and_values_stand_where_models_take_them_to_be_for_any_bounds(scale: str) -> None:
-    """One in seven widths is not given back by a number over it, times it: rounding makes it less.
+    """A number over an extent, times it, is often less: rounding.
     With such a factor an atom would be counted in the cell before its own."""
     rng = np.random.default_rng(7)
     widths = np.round(rng.uniform(1, 1000, 200), 1)
-    lost = 65536 / widths * widths < 65536
-    assert lost.sum() > 15
+    lost = 0
     for width in widths.tolist():
         attribute = Attribute("x", 0, width, scale=scale, atoms=(width / 4, "missing"))
+        lost += 65536 / attribute.extent * attribute.extent < 65536
         values = rng.uniform(0, width, 50)
         inside = attribute.scaling.positions(values) * (1 << 12)
         clear = np.abs(inside - np.rint(inside)) > 1e-6
@@ -89,6 +89,7 @@ def test_atoms_and_values_stand_where_models_take_them_to_be_for_any_bounds(scal
         assert np.array_equal(cells[clear], np.floor(inside).astype(np.intp)[clear])
         starts = [place * (1 << 12) for _, place in attribute.atom_positions]
         assert _cells(attribute, np.array([width / 4, np.nan]), 12).tolist() == starts
+    assert lost > 15
 
 
 @EACH

@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.error_bars.short_streams import exact, noisy
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
-from pansketch.generators import pairwise
-from pansketch.generators.pairwise import multiresolution
+from pansketch.generators.pairwise import marginals, multiresolution
 from pansketch.generators.pairwise.margin import margin
 from pansketch.generators.pairwise.marginals import _falling
 from pansketch.generators.pairwise.multiresolution import Fitted, Resolution, folded
@@ -17,7 +16,7 @@ from pansketch.generators.partition import moments, shares
 READINGS, FLEETS, DEVICES = 20_000, 16, 10
 PLACES = np.arange(100.0)  # of cells
 # Times the real error. With curves that did not find back it was 7.3, 6.1 and 11.3.
-WIDEST = {"skewed": 4.0, "heavy tail": 4.0, "narrow": 9.0}
+WIDEST = {"skewed": 4.0, "heavy tail": 4.0, "narrow": 7.0}
 SPEC = ViewsSpec(
     Domain([Attribute("x", low=0, high=500)]), Privacy(0.1), (View(("x",), (7,), 100_000),)
 )
@@ -35,19 +34,38 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("atoms", [(), ("missing",)])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape, atoms):
-    """All randomness is seeded. Noise hides tails: those of a heavy tail have readings. Values
-    between atoms have no other errors."""
+def means(shape, atoms=()):
+    """How far means of a shape are from the truth, and their standard errors."""
     rng = np.random.default_rng([*shape.encode()])
     rows = np.clip(SHAPES[shape](rng), 0, 500)
     told = exact(with_atoms(SPEC, atoms), rows[:, None])
     found = [margin(noisy(told, DEVICES, rng), "x").mean("x") for _ in range(FLEETS)]
-    off = np.array([each.value for each in found]) - rows.mean()
     errors = np.array([each.standard_error for each in found])
+    return np.array([each.value for each in found]) - rows.mean(), errors
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_error_of_a_mean_is_neither_too_narrow_nor_far_too_wide(shape):
+    """All randomness is seeded. Noise hides tails: those of a heavy tail have readings."""
+    off, errors = means(shape)
     assert np.mean(abs(off) <= 2 * errors) >= 0.85
     assert np.sqrt(np.mean(errors**2)) <= WIDEST[shape] * np.sqrt(np.mean(off**2))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_error_of_a_mean_between_atoms_is_as_without_them(shape, monkeypatch):
+    """All randomness is seeded. Control: tails of the rough fits between atoms do not fall."""
+
+    def wider(errors):
+        return np.sqrt(np.mean(errors**2) / np.mean(alone**2))
+
+    _, alone = means(shape)
+    off, errors = means(shape, ("missing",))
+    assert np.mean(abs(off) <= 2 * errors) >= 0.85
+    assert wider(errors) < 1.2
+    monkeypatch.setattr(marginals, "_falling", lambda counts, *_: counts)
+    _, errors = means(shape, ("missing",))
+    assert wider(errors) > 1.4
 
 
 def test_the_error_of_a_young_mean_holds_the_tail_that_noise_hides():
@@ -86,11 +104,14 @@ def test_a_share_in_a_hidden_tail_has_the_error_of_its_noise(atoms, monkeypatch)
     # A share up to a bound is the same question.
     for x in np.quantile(rows, (0.03, 0.97)).tolist():
         below, above = models[0].share({"x": (0, x)}), models[0].share({"x": (x, 12)})
-        same = models[0].cdf("x", x).standard_error  # It has the noise of an atom below, too.
-        assert below.standard_error == pytest.approx(same, rel=0.05 if atoms else 1e-12)
+        same = models[0].cdf("x", x)
+        if atoms:  # It has the noise of the one below, too.
+            assert below.standard_error == pytest.approx(same.standard_error, rel=0.05)
+        else:
+            assert below == same
         assert above.standard_error == pytest.approx(below.standard_error, rel=0.1)
     monkeypatch.setattr(shares, "MORE", 0.0)
-    assert np.mean(list(within())) < 0.89
+    assert np.mean(list(within())) < (0.89 if atoms else 0.88)
 
 
 def test_the_error_of_a_mean_beside_a_spike_holds_readings_that_noise_hides():
@@ -270,27 +291,3 @@ def test_a_tail_that_noise_made_smaller_than_none_hides_as_many_readings():
     assert below[10] == pytest.approx(moved * 9 / 79)
     assert below[-1] == pytest.approx(counts.sum())
     assert found.min() >= 0
-
-
-def test_the_error_of_a_covariance_counts_no_noise_where_no_reading_is(monkeypatch):
-    """All randomness is seeded. Bounds are 20 standard deviations from the mean. Control: with the
-    noise of all cells the error is more than twice as wide."""
-    attributes = [Attribute(name, low=-40, high=40) for name in "xy"]
-    views = *(View((each.name,), (7,), 300_000) for each in attributes), View("xy", (5, 5), 400_000)
-    spec = ViewsSpec(Domain(attributes), Privacy(1.0), views)
-    rng = np.random.default_rng(13)
-    rows = rng.multivariate_normal([0, 0], [[4, 2.8], [2.8, 4]], READINGS)
-    told, truth = exact(spec, rows), np.cov(rows.T)[0, 1]
-    models = [pairwise(noisy(told, DEVICES, rng), particles=2048) for _ in range(8)]
-
-    def times_the_real():
-        found = [each.covariance() for each in models]
-        off = np.array([abs(each.value[0, 1] - truth) for each in found])
-        errors = np.array([each.standard_error[0, 1] for each in found])
-        assert np.mean(off <= 2 * errors) >= 7 / 8
-        return np.sqrt(np.mean(errors**2) / np.mean(off**2))
-
-    there = times_the_real()
-    everywhere = attributes[0].cell_means
-    monkeypatch.setattr(moments, "_centred", lambda partition, index: everywhere)
-    assert there < 0.5 * times_the_real()
