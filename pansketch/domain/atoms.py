@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.scale import FloatArray, Indices, Scaling
-from pansketch.erasable_arrays import block, erase
 
 MISSING = "missing"
 MAX_ATOMS = 8
@@ -217,83 +216,3 @@ def _lots(lengths: FloatArray, whole: int) -> list[int]:
     order = np.argsort(lots - ideal, kind="stable")
     lots[order[: whole - int(lots.sum())]] += 1
     return [int(each) for each in lots]
-
-
-class AtomEncoder:
-    """Marks the readings that hold an atom, and computes the positions of all readings, in scratch.
-
-    Every reading takes the same steps, and no branch depends on its value. All other attributes
-    stay as they are.
-
-    Args:
-        placed: by position of an attribute with atoms: its `low`, its atoms as (value, position),
-            and its sections, None where categories have none.
-        size: of the scratch.
-    """
-
-    def __init__(
-        self,
-        placed: Sequence[tuple[int, float, Sequence[tuple[float, float]], AtomPlaces | None]],
-        size: int,
-    ) -> None:
-        # A table that is made for the first reading would show that one came.
-        self._placed = [
-            (place, low, list(atoms), None if sections is None else sections.table)
-            for place, low, atoms, sections in placed
-        ]
-        count = sum(len(atoms) for _, _, atoms, _ in self._placed)
-        self._marks = np.zeros((count, size), np.bool_)
-        self._looked_up = np.zeros((1, size if count else 0))
-        self._whole = np.zeros((1, size if count else 0), np.bool_)
-
-    def allow_missing(self, readings: FloatArray, finite: Truth) -> None:
-        """A NaN that means `missing` is no reason to leave a reading out: `finite` bool[d, n] of
-        readings float64[d, n], in place."""
-        for place, _, atoms, _ in self._placed:
-            if any(value != value for value, _ in atoms):
-                found = block(self._whole, readings.shape[1])[0]
-                np.isnan(readings[place], out=found)
-                np.logical_or(finite[place], found, out=finite[place])
-
-    def mark(self, readings: FloatArray) -> None:
-        """Remembers which readings, float64[d, n], hold an atom. They become `low`, in place."""
-        marks = iter(block(self._marks, readings.shape[1]))
-        for place, low, atoms, _ in self._placed:
-            row = readings[place]
-            for value, _ in atoms:
-                mark = next(marks)
-                if value == value:
-                    np.equal(row, value, out=mark)
-                else:
-                    np.isnan(row, out=mark)
-            # Clipping and logarithms must not warn about a NaN.
-            for value, _ in atoms:
-                if value != value:
-                    np.copyto(row, low, where=mark)
-
-    def apply(self, units: FloatArray, factors: FloatArray) -> None:
-        """Convert positions without atoms to positions, in place: float64[d, n], both times
-        `factors` float64[d]."""
-        marks = iter(block(self._marks, units.shape[1]))
-        for place, _, atoms, table in self._placed:
-            row, factor = units[place], float(factors[place])
-            if table is not None:
-                self._spread(row, table, factor)
-            for _, at in atoms:
-                np.copyto(row, at * factor, where=next(marks))
-
-    def _spread(self, row: FloatArray, table: FloatArray, factor: float) -> None:
-        """As `AtomPlaces.spread` does with its table, but for a power of two."""
-        scaled = table * [[factor, 1.0, factor, factor]]
-        looked_up = block(self._looked_up, len(row))[0]
-        held = np.searchsorted(scaled[1:, 0], row, side="right")
-        for column, function in enumerate((np.subtract, np.multiply, np.add, np.minimum)):
-            # "clip" keeps numpy from taking into a buffer of its own.
-            np.take(np.ascontiguousarray(scaled[:, column]), held, out=looked_up, mode="clip")
-            function(row, looked_up, out=row)
-        held.fill(0)
-
-    def erase(self, count: int) -> None:
-        """Overwrites what at most `count` readings left in scratch."""
-        if self._placed:
-            erase(count, self._marks, self._looked_up, self._whole)

@@ -1,14 +1,15 @@
 """The values that a sensor of a public resolution can give: whole multiples of its step.
 
-A lattice changes nothing in a sketch. It shapes the models of releases. A box of the unit interval
-then stands for the points in it, each with the part of the scale from itself to the next. On a
-linear scale all points of a box weigh the same.
+A sketch counts each reading at the nearest point. Others, such as the mean of two readings, would
+be in cells that models take to be empty. In a model a box of the unit interval stands for the
+points in it. Each point has the part of the scale from itself to the next. On a linear scale all
+points of a box weigh the same.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, floor, isinf, nextafter
+from math import ceil, floor, isfinite, isinf, nextafter
 
 import numpy as np
 import numpy.typing as npt
@@ -59,8 +60,8 @@ class Lattice:
 
     def without(self, atoms: Sequence[float]) -> "Lattice":
         """The same, where some values stand elsewhere."""
-        steps = [exact(each) / self.step for each in atoms]
-        return replace(self, taken=tuple(int(e) for e in steps if e.denominator == 1))
+        taken = tuple(int(exact(each) / self.step) for each in atoms if self.holds(each))
+        return replace(self, taken=taken)
 
     @property
     def decimals(self) -> int:
@@ -72,7 +73,7 @@ class Lattice:
 
     def points(self, numbers: FloatArray) -> FloatArray:
         """k * step, rounded once: three steps of 0.1 are 0.3."""
-        return np.asarray(numbers * float(self.step.numerator) / float(self.step.denominator))
+        return np.asarray(numbers * self.ratio[0] / self.ratio[1])
 
     def positions(self, numbers: FloatArray) -> FloatArray:
         """Positions of points in the unit interval. Points up to the last stay below the end of the
@@ -97,6 +98,38 @@ class Lattice:
     def nearest(self, values: FloatArray) -> FloatArray:
         """The numbers of the points nearest to values."""
         return np.asarray(np.clip(np.rint(values / float(self.step)), self.first, self.last))
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value is a point; NaN is none."""
+        if not isfinite(value):
+            return False
+        number = exact(value) / self.step
+        return number.denominator == 1 and self.first <= number <= self.last
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The first and the last point."""
+        first, last = self.points(np.array([self.first, self.last], np.float64)).tolist()
+        return first, last
+
+    @property
+    def ratio(self) -> tuple[float, float]:
+        """Numerator and denominator of the step."""
+        return float(self.step.numerator), float(self.step.denominator)
+
+    def round(self, distances: FloatArray) -> None:
+        """Convert distances from the origin of a circle, float64[n], to those of the nearest
+        points, in place. The first point comes after the last."""
+        origin, (whole, parts) = self.scaling.origin, self.ratio
+        np.add(distances, origin, out=distances)
+        np.multiply(distances, parts / whole, out=distances)
+        np.rint(distances, out=distances)
+        np.subtract(distances, self.first, out=distances)
+        np.remainder(distances, self.last - self.first + 1, out=distances)
+        np.add(distances, self.first, out=distances)
+        np.multiply(distances, whole, out=distances)
+        np.divide(distances, parts, out=distances)
+        np.subtract(distances, origin, out=distances)
 
     def sections(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The points in intervals [low, high) of positions, as numbers [start, end).

@@ -74,13 +74,13 @@ class AttributeSection(Section, frozen=True):
     step: Annotated[
         float | None,
         KeyDoc(
-            "The sensor's resolution. Records and quantiles are multiples of it. Without it, "
-            "errors of limits at a value that many readings have are too small.",
+            "The sensor's resolution. Readings are counted at the nearest multiple. Records and "
+            "quantiles are multiples. Without it, errors of limits at a value that many readings "
+            "have are too small.",
             "0.1",
             unit="unit of the attribute",
             allowed="greater than 0, at most the range",
             default="continuous values",
-            reader="collector",
         ),
     ] = None
     cyclic: Annotated[

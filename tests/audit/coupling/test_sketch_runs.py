@@ -7,7 +7,7 @@ import pytest
 
 from pansketch import Attribute, DistinctSpec, Domain, Privacy, View, ViewsSpec, os_entropy
 from pansketch.domain import MISSING
-from pansketch.domain.atoms import AtomEncoder
+from pansketch.domain.clipping import AtomEncoder
 from pansketch_audit.coupling.coupled_runs import Exposure, couple
 from pansketch_audit.coupling.hostile import FAMILIES, hostile_readings, random_specs
 from pansketch_audit.coupling.scripted_noise import ScriptedNoise

@@ -196,3 +196,14 @@ def test_the_fingerprint_holds_atoms_and_their_order_does_not_matter() -> None:
 def test_atoms_that_cannot_be_are_refused(given: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Attribute("x", **given)
+
+
+def test_a_reading_is_rounded_to_an_atom_of_its_step_and_to_no_other():
+    """9.95 and the sentinel are no points of the step; 10 and the lower bound are."""
+    atoms = (-200, 0, 9.95, 10, "missing")
+    attribute = Attribute("x", 0, 100, step=0.1, atoms=atoms)
+    places = dict(attribute.atom_positions)
+    found = _cells(attribute, np.array([0.04, -3, 9.96, 9.95, 10.03, -200, -199.99, np.nan]), 12)
+    missing = attribute.atom_positions[-1][1]
+    expected = [places[each] for each in (0, 0, 10, 9.95, 10, -200, 0)]
+    assert found.tolist() == [place * (1 << 12) for place in [*expected, missing]]

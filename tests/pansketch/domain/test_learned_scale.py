@@ -69,7 +69,10 @@ def test_encoders_number_cells_as_places_do(attribute):
     other = Attribute("other", low=0, high=1)
     rows = np.stack([values, rng.uniform(0, 1, len(values))], axis=1)
     domain = Domain([attribute, other])
-    found = attribute.scaling.positions(np.clip(values, -40, 60))
+    held = np.clip(values, -40, 60)
+    if attribute.lattice is not None:
+        held = attribute.lattice.points(attribute.lattice.nearest(held))
+    found = attribute.scaling.positions(held)
     positions = np.minimum(np.floor(found * MAX_POSITIONS), MAX_POSITIONS - 1)
     np.testing.assert_array_equal(positions_of(domain, rows)[0], positions)
     paths = np.concatenate(

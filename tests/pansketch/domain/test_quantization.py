@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pansketch import Attribute, Domain
 from pansketch.domain.cell_paths import PathEncoder
+from pansketch.domain.fixed_point import MAX_POSITIONS, positions_of
 
 NUMBERS = [
     Attribute("temp", -40, 60, step=0.1),
@@ -50,6 +51,29 @@ def test_points_are_the_decimal_multiples_of_the_step_between_the_bounds(attribu
         assert found == pytest.approx(expected, abs=1e-15)
     else:
         assert found.tolist() == expected
+
+
+@each_number
+def test_readings_are_counted_at_the_nearest_point(attribute):
+    """Up to values that no float holds twice; on a circle the last point is beside the first."""
+    points, rng = points_of(attribute), np.random.default_rng(3)
+    own = rng.choice(points, 500)
+    beside = own + attribute.step * rng.uniform(-0.499, 0.499, 500)
+    beyond = [-1.797e308, attribute.low - 1.0, attribute.high + 1.0, 1.797e308]
+    if attribute.cyclic:
+        beside += attribute.extent * rng.integers(-3, 4, 500)
+        beyond, own = [], np.append(own, points[0])
+        beside = np.append(beside, attribute.high - attribute.step / 3)
+    own = np.concatenate([own, np.repeat([points[0], points[-1]], len(beyond) // 2)])
+    beside = np.concatenate([beside, beyond])
+    domain = Domain([attribute])
+    with np.errstate(all="raise"):
+        found = encode(domain, 20, beside[:, None])
+        positions = positions_of(domain, beside[:, None])
+    np.testing.assert_array_equal(found, encode(domain, 20, own[:, None]))
+    np.testing.assert_array_equal(positions, positions_of(domain, own[:, None]))
+    places = attribute.lattice.positions(np.rint(own / attribute.step))
+    np.testing.assert_array_equal(positions[0], np.floor(places * MAX_POSITIONS))
 
 
 def test_three_steps_of_a_tenth_are_three_tenths():
