@@ -41,7 +41,7 @@ from pansketch.generators.pairwise.marginals import (
 )
 from pansketch.generators.pairwise.multiresolution import Resolution, folded, nested_fit
 from pansketch.generators.pairwise.smooth_density import TALLER
-from pansketch.generators.partition.box_overlap import Cells, steepness, unevenness
+from pansketch.generators.partition.box_overlap import WHOLE, Cells, steepness, unevenness
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import Fits, noise_of_sums
 from pansketch.sketches.release_model import Release
@@ -202,7 +202,9 @@ def cells_told(attribute: Attribute, bits: int, counts: FloatArray) -> Cells:
     below = np.concatenate([[0.0], np.cumsum(wide)])
     edges = np.arange(len(below)) / len(wide)
     smooth = steepness(edges, below / below[-1], pairs=True) == 0
-    told = wide * unevenness(attribute, wide) * np.sqrt(part * (1 - part) / 3)
+    beside = unevenness(attribute, wide)
+    told = wide * beside * np.sqrt(part * (1 - part) / 3)
+    smooth &= beside < WHOLE
     shown, most = (np.linalg.norm(smooth * each) for each in (counts[::2] - halves[::2], told))
     return Cells(bits, float(shown / most)) if most > 0 else Cells(bits)
 

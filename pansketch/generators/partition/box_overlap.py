@@ -15,6 +15,9 @@ from pansketch.generators.simplex import isotonic
 SCARCE = 1e-12
 GRID = 1 << 16  # parts of the unit interval, as fine as the cells of most attributes
 MANY = 1 << 12  # boxes, which are sorted slower than such parts are counted
+ENDS = 0.5  # unevenness at least of a cell in which readings begin
+NEXT = 0.7  # part of its readings: the next cell differs by that
+WHOLE = 0.99  # part of its readings: so different is an end
 STEEP = 2.0  # times as dense as the cells beside it is a cell in which readings may pile up
 
 ROUNDING = 1e-12  # Shares nearer to each other are the same.
@@ -157,6 +160,19 @@ def unevenness(attribute: Attribute, held: FloatArray) -> FloatArray:
     steps = np.abs(np.diff(density))
     found[real] = np.maximum(steps[:-1], steps[1:]) / np.maximum(density[1:-1], SCARCE)
     return np.minimum(found, 1.0)
+
+
+def uneven_inside(attribute: Attribute, held: FloatArray, rougher: float) -> FloatArray:
+    """Return how uneven readings may be inside of each cell: float64 as `held`, 0 to 1.
+
+    They are as uneven as the cells beside it differ from it, or `rougher` times that. Other cells
+    do not show how readings begin or end inside a cell. They do so less in the next cell, too.
+    """
+    beside = unevenness(attribute, held)
+    ends = np.pad(np.where(beside > WHOLE, held, 0.0), 1)
+    next_to = np.minimum(np.maximum(ends[:-2], ends[2:]) / np.maximum(held, SCARCE), 1.0)
+    least = ENDS * np.maximum(beside, NEXT * np.sqrt(next_to)) ** 3
+    return np.asarray(np.clip(rougher * beside, least, 1.0))
 
 
 def lesser_of(*values: FloatArray) -> FloatArray:

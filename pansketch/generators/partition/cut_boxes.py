@@ -20,7 +20,7 @@ from pansketch.generators.partition.box_overlap import (
     densities_beside,
     lesser_of,
     steepness,
-    unevenness,
+    uneven_inside,
 )
 
 if TYPE_CHECKING:
@@ -228,8 +228,7 @@ def _cells(model: "Partition", axis: int) -> _Cells:
     edges, below = np.arange(many + 1) / many, np.concatenate([[0.0], np.cumsum(held)])
     steep = steepness(edges, below, pairs=True)
     crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
-    uneven = np.minimum(rougher * unevenness(attribute, held), 1.0)
-    return _Cells(which, uneven, steep, np.maximum(crowded, 1.0))
+    return _Cells(which, uneven_inside(attribute, held, rougher), steep, np.maximum(crowded, 1.0))
 
 
 def doubt_of_mean(model: "Partition", position: int) -> float:

@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pansketch import Attribute, Domain, Privacy, Release, View, ViewsSpec
+from pansketch import Attribute, Domain, Privacy, Release, View, ViewsSpec, WindowId
 from pansketch.generators import margin, pairwise
 from pansketch.generators.pairwise.margin import cells_told
+from pansketch.generators.partition import box_overlap
 from tests.seeded_noise import noise_of_test
 
 BITS, COUNT = 5, 40_000
@@ -100,3 +101,24 @@ def test_errors_of_a_smooth_density_are_narrow():
     assert all(one <= 6 * each.standard_error for one, each in zip(off, found, strict=True))
     both = (sum(each.standard_error for each in some) for some in (found, wider))
     assert 2 * next(both) < next(both)
+
+
+@pytest.mark.parametrize("spread", [0.8, 0.9, 1.0, 1.2])
+def test_how_readings_begin_inside_a_cell_is_not_shown_by_others(spread, monkeypatch):
+    """Loose bounds: half of the readings are in two cells, and all others are smooth. The control:
+    by other cells alone, most shares in the first cell are beyond four standard errors."""
+    rng = np.random.default_rng(1)
+    rows = np.minimum(np.exp(spread * rng.standard_normal(100_000) - 3.9), 5.0)
+    spec = ViewsSpec(Domain(DOMAIN.attributes[:1]), Privacy(1), (View(("x",), (9,), 1_000_000),))
+    sketch = spec.start(noise_of_test())
+    sketch.update_many(rows[:, None])
+    model = margin(sketch.release(noise_of_test(), WindowId("a", "s", 1)), "x")
+
+    def beyond(shares):
+        asked = zip(np.quantile(rows, shares).tolist(), shares, strict=True)
+        found = [(model.cdf("x", at), share) for at, share in asked]
+        return np.array([abs(each.value - share) / each.standard_error for each, share in found])
+
+    assert (beyond([0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]) < 2).all()
+    monkeypatch.setattr(box_overlap, "ENDS", 0.0)
+    assert (beyond([0.02, 0.05, 0.1]) > 4).all()

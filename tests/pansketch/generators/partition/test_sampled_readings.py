@@ -44,13 +44,13 @@ def test_answers_of_little_noise_cover_the_readings_that_are_drawn(family):
 def test_the_variance_of_a_part_is_binomial():
     """A cell of an even density is cut at a quarter. Its neighbours are as dense, so that no
     unevenness adds to the error."""
-    edges = np.arange(5)[:, None] / 4
-    even = Partition(LINE, edges[:-1], edges[1:], np.full(4, 100.0), cells={0: Cells(2)})
-    found = even.count({"x": (0, 31.25)})
-    assert found.value == pytest.approx(125)
+    edges = np.arange(9)[:, None] / 8
+    even = Partition(LINE, edges[:-1], edges[1:], np.full(8, 100.0), cells={0: Cells(3)})
+    found = even.count({"x": (0, 28.125)})
+    assert found.value == pytest.approx(225)
     assert found.standard_error == pytest.approx(np.sqrt(100 * 0.25 * 0.75))
-    many = Partition(LINE, edges[:-1], edges[1:], np.full(4, 1e6), cells={0: Cells(2)})
-    share = many.share({"x": (0, 31.25)})  # The control: of many readings it is nothing.
+    many = Partition(LINE, edges[:-1], edges[1:], np.full(8, 1e6), cells={0: Cells(3)})
+    share = many.share({"x": (0, 28.125)})  # The control: of many readings it is nothing.
     assert share.standard_error < 0.0002
     assert even.count({"x": (0, 50)}).standard_error == 0
 
