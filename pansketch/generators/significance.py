@@ -21,7 +21,6 @@ SEEN = 2.0  # in the same: a smaller number of readings does not differ from zer
 SLOWEST, FASTEST = 1.0, 2.0  # powers of a hidden tail: of finite means, and of finite variances
 WIDER = 4.0  # times the readings of a tail, among which its power shows
 LESS = 0.4  # of that power: tails of readings fall ever slower, or ever faster
-SELDOM = 0.1  # of fits may differ by more than two standard errors of an answer of few values
 
 
 class EmptyModel(ValueError):
@@ -266,14 +265,3 @@ def squared_error(apart: Mapping[int, FloatArray], fits: Fits, rough: float = 0.
         shown = same.mean(axis=0) ** 2 - same.var(axis=0, ddof=1) / len(same)
         squares = squares + UNSHOWN * np.maximum(shown, 0.0)
     return np.asarray(squares)
-
-
-def exceeded(apart: Sequence[float]) -> float:
-    """Half the distance that SELDOM of the fits exceed, or fewer; 0 without a fit.
-
-    A normal answer has a larger root mean square. An answer of few values, such as a quantile where
-    there is a step, is right in most fits and a step off in others. Twice the root mean square of
-    that may be less than the step. `apart`: how far each fit's answer is from that of the model.
-    """
-    away = sorted(map(abs, apart))
-    return away[int((1 - SELDOM) * len(away))] / 2 if away else 0.0

@@ -5,7 +5,7 @@ Everything here reads released integers only, so it is post-processing and costs
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from math import hypot, isfinite, sqrt
 
 import numpy as np
@@ -26,8 +26,8 @@ from pansketch.generators.partition.box_overlap import (
 from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
-from pansketch.generators.partition.shares import bin_shares, hidden_way, least_error
-from pansketch.generators.significance import EmptyModel, Fits, Noise, exceeded, squared_error
+from pansketch.generators.partition.shares import bin_shares, least_error, least_of_quantile
+from pansketch.generators.significance import EmptyModel, Fits, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
 
@@ -132,12 +132,8 @@ class Partition:
         return self.present([position])._quantile(position, q, at)
 
     def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
-        at = cache(at)  # Replicates are asked twice.
         value = at(self)
-        least = hidden_way(self, position, q, value)
-        if self.domain.attributes[position].lattice is not None:
-            away = [at(model) - value for model in self.replicates if model.total > 0]
-            least = max(least, exceeded(away))
+        least = least_of_quantile(self, position, q, value)
         return self._estimate(value, at, least, doubt_of_quantile(self, position, q, value))
 
     def mean(self, name: str) -> Estimate:

@@ -3,6 +3,7 @@ boxes. And what noise hides of a share in a tail."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import erfc, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ ROUGH_BINS = 0.2  # of the error of a bin is what rough fits show (measured)
 # alike. They have so much of a least error: noise hides no reading in most of them (measured).
 SHRUNK, LEAST = 1.5, 0.3
 MORE = 0.8  # deviations of a share, measured: replicates show the rest
+TINY = np.finfo(float).tiny
+SELDOM = 0.1  # of quantiles may be a step off, and farther than two standard errors
 CERTAIN = 1e-9  # a share, or a part of the unit interval: what is beyond it holds no reading
 
 
@@ -129,8 +132,14 @@ def _hidden_below(model: "Partition", index: int, value: float, below: float, mo
     return MORE * model.noise.explained(index, model.domain.attributes[index], value, below, most)
 
 
-def hidden_way(model: "Partition", index: int, share: float, value: float) -> float:
-    """The error of a quantile that this error of its share makes, among the readings."""
+def least_of_quantile(model: "Partition", index: int, share: float, value: float) -> float:
+    """Return an error of a quantile that the error of its share makes at least."""
+    tail, points = (way(model, index, share, value) for way in (_hidden_way, _beside_points))
+    return max(tail, points)
+
+
+def _hidden_way(model: "Partition", index: int, share: float, value: float) -> float:
+    """The error of a quantile that readings in a hidden tail make."""
     attribute, values = model.domain.attributes[index], _of_values(model, index)
     below, most = share * model.total, float(values.sum())
     if attribute.placed is not None:
@@ -144,3 +153,21 @@ def hidden_way(model: "Partition", index: int, share: float, value: float) -> fl
     ends = np.interp(np.clip([share - off, share + off], CERTAIN, 1 - CERTAIN), filled, edges)
     moved = attribute.from_unit(ends) - value
     return float(np.abs(moved).max())
+
+
+def _beside_points(model: "Partition", index: int, share: float, value: float) -> float:
+    """The error of a quantile where there is a step. It is right, or one or more steps off. The
+    errors of the shares up to its value, and up to the point before, tell how likely that is. Two
+    standard errors reach the next point unless that is seldom."""
+    attribute, name = model.domain.attributes[index], model.domain.names[index]
+    if (step := attribute.step) is None or not model.total > 0:
+        return 0.0
+    after, before = (model.cdf(name, value + way * step / 2) for way in (1, -1))
+    likely = _above(share - after.value, after.standard_error)
+    likely += _above(before.value - share, before.standard_error)
+    return step * (0.5 if likely >= SELDOM else sqrt(likely))
+
+
+def _above(mean: float, deviation: float) -> float:
+    """Return how likely a normal number of this deviation, and of this mean, is above 0."""
+    return erfc(-mean / max(deviation, TINY) / sqrt(2)) / 2

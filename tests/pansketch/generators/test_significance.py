@@ -9,7 +9,6 @@ from pansketch.generators.significance import (
     SLOWEST,
     Fits,
     Noise,
-    exceeded,
     squared_error,
     tail_power,
 )
@@ -84,16 +83,3 @@ def test_rough_fits_show_a_part_of_the_error(fewer):
     assert squared_error(apart, fits, 0.25) == pytest.approx(0.25 * 16 + 0.75)
     only = {number: each for number, each in apart.items() if number < begin + 2}
     assert squared_error(only, fits, 0.25) == pytest.approx(16.0), "no smooth one has readings"
-
-
-def test_an_answer_of_few_values_has_the_error_of_a_step():
-    """Three fits of 24 are a step off: twice their root mean square does not reach it."""
-    often, seldom = [2.0, -2.0, 2.0, *[0.0] * 21], [2.0, -2.0, *[0.0] * 22]
-    assert exceeded(often) == 1.0
-    assert 2 * np.sqrt(np.mean(np.square(often))) < 2.0  # the control
-    assert exceeded(seldom) == exceeded([]) == 0.0
-
-
-def test_a_normal_answer_keeps_its_error():
-    apart = np.random.default_rng(5).normal(0, 3, 100_000)
-    assert exceeded(apart.tolist()) < np.sqrt(np.mean(apart**2))

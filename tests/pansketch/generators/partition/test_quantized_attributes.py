@@ -6,7 +6,7 @@ import pytest
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec, WindowId
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.generators import Partition, pairwise
-from pansketch.generators.partition import partition
+from pansketch.generators.partition import shares
 from tests.seeded_noise import seeded_noise
 
 DOMAIN = Domain(
@@ -189,5 +189,5 @@ def test_two_standard_errors_of_a_quantile_reach_the_next_point(monkeypatch):
 
     with_steps = outside()
     assert with_steps < 0.05
-    monkeypatch.setattr(partition, "exceeded", lambda apart: 0.0)
+    monkeypatch.setattr(shares, "_beside_points", lambda *_: 0.0)
     assert outside() > 2 * with_steps
