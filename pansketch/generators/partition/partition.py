@@ -120,18 +120,20 @@ class Partition:
         if not 0 <= q <= 1:
             raise ValueError(f"q must lie between 0 and 1, not {q:g}")
         self.check([position])
-        attribute = self.domain.attributes[position]
+        return self.present([position])._quantile(position, q)
 
+    def value_at(self, position: int, q: float) -> float:
+        """The value of an attribute that a share `q` of the readings does not exceed."""
+        attribute, (edges, below) = self.domain.attributes[position], self.filled(position)
+        place = np.interp([q], below, edges)
+        if attribute.lattice is None or attribute.has_atom(place[0]):
+            return float(attribute.from_unit(place)[0])
+        return least_point(attribute.lattice, q, edges, below)
+
+    def _quantile(self, position: int, q: float) -> Estimate:
         def at(model: Partition) -> float:
-            edges, below = model.filled(position)
-            place = np.interp([q], below, edges)
-            if attribute.lattice is None or attribute.has_atom(place[0]):
-                return float(attribute.from_unit(place)[0])
-            return least_point(attribute.lattice, q, edges, below)
+            return model.value_at(position, q)
 
-        return self.present([position])._quantile(position, q, at)
-
-    def _quantile(self, position: int, q: float, at: Statistic) -> Estimate:
         value = at(self)
         least = least_of_quantile(self, position, q, value)
         return self._estimate(value, at, least, doubt_of_quantile(self, position, q, value))

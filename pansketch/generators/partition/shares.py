@@ -25,7 +25,8 @@ ROUGH_BINS = 0.2  # of the error of a bin is what rough fits show (measured)
 SHRUNK, LEAST = 1.5, 0.3
 MORE = 0.8  # deviations of a share, measured: replicates show the rest
 TINY = np.finfo(float).tiny
-SELDOM = 0.1  # of quantiles may be a step off, and farther than two standard errors
+SELDOM = 0.1  # of quantiles may be a value off, and farther than two standard errors
+REACHED = 1.2816  # deviations, which a normal number exceeds so seldom
 CERTAIN = 1e-9  # a share, or a part of the unit interval: what is beyond it holds no reading
 
 
@@ -156,16 +157,20 @@ def _hidden_way(model: "Partition", index: int, share: float, value: float) -> f
 
 
 def _beside_points(model: "Partition", index: int, share: float, value: float) -> float:
-    """The error of a quantile where there is a step. It is right, or one or more steps off. The
-    errors of the shares up to its value, and up to the point before, tell how likely that is. Two
-    standard errors reach the next point unless that is seldom."""
+    """The error of a quantile where there is a step. It is right, or at another value of readings,
+    which may be far. The errors of the shares up to it, and up to the point before, tell how likely
+    that is. Two standard errors reach the other value unless that is seldom."""
     attribute, name = model.domain.attributes[index], model.domain.names[index]
     if (step := attribute.step) is None or not model.total > 0:
         return 0.0
-    after, before = (model.cdf(name, value + way * step / 2) for way in (1, -1))
-    likely = _above(share - after.value, after.standard_error)
-    likely += _above(before.value - share, before.standard_error)
-    return step * (0.5 if likely >= SELDOM else sqrt(likely))
+    found = []
+    for way in (1, -1):
+        beside = model.cdf(name, value + way * step / 2)
+        likely = _above(way * (share - beside.value), beside.standard_error)
+        far = way * max(way * share + REACHED * beside.standard_error, way * beside.value + CERTAIN)
+        away = abs(model.value_at(index, min(max(far, 0.0), 1.0)) - value)
+        found.append(max(step, away) * (0.5 if likely >= SELDOM else sqrt(likely)))
+    return max(found)
 
 
 def _above(mean: float, deviation: float) -> float:

@@ -191,3 +191,18 @@ def test_two_standard_errors_of_a_quantile_reach_the_next_point(monkeypatch):
     assert with_steps < 0.05
     monkeypatch.setattr(shares, "_beside_points", lambda *_: 0.0)
     assert outside() > 2 * with_steps
+
+
+def test_the_error_of_a_quantile_knows_how_far_the_next_value_is():
+    """Half of the readings are at 10, half at 90, and none is between. All fits give 10, near the
+    jump too. The error of one step would be half a step at most. The control is far from it."""
+    domain = Domain([Attribute("x", 0, 100, step=1)])
+    spec = ViewsSpec(domain, Privacy(1), [View(("x",), (8,), 1_000_000)])
+    noise = seeded_noise(0)
+    sketch = spec.start(noise)
+    sketch.update_many(np.repeat([[10.0], [90.0]], 1000, axis=0))
+    model = pairwise(sketch.release(noise, WindowId("a", "s", 0)))
+    far, near = (model.quantile("x", q) for q in (0.2, 0.48))
+    assert far.value == near.value == 10
+    assert near.standard_error > 2
+    assert far.standard_error < 0.01
