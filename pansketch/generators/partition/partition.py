@@ -19,14 +19,18 @@ from pansketch.generators.partition.box_overlap import (
     Cells,
     cumulative,
     distinct,
-    least_point,
     overlap,
     systematic,
 )
 from pansketch.generators.partition.cut_boxes import doubt, doubt_of_mean, doubt_of_quantile
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.partition.present import alone, covariances_of_present, present
-from pansketch.generators.partition.shares import bin_shares, least_error, least_of_quantile
+from pansketch.generators.partition.shares import (
+    bin_shares,
+    least_error,
+    least_of_quantile,
+    value_at,
+)
 from pansketch.generators.significance import EmptyModel, Fits, Noise, squared_error
 
 Statistic = Callable[["Partition"], float]
@@ -122,17 +126,9 @@ class Partition:
         self.check([position])
         return self.present([position])._quantile(position, q)
 
-    def value_at(self, position: int, q: float) -> float:
-        """The value of an attribute that a share `q` of the readings does not exceed."""
-        attribute, (edges, below) = self.domain.attributes[position], self.filled(position)
-        place = np.interp([q], below, edges)
-        if attribute.lattice is None or attribute.has_atom(place[0]):
-            return float(attribute.from_unit(place)[0])
-        return least_point(attribute.lattice, q, edges, below)
-
     def _quantile(self, position: int, q: float) -> Estimate:
         def at(model: Partition) -> float:
-            return model.value_at(position, q)
+            return value_at(model, position, q)
 
         value = at(self)
         least = least_of_quantile(self, position, q, value)

@@ -11,7 +11,7 @@ import numpy as np
 from pansketch.domain.domain import Attribute, FloatArray
 from pansketch.domain.intervals import Interval, whole
 from pansketch.estimate import Estimates
-from pansketch.generators.partition.box_overlap import overlap
+from pansketch.generators.partition.box_overlap import least_point, overlap
 from pansketch.generators.partition.cut_boxes import doubt_of_bins, fractions
 from pansketch.generators.partition.predicate import parse_predicate
 from pansketch.generators.significance import EmptyModel, squared_error
@@ -133,6 +133,19 @@ def _hidden_below(model: "Partition", index: int, value: float, below: float, mo
     return MORE * model.noise.explained(index, model.domain.attributes[index], value, below, most)
 
 
+def value_at(model: "Partition", index: int, share: float) -> float:
+    """Return the value of an attribute that a share of the readings does not exceed.
+
+    Raises:
+        EmptyModel: the noisy number of readings is not positive.
+    """
+    attribute, (edges, below) = model.domain.attributes[index], model.filled(index)
+    place = np.interp([share], below, edges)
+    if attribute.lattice is None or attribute.has_atom(place[0]):
+        return float(attribute.from_unit(place)[0])
+    return least_point(attribute.lattice, share, edges, below)
+
+
 def least_of_quantile(model: "Partition", index: int, share: float, value: float) -> float:
     """Return an error of a quantile that the error of its share makes at least."""
     tail, points = (way(model, index, share, value) for way in (_hidden_way, _beside_points))
@@ -168,7 +181,7 @@ def _beside_points(model: "Partition", index: int, share: float, value: float) -
         beside = model.cdf(name, value + way * step / 2)
         likely = _above(way * (share - beside.value), beside.standard_error)
         far = way * max(way * share + REACHED * beside.standard_error, way * beside.value + CERTAIN)
-        away = abs(model.value_at(index, min(max(far, 0.0), 1.0)) - value)
+        away = abs(value_at(model, index, min(max(far, 0.0), 1.0)) - value)
         found.append(max(step, away) * (0.5 if likely >= SELDOM else sqrt(likely)))
     return max(found)
 
