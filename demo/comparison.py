@@ -67,7 +67,7 @@ def _compared(
     answers = {
         "mean": (float(truth.mean()), model.mean(name)),
         "median": (float(np.median(truth)), model.quantile(name, 0.5)),
-        "95th percentile": (float(np.quantile(truth, 0.95)), model.quantile(name, 0.95)),
+        "quantile 0.95": (float(np.quantile(truth, 0.95)), model.quantile(name, 0.95)),
     }
     return Comparison(attribute, wasserstein(sample, truth) / float(truth.std()), answers)
 

@@ -20,11 +20,7 @@ def fidelity(
 ) -> Table:
     """Each attribute's distance and answers beside the truth that only the demo knows, and what
     the collector predicts of them without it."""
-    table = Table(title="fidelity against the raw readings", title_justify="left")
-    for header in ("attribute", "figure"):
-        table.add_column(header)
-    for header in ("truth", "estimate", "standard error", "error"):
-        table.add_column(header, justify="right")
+    table = _table("fidelity against the raw readings", "attribute", "figure")
     for comparison in comparisons:
         label = attribute_label(comparison.attribute)
         expected = f"predicted {predicted.marginals[comparison.attribute.name]:.4f}"
@@ -50,11 +46,7 @@ def fidelity(
 
 def keys(comparisons: Sequence[KeyComparison]) -> Table:
     """Every window's number of distinct keys beside the truth that only the demo knows."""
-    table = Table(title="distinct keys against the raw events", title_justify="left")
-    for header in ("stream", "window"):
-        table.add_column(header)
-    for header in ("truth", "estimate", "standard error", "error"):
-        table.add_column(header, justify="right")
+    table = _table("distinct keys against the raw events", "stream", "window")
     for comparison in comparisons:
         label = f"{comparison.stream} ({MERGES[comparison.keys]})"
         for window in comparison.windows:
@@ -67,4 +59,14 @@ def keys(comparisons: Sequence[KeyComparison]) -> Table:
                 f"{window.estimate.value - window.truth:+.0f}",
             )
             label = ""
+    return table
+
+
+def _table(title: str, *headers: str) -> Table:
+    """A row stays on its line: no number is cut, for bounds limit all of them."""
+    table = Table(title=title, title_justify="left")
+    for header in headers:
+        table.add_column(header, no_wrap=True)
+    for header in ("truth", "estimate", "standard error", "error"):
+        table.add_column(header, justify="right", no_wrap=True)
     return table
