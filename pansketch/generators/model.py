@@ -20,7 +20,7 @@ class Sampler(Protocol):
 
 
 OfCells = Callable[[FloatArray, FloatArray], FloatArray]
-Hidden = Callable[[tuple[int, int], OfCells, OfCells], float]
+Hidden = Callable[[tuple[int, int], OfCells, OfCells, float], float]
 
 
 class Boxes(Protocol):

@@ -1,4 +1,4 @@
-"""What the demo prints."""
+"""The demo prints tables for a terminal."""
 
 from io import StringIO
 

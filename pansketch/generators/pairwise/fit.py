@@ -6,6 +6,8 @@ more around the fitted tables (a parametric bootstrap).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -14,9 +16,11 @@ from pansketch.generators.pairwise.contingency_tables import Table
 from pansketch.generators.pairwise.denoising import (
     NEAREST,
     TINY,
+    UnknownDetail,
     consistent,
     covariation,
     shrunk,
+    untold,
 )
 from pansketch.generators.pairwise.gaussian_copula import (
     Turned,
@@ -110,6 +114,36 @@ def _values(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:
     beyond = counts * (means - means @ counts / max(counts.sum(), TINY))
     many, found = (folded(each, margin.bits - bits) for each in (counts, beyond))
     return np.divide(found, many, out=np.zeros_like(many), where=many > 0)
+
+
+def hidden_of(released: Sequence[Table], fit: ViewFit) -> dict[tuple[int, int], UnknownDetail]:
+    """By pair of attributes, what shrinking leaves unknown of the finest table that has both."""
+    finest: dict[tuple[int, int], tuple[Table, Table]] = {}
+    several = [table for table in released if len(table.axes) > 1] if fit.margins else []
+    for table, kept in zip(several, fit.tables, strict=True):
+        for pair in combinations(sorted(table.axes), 2):
+            known = finest.get(pair)
+            if known is None or _bits(known[0], pair) < _bits(table, pair):
+                finest[pair] = table, kept
+    found = {}
+    for pair, (table, kept) in finest.items():
+        counts = table.onto(pair)
+        reach = tuple(map(table.reach_of, pair)) if table.reach else ()
+        reached = prod(map(np.count_nonzero, reach)) if reach else counts.size
+        alone = replace(
+            table,
+            axes=pair,
+            bits=tuple(map(table.bits_of, pair)),
+            counts=counts,
+            variance=table.variance * table.size / reached,
+            reach=reach,
+        )
+        found[pair] = untold(alone, independent(alone, fit.margins), kept.onto(pair))
+    return found
+
+
+def _bits(table: Table, pair: tuple[int, int]) -> int:
+    return sum(map(table.bits_of, pair))
 
 
 def noisy_fits(

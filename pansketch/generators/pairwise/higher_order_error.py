@@ -7,20 +7,20 @@ one cell to the next, it does so inside of them as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations, product
-from math import inf, prod, sqrt
+from math import inf, sqrt
 
 import numpy as np
 
 from pansketch.domain.domain import FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table
-from pansketch.generators.pairwise.denoising import UnknownDetail, untold
-from pansketch.generators.pairwise.marginals import Margin, independent
+from pansketch.generators.pairwise.denoising import UnknownDetail
 from pansketch.generators.partition.box_overlap import of_distinct
 
 Pair = tuple[int, int]
 OfCells = Callable[[FloatArray, FloatArray], FloatArray]
+Sides = tuple[FloatArray, FloatArray]
 
 STEEPEST = 2.0  # A share that changes from one side of a cell to the other, from twice it to none.
 BENT = (1 + 1 / 3) / 2  # see `_error`
@@ -68,10 +68,13 @@ class Dependence:
             squares += np.expand_dims(found, others)
         return np.asarray(np.sqrt(squares))
 
-    def hidden(self, pair: Pair, first: OfCells, second: OfCells) -> float:
+    def hidden(self, pair: Pair, first: OfCells, second: OfCells, most: float) -> float:
         """Squared error that a pair's table leaves in a sum of products of a function of each
         attribute, by the ends of its cells: for its noise, and for the width of its cells. Infinite
-        where no table has the pair."""
+        where no table has the pair.
+
+        `most`: the largest product inside the bounds. Noise may hide readings of one such cell, as
+        many as its deviation, at any distances up to these."""
         untold = self.untold.get(pair)
         if untold is None:
             return inf
@@ -79,7 +82,8 @@ class Dependence:
         for function, cells in zip((first, second), untold.hidden.shape, strict=True):
             ends = np.linspace(0, 1, cells + 1)
             values.append(function(ends[:-1], ends[1:])[None])
-        return UNTOLD**2 * untold.error(*values).item() + self._tilted(pair, first, second)
+        lone = untold.variance * most**2 / 9
+        return UNTOLD**2 * untold.error(*values).item() + lone + self._tilted(pair, first, second)
 
     def _tilted(self, pair: Pair, first: OfCells, second: OfCells) -> float:
         """Squared error of the same sum, as inside a cell of one attribute its readings depend on
@@ -99,13 +103,25 @@ class Dependence:
             left * float(across @ _moved(held.T) @ means),
             _followed(beyond) * float(np.sum(self.mass * values * others) - means @ held @ beside),
         ]
-        # Where nothing is told, any correlation inside the cells is as likely as another.
         inside = [
-            _nothing_told(each) ** 2 * (self.mass @ own**2 - each @ mean**2)
-            for each, own, mean in ((held.sum(1), values, means), (held.sum(0), others, beside))
+            self._unknown_inside(held, (values, means), (others, beside)),
+            self._unknown_inside(held.T, (others, beside), (values, means)),
         ]
-        wholes = [self.mass @ each**2 for each in (others, values)]
-        return float(np.sum(np.square(found)) + np.dot(inside, wholes) / 3)
+        return float(np.sum(np.square(found))) + sum(inside)
+
+    def _unknown_inside(self, held: FloatArray, own: Sides, other: Sides) -> float:
+        """Squared error of a sum of products of two functions, of boxes and of cells each, where
+        inside the cells of the first one any correlation is as likely as another.
+
+        Cells tell which it is as far as they tell the readings apart. Few wide cells fit many a
+        dependence, and a copula that explains them explains little.
+        """
+        (values, means), (others, beside), readings = own, other, held.sum(1)
+        whole = float(self.mass @ values**2)
+        within = whole - float(readings @ means**2)
+        told = float(np.sum((held @ beside) ** 2 / np.maximum(readings, TINY)))
+        part = within / max(whole, TINY)
+        return part**2 * within * (float(self.mass @ others**2) - told) / 3
 
     def _along(
         self, axis: int, bits: int, function: OfCells
@@ -185,40 +201,6 @@ class Dependence:
         """The standard deviation of numbers that may be anything their margins allow."""
         surplus = first + second - self.mass.sum()
         return np.asarray((np.minimum(first, second) - np.maximum(surplus, 0.0)) / sqrt(12))
-
-
-def hidden_of(
-    released: Sequence[Table], fitted: Sequence[Table], margins: Mapping[int, Margin]
-) -> dict[Pair, UnknownDetail]:
-    """By pair of attributes, what shrinking leaves unknown of the finest table that has both.
-    `fitted`: what became of the tables of several attributes, in their order."""
-    finest: dict[Pair, tuple[Table, Table]] = {}
-    several = [table for table in released if len(table.axes) > 1] if margins else []
-    for table, kept in zip(several, fitted, strict=True):
-        for pair in combinations(sorted(table.axes), 2):
-            known = finest.get(pair)
-            if known is None or _cells(known[0], pair) < _cells(table, pair):
-                finest[pair] = table, kept
-    found = {}
-    for pair, (table, kept) in finest.items():
-        counts = table.onto(pair)
-        bits = tuple(map(table.bits_of, pair))
-        reach = tuple(map(table.reach_of, pair)) if table.reach else ()
-        reached = prod(map(np.count_nonzero, reach)) if reach else counts.size
-        alone = replace(
-            table,
-            axes=pair,
-            bits=bits,
-            counts=counts,
-            variance=table.variance * table.size / reached,
-            reach=reach,
-        )
-        found[pair] = untold(alone, independent(alone, margins), kept.onto(pair))
-    return found
-
-
-def _cells(table: Table, pair: Pair) -> int:
-    return sum(map(table.bits_of, pair))
 
 
 def tilt(held: FloatArray, axis: int) -> FloatArray:

@@ -18,9 +18,9 @@ from pansketch.domain.domain import Domain, FloatArray
 from pansketch.generators.pairwise.contingency_tables import Table, domain_of, tables_of
 from pansketch.generators.pairwise.denoising import UnknownDetail
 from pansketch.generators.pairwise.dependence_tree import Cells, particles
-from pansketch.generators.pairwise.fit import ViewFit, fit_views, likely_fits
+from pansketch.generators.pairwise.fit import ViewFit, fit_views, hidden_of, likely_fits
 from pansketch.generators.pairwise.gaussian_copula import beyond_copula
-from pansketch.generators.pairwise.higher_order_error import Dependence, hidden_of
+from pansketch.generators.pairwise.higher_order_error import Dependence
 from pansketch.generators.pairwise.margin import (
     cells_told,
     ends_of,
@@ -190,7 +190,7 @@ class ReleaseParticles:
 
     @cached_property
     def _hidden(self) -> Mapping[tuple[int, int], UnknownDetail]:
-        return hidden_of(self.tables, self.fit.tables, self.fit.margins)
+        return hidden_of(self.tables, self.fit)
 
     @cached_property
     def _beyond(self) -> Mapping[tuple[int, int], float]:

@@ -62,12 +62,11 @@ def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -
     found = np.zeros((len(indices), len(indices)))
     if partition.hidden is None:
         return found
+    sides = {index: _centred(partition, index) for index in indices}
     for (i, a), (j, b) in combinations(enumerate(indices), 2):
-        first, second = sorted((a, b))
-        hidden = partition.hidden(
-            (first, second), _centred(partition, first), _centred(partition, second)
-        )
-        hidden /= partition.total**2
+        pair = (min(a, b), max(a, b))
+        (one, far), (other, farther) = (sides[index] for index in pair)
+        hidden = partition.hidden(pair, one, other, PAIR * far * farther) / partition.total**2
         found[i, j] = found[j, i] = min(hidden, variances[i] * variances[j] / 3)
     return found
 
@@ -177,9 +176,9 @@ def _unsure(partition: Boxes, index: int) -> float:
     return min(WANTED * noise / partition.total, 1.0)
 
 
-def _centred(partition: Boxes, index: int) -> OfCells:
-    """Means of cells less that of all readings. 0 for `missing`, and far beyond all readings: there
-    a table has noise alone, and `_tails` bounds what it hides."""
+def _centred(partition: Boxes, index: int) -> tuple[OfCells, float]:
+    """Means of cells less that of all readings, and the way from it to the farther bound. Means are
+    0 for `missing`, and far beyond all readings: a table has noise alone there."""
     attribute, shares = partition.domain.attributes[index], partition.box_shares()
     low, high = partition.low[:, index], partition.high[:, index]
     mean = shares @ of_distinct(attribute.cell_means, low, high)
@@ -192,7 +191,7 @@ def _centred(partition: Boxes, index: int) -> OfCells:
         found = np.nan_to_num(attribute.cell_means(low, high) - mean)
         return np.where((high > start) & (low < end), found, 0.0)
 
-    return centred
+    return centred, float(max(attribute.highest - mean, mean - attribute.origin))
 
 
 def _covariance(partition: Boxes, indices: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:

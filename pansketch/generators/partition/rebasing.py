@@ -113,7 +113,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
         one, other = model.domain.attributes[old], domain.attributes[indices.index(old)]
         return lambda low, high: function(_moved(one, other, low), _moved(one, other, high))
 
-    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells) -> float:
+    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells, most: float) -> float:
         assert model.hidden is not None
         (one, left), (two, right) = sorted(
             (
@@ -122,7 +122,7 @@ def rebased(model: Partition, domain: Domain) -> Partition:
             ),
             key=lambda item: item[0],
         )
-        return model.hidden((one, two), ends_of(one, left), ends_of(two, right))
+        return model.hidden((one, two), ends_of(one, left), ends_of(two, right), most)
 
     low, high = moved(model.low), moved(model.high)
     return Partition(
@@ -212,8 +212,8 @@ def combine(models: Sequence[Partition]) -> Partition:
             found, start = found + model.unresolved(part), end
         return found
 
-    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells) -> float:
-        return sum(m.hidden(pair, first, second) for m in models if m.hidden is not None)
+    def hidden(pair: tuple[int, int], first: OfCells, second: OfCells, most: float) -> float:
+        return sum(m.hidden(pair, first, second, most) for m in models if m.hidden is not None)
 
     return Partition(
         domain,
