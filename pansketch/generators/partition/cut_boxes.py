@@ -1,5 +1,4 @@
 """Errors of questions that cut cells: a release does not show on which side of a cut readings are.
-
 A model's boxes may be parts of one attribute's cells. Then the cell was released, and its parts
 err together. Inside a cell readings may be as uneven as the cells beside it differ from it.
 """
@@ -119,8 +118,8 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     those of the others, float64[m, n]: float64[bins, m].
 
     A cell that holds far more than the cells beside it may hold a value with mass of its own. Each
-    of two such cells may. For any cut, that value is on one side of it. Readings are a sample: of h
-    in a cell of any density, the number in a part varies as a binomial one.
+    of two such cells may. Readings are a sample: of h in a cell of any density, the number in a
+    part varies as a binomial one.
     """
     which, uneven, steep, crowded = _cells(model, axis)
     many = len(steep)
@@ -133,9 +132,9 @@ def _cut(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) 
     apart = cut * np.maximum(
         uneven * np.sqrt(inner / 3), (inner > 0) * _crowding(fraction, crowded)
     )
-    piled = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 3, 0.0, None))
+    piled = cut * _either_side(fraction) * np.sqrt(steep)  # `steep`: a probability
     sampled = (cut * inner) @ there
-    found = (apart @ there) ** 2 + ((piled * steep) @ there) ** 2 + sampled
+    found = (apart @ there) ** 2 + (piled @ there) ** 2 + sampled
     return np.asarray(found + _divided(model, axis, inside, others))
 
 
@@ -150,11 +149,7 @@ def _crowding(fraction: FloatArray, crowded: FloatArray) -> FloatArray:
 
 
 def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) -> FloatArray:
-    """As `_cut`, of the boxes among which noise divides readings that pile up.
-
-    A frequent value is on one side of a cut, on either one as likely. With a fraction f of such
-    readings inside, the squared error is the mean of (1 - f)**2 and f**2.
-    """
+    """As `_cut`, of the boxes among which noise divides readings that pile up."""
     groups = _groups(model, axis)
     if groups is None:
         return np.zeros((len(inside), len(others)))
@@ -165,8 +160,14 @@ def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArr
     fraction = np.divide(parts, held, out=np.zeros_like(parts), where=held > 0)
     cut = (fraction > CUT) & (fraction < 1 - CUT)
     there = np.stack([np.bincount(which, mass * each[boxes], many) for each in others], axis=1)
-    either = cut * np.sqrt(np.clip(fraction**2 - fraction + 1 / 2, 0.0, None))
-    return np.asarray(((either * steep) @ there) ** 2)
+    return np.asarray(((cut * _either_side(fraction) * steep) @ there) ** 2)
+
+
+def _either_side(fraction: FloatArray) -> FloatArray:
+    """Error of the share inside of readings of one value, which are on either side of a cut as
+    likely. With a fraction f of them inside, the squared error is the mean of (1 - f)**2 and f**2.
+    """
+    return np.asarray(np.sqrt(np.clip(fraction**2 - fraction + 1 / 2, 0.0, None)))
 
 
 def _groups(

@@ -143,8 +143,8 @@ def test_steps_make_no_error_larger(model):
         lambda m: m.quantile("temp", 0.3),
         lambda m: m.count({"temp": (-12.3, 33.3)}),
     ):
-        # A box 15.6 steps wide may hold 16 points.
-        assert ask(model).standard_error <= 1.05 * ask(plain).standard_error
+        # A box 15.6 steps wide may hold 16 points. A quantile moves from one of them to another.
+        assert ask(model).standard_error <= 1.15 * ask(plain).standard_error
 
 
 def test_readings_of_a_lattice_come_back_as_atoms():
