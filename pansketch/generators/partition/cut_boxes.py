@@ -1,4 +1,5 @@
 """Errors of questions that cut cells: a release does not show on which side of a cut readings are.
+
 A model's boxes may be parts of one attribute's cells. Then the cell was released, and its parts
 err together. Inside a cell readings may be as uneven as the cells beside it differ from it.
 """
@@ -164,9 +165,8 @@ def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArr
 
 
 def _either_side(fraction: FloatArray) -> FloatArray:
-    """Error of the share inside of readings of one value, which are on either side of a cut as
-    likely. With a fraction f of them inside, the squared error is the mean of (1 - f)**2 and f**2.
-    """
+    """Error of the share inside of readings of one value, on either side of a cut as likely. With a
+    fraction f of them inside, the squared error is the mean of (1 - f)**2 and f**2."""
     return np.asarray(np.sqrt(np.clip(fraction**2 - fraction + 1 / 2, 0.0, None)))
 
 

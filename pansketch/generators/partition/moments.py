@@ -22,7 +22,8 @@ TINY = np.finfo(float).tiny
 CLOSEST = 1e-9  # of a bound: a tail that begins so near the median has no distance
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
-# is unsure. Models find most of these readings, which a variance is most sensitive to.
+# is unsure. Models find most of these readings, which a variance is most sensitive to. Of a pair it
+# is also the part of what noise hides in one cell.
 VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.5
 SHRUNK = 2.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
@@ -60,7 +61,7 @@ def _hidden(partition: Boxes, indices: tuple[int, ...], variances: FloatArray) -
     """Squared error that noise leaves in covariances. At most it is that of an unknown correlation
     between attributes of at most these variances."""
     found = np.zeros((len(indices), len(indices)))
-    if partition.hidden is None:
+    if partition.hidden is None or len(indices) < 2:
         return found
     sides = {index: _centred(partition, index) for index in indices}
     for (i, a), (j, b) in combinations(enumerate(indices), 2):

@@ -137,14 +137,15 @@ def test_covariances_agree_with_the_sample(model, rows):
 
 def test_steps_make_no_error_larger(model):
     plain = tiled(CONTINUOUS)
-    for ask in (
-        lambda m: m.mean("temp"),
-        lambda m: m.mean("pm25"),
-        lambda m: m.quantile("temp", 0.3),
-        lambda m: m.count({"temp": (-12.3, 33.3)}),
+    # A box 15.6 steps wide may hold 16 points. A quantile follows the errors of the shares beside
+    # it, which hold one frequent value of a box: without steps it does not.
+    for most, ask in (
+        (1.05, lambda m: m.mean("temp")),
+        (1.05, lambda m: m.mean("pm25")),
+        (1.15, lambda m: m.quantile("temp", 0.3)),
+        (1.05, lambda m: m.count({"temp": (-12.3, 33.3)})),
     ):
-        # A box 15.6 steps wide may hold 16 points. A quantile moves from one of them to another.
-        assert ask(model).standard_error <= 1.15 * ask(plain).standard_error
+        assert ask(model).standard_error <= most * ask(plain).standard_error
 
 
 def test_readings_of_a_lattice_come_back_as_atoms():
