@@ -240,7 +240,8 @@ def squared_error(apart: Mapping[int, FloatArray], fits: Fits, rough: float = 0.
     A fit that keeps counts from being negative has a bias, which grows as the noise. Replicates
     have twice its variance. So the mean of those that are fitted alike departs from the model by
     sqrt(2) - 1 of the bias (SIMEX; Cook and Stefanski, "Simulation-extrapolation estimation in
-    parametric measurement error models", 1994). What chance explains of that mean is no bias.
+    parametric measurement error models", 1994). What chance explains of that mean is no bias. A
+    mean of few squares is itself uncertain, see `student`.
 
     Args:
         apart: by the number of a replicate, how far its answers are from those of the model.
@@ -260,8 +261,19 @@ def squared_error(apart: Mapping[int, FloatArray], fits: Fits, rough: float = 0.
     parts = [(rough, loose), (1.0 - rough, ~loose)] if loose.any() and not loose.all() else []
     parts = parts or [(1.0, np.ones_like(loose))]
     squares = sum(part * np.mean(answers[which] ** 2, axis=0) for part, which in parts)
+    freedom = 1 / sum(part**2 / np.count_nonzero(which) for part, which in parts if part)
     same = answers[numbers % fits.alike == 0] if fits.alike else answers[:0]
     if len(same) > 1:
         shown = same.mean(axis=0) ** 2 - same.var(axis=0, ddof=1) / len(same)
         squares = squares + UNSHOWN * np.maximum(shown, 0.0)
-    return np.asarray(squares)
+    return np.asarray(squares * student(freedom) ** 2)
+
+
+def student(freedom: float) -> float:
+    """By how much an error from so few replicates is larger, so that two of it hold as often as
+    two standard deviations of a normal number do.
+
+    The first terms of the expansion of Student's quantile z + (z**3 + z) / (4 * freedom) +
+    (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2), at z = 2 and divided by it.
+    """
+    return 1 + 5 / (4 * freedom) + 49 / (32 * freedom**2)

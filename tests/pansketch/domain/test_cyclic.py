@@ -7,6 +7,7 @@ from pansketch import Attribute, CellsSpec, Domain, HierarchySpec, MomentsSpec, 
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.domain.fixed_point import positions_of
 from pansketch.generators import Partition, privhp
+from pansketch.generators.significance import student
 from tests.seeded_noise import noise_of_test
 
 WIND = Attribute("wd", 0, 360, cyclic=True)
@@ -187,9 +188,10 @@ def test_the_error_of_a_direction_goes_round_the_shorter_way():
         return arcs(np.exp(50 * np.cos(np.radians(degrees - centre))))
 
     shares = near(0.5).mass
-    model = arcs(shares, replicate=lambda: [near(359), near(2)])
+    model = arcs(shares, replicate=lambda: [near(359), near(2)] * 6)
     assert model.mean("wd").value == pytest.approx(0.5, abs=0.01)
-    assert model.mean("wd").standard_error == pytest.approx(1.5, abs=0.1)
+    wanted = 1.5 * student(12)
+    assert model.mean("wd").standard_error == pytest.approx(wanted, abs=0.1)
 
 
 def test_an_unknown_direction_is_reported_as_such():

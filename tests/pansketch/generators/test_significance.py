@@ -1,5 +1,7 @@
 """What noise hides of tails and of bins."""
 
+from math import erf, sqrt
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from pansketch.generators.significance import (
     Fits,
     Noise,
     squared_error,
+    student,
     tail_power,
 )
 
@@ -69,7 +72,7 @@ def test_a_bin_of_all_values_hides_nothing():
 def test_replicates_of_fewer_boxes_are_compared_with_one_without_noise():
     """What all of them miss for lack of boxes is no noise, and the model misses a tenth of it."""
     apart = {number: np.array(3.0 + each) for number, each in enumerate((0.0, 1.0, -1.0))}
-    assert squared_error(apart, Fits(fewer=0.1)) == pytest.approx(1.0 + 0.3**2)
+    assert squared_error(apart, Fits(fewer=0.1)) == pytest.approx(student(2) ** 2 + 0.3**2)
     assert squared_error(apart, Fits()) > 9  # the control
 
 
@@ -80,6 +83,25 @@ def test_rough_fits_show_a_part_of_the_error(fewer):
     answers = {begin + number: np.array(each) for number, each in enumerate((4.0, -4.0, 1.0, -1.0))}
     apart = {0: np.array(0.0), **answers}
     fits = Fits(fewer=fewer, rough=2)
-    assert squared_error(apart, fits, 0.25) == pytest.approx(0.25 * 16 + 0.75)
+    freedom = 2 / (0.25**2 + 0.75**2)
+    assert squared_error(apart, fits, 0.25) == pytest.approx(4.75 * student(freedom) ** 2)
     only = {number: each for number, each in apart.items() if number < begin + 2}
-    assert squared_error(only, fits, 0.25) == pytest.approx(16.0), "no smooth one has readings"
+    found = squared_error(only, fits, 0.25) / student(2) ** 2
+    assert found == pytest.approx(16.0), "no smooth one has readings"
+
+
+@pytest.mark.parametrize("rough", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("many", [8, 12, 24])
+def test_two_errors_of_few_replicates_hold_as_often_as_two_deviations(many, rough):
+    """Of 400,000 answers, whose replicates have the noise that they have. A share of them has a
+    standard deviation of 0.0003."""
+    rng = np.random.default_rng(many)
+    off, *drawn = rng.normal(0, 1, (1 + many, 400_000))
+    squares = squared_error(dict(enumerate(drawn)), Fits(rough=many // 2), rough)
+    held = np.mean(np.abs(off) < 2 * np.sqrt(squares))
+    wanted = erf(2 / sqrt(2))
+    assert held == pytest.approx(wanted, abs=0.006)
+    parts = rough**2 + (1 - rough) ** 2
+    alone = squares / student(many / 2 / parts) ** 2
+    without = np.mean(np.abs(off) < 2 * np.sqrt(alone))  # the control
+    assert without < wanted - 0.01

@@ -8,18 +8,18 @@ from pansketch import Attribute, Domain, HierarchySpec, Privacy
 from pansketch.domain.cell_paths import PathEncoder
 from pansketch.generators import privhp
 from pansketch.generators.hierarchy.cell_counts import held
-from pansketch.generators.significance import UNSHOWN, Fits, squared_error
+from pansketch.generators.significance import UNSHOWN, Fits, squared_error, student
 
 
 def test_replicates_that_depart_alike_show_a_bias():
     apart = {number: np.array([0.1, -0.2]) for number in range(6)}
-    np.testing.assert_allclose(squared_error(apart, Fits()), [0.01, 0.04])
-    np.testing.assert_allclose(
-        squared_error(apart, Fits(2)), (1 + UNSHOWN) * np.array([0.01, 0.04])
-    )
+    alone = student(6) ** 2 * np.array([0.01, 0.04])
+    np.testing.assert_allclose(squared_error(apart, Fits()), alone)
+    np.testing.assert_allclose(squared_error(apart, Fits(2)), (1 + UNSHOWN) * alone)
     assert squared_error({}, Fits(2)) == 0
     # One replicate does not tell a bias from chance.
-    np.testing.assert_allclose(squared_error({1: np.ones(1), 2: np.ones(1)}, Fits(2)), 1.0)
+    found = squared_error({1: np.ones(1), 2: np.ones(1)}, Fits(2))
+    np.testing.assert_allclose(found, student(2) ** 2)
 
 
 def test_what_chance_explains_is_no_bias():
@@ -28,7 +28,7 @@ def test_what_chance_explains_is_no_bias():
         squared_error(dict(enumerate(drawn.normal(size=(24, 1)))), Fits(2)).item()
         for _ in range(2000)
     ]
-    assert 1.0 < np.mean(found) < 1.3
+    assert 1.0 < np.mean(found) / student(24) ** 2 < 1.3
 
 
 def test_a_bias_that_grows_as_the_noise_is_found():
