@@ -15,6 +15,9 @@ stays between the neighbours, is never negative, and is flat in every peak and d
 peaks and dips rather than slopes, and a value with mass of its own is a peak. A first or last cell
 that stands out is no peak of a smooth density: its readings pile up at the bound, or near it. There
 the density falls by the same factor over each width, that between the cell and the one beside it.
+
+Cells of a learned scale are wide where readings are rare, and the density of the next cell may be
+ten times as high. A line cannot follow that. The logarithm of their density has the slope instead.
 """
 
 from collections.abc import Sequence
@@ -135,16 +138,17 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     without a slope the first part has 1 and stands for all. One part where none has a slope.
 
     `counts`: in cells of so many bits. Of an attribute with a step only parts that hold a point of
-    it have a share. A learned scale has no slopes, for its cells follow the density already.
+    it have a share.
     """
-    plain = attribute.categories is None and attribute.placed is None and not attribute.knots
-    low, high = held_inside(attribute, 1 << bits)
+    plain = attribute.categories is None and attribute.placed is None
+    low, high = _values_inside(attribute, 1 << bits) if plain else held_inside(attribute, 1 << bits)
     width, middle = high - low, (low + high) / 2
     real = np.flatnonzero(width > 0)
     if not plain or len(real) < FEWEST:
         return np.ones((len(counts), 1))
     density = counts[real] / width[real]
-    piled = {} if attribute.cyclic else _piled(density)
+    learned = bool(attribute.knots)
+    piled = {} if attribute.cyclic or learned else _piled(density)
     parts = min(PARTS, 1 << max(0, FINEST - bits))
     if piled:
         parts = max(parts, min(2 * PARTS, 1 << max(0, FINEST_AT_BOUND - bits)))
@@ -153,11 +157,17 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     if parts == 1:
         return whole
     slope = np.zeros(len(counts))
-    slope[real] = _limited(density, middle[real], width[real])
-    starts, ends = (each.reshape(-1, parts) for each in held_inside(attribute, parts << bits))
+    starts, ends = (each.reshape(-1, parts) for each in _values_inside(attribute, parts << bits))
     level = np.divide(counts, width, out=np.zeros_like(counts), where=width > 0)
     away = (starts + ends) / 2 - middle[:, None]
-    inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
+    if learned:
+        logarithms = np.log(np.maximum(density, density.max() / STEEPEST**2))
+        slope[real] = _limited(logarithms, density, middle[real])
+        inside = (ends - starts) * np.exp(slope[:, None] * away)
+    else:
+        most = 2 * density / width[real]
+        slope[real] = np.clip(_limited(density, density, middle[real]), -most, most)
+        inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
     sloped = slope != 0
     for end, falling in piled.items():
         cell = real[end]
@@ -166,6 +176,14 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     sums = inside.sum(axis=1, keepdims=True)
     sloped = (sloped[:, None] & (sums > 0)).repeat(parts, axis=1)
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
+
+
+def _values_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
+    """As `held_inside`; of a learned scale in the attribute's unit, for its cells are not alike."""
+    low, high = held_inside(attribute, cells)
+    if not attribute.knots:
+        return low, high
+    return attribute.scaling.values(low), attribute.scaling.values(high)
 
 
 def from_wider_cells(attribute: Attribute, bits: int, counts: FloatArray) -> FloatArray:
@@ -239,18 +257,18 @@ def _piled(density: FloatArray) -> dict[int, float]:
     return found
 
 
-def _limited(density: FloatArray, middle: FloatArray, width: FloatArray) -> FloatArray:
-    """The slope of each cell's density. The first and the last have one neighbour each, and none
-    where they stand out from it, as a value at a bound with mass of its own does."""
-    steps = np.diff(density) / np.diff(middle)
+def _limited(heights: FloatArray, density: FloatArray, middle: FloatArray) -> FloatArray:
+    """The slope of heights, densities or their logarithms, in each cell. The first and the last
+    have one neighbour each, and no slope where they stand out from it, as a value at a bound with
+    mass of its own does."""
+    steps = np.diff(heights) / np.diff(middle)
     before, after = np.append(steps[0], steps), np.append(steps, steps[-1])
     least = 2 * np.minimum(np.abs(before), np.abs(after))
     slope = np.sign(before) * np.minimum(least, np.abs(before + after) / 2)
-    most = 2 * density / width
     for end, beside in ((0, 1), (-1, -2)):
         if density[end] > TALLER * density[beside]:
             slope[end] = 0.0
-    return np.asarray(np.where(before * after > 0, np.clip(slope, -most, most), 0.0))
+    return np.asarray(np.where(before * after > 0, slope, 0.0))
 
 
 def placed_inside(shares: FloatArray, cells: Places, weights: FloatArray, seed: int) -> Places:

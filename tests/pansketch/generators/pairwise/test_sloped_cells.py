@@ -109,7 +109,6 @@ def test_parts_without_a_point_of_a_step_have_none():
     "attribute",
     [
         Attribute("x", categories=tuple(map(str, range(CELLS)))),
-        Attribute("x", low=0, high=1, scale="learned", knots=(0, 0.1, 1)),
         Attribute("x", low=0, high=1, atoms=(0,)),
     ],
 )
@@ -117,6 +116,38 @@ def test_these_have_no_slopes(attribute):
     counts = np.diff(decay(ENDS))
     np.testing.assert_array_equal(shares_inside(attribute, BITS, counts), np.ones((CELLS, 1)))
     assert shares_inside(NUMBER, BITS, counts).shape[1] > 1  # the control
+
+
+LEARNED = Attribute(
+    "x", low=0, high=1, scale="learned", knots=(*np.linspace(0, 0.2, 30).tolist(), 0.5, 0.7, 1)
+)
+
+
+@pytest.mark.parametrize("rate", [6, 12, 25])
+def test_readings_of_a_wide_learned_cell_are_where_the_narrow_ones_are(rate):
+    """The mean of an exponential density in the three widest cells, of which the first has nearly
+    all readings. In the control they are spread evenly over the part of the scale."""
+
+    def below(x):
+        return -np.expm1(-rate * x) / -np.expm1(-rate)
+
+    edges = LEARNED.from_unit(ENDS)
+    counts = np.diff(below(edges))
+    shares = shares_inside(LEARNED, BITS, counts)
+    ends = LEARNED.from_unit(np.linspace(0, 1, shares.size + 1))
+    middles = ((ends[:-1] + ends[1:]) / 2).reshape(shares.shape)
+    places = np.linspace(0, 1, 20_001) * (1 - edges[-4]) + edges[-4]
+    truth = np.average((places[:-1] + places[1:]) / 2, weights=np.diff(below(places)))
+
+    def mean(inside):
+        return np.average((inside * middles).sum(axis=1)[-3:], weights=counts[-3:])
+
+    def off(inside):
+        return abs(mean(inside) - truth)
+
+    even = np.full_like(shares, 1 / shares.shape[1])
+    assert off(shares) < 0.5 * off(even), (off(shares), off(even))
+    assert (np.diff(shares[-3]) < 0).all()
 
 
 def test_particles_take_parts_by_their_shares():
