@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.datasets.small_streams import STREAMS, FloatArray, Stream
-from benchmarks.streams import events, later, sensors
+from benchmarks.streams import events, later, machines, sensors
 from pansketch import Domain, Privacy
 from pansketch.planning import Expected, HierarchyPlan, ViewPlan, plan_hierarchy, plan_views
 from pansketch_fleet.sections.memory_budget import HIERARCHY_PART, VIEWS_PART
@@ -105,6 +105,7 @@ KINDS = (
     Kind(STREAMS[0], TWELVE_TODAY, TWELVE_TODAY),
     Kind(TWO_OF_STATIONS),
     Kind(STREAMS[1]),
+    *map(Kind, machines.MACHINES),
 )
 
 LATER = tuple(map(Kind, later.LATER))

@@ -4,98 +4,87 @@ Once a constant is changed for one of them, it belongs into another module and o
 place. All readings are synthetic, from a fixed seed.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
 from benchmarks.datasets.small_streams import FloatArray, Stream
+from benchmarks.streams.machines import devices
 from pansketch import Attribute, Domain
 
-DEVICES = 10
+DAY = 1440  # minutes
 
-LIFTS = Domain(
+BICYCLES = Domain(
     [
-        Attribute("floor", low=0, high=40, step=1),
-        Attribute("load", low=0, high=2000, unit="kg", step=10),
-        Attribute("travel", low=0, high=600, unit="s"),
-        Attribute("motor", low=-20, high=150, unit="degC", step=0.1),
+        Attribute("start", low=0, high=DAY, unit="min", step=1),
+        Attribute("duration", low=0, high=86_400, unit="s", step=1),
+        Attribute("distance", low=0, high=100_000, unit="m", step=10),
+        Attribute("age", low=0, high=120, step=1),
     ]
 )
-GREENHOUSE = Domain(
+TILLS = Domain(
     [
-        Attribute("co2", low=0, high=10_000, unit="ppm", step=1),
-        Attribute("light", low=0, high=200_000, unit="lx"),
-        Attribute("humidity", low=0, high=100, unit="%", step=0.1),
-        Attribute("temp", low=-10, high=60, unit="degC", step=0.1),
-        Attribute("wetness", low=0, high=15),
+        Attribute("minute", low=0, high=DAY, unit="min", step=1),
+        Attribute("amount", low=0, high=5000, unit="EUR", step=0.01),
+        Attribute("articles", low=0, high=500, step=1),
+        Attribute("discount", low=0, high=100, unit="%", step=1),
     ]
 )
-PUMPS = Domain(
+TIDES = Domain(
     [
-        Attribute("pressure", low=0, high=400, unit="bar", step=0.1),
-        Attribute("flow", low=0, high=5000, unit="l/min"),
-        Attribute("vibration", low=0, high=1000, unit="mm/s"),
-        Attribute("current", low=0, high=500, unit="A", step=0.1),
+        Attribute("level", low=-20, high=20, unit="m", step=0.01),
+        Attribute("wave", low=0, high=30, unit="m"),
+        Attribute("wind", low=0, high=75, unit="m/s", step=0.1),
+        Attribute("pressure", low=850, high=1100, unit="hPa", step=0.1),
     ]
 )
 
 
-def _lifts(rng: np.random.Generator) -> FloatArray:
-    """Trips of a lift in a house of 22 floors, half of which begin or end at the entrance."""
-    many = 4000
-    floors = np.where(rng.random(many) < 0.5, 2, rng.integers(0, 22, many))
-    people = rng.poisson(0.9, many)
-    load = people * 70 + 15 * rng.standard_normal(many) * (people > 0)
-    travel = 4 + 2.2 * np.abs(floors - rng.integers(0, 22, many)) + rng.exponential(2, many)
-    motor = 32 + 6 * rng.standard_normal(many) + 0.01 * load
-    return np.stack([floors, load, travel, motor], axis=1)
+def _bicycles(rng: np.random.Generator) -> FloatArray:
+    """Hires of a station in a month. Commuters ride at two hours of the day, a tenth of all hires
+    end where they began, and a few bicycles are not returned for hours."""
+    many = 3500
+    commutes = rng.random(many) < 0.55
+    hour = np.where(rng.random(many) < 0.5, 8.2, 17.4) + 0.6 * rng.standard_normal(many)
+    start = 60 * np.where(commutes, hour, 9 + 12 * rng.beta(2, 2, many))
+    metres = np.exp(np.where(commutes, 8.0, 7.6) + 0.5 * rng.standard_normal(many))
+    speed = np.where(commutes, 4.6, 3.1) * np.exp(0.2 * rng.standard_normal(many))
+    duration = 60 + metres / speed
+    kept = rng.random(many) < 0.02
+    duration = np.where(kept, 3600 * (1 + rng.pareto(1.2, many)), duration)
+    distance = np.where(rng.random(many) < 0.1, 0.0, metres)
+    age = np.where(rng.random(many) < 0.08, 30, 16 + 60 * rng.beta(1.6, 3, many))
+    return np.stack([start, duration, distance, age], axis=1)
 
 
-def _greenhouse(rng: np.random.Generator) -> FloatArray:
-    """Three months of hours: gas is dosed by day, leaves are wet by night."""
-    hours = np.arange(2160) % 24
-    sun = np.clip(np.round(np.sin(np.pi * (hours - 6) / 12), 9), 0, None)
-    light = 60_000 * sun * rng.beta(2, 1.5, len(hours))
-    dosed = (sun > 0.2) & (rng.random(len(hours)) < 0.7)
-    co2 = np.where(dosed, 1000 + 60 * rng.standard_normal(len(hours)), 430 + 80 * rng.gamma(2, 1))
-    temp = 18 + 9 * sun + 1.5 * rng.standard_normal(len(hours))
-    humidity = np.minimum(96 - 2.2 * (temp - 16) + 4 * rng.standard_normal(len(hours)), 100)
-    wetness = np.where(humidity > 90, 15 - rng.exponential(2, len(hours)), 0.0)
-    return np.stack([co2, light, humidity, temp, wetness], axis=1)
+def _tills(rng: np.random.Generator) -> FloatArray:
+    """Receipts of a shop in a week: prices end in 99 cents, and few customers have a discount."""
+    many = 2800
+    articles = 1 + rng.negative_binomial(1, 0.12, many)
+    price = np.floor(np.exp(0.9 + 0.7 * rng.standard_normal(many))) + 0.99
+    amount = articles * price * np.where(articles > 1, rng.uniform(0.8, 1.2, many), 1.0)
+    discount = np.where(rng.random(many) < 0.12, rng.choice([5, 10, 20, 50], many), 0)
+    hour = np.where(rng.random(many) < 0.4, 17.5, 11) + 1.7 * rng.standard_normal(many)
+    minute = 60 * np.clip(hour, 7, 21)
+    return np.stack([minute, amount * (1 - discount / 100), articles, discount], axis=1)
 
 
-def _pumps(rng: np.random.Generator) -> FloatArray:
-    """A month of a well's pump every ten minutes, which runs two fifths of the time."""
-    many = 4320
-    runs = rng.random(many) < 0.4
-    pressure = np.where(runs, 62 + 4 * rng.standard_normal(many), 0.0)
-    flow = np.where(runs, 9 * pressure + 40 * rng.standard_normal(many), 0.0)
-    vibration = np.where(runs, np.exp(0.9 + 0.5 * rng.standard_normal(many)), 0.02)
-    jammed = rng.random(many) < 0.003
-    vibration = np.where(jammed, 180 + 60 * rng.standard_normal(many), vibration)
-    current = np.where(runs, 14 + 0.012 * flow + 0.6 * rng.standard_normal(many), 0.3)
-    return np.stack([pressure, flow, vibration, np.where(jammed, 41.0, current)], axis=1)
-
-
-@cache
-def _devices(
-    domain: Domain, number: int, made: Callable[[np.random.Generator], FloatArray]
-) -> tuple[FloatArray, ...]:
-    """On steps and inside the bounds, as sensors give them."""
-    found = []
-    for device in range(DEVICES):
-        rows = made(np.random.default_rng([16, 20, number, device]))
-        for column, attribute in zip(rows.T, domain.attributes, strict=True):
-            if attribute.step is not None:
-                column[:] = np.round(np.rint(column / attribute.step) * attribute.step, 6)
-            np.clip(column, attribute.origin, attribute.highest, out=column)
-        found.append(rows)
-    return tuple(found)
+def _tides(rng: np.random.Generator) -> FloatArray:
+    """A month of a gauge every fifteen minutes, with one storm."""
+    hours = np.arange(2880) / 4
+    phase = rng.uniform(0, 2 * np.pi, 2)
+    spring = 1 + 0.4 * np.cos(2 * np.pi * hours / 354 + phase[0])
+    storm = np.exp(-(((hours - rng.uniform(100, 600)) / 14) ** 2))
+    wind = 6 * rng.weibull(1.9, len(hours)) + 22 * storm
+    pressure = 1013 - 42 * storm + 6 * np.sin(hours / 60) + 0.5 * rng.standard_normal(len(hours))
+    tide = 2.1 * spring * np.sin(2 * np.pi * hours / 12.42 + phase[1])
+    level = tide + 1.4 * storm + 0.04 * rng.standard_normal(len(hours))
+    wave = 0.02 * wind**1.6 * np.exp(0.25 * rng.standard_normal(len(hours)))
+    return np.stack([level, wave, wind, pressure], axis=1)
 
 
 LATER = (
-    Stream("later: lifts", LIFTS, partial(_devices, LIFTS, 1, _lifts)),
-    Stream("later: greenhouses", GREENHOUSE, partial(_devices, GREENHOUSE, 2, _greenhouse)),
-    Stream("later: pumps", PUMPS, partial(_devices, PUMPS, 3, _pumps)),
+    Stream("later: bicycles", BICYCLES, partial(devices, BICYCLES, 4, _bicycles)),
+    Stream("later: tills", TILLS, partial(devices, TILLS, 5, _tills)),
+    Stream("later: tides", TIDES, partial(devices, TIDES, 6, _tides)),
 )
