@@ -100,7 +100,7 @@ def streams() -> list[Stream]:
         for kind in kinds.KINDS
         if kind.atoms
     ]
-    return [*(kind.stream for kind in (*kinds.KINDS, *kinds.LATER)), *with_atoms]
+    return [*(kind.stream for kind in (*kinds.KINDS, *kinds.WITHOUT_BARS)), *with_atoms]
 
 
 def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Tallies:
