@@ -60,12 +60,29 @@ def test_devices_differ(events, sensors, name):
 
 
 def test_readings_lie_inside_the_bounds():
-    kinds = imported("kinds")
-    for kind in (*kinds.KINDS, *kinds.WITHOUT_BARS):
+    for kind in imported("kinds").KINDS:
         for place, attribute in enumerate(kind.stream.domain.attributes):
             column = kind.complete[:, place]
             assert attribute.origin <= column.min(), kind.name
             assert column.max() <= attribute.highest, kind.name
+
+
+def test_later_streams_have_heavy_tails_prices_and_a_storm():
+    bicycles, tills, tides = (each.truth for each in imported("later").LATER)
+    duration, distance = bicycles[:, 1], bicycles[:, 2]
+    kept = np.sort(duration[duration > 3600])
+    # Of a Pareto tail of power p a tenth is 10 ** (1 / p) times as far out as the whole.
+    assert 10 ** (1 / 1.6) < np.quantile(kept, 0.9) / 3600 < 10 ** (1 / 0.9)
+    assert 0.005 < np.mean(duration > 3600) < 0.03
+    assert 0.08 < np.mean(distance == 0) < 0.12
+    alone = tills[(tills[:, 2] == 1) & (tills[:, 3] == 0), 1]
+    assert np.mean(np.abs(alone % 1 - 0.99) < 1e-6) > 0.99
+    assert len(alone) > 1000
+    assert 0.1 < np.mean(tills[:, 3] > 0) < 0.14
+    assert np.corrcoef(tides.T)[1, 2] > 0.8
+    storm = tides[:, 3] < 985
+    assert 0.001 < storm.mean() < 0.1
+    assert tides[storm, 2].mean() > 2 * tides[:, 2].mean()
 
 
 def test_a_city_has_heavy_spots_streets_and_water(events):

@@ -140,15 +140,15 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     `counts`: in cells of so many bits. Of an attribute with a step only parts that hold a point of
     it have a share.
     """
-    plain = attribute.categories is None and attribute.placed is None
-    low, high = _values_inside(attribute, 1 << bits) if plain else held_inside(attribute, 1 << bits)
+    if attribute.categories is not None or attribute.placed is not None:
+        return np.ones((len(counts), 1))
+    low, high = _values_inside(attribute, 1 << bits)
     width, middle = high - low, (low + high) / 2
     real = np.flatnonzero(width > 0)
-    if not plain or len(real) < FEWEST:
+    if len(real) < FEWEST:
         return np.ones((len(counts), 1))
     density = counts[real] / width[real]
-    learned = bool(attribute.knots)
-    piled = {} if attribute.cyclic or learned else _piled(density)
+    piled = {} if attribute.cyclic or attribute.knots else _piled(density)
     parts = min(PARTS, 1 << max(0, FINEST - bits))
     if piled:
         parts = max(parts, min(2 * PARTS, 1 << max(0, FINEST_AT_BOUND - bits)))
@@ -158,13 +158,13 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
         return whole
     slope = np.zeros(len(counts))
     starts, ends = (each.reshape(-1, parts) for each in _values_inside(attribute, parts << bits))
-    level = np.divide(counts, width, out=np.zeros_like(counts), where=width > 0)
     away = (starts + ends) / 2 - middle[:, None]
-    if learned:
+    if attribute.knots:
         logarithms = np.log(np.maximum(density, density.max() / STEEPEST**2))
         slope[real] = _limited(logarithms, density, middle[real])
         inside = (ends - starts) * np.exp(slope[:, None] * away)
     else:
+        level = np.divide(counts, width, out=np.zeros_like(counts), where=width > 0)
         most = 2 * density / width[real]
         slope[real] = np.clip(_limited(density, density, middle[real]), -most, most)
         inside = np.maximum((ends - starts) * (level[:, None] + slope[:, None] * away), 0.0)
