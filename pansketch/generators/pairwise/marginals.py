@@ -28,7 +28,9 @@ SURE = 1e9  # times as precise as a count is that nothing is where no reading ca
 # Fits with more noise. The first of them take all noise in tails and bends for readings: it hides
 # some.
 REPLICATES, ROUGH = 24, 12
-TAIL = 0.75  # standard deviations of noise that a tail's readings must exceed
+# Standard deviations of noise that a tail's readings must exceed. Readings are lost where the limit
+# is high, and noise is far from all readings where it is low. Many readings lose a small share only.
+TAIL, HIGHEST, HIDDEN = 0.75, 2.0, 0.003
 STANDS_OUT = 4.0  # in the same: readings that end a tail, whatever noise adds behind them
 
 
@@ -158,7 +160,6 @@ def _of_number(
     `resolutions` and `like` have."""
     best, bits = nested_fit(resolutions), resolutions[-1].bits
     totals = best.counts.sum(axis=-1)
-    tail = 0.0 if rough else TAIL
     apart: FloatArray = np.zeros_like(best.counts)
     held = _reached(resolutions[-1])
     if not rough and not attribute.cyclic and not attribute.knots:
@@ -166,7 +167,7 @@ def _of_number(
         totals = best.counts.sum(axis=-1)
     turned = _turned(resolutions)
     places = np.arange(len(cells))
-    within = (places >= _tails(best, tail)) & (places < len(places) - _tails(turned, tail))
+    within = (places >= _tails(best, rough)) & (places < len(places) - _tails(turned, rough))
     counts = np.zeros_like(best.counts)
     counts[:, held] = rising(best.counts[:, held], within[:, held], totals)
     ends = _ends(attribute, cells, bits)
@@ -269,16 +270,17 @@ def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatAr
     return np.diff(np.maximum.accumulate(below, axis=1), prepend=0.0)
 
 
-def _tails(fitted: Fitted, tail: float) -> npt.NDArray[np.intp]:
+def _tails(fitted: Fitted, rough: bool) -> npt.NDArray[np.intp]:
     """How many cells, from the first on, hold together nothing that stands out from the noise:
-    intp[rows, 1].
+    intp[rows, 1]. If `rough`, all that is positive stands out.
 
     Noise grows with the cells that are added up. It may hide later what stood out before, such as
     clipped readings in the first cell, and these are no tail.
     """
     sums, deviations = np.cumsum(fitted.counts, axis=1), np.sqrt(fitted.variances)
     stands_out = np.logical_or.accumulate(sums > STANDS_OUT * deviations, axis=1)
-    hidden = (sums <= tail * deviations) & ~stands_out
+    limits = np.clip(HIDDEN * sums[:, -1:], TAIL * deviations, HIGHEST * deviations)
+    hidden = (sums <= (0.0 if rough else limits)) & ~stands_out
     last = hidden.shape[1] - hidden[:, ::-1].argmax(axis=1)
     return np.where(hidden.any(axis=1), last, 0)[:, None]
 

@@ -97,6 +97,23 @@ def test_readings_at_a_bound_stay_if_they_stand_out_whatever_noise_is_behind(
     assert at_bound == pytest.approx(clipped, rel=0.2) if stays else at_bound < 1
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("readings", "stays"), [(3000.0, True), (300_000.0, False)])
+def test_a_tail_that_noise_explains_ends_where_readings_are_many(turned, readings, stays):
+    """95 in a cell beside empty ones, at noise of 50. It is 3 % of few readings. Of many it is a
+    share that no answer misses, and far from them it would change each mean."""
+    counts = np.zeros(128)
+    counts[0], counts[6:38] = 95.0, readings / 32
+    if turned:
+        counts = counts[::-1].copy()
+    alone = Resolution(7, counts, np.full(128, 1 / 50.0**2))
+    no_total = Resolution(0, np.zeros(1), np.zeros(1))
+    found = margin_of(Attribute("x", 0, 1), [no_total, alone])
+    assert found is not None
+    at_bound = (found.counts[::-1] if turned else found.counts)[:3].sum()
+    assert 30 < at_bound < 150 if stays else at_bound < 1
+
+
 FIVE = ("a", "b", "c", "d", "e")
 TABLE_BITS = 4
 
