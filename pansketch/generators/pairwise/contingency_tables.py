@@ -99,6 +99,20 @@ def held_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArra
     return low, high
 
 
+def measured(attribute: Attribute, places: FloatArray) -> FloatArray:
+    """Places of a learned scale in the attribute's unit, for its cells are not alike; others in the
+    unit interval without atoms."""
+    if attribute.knots:
+        return attribute.scaling.values(places)
+    return places if attribute.placed is None else attribute.placed.plain(places)
+
+
+def values_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
+    """As `held_inside`, in the unit of `measured`."""
+    low, high = held_inside(attribute, cells)
+    return measured(attribute, low), measured(attribute, high)
+
+
 def domain_of(release: Release) -> Domain:
     """The attributes of a release of views. Raises ValueError for another family."""
     return _spec_of(release).domain

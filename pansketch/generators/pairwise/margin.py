@@ -33,6 +33,7 @@ from pansketch.generators.pairwise.contingency_tables import (
     domain_of,
     held_inside,
     tables_of,
+    values_inside,
 )
 from pansketch.generators.pairwise.marginals import (
     REPLICATES,
@@ -42,8 +43,7 @@ from pansketch.generators.pairwise.marginals import (
     margins_alike,
     resolutions_of,
 )
-from pansketch.generators.pairwise.multiresolution import Resolution, folded, nested_fit
-from pansketch.generators.pairwise.smooth_density import TALLER
+from pansketch.generators.pairwise.multiresolution import TALLER, Resolution, folded, nested_fit
 from pansketch.generators.partition.box_overlap import WHOLE, Cells, steepness, unevenness
 from pansketch.generators.partition.partition import Partition
 from pansketch.generators.significance import Fits, noise_of_sums
@@ -142,7 +142,7 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     """
     if attribute.categories is not None or attribute.placed is not None:
         return np.ones((len(counts), 1))
-    low, high = _values_inside(attribute, 1 << bits)
+    low, high = values_inside(attribute, 1 << bits)
     width, middle = high - low, (low + high) / 2
     real = np.flatnonzero(width > 0)
     if len(real) < FEWEST:
@@ -157,7 +157,7 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     if parts == 1:
         return whole
     slope = np.zeros(len(counts))
-    starts, ends = (each.reshape(-1, parts) for each in _values_inside(attribute, parts << bits))
+    starts, ends = (each.reshape(-1, parts) for each in values_inside(attribute, parts << bits))
     away = (starts + ends) / 2 - middle[:, None]
     if attribute.knots:
         logarithms = np.log(np.maximum(density, density.max() / STEEPEST**2))
@@ -176,14 +176,6 @@ def shares_inside(attribute: Attribute, bits: int, counts: FloatArray) -> FloatA
     sums = inside.sum(axis=1, keepdims=True)
     sloped = (sloped[:, None] & (sums > 0)).repeat(parts, axis=1)
     return np.asarray(np.divide(inside, sums, out=whole, where=sloped))
-
-
-def _values_inside(attribute: Attribute, cells: int) -> tuple[FloatArray, FloatArray]:
-    """As `held_inside`; of a learned scale in the attribute's unit, for its cells are not alike."""
-    low, high = held_inside(attribute, cells)
-    if not attribute.knots:
-        return low, high
-    return attribute.scaling.values(low), attribute.scaling.values(high)
 
 
 def from_wider_cells(attribute: Attribute, bits: int, counts: FloatArray) -> FloatArray:

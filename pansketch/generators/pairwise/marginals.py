@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import Attribute, Domain, FloatArray
-from pansketch.generators.pairwise.contingency_tables import Table, held_inside
+from pansketch.generators.pairwise.contingency_tables import Table, measured, values_inside
 from pansketch.generators.pairwise.multiresolution import (
     Fitted,
     Resolution,
@@ -29,7 +29,7 @@ SURE = 1e9  # times as precise as a count is that nothing is where no reading ca
 # some.
 REPLICATES, ROUGH = 24, 12
 # Standard deviations of noise that a tail's readings must exceed. Readings are lost where the limit
-# is high, and noise is far from all readings where it is low. Many readings lose a small share only.
+# is high, and noise is far from all readings where it is low. Many readings lose a small share.
 TAIL, HIGHEST, HIDDEN = 0.75, 2.0, 0.003
 STANDS_OUT = 4.0  # in the same: readings that end a tail, whatever noise adds behind them
 
@@ -170,7 +170,7 @@ def _of_number(
     within = (places >= _tails(best, rough)) & (places < len(places) - _tails(turned, rough))
     counts = np.zeros_like(best.counts)
     counts[:, held] = rising(best.counts[:, held], within[:, held], totals)
-    ends = _ends(attribute, cells, bits)
+    ends = measured(attribute, np.append(cells, cells[-1] + 1) / (1 << bits))
     if rough and like and not attribute.cyclic:
         middles = (ends[1:] + ends[:-1]) / 2
         counts = _falling(counts, like.counts, best, middles)
@@ -183,12 +183,13 @@ def _of_number(
     near = None
     if like and like.price:
         near = like.price, np.where((apart > 0).any(axis=0), 0.0, like.counts)
-    stepped = attribute.lattice is not None and not attribute.knots
-    widths = _filled(attribute, cells, bits) if stepped else np.diff(ends)
-    if stepped:
-        # Readings may be where no point is: at the bounds, or if the stated step is not theirs.
-        widths[held] = np.where(widths[held] > 0, widths[held], 1 / len(widths))
-    curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, stepped)
+    widths = room = np.diff(ends)
+    if attribute.lattice is not None:
+        low, high = values_inside(attribute, 1 << bits)
+        room = (high - low)[cells]
+    # Readings may be where no point is: at the bounds, or if the stated step is not theirs.
+    room[held] = np.where(room[held] > 0, room[held], widths[held])
+    curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, room)
     return [Margin(bits, *each) for each in zip(curves + apart, prices, strict=True)]
 
 
@@ -226,23 +227,6 @@ def resolutions_of(tables: Sequence[Table], position: int) -> list[Resolution]:
         Resolution(bits, sums[bits] / np.maximum(precisions[bits], TINY), precisions[bits])
         for bits in sorted(sums)
     ]
-
-
-def _ends(attribute: Attribute, cells: npt.NDArray[np.intp], bits: int) -> FloatArray:
-    """Where the cells of values begin, and the last one ends: float64[cells + 1]. Of a learned
-    scale in the attribute's unit, otherwise in the unit interval without atoms."""
-    ends = np.append(cells, cells[-1] + 1) / (1 << bits)
-    if attribute.knots:
-        return attribute.scaling.values(ends)
-    return ends if attribute.placed is None else attribute.placed.plain(ends)
-
-
-def _filled(attribute: Attribute, cells: npt.NDArray[np.intp], bits: int) -> FloatArray:
-    """How much of each cell of values readings can fill, in the unit of `_ends`."""
-    low, high = (each[cells] for each in held_inside(attribute, 1 << bits))
-    if attribute.placed is not None:
-        low, high = attribute.placed.plain(low), attribute.placed.plain(high)
-    return np.asarray(high - low)
 
 
 def _falling(counts: FloatArray, seen: FloatArray, best: Fitted, places: FloatArray) -> FloatArray:

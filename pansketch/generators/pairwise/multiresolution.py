@@ -20,6 +20,8 @@ STANDS_OUT = 5.5  # deviations of its noise: cells without readings are not abov
 FEW = 4.0  # times those of such values: all readings
 AROUND = 4  # cells on either side of a cell and its neighbours
 NOISE = 3.0  # deviations of theirs, that they stay below where nothing is
+CLEAR = 4.5  # deviations of the difference of a spike's cell and its neighbour's
+TALLER = 3.0  # times as many readings as either neighbour
 PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 
 
@@ -133,6 +135,14 @@ def set_apart(
     bits = resolutions[-1].bits
     left = [replace(e, counts=e.counts - folded(apart, bits - e.bits)) for e in resolutions]
     return left, nested_fit(left), apart
+
+
+def spikes_in(counts: FloatArray, deviation: float) -> npt.NDArray[np.intp]:
+    """Cells that hold far more than both cells beside them, at noise of such a deviation."""
+    padded = np.pad(np.maximum(counts, 0.0), 1)
+    beside = np.maximum(padded[:-2], padded[2:])
+    clear = counts - beside > CLEAR * deviation * np.sqrt(2)
+    return np.flatnonzero(clear & (counts > TALLER * beside))
 
 
 def values_alone(resolutions: Sequence[Resolution], placed: AtomPlaces) -> list[Resolution]:

@@ -7,7 +7,8 @@ with the curve integrated out by Laplace's method (MacKay, "Bayesian interpolati
 counts outweigh their noise the curve follows all of them.
 
 Cells of a learned scale have different widths, and with a step some hold more of its points than
-others, or none. The curve is then that of counts over widths, or over points.
+others, or none. The curve is that of counts over what readings can fill of a cell. Second
+differences are those of a curve over the widths, so a density may fall far over a wide cell.
 
 A cell that stands out from both its neighbours, as a value with mass of its own does, is no part of
 the curve. Readings that have no smooth density lose little: the running sum stays within NEAR
@@ -21,9 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.pairwise.multiresolution import Resolution, folded, normal_equations
+from pansketch.generators.pairwise.multiresolution import (
+    Resolution,
+    folded,
+    normal_equations,
+    spikes_in,
+)
 
 MOST_BITS = 8  # of a curve; what finer cells tell besides is kept
 FEWEST = 8  # cells of a curve
@@ -38,10 +45,7 @@ LEAST, FAINT = 0.01, 1e-9  # of the mean count of a cell, where a curve begins; 
 RIDGE = 1e-3
 ROUNDING = 1e-12  # of the largest curvature: below it nothing is left but errors of rounding
 NOTHING, TINY = 1e-6, np.finfo(float).tiny  # of the readings
-STANDS_OUT = 4.5  # deviations of the difference of a spike's cell and its neighbour's
-TALLER = 3.0  # times as many readings as either neighbour
 NEAR = 1.5
-BEND = (1.0, -2.0, 1.0)  # a second difference
 
 Cells = npt.NDArray[np.intp]
 Truth = npt.NDArray[np.bool_]
@@ -54,7 +58,7 @@ def smooth(
     deviations: FloatArray,
     near: tuple[float, FloatArray] | None = None,
     widths: FloatArray | None = None,
-    stepped: bool = False,
+    room: FloatArray | None = None,
 ) -> tuple[FloatArray, list[float | None]]:
     """Counts of as many readings in the same cells, along a smooth density: float64[rows, cells];
     and of each row the price of its bends, None where there are too few cells for a curve.
@@ -62,13 +66,15 @@ def smooth(
     `resolutions`: what was released, as `nested_fit` takes it, in rows. `counts`: without a curve,
     and not negative. `best`: unbiased counts. `deviations`: of the noise on the running sum of each
     cell. `near`: price and counts of a fit of the same readings with less noise, where the search
-    for these begins; None: there is none. `widths`: of the cells, or if `stepped` what readings can
-    fill of equal ones, float64[cells]; None: all alike.
+    for these begins; None: there is none. `widths`: of the cells, and `room`: what readings can
+    fill of them, float64[cells]; None: all alike.
     """
     bits = min(MOST_BITS, resolutions[-1].bits)
     finer = resolutions[-1].bits - bits
     coarse = folded(counts, finer)
-    first, after = _range(coarse)
+    widths = np.ones(counts.shape[1]) if widths is None else widths
+    room = widths if room is None else room
+    first, after = _range(coarse, folded(widths, finer))
     found = counts.copy()
     found_prices: list[float | None] = [None] * len(counts)
     if not len(rows := np.flatnonzero(after - first >= FEWEST)):
@@ -81,11 +87,9 @@ def smooth(
     if near is not None:
         prices = min(STEEPER * near[0], PRICES[0]), near[0]
         start = np.broadcast_to(folded(near[1], finer), start.shape)
-    room = np.ones(counts.shape[1]) if widths is None else widths
     wide = np.where(inside, folded(room, finer)[within], 0.0)
     wide = np.where(inside, wide / (wide.sum(axis=1) / inside.sum(axis=1))[:, None], 1.0)
-    bends = _bend_weights(np.ones_like(wide) if stepped else wide, inside)
-    curves = np.zeros((len(rows), coarse.shape[1]))
+    curves, bends = np.zeros((len(rows), coarse.shape[1])), _bends(folded(widths, finer)[within])
     unbiased = np.where(inside, folded(best, finer)[rows, within], 0.0)
     matrix, vectors = matrix[within, within], vectors[rows, within]
     start, others = start[:, within], (unbiased, wide, inside, bends, prices)
@@ -97,8 +101,8 @@ def smooth(
         elif near is not None:  # Newton's method has lost all readings.
             one = slice(row, row + 1)
             alone = [replace(each, counts=each.counts[one]) for each in resolutions]
-            least = alone, counts[one], best[one], deviations, None, widths, stepped
-            found[one], found_prices[one] = smooth(*least)
+            own = alone, counts[one], best[one], deviations
+            found[one], found_prices[one] = smooth(*own, widths=widths, room=room)
     return found, found_prices
 
 
@@ -118,12 +122,13 @@ def _bent(
     return bent
 
 
-def _range(counts: FloatArray) -> tuple[Cells, Cells]:
+def _range(counts: FloatArray, widths: FloatArray) -> tuple[Cells, Cells]:
     """Cells in the range of the readings of each row and a little beyond: intp[rows] each."""
-    held, many = counts > 0, counts.shape[1]
-    first, after = held.argmax(axis=1), many - held[:, ::-1].argmax(axis=1)
-    more = 1 + (BEYOND * (after - first)).astype(np.intp)
-    return np.maximum(0, first - more), np.minimum(many, after + more)
+    held, ends = counts > 0, np.append(0.0, np.cumsum(widths))
+    first, after = held.argmax(axis=1), len(widths) - held[:, ::-1].argmax(axis=1)
+    low, high = ends[first], ends[after]
+    more = BEYOND * (high - low)
+    return np.searchsorted(ends[1:], low - more), np.searchsorted(ends[:-1], high + more, "right")
 
 
 def _with_spikes(
@@ -144,7 +149,7 @@ def _with_spikes(
     solved_rows: list[tuple[int, Cells, FloatArray]] = []
     for row, largest in enumerate(np.where(inside, matrix.diagonal(), 0.0).max(axis=1)):
         held = np.flatnonzero(widths[row] > 0)
-        spikes = held[_spikes(best[row, held], np.sqrt(1 / largest))]
+        spikes = held[spikes_in(best[row, held], np.sqrt(1 / largest))]
         if not len(spikes):
             continue
         if not solved_rows:
@@ -164,14 +169,6 @@ def _with_spikes(
     return curves, found_prices
 
 
-def _spikes(counts: FloatArray, deviation: float) -> Cells:
-    """Cells that hold far more than both cells beside them."""
-    padded = np.pad(np.maximum(counts, 0.0), 1)
-    beside = np.maximum(padded[:-2], padded[2:])
-    clear = counts - beside > STANDS_OUT * deviation * np.sqrt(2)
-    return np.flatnonzero(clear & (counts > TALLER * beside))
-
-
 class _Curves(NamedTuple):
     """Logarithms of counts, the counts, and the slope of the misfit of each row: float64[rows,
     cells]; and half the misfits with the price, float64[rows]."""
@@ -184,29 +181,31 @@ class _Curves(NamedTuple):
 
 class _Equations(NamedTuple):
     """What curves follow, of each row: M float64[rows, cells, cells], or one for all rows, v
-    float64[rows, cells], the price of each second difference of logarithms float64[rows, cells -
-    2], and the cells that have a curve, bool[rows, cells]."""
+    float64[rows, cells], what makes second differences of logarithms float64[3, cells - 2], the
+    price of each float64[rows, cells - 2], and the cells that have a curve, bool[rows, cells]."""
 
     matrices: FloatArray
     vectors: FloatArray
+    bends: FloatArray
     prices: FloatArray
     inside: Truth
 
     def of(self, rows: Cells) -> "_Equations":
         if len(rows) == len(self.inside):
             return self
-        matrices, vectors, prices, inside = self
+        matrices, vectors, bends, prices, inside = self
         own = matrices if len(matrices) == 1 else matrices[rows]
-        return _Equations(own, vectors[rows], prices[rows], inside[rows])
+        return _Equations(own, vectors[rows], bends, prices[rows], inside[rows])
 
     def at(self, logs: FloatArray) -> _Curves:
         counts = np.exp(logs) * self.inside
         pulls = (self.matrices @ counts[..., None])[..., 0] - self.vectors
-        bends = np.diff(logs, 2, axis=1)
+        many = self.bends.shape[1]
+        bends = sum(each * logs[:, place : place + many] for place, each in enumerate(self.bends))
         priced, back = self.prices * bends, np.zeros_like(logs)
         misfits = ((counts * (pulls - self.vectors)).sum(axis=1) + (priced * bends).sum(axis=1)) / 2
-        for place, factor in enumerate(BEND):
-            back[:, place : place + priced.shape[1]] += factor * priced
+        for place, each in enumerate(self.bends):
+            back[:, place : place + many] += each * priced
         return _Curves(logs, counts, counts * pulls + back, misfits)
 
     def curvature(self, counts: FloatArray) -> FloatArray:
@@ -216,7 +215,7 @@ class _Equations(NamedTuple):
         flat = found.reshape(len(found), -1)
         for row, column in product(range(3), repeat=2):
             diagonal = flat[:, row * many + column :: many + 1][:, :bends]
-            diagonal += BEND[row] * BEND[column] * self.prices
+            diagonal += self.bends[row] * self.bends[column] * self.prices
         diagonals = flat[:, :: many + 1]
         diagonals += RIDGE + ROUNDING * diagonals.max(axis=1, keepdims=True)
         diagonals[~self.inside] = 1.0
@@ -236,19 +235,20 @@ def _curves(
     with."""
     if (widths != 1.0).any():  # Densities are what is smooth.
         matrices = widths[:, :, None] * matrices * widths[:, None, :]
-    every = _Equations(matrices, widths * vectors, bends, inside)
+    within = (inside[:, :-2] & inside[:, 2:]).astype(float)
+    every = _Equations(matrices, widths * vectors, bends, within, inside)
     counts = np.divide(counts, widths, out=np.zeros_like(counts), where=widths > 0)
     # Newton's steps are small where a curve has next to nothing: a tail that begins too high stays.
-    least = LEAST if len(prices) == len(PRICES) else FAINT
-    logs = np.zeros_like(counts)
+    least, logs = LEAST if len(prices) == len(PRICES) else FAINT, np.zeros_like(counts)
+    cells = inside.sum(axis=1)
+    faintest = least * (counts * widths).sum(axis=1) / cells
     for row, held in enumerate(inside):
-        start = counts[row, held]
+        start, room = counts[row, held], np.where(widths > 0, widths, 1.0)[row, held]
         wide = max(3, len(start) // 16) | 1
         around = np.convolve(np.pad(start, wide // 2, "edge"), np.full(wide, 1 / wide), "valid")
-        logs[row, held] = np.log(np.maximum(around, least * start.mean() + TINY))
+        logs[row, held] = np.log(np.maximum(around, faintest[row] / room + TINY))
     found, best = np.exp(logs) * inside, np.full(len(logs), prices[0])
     most, rows = np.full(len(logs), -np.inf), np.arange(len(logs))
-    cells = inside.sum(axis=1)
     for price in prices:
         equations = every.of(rows)
         equations = equations._replace(prices=price * equations.prices)
@@ -273,28 +273,28 @@ def _newton(equations: _Equations, logs: FloatArray) -> _Curves:
     for _ in range(STEPS):
         active = equations.of(rows)
         step = np.linalg.solve(active.curvature(now.counts[rows]), -now.slopes[rows][..., None])
-        step = np.clip(step[..., 0], -LONGEST, LONGEST)
-        before, trying = now.misfits[rows], np.arange(len(rows))
+        step, before = step[..., 0], now.misfits[rows]
+        # One by one shortened they may lead uphill, where a price joins them. All alike lead down.
+        alike = step * np.minimum(1.0, LONGEST / np.maximum(abs(step).max(axis=1), TINY))[:, None]
         moved = np.zeros(len(rows), np.bool_)
-        for _ in range(SHORTENED):
-            then = active.of(trying).at(now.logs[rows[trying]] + step[trying])
+        for whole, shorter in product((np.clip(step, -LONGEST, LONGEST), alike), range(SHORTENED)):
+            if not len(trying := np.flatnonzero(~moved)):
+                break
+            then = active.of(trying).at(now.logs[rows[trying]] + whole[trying] / 4**shorter)
             better = then.misfits <= before[trying]
             moved[trying[better]] = True
             for known, new in zip(now, then, strict=True):
                 known[rows[trying[better]]] = new[better]
-            trying = trying[~better]
-            if not len(trying):
-                break
-            step[trying] /= 4
         rows = rows[moved & (before - now.misfits[rows] >= GAIN)]
         if not len(rows):
             break
     return now
 
 
-def _bend_weights(widths: FloatArray, inside: Truth) -> FloatArray:
-    """The price of each squared second difference in units of the price: float64[rows, cells - 2].
-    They count less where a scale has narrow cells beside wide ones: readings crowd on one side."""
-    beside = np.stack([widths[:, :-2], widths[:, 1:-1], widths[:, 2:]])
-    within = inside[:, :-2] & inside[:, 2:]
-    return np.asarray((beside.min(axis=0) / beside.max(axis=0)) ** 2 * within)
+def _bends(widths: FloatArray) -> FloatArray:
+    """What makes logarithms of three cells in a row a second difference, float64[3, cells - 2]: how
+    much their slope changes, times the shorter of both distances."""
+    ends = np.cumsum(widths)
+    before, after = sliding_window_view(np.diff(ends - widths / 2), 2).T
+    nearest = np.minimum(before, after)
+    return np.stack([nearest / before, -nearest / before - nearest / after, nearest / after])
