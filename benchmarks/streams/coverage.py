@@ -2,7 +2,8 @@
 
 Each kind of answer has its own share. The note compares the standard error with the real error.
 
-The readings of a stream are counted once for each age of it. A fleet is these counts with noise of
+The readings of a stream are counted once for each age of it, at one age on scales that a first
+window taught. A fleet is these counts with noise of
 its own, so hundreds of fleets cost little more than their models. Each fleet is asked other
 questions, drawn at random: of one attribute, and of FEW fleets of two attributes as well, which
 need records. A refused answer claims nothing; its share is in the note.
@@ -25,7 +26,13 @@ from benchmarks.harness.result import Row
 from benchmarks.streams import kinds
 from benchmarks.streams.questions import BOUND, Found, Question, alone, together
 from pansketch import Release, ViewsSpec
-from pansketch.generators import FittedModel, TooFewReadings, pairwise, privhp
+from pansketch.generators import (
+    FittedModel,
+    TooFewReadings,
+    learned_domain,
+    pairwise,
+    privhp,
+)
 
 LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12
@@ -34,14 +41,21 @@ ROUNDING = 1e-9  # of the scale, that no error is held against
 
 
 class Age(NamedTuple):
-    """So many windows, each of which has every `thinned`-th reading of the stream."""
+    """So many windows, each of which has every `thinned`-th reading of the stream; on scales
+    `learned` from as many before."""
 
     name: str
     windows: int
     thinned: int
+    learned: bool = False
 
 
-AGES = (Age("few readings", 3, 8), Age("1 window", 1, 1), Age("30 windows", 30, 1))
+AGES = (
+    Age("few readings", 3, 8),
+    Age("1 window", 1, 1),
+    Age("1 window after a learned scale", 1, 1, learned=True),
+    Age("30 windows", 30, 1),
+)
 
 
 @dataclass
@@ -106,6 +120,9 @@ def streams() -> list[Stream]:
 def asked(stream: Stream, age: Age, runs: int, few: int, seed: int = 0) -> Tallies:
     """By kind, what so many fleets answered; the first `few` of them also of two attributes."""
     rng = np.random.default_rng([seed, age.windows, age.thinned])
+    if age.learned:
+        _, told, releases = counted(stream, age, rng)
+        stream = replace(stream, domain=learned_domain(model_of(noisy(told, releases, rng))))
     held, told, releases = counted(stream, age, rng)
     found: Tallies = {}
     viewed = None

@@ -37,7 +37,7 @@ from pansketch.planning import HierarchyPlan, ViewPlan
 from testbed.metrics import distances
 
 REPEATS = 3
-FIRST = 12  # fleets of the first window at epsilon 1, whose figures have most of the bars
+MANY = 12  # fleets at epsilon 1, whose figures have most of the bars
 QUICK_ATTRIBUTES = 4  # of more, a quick run does not predict
 MAX_RATIO = {1.0: 1.4, 10.0: 1.0}  # to the best peer's total variation, geometric mean
 FACTOR, OF_STREAMS, MIN_PREDICTED = 1.5, 0.9, 0.5
@@ -56,7 +56,7 @@ def run(quick: bool) -> list[Row]:
             begin = process_time()
             plan = default_plan(kind.stream, epsilon)
             seconds = max(seconds, process_time() - begin)
-            ours = _ours(kind, plan, 1 if quick else FIRST if epsilon == 1 else REPEATS)
+            ours = _ours(kind, plan, 1 if quick else MANY if epsilon == 1 else REPEATS)
             best, name = _best_peer(kind, epsilon)
             if kind in KINDS:
                 ratios.setdefault(epsilon, []).append(ours["pair"] / best)
@@ -67,7 +67,7 @@ def run(quick: bool) -> list[Row]:
             if epsilon == 1 and kind.atoms:
                 rows += _with_atoms(kind, 1 if quick else REPEATS)
             if epsilon == 1:
-                rows += _learned(kind, plan, 1 if quick else REPEATS)
+                rows += _learned(kind, plan, 1 if quick else MANY)
             if epsilon == 1 and not (quick and kind.stream.domain.dimension > QUICK_ATTRIBUTES):
                 predicted, believed = _believed(kind, plan, ours["pair"])
                 (said if kind in KINDS else others).append(predicted)

@@ -46,7 +46,7 @@ APART = 2 * NormalDist().inv_cdf(LOWEST)
 def run(quick: bool, watch: Watch = iter) -> list[Row]:
     found = []
     for stream in watch(streams()):
-        for age in AGES:
+        for age in (each for each in AGES if not each.learned):
             found += _rows(stream, age, QUICK_FLEETS if quick else FLEETS)
     return found
 

@@ -33,6 +33,9 @@ SMOOTH = 0.25  # of the noise of a correlation, likewise.
 CARRIED = 2.0  # total variation of a pair that one standard deviation of W1 of a margin makes.
 BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of an undivided one
 BLURRED_ALONE = 1.5  # of one attribute, likewise
+# A learned scale spreads each attribute. Readings of several may still crowd, as in the streets of
+# a city: they are in a sixteenth of all cells of two.
+CROWDED = 2
 
 
 class _Depth(NamedTuple):
@@ -54,13 +57,14 @@ _Shares = list[tuple[float, _Depth]]
 
 def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int = 0) -> Errors:
     """Predict the errors for so many draws of noise in each counter and so many readings in total.
-    The range of each number without a learned scale is 2**-narrow of the assumed one
-    (expected_errors.py)."""
+    The range of each number is 2**-narrow of the assumed one (expected_errors.py). Of a learned
+    scale it is at least 2**-`CROWDED`."""
     most = [attribute.max_bits for attribute in spec.domain.attributes]
     numbers = [attribute.categories is None for attribute in spec.domain.attributes]
     varying = [axis for axis, bits in enumerate(most) if bits]
-    spread = [not each or a.knots for each, a in zip(numbers, spec.domain.attributes, strict=True)]
-    depths = _depths(spec, draws, total, [0 if each else narrow for each in spread])
+    least = [min(narrow, CROWDED) if a.knots else narrow for a in spec.domain.attributes]
+    narrowed = [each if number else 0 for each, number in zip(least, numbers, strict=True)]
+    depths = _depths(spec, draws, total, narrowed)
     exact = _fitted(depths[: len(spec.exact_levels)])
     of_one = _shares(spec, depths, total, BLURRED_ALONE)
     of_two = _shares(spec, depths, total, BLURRED)

@@ -110,6 +110,23 @@ def test_a_run_of_answers_has_a_row_for_each_kind_and_age(monkeypatch):
     assert all(row.detail["ratio"] > 0 and row.detail["answers"] for row in rows)
 
 
+def test_a_stream_is_asked_on_the_scales_that_a_first_window_taught(monkeypatch):
+    """The first window is on the configured scales, whose releases the learned ones follow."""
+    (age,) = (each for each in coverage.AGES if each.learned)
+    told = []
+
+    def counted(stream, *others):
+        told.append([bool(each.knots) for each in stream.domain.attributes])
+        return coverage_of(stream, *others)
+
+    coverage_of = coverage.counted
+    monkeypatch.setattr(coverage, "counted", counted)
+    found = coverage.asked(sensors.WITH_SENTINEL, age, 1, 0)
+    assert told[0] == [False] * 4
+    assert sum(told[1]) >= 3
+    assert set(found) == {*questions.ALONE}
+
+
 def test_every_stream_can_be_asked_in_another_process():
     """A run hands each stream to a process of its own, and collects all of them at the end."""
     for stream in coverage.streams():

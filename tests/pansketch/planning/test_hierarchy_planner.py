@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from pansketch import Attribute, Domain, Guarantee, HierarchySpec, Privacy
-from pansketch.planning import Expected, NoPlan, plan_hierarchy
+from pansketch.planning import Expected, NoPlan, hierarchy_planner, plan_hierarchy
+from pansketch.planning import hierarchy_errors as hierarchy_errors_module
 from pansketch.planning.hierarchy_errors import hierarchy_errors
 from pansketch.planning.hierarchy_planner import StatedSizes, hierarchy_plans
 from pansketch.planning.selection import DEEP, cases_of, regrets
@@ -31,6 +32,19 @@ def test_golden_plans(domain, epsilon, expected, depth, nbytes, fingerprint):
     spec = plan_hierarchy(domain, Privacy(epsilon), 1 << 16, expected, 7).spec
     assert (spec.depth, spec.nbytes, spec.hash_key) == (depth, nbytes, 7)
     assert spec.fingerprint.hex() == fingerprint
+
+
+def test_readings_still_crowd_where_a_learned_scale_spreads_each_attribute(monkeypatch):
+    """As those of a city's streets do. Cells of single parts of both scales divide them; the
+    control, without crowds, has cells of two parts and more."""
+    scale = {"scale": "learned", "knots": tuple(part / 128 for part in range(129))}
+    domain = Domain([Attribute(name, low=0, high=1, **scale) for name in "ab"])
+    expected, memory = Expected(12_000, 10), 87_381
+    assert plan_hierarchy(domain, Privacy(1.0), memory, expected).spec.depth >= 14
+    monkeypatch.setattr(hierarchy_errors_module, "CROWDED", 0)
+    hierarchy_planner._predicted.cache_clear()
+    assert plan_hierarchy(domain, Privacy(1.0), memory, expected).spec.depth < 14
+    hierarchy_planner._predicted.cache_clear()
 
 
 def test_more_memory_or_epsilon_is_never_worse():
