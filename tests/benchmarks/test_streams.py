@@ -68,7 +68,7 @@ def test_readings_lie_inside_the_bounds():
 
 
 def test_later_streams_have_heavy_tails_prices_and_a_storm():
-    bicycles, tills, tides = (each.truth for each in imported("later").LATER)
+    bicycles, tills, tides = (each.truth for each in imported("later").LATER[:3])
     duration, distance = bicycles[:, 1], bicycles[:, 2]
     kept = np.sort(duration[duration > 3600])
     # Of a Pareto tail of power p a tenth is 10 ** (1 / p) times as far out as the whole.
@@ -83,6 +83,21 @@ def test_later_streams_have_heavy_tails_prices_and_a_storm():
     storm = tides[:, 3] < 985
     assert 0.001 < storm.mean() < 0.1
     assert tides[storm, 2].mean() > 2 * tides[:, 2].mean()
+
+
+def test_later_streams_have_swarms_highest_fees_and_rain():
+    hives, wells, parking = (each.truth for each in imported("later").LATER[3:])
+    cold = hives[:, 1] < 32
+    assert 0.005 < cold.mean() < 0.15
+    assert hives[cold, 3].mean() > 1.4 * hives[~cold, 3].mean()
+    stay, fee = parking[:, 1], parking[:, 2]
+    assert fee[stay <= 1440].max() == 24
+    assert 0.01 < np.mean(stay > 1440) < 0.02
+    assert 0.86 < np.mean(parking[:, 3] == 0) < 0.9
+    dry = wells[:, 4] < 1
+    # Rain dilutes each well.
+    assert np.mean(np.log(wells[~dry, 1])) < np.mean(np.log(wells[dry, 1])) - 0.1
+    assert 0.7 < np.mean(wells[:, 2] == 0) < 0.8
 
 
 def test_a_city_has_heavy_spots_streets_and_water(events):
