@@ -3,10 +3,10 @@
 Each kind of answer has its own share. The note compares the standard error with the real error.
 
 The readings of a stream are counted once for each age of it, at one age on scales that a first
-window taught. A fleet is these counts with noise of
-its own, so hundreds of fleets cost little more than their models. Each fleet is asked other
-questions, drawn at random: of one attribute, and of FEW fleets of two attributes as well, which
-need records. A refused answer claims nothing; its share is in the note.
+window taught. A fleet is these counts with noise of its own, so hundreds of fleets cost little more
+than their models. Each fleet is asked other questions, drawn at random: of one attribute, and of
+FEW fleets of two attributes as well, which need records. A refused answer claims nothing; its share
+is in the note.
 """
 
 import os
@@ -26,13 +26,7 @@ from benchmarks.harness.result import Row
 from benchmarks.streams import kinds
 from benchmarks.streams.questions import BOUND, Found, Question, alone, together
 from pansketch import Release, ViewsSpec
-from pansketch.generators import (
-    FittedModel,
-    TooFewReadings,
-    learned_domain,
-    pairwise,
-    privhp,
-)
+from pansketch.generators import FittedModel, TooFewReadings, learned_domain, pairwise, privhp
 
 LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12

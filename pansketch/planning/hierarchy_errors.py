@@ -35,7 +35,7 @@ BLURRED = 3.3  # error of a pair in a cell that noise has divided, over that of 
 BLURRED_ALONE = 1.5  # of one attribute, likewise
 # A learned scale spreads each attribute. Readings of several may still crowd, as in the streets of
 # a city: they are in a sixteenth of all cells of two.
-CROWDED = 2
+STILL_NARROW = 2
 
 
 class _Depth(NamedTuple):
@@ -58,11 +58,11 @@ _Shares = list[tuple[float, _Depth]]
 def hierarchy_errors(spec: HierarchySpec, draws: float, total: int, narrow: int = 0) -> Errors:
     """Predict the errors for so many draws of noise in each counter and so many readings in total.
     The range of each number is 2**-narrow of the assumed one (expected_errors.py). Of a learned
-    scale it is at least 2**-`CROWDED`."""
+    scale it is at least 2**-`STILL_NARROW`."""
     most = [attribute.max_bits for attribute in spec.domain.attributes]
     numbers = [attribute.categories is None for attribute in spec.domain.attributes]
     varying = [axis for axis, bits in enumerate(most) if bits]
-    least = [min(narrow, CROWDED) if a.knots else narrow for a in spec.domain.attributes]
+    least = [min(narrow, STILL_NARROW) if a.knots else narrow for a in spec.domain.attributes]
     narrowed = [each if number else 0 for each, number in zip(least, numbers, strict=True)]
     depths = _depths(spec, draws, total, narrowed)
     exact = _fitted(depths[: len(spec.exact_levels)])

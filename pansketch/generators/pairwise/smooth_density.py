@@ -243,7 +243,7 @@ def _curves(
     cells = inside.sum(axis=1)
     faintest = least * (counts * widths).sum(axis=1) / cells
     for row, held in enumerate(inside):
-        start, room = counts[row, held], np.where(widths > 0, widths, 1.0)[row, held]
+        start, room = counts[row, held], np.where(widths[row, held] > 0, widths[row, held], 1.0)
         wide = max(3, len(start) // 16) | 1
         around = np.convolve(np.pad(start, wide // 2, "edge"), np.full(wide, 1 / wide), "valid")
         logs[row, held] = np.log(np.maximum(around, faintest[row] / room + TINY))

@@ -41,7 +41,7 @@ def test_readings_still_crowd_where_a_learned_scale_spreads_each_attribute(monke
     domain = Domain([Attribute(name, low=0, high=1, **scale) for name in "ab"])
     expected, memory = Expected(12_000, 10), 87_381
     assert plan_hierarchy(domain, Privacy(1.0), memory, expected).spec.depth >= 14
-    monkeypatch.setattr(hierarchy_errors_module, "CROWDED", 0)
+    monkeypatch.setattr(hierarchy_errors_module, "STILL_NARROW", 0)
     hierarchy_planner._predicted.cache_clear()
     assert plan_hierarchy(domain, Privacy(1.0), memory, expected).spec.depth < 14
     hierarchy_planner._predicted.cache_clear()

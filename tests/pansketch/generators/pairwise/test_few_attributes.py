@@ -78,6 +78,17 @@ def test_the_number_of_readings_is_that_of_a_margin():
     assert 0 < none < 8
 
 
+def from_the_bound(counts, turned):
+    """Readings in each cell of a margin, from the first on, or from the last if `turned`. Noise on
+    each count: 50."""
+    told = counts[::-1].copy() if turned else counts
+    alone = Resolution(7, told, np.full(128, 1 / 50.0**2))
+    no_total = Resolution(0, np.zeros(1), np.zeros(1))
+    found = margin_of(Attribute("x", 0, 1), [no_total, alone])
+    assert found is not None
+    return found.counts[::-1] if turned else found.counts
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("clipped", "stays"), [(400.0, True), (60.0, False)])
 def test_readings_at_a_bound_stay_if_they_stand_out_whatever_noise_is_behind(
@@ -87,13 +98,7 @@ def test_readings_at_a_bound_stay_if_they_stand_out_whatever_noise_is_behind(
     that the noise of its own cell explains is a tail."""
     counts = np.full(128, -2.0)
     counts[0], counts[64] = clipped, 3000.0
-    if turned:
-        counts = counts[::-1].copy()
-    alone = Resolution(7, counts, np.full(128, 1 / 50.0**2))
-    no_total = Resolution(0, np.zeros(1), np.zeros(1))
-    found = margin_of(Attribute("x", 0, 1), [no_total, alone])
-    assert found is not None
-    at_bound = found.counts[-1 if turned else 0]
+    at_bound = from_the_bound(counts, turned)[0]
     assert at_bound == pytest.approx(clipped, rel=0.2) if stays else at_bound < 1
 
 
@@ -104,13 +109,7 @@ def test_a_tail_that_noise_explains_ends_where_readings_are_many(turned, reading
     share that no answer misses, and far from them it would change each mean."""
     counts = np.zeros(128)
     counts[0], counts[6:38] = 95.0, readings / 32
-    if turned:
-        counts = counts[::-1].copy()
-    alone = Resolution(7, counts, np.full(128, 1 / 50.0**2))
-    no_total = Resolution(0, np.zeros(1), np.zeros(1))
-    found = margin_of(Attribute("x", 0, 1), [no_total, alone])
-    assert found is not None
-    at_bound = (found.counts[::-1] if turned else found.counts)[:3].sum()
+    at_bound = from_the_bound(counts, turned)[:3].sum()
     assert 30 < at_bound < 150 if stays else at_bound < 1
 
 

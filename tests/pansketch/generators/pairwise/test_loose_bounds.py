@@ -233,7 +233,8 @@ def variances(shape, fleets):
 def test_the_error_of_a_variance_holds_tails_that_noise_hides():
     """Replicates draw how many readings a tail hides. By chance all of them may draw few."""
     off, ratio = variances(lambda rng: 15 * rng.standard_t(2, READINGS), 24)
-    assert np.mean(abs(off) <= 2) >= 0.9
+    assert np.mean(abs(off) <= 2) >= 0.95
+    assert off.min() > -2.1
     assert ratio < 2
     _, ratio = variances(lambda rng: 130 * rng.normal(size=READINGS), 6)
     assert ratio < 2  # The control: readings that fill their bounds have no tails.

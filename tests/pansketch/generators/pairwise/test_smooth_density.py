@@ -197,8 +197,8 @@ def test_a_density_falls_far_over_a_wide_cell_of_a_learned_scale(monkeypatch):
 
 def test_the_search_for_a_curve_ends_at_none_that_is_rougher():
     """All randomness is seeded. Some cells are 200 times as wide as others. Steps whose parts are
-    shortened one by one lead uphill there. In every fifth release the search ended at a price of
-    100 so, and the margin was 1.4 times as far from the readings."""
+    shortened one by one lead uphill there. In four of these releases the search ended so, at a
+    price of 100."""
     knots = (0, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 50, 200, 400, 600, 800, 1000)
     attribute = Attribute("x", low=0, high=1000, scale="learned", knots=knots)
     ends = attribute.scaling.values(np.arange(257) / 256)
