@@ -96,8 +96,9 @@ class Lattice:
         return min(max(floor(steps) + 1 if after else ceil(steps), self.first), self.last + 1)
 
     def nearest(self, values: FloatArray) -> FloatArray:
-        """The numbers of the points nearest to values."""
-        return np.asarray(np.clip(np.rint(values / float(self.step)), self.first, self.last))
+        """The numbers of the points nearest to values, by the same arithmetic as in a sketch."""
+        whole, parts = self.ratio
+        return np.asarray(np.clip(np.rint(values * (parts / whole)), self.first, self.last))
 
     def holds(self, value: float) -> bool:
         """Return whether a value is a point; NaN is none."""

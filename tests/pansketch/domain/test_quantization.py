@@ -76,6 +76,17 @@ def test_readings_are_counted_at_the_nearest_point(attribute):
     np.testing.assert_array_equal(positions[0], np.floor(places * MAX_POSITIONS))
 
 
+@pytest.mark.parametrize("attribute", [a for a in NUMBERS if not a.cyclic], ids=lambda a: a.name)
+def test_a_reading_midway_between_points_is_counted_at_the_nearest_one(attribute):
+    """Means of two readings are there. Their decimals are rounded, but in one way everywhere."""
+    points, lattice = points_of(attribute), attribute.lattice
+    middles = np.round((points[1:] + points[:-1]) / 2, 9)
+    nearest = lattice.points(lattice.nearest(middles))
+    domain = Domain([attribute])
+    found = encode(domain, 20, middles[:, None])
+    np.testing.assert_array_equal(found, encode(domain, 20, nearest[:, None]))
+
+
 def test_three_steps_of_a_tenth_are_three_tenths():
     lattice = Attribute("x", 0, 1, step=0.1).lattice
     assert lattice.points(np.array([3.0])).tolist() == [0.3]
