@@ -109,17 +109,17 @@ def smooth(
 def _bent(
     curve: FloatArray, counts: FloatArray, deviations: FloatArray, room: FloatArray
 ) -> FloatArray:
-    """The running sum of the curve, bent to be near that of the counts: float64[cells]. Inside a
-    cell of the curve readings are spread as the counts, or without any as there is `room`."""
+    """The running sum of the curve, bent to be near that of the counts, from whichever end it is
+    seen: float64[cells]. Inside a cell of the curve readings are spread as the counts, or without
+    any as there is `room`."""
     total = float(counts.sum())
     held, room = (each.reshape(len(curve), -1) for each in (counts, room))
     held = np.where(held.sum(axis=1, keepdims=True) > 0, held, room)
     shares = held / np.maximum(held.sum(axis=1, keepdims=True), TINY)
     running = np.cumsum(shares * (curve * (total / curve.sum()))[:, None])
     middle, away = np.cumsum(counts), NEAR * deviations
-    bent = np.maximum.accumulate(np.clip(running, middle - away, np.minimum(middle + away, total)))
-    bent[-1] = total
-    return bent
+    most = np.minimum.accumulate(np.minimum(middle + away, total)[::-1])[::-1]
+    return np.append(np.clip(running, np.maximum.accumulate(middle - away), most)[:-1], total)
 
 
 def _range(counts: FloatArray, widths: FloatArray) -> tuple[Cells, Cells]:
