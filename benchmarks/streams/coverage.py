@@ -25,8 +25,9 @@ from benchmarks.harness.report import Watch
 from benchmarks.harness.result import Row
 from benchmarks.streams import kinds
 from benchmarks.streams.questions import BOUND, Found, Question, alone, together
+from benchmarks.streams.streams import model_of
 from pansketch import Release, ViewsSpec
-from pansketch.generators import FittedModel, TooFewReadings, learned_domain, pairwise, privhp
+from pansketch.generators import FittedModel, TooFewReadings, learned_domain
 
 LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12
@@ -140,11 +141,6 @@ def tallied(model: FittedModel, questions: Sequence[Question], found: Tallies) -
             tally.add(each, each.ask(model))
         except TooFewReadings:
             tally.refused += int(np.size(each.truth))
-
-
-def model_of(release: Release) -> FittedModel:
-    """What the collector makes of it by default."""
-    return pairwise(release) if release.spec.family == "views" else privhp(release)
 
 
 def counted(stream: Stream, age: Age, rng: np.random.Generator) -> tuple[FloatArray, Release, int]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.streams import kinds, twins
+from benchmarks.streams import kinds, same_release, twins
+from benchmarks.streams.streams import FACTOR
 from pansketch import Attribute, Domain, Privacy, View, ViewsSpec
 
 LOW, HIGH, READINGS, DRAWS = 0.0, 100.0, 20_000, 10
@@ -74,8 +75,11 @@ def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
     rows = twins.run(True)
     # A device has noise in its state, and as much again in what it publishes.
     assert draws == 4 * [2 * len(short.devices())]
-    *rows, even = rows
+    *rows, even, both, whole = rows
     assert even.name == "-200 for missing, 1 window: cdf of an even twin, in our s.e."
+    assert both.name == f"-200 for missing, 1 window: {same_release.ANY}"
+    assert whole.value == float(both.value > FACTOR)
+    assert whole.note == "of 1"
     for row, moment in zip(rows, ("mean", "variance"), strict=True):
         assert row.name.startswith(f"-200 for missing, 1 window: least s.e. of a {moment} ")
         assert row.value > 0
@@ -84,25 +88,6 @@ def test_each_stream_and_age_has_the_least_error_and_ours(monkeypatch):
         )
         assert told is not None
         assert 0 < float(told[1]) <= 1
-
-
-def test_an_even_twin_has_the_counters_of_its_stream(held, monkeypatch):
-    """Half of the readings have one value inside a cell, and share it with others. The
-    control: a twin whose readings are one cell farther is told apart, so it is in no row."""
-    held[::2] = 20.4
-    monkeypatch.setattr(twins, "ASKED", np.array([0.5]))
-    spec, rng = spec_of(1.0), np.random.default_rng(4)
-    model = twins.model_of(twins.noisy(twins.exact(spec, held), DRAWS, rng))
-    (row,) = twins._even_rows("crowd", spec, held, model, rng)
-    assert row.name == "crowd: cdf of an even twin, in our s.e."
-    told = re.fullmatch(r"(0\.\d{3}), up to (\S+) of x; no counter differs", row.note)
-    assert told is not None
-    # Of the cell from 18.75 to 21.875 even readings have 53 % up to there.
-    assert 0.2 < float(told[1]) < 0.3
-    assert float(told[2]) == pytest.approx(20.4, abs=0.1)
-    assert 0.5 < row.value < 1  # Our error holds one value that stands out.
-    monkeypatch.setattr(twins, "evenly", lambda spec, column, place, rng: column + 3.125)
-    assert list(twins._even_rows("crowd", spec, held, model, rng)) == []
 
 
 def test_twins_are_so_near_that_the_best_test_errs_in_seven_per_cent():
