@@ -129,7 +129,7 @@ def _partition(attribute: Attribute, bits: int, fit: Margin | None) -> Partition
     low, high = (each / (1 << bits) for each in ends_of(shares, cells, parts))
     if attribute.categories is not None:
         np.minimum(high, attribute.codes / attribute.extent, out=high)
-    held = {0: cells_told(attribute, bits, fit.counts)}
+    held = {0: cells_told(attribute, fit)}
     return Partition(domain, low[:, None], high[:, None], counts[cells, parts], cells=held)
 
 
@@ -198,15 +198,16 @@ def _first_half(attribute: Attribute, bits: int) -> FloatArray:
     return np.asarray(np.divide(width[:, 0], whole, out=half, where=whole > 0))
 
 
-def cells_told(attribute: Attribute, bits: int, counts: FloatArray) -> Cells:
+def cells_told(attribute: Attribute, margin: Margin) -> Cells:
     """The cells of a margin, and how uneven readings are inside of them.
 
     That is measured: cells twice as wide are halved as if these were unknown. By so much as the
     halves err more, or less, than the cells beside the wide ones tell, these do. Cells that stand
-    out have errors of their own. `counts`: see `shares_inside`.
+    out have errors of their own.
     """
+    bits, counts = margin.bits, margin.counts
     if attribute.categories is not None or attribute.placed is not None or bits < 2:
-        return Cells(bits)
+        return Cells(bits, step=margin.step)
     wide, halves = folded(counts, 1), from_wider_cells(attribute, bits, counts)
     part = np.divide(halves[::2], wide, out=np.zeros_like(wide), where=wide > 0)
     below = np.concatenate([[0.0], np.cumsum(wide)])
@@ -216,7 +217,7 @@ def cells_told(attribute: Attribute, bits: int, counts: FloatArray) -> Cells:
     told = wide * beside * np.sqrt(part * (1 - part) / 3)
     smooth &= beside < WHOLE
     shown, most = (np.linalg.norm(smooth * each) for each in (counts[::2] - halves[::2], told))
-    return Cells(bits, float(shown / most)) if most > 0 else Cells(bits)
+    return Cells(bits, float(shown / most) if most > 0 else 1.0, margin.step)
 
 
 def refined(attribute: Attribute, margin: Margin, bits: int) -> FloatArray:

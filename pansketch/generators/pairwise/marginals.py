@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +16,7 @@ from pansketch.generators.pairwise.multiresolution import (
     Resolution,
     folded,
     nested_fit,
+    possible_step,
     set_apart,
     values_alone,
 )
@@ -39,13 +41,14 @@ class Margin:
     """Readings in the cells of one attribute that so many bits tell apart: float64[cells].
 
     `price`: of the bends of its smooth density (smooth_density.py); None where it follows none.
-    `placed`: the attribute's.
+    `placed`: the attribute's. `step`: see `possible_step`.
     """
 
     bits: int
     counts: FloatArray
     price: float | None = None
     placed: AtomPlaces | None = None
+    step: float = 0.0
 
     def at(self, bits: int) -> FloatArray:
         """The same in cells of fewer bits."""
@@ -145,7 +148,7 @@ def _positive(
         own = _of_number(attribute, alone, np.flatnonzero(~atoms), rough, near)
         for row, margin in zip(rows, own, strict=True):
             counts[row, ~atoms] = margin.counts * (shares[row, 0] / margin.counts.sum())
-            found[row] = replace(found[row], price=margin.price)
+            found[row] = replace(found[row], price=margin.price, step=margin.step)
     return found
 
 
@@ -180,7 +183,11 @@ def _of_number(
         return [Margin(bits, each) for each in counts]
     others = np.append(turned.variances[::-1][1:], 0.0)  # of the sums of all cells after each
     deviations = np.sqrt(np.minimum(best.variances, others))
-    near = None
+    steps, near = [0.0] * len(totals), None
+    if attribute.step is None and like is None:
+        finest = 1 / sqrt(resolutions[-1].precision.min())
+        low, high = (attribute.from_unit(each / (1 << bits)) for each in (cells, cells + 1))
+        steps = [possible_step(low, high, each, finest) for each in best.counts]
     if like and like.price:
         near = like.price, np.where((apart > 0).any(axis=0), 0.0, like.counts)
     widths = room = np.diff(ends)
@@ -190,7 +197,8 @@ def _of_number(
     # Readings may be where no point is: at the bounds, or if the stated step is not theirs.
     room[held] = np.where(room[held] > 0, room[held], widths[held])
     curves, prices = smooth(resolutions, counts, best.counts, deviations, near, widths, room)
-    return [Margin(bits, *each) for each in zip(curves + apart, prices, strict=True)]
+    fits = zip(curves + apart, prices, steps, strict=True)
+    return [Margin(bits, found, price, step=step) for found, price, step in fits]
 
 
 def _reached(finest: Resolution) -> npt.NDArray[np.intp]:

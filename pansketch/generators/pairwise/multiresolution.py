@@ -9,12 +9,14 @@ consistency" (VLDB 2010). Here fanouts and variances may differ.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import ceil, floor, log10
 
 import numpy as np
 import numpy.typing as npt
 
 from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import FloatArray
+from pansketch.generators.partition.box_overlap import ON_END
 
 STANDS_OUT = 5.5  # deviations of its noise: cells without readings are not above it
 FEW = 4.0  # times those of such values: all readings
@@ -22,6 +24,12 @@ AROUND = 4  # cells on either side of a cell and its neighbours
 NOISE = 3.0  # deviations of theirs, that they stay below where nothing is
 CLEAR = 4.5  # deviations of the difference of a spike's cell and its neighbour's
 TALLER = 3.0  # times as many readings as either neighbour
+BULK = 0.005  # of all readings, that are not looked at on either side for steps
+FINEST, WIDEST = 0.1, 2.5  # steps that matter, in widths of cells
+DIGITS = (1, 1.25, 2, 2.5, 5)  # of usual steps: whole and decimal ones, quarters and eighths
+FEWEST_POINTS = 8  # between which nearly all readings are
+BESIDE = 4  # cells around each, of which readings are as many
+EXCLUDED, CERTAIN = 5.0, 20.0  # in nats: so much likelier is no step, and another one than none
 PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 
 
@@ -143,6 +151,67 @@ def spikes_in(counts: FloatArray, deviation: float) -> npt.NDArray[np.intp]:
     beside = np.maximum(padded[:-2], padded[2:])
     clear = counts - beside > CLEAR * deviation * np.sqrt(2)
     return np.flatnonzero(clear & (counts > TALLER * beside))
+
+
+def possible_step(low: FloatArray, high: FloatArray, counts: FloatArray, deviation: float) -> float:
+    """The largest step of which all readings may be multiples; 0 if none matters that may be.
+
+    A cell then holds as many of its neighbours' readings as it has of their multiples. Otherwise it
+    has them by its width. Steps are DIGITS times a power of ten. One is left out where counts are
+    far likelier under another one, or under none.
+
+    Args:
+        low: where cells begin in the attribute's unit, float64[cells].
+        high: where they end.
+        counts: of their readings, float64[cells], not all 0 or less.
+        deviation: of the noise on each.
+    """
+    below = np.cumsum(np.maximum(counts, 0.0))
+    first, last = np.searchsorted(below, np.array([BULK, 1 - BULK]) * below[-1])
+    width, span = float(np.median((high - low)[first : last + 1])), float(high[last] - low[first])
+    steps = _decimals(FINEST * width, min(WIDEST * width, span / FEWEST_POINTS))
+    if not steps:
+        return 0.0
+    parts = [np.subtract(*(np.ceil(e / step - ON_END) for e in (high, low))) for step in steps]
+    around = _beside(counts)
+    times = np.stack([_times_beside(each) for each in (*parts, high - low)])
+    # Without a multiple around it, nothing tells what a cell holds.
+    told = np.where(np.isnan(times), counts, times * around)
+    variances = (np.maximum(around, 0.0) + deviation**2) * (
+        1 + np.maximum(np.nan_to_num(times), 1.0) ** 2 / BESIDE
+    )
+    squares, logs = (
+        each[:, first : last + 1] for each in ((counts - told) ** 2 / variances, np.log(variances))
+    )
+    # Readings that no step explains make all of them as unlikely.
+    scale = max(float(squares.mean(axis=1).min()), 1.0)
+    unlikely = (squares / scale + logs).sum(axis=1) / 2
+    likeliest = unlikely.min() if unlikely.min() < unlikely[-1] - CERTAIN else unlikely[-1]
+    possible = unlikely[:-1] - likeliest < EXCLUDED
+    return steps[int(possible.argmax())] if possible.any() else 0.0
+
+
+def _beside(values: FloatArray) -> FloatArray:
+    """The mean of the BESIDE cells nearest to each, without it: float64[cells]."""
+    padded = np.pad(values, BESIDE // 2, "edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, BESIDE + 1)
+    return np.asarray((windows.sum(axis=1) - values) / BESIDE)
+
+
+def _times_beside(values: FloatArray) -> FloatArray:
+    """Each value over the mean beside it: float64[cells]; NaN where that is 0 and it is not."""
+    mean = _beside(values)
+    found = np.divide(values, mean, out=np.full(len(values), np.nan), where=mean > 0)
+    return np.where(values == 0, 0.0, found)
+
+
+def _decimals(least: float, most: float) -> list[float]:
+    """DIGITS times powers of ten that are between both, in falling order."""
+    if not 0 < least <= most:
+        return []
+    powers = range(floor(log10(least)), ceil(log10(most)) + 1)
+    found = (float(f"{digit}e{power}") for power in powers for digit in DIGITS)
+    return sorted((each for each in found if least <= each <= most), reverse=True)
 
 
 def values_alone(resolutions: Sequence[Resolution], placed: AtomPlaces) -> list[Resolution]:

@@ -108,7 +108,7 @@ class Joint:
                 last = attribute.codes / attribute.extent
                 np.minimum(high[:, axis], last, out=high[:, axis])
         told = {
-            axis: cells_told(domain.attributes[axis], margin.bits, margin.counts)
+            axis: cells_told(domain.attributes[axis], margin)
             for axis, margin in self.margins.items()
         }
         return Partition(domain, low, high, self.weights[held], cells=told)

@@ -19,16 +19,20 @@ ENDS = 0.5  # unevenness at least of a cell in which readings begin
 NEXT = 0.7  # part of its readings: the next cell differs by that
 WHOLE = 0.99  # part of its readings: so different is an end
 STEEP = 2.0  # times as dense as the cells beside it is a cell in which readings may pile up
+ROUNDED = 0.75  # of the error of one value: twice that is all of it, wherever its cell is cut
+ON_END = 1e-9  # of a step: so near to a cell's end a multiple is on it
 
 ROUNDING = 1e-12  # Shares nearer to each other are the same.
 
 
 class Cells(NamedTuple):
     """An attribute's cells, as many as so many bits tell apart. Readings are as uneven inside of
-    each as the cells beside it differ from it, or `rougher` times that."""
+    each as the cells beside it differ from it, or `rougher` times that. They may be multiples of an
+    unstated `step`, in the attribute's unit; 0: of none."""
 
     bits: int
     rougher: float = 1.0
+    step: float = 0.0
 
 
 def overlap(low: FloatArray, high: FloatArray, wanted: Mapping[int, Interval]) -> FloatArray:
@@ -132,6 +136,15 @@ def steepness(edges: FloatArray, below: FloatArray, *, pairs: bool = False) -> F
     if pairs:
         beside = lesser_of(beside, np.maximum(before, last), np.maximum(second, after))
     return np.asarray(np.clip(1 - STEEP * beside / np.maximum(heights, SCARCE), 0.0, 1.0))
+
+
+def rounded(attribute: Attribute, edges: FloatArray, step: float) -> FloatArray:
+    """Probability of one frequent value in each cell, whose error is as large as that of a cut
+    between multiples of a step: float64[cells]. 0 if the step is 0."""
+    if not step:
+        return np.zeros(len(edges) - 1)
+    multiples = np.diff(np.ceil(attribute.scaling.values(edges) / step - ON_END))
+    return np.asarray(np.minimum(1 / np.maximum(multiples, 1.0), ROUNDED) ** 2)
 
 
 def densities_beside(attribute: Attribute, edges: FloatArray, below: FloatArray) -> FloatArray:

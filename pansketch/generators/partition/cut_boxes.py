@@ -19,6 +19,7 @@ from pansketch.generators.partition.box_overlap import (
     cumulative,
     densities_beside,
     lesser_of,
+    rounded,
     steepness,
     uneven_inside,
 )
@@ -219,15 +220,14 @@ def _cells(model: "Partition", axis: int) -> _Cells:
         edges, below = cumulative(low, model.high[:, axis], shares)
         steep = steepness(edges, below, pairs=True)
         own = np.clip(np.searchsorted(edges, low), 0, len(steep) - 1)
-        crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
-        crowded = np.maximum(crowded, 1.0)[own]
-        return _Cells(np.arange(len(low)), np.ones(len(low)), steep[own], crowded)
-    bits, rougher = model.cells[axis]
+        crowded = np.maximum(densities_beside(attribute, edges, below).max(axis=0) / STEEP, 1.0)
+        return _Cells(np.arange(len(low)), np.ones(len(low)), steep[own], crowded[own])
+    bits, rougher, step = model.cells[axis]
     many = 1 << bits
     which = (low * many).astype(np.intp)
     held = np.bincount(which, shares, many).astype(np.float64)
     edges, below = np.arange(many + 1) / many, np.concatenate([[0.0], np.cumsum(held)])
-    steep = steepness(edges, below, pairs=True)
+    steep = np.maximum(steepness(edges, below, pairs=True), rounded(attribute, edges, step))
     crowded = densities_beside(attribute, edges, below).max(axis=0) / STEEP
     return _Cells(which, uneven_inside(attribute, held, rougher), steep, np.maximum(crowded, 1.0))
 

@@ -78,7 +78,7 @@ def test_readings_are_counted_at_the_nearest_point(attribute):
 
 @pytest.mark.parametrize("attribute", [a for a in NUMBERS if not a.cyclic], ids=lambda a: a.name)
 def test_a_reading_midway_between_points_is_counted_at_the_nearest_one(attribute):
-    """Means of two readings are there. Their decimals are rounded, but in one way everywhere."""
+    """Means of two readings have such values. All code rounds them alike."""
     points, lattice = points_of(attribute), attribute.lattice
     middles = np.round((points[1:] + points[:-1]) / 2, 9)
     nearest = lattice.points(lattice.nearest(middles))

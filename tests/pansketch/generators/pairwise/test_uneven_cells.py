@@ -14,6 +14,8 @@ import pytest
 from pansketch import Attribute, Domain, Privacy, Release, View, ViewsSpec, WindowId
 from pansketch.generators import margin, pairwise
 from pansketch.generators.pairwise.margin import cells_told
+from pansketch.generators.pairwise.marginals import Margin
+from pansketch.generators.pairwise.multiresolution import possible_step
 from pansketch.generators.partition import box_overlap
 from tests.seeded_noise import noise_of_test
 
@@ -81,12 +83,12 @@ def test_cells_twice_as_wide_tell_how_uneven_cells_are():
     """Without noise. A smooth density is halved nearly as it is, independent cells are not."""
     attribute, ends = Attribute("x", low=0, high=1), np.linspace(-4, 4, 257)
     smooth = 1e6 * np.diff(np.tanh(ends))
-    assert cells_told(attribute, 8, smooth).rougher < 0.1
+    assert cells_told(attribute, Margin(8, smooth)).rougher < 0.1
     rough = smooth * np.random.default_rng(5).uniform(0, 2, 256)
-    assert 0.8 < cells_told(attribute, 8, rough).rougher < 3
+    assert 0.8 < cells_told(attribute, Margin(8, rough)).rougher < 3
     spiked = smooth + 0.0
     spiked[40] += 1e6  # It stands out, and has an error of its own.
-    assert cells_told(attribute, 8, spiked).rougher < 0.1
+    assert cells_told(attribute, Margin(8, spiked)).rougher < 0.1
 
 
 def test_errors_of_a_smooth_density_are_narrow():
@@ -106,8 +108,8 @@ def test_errors_of_a_smooth_density_are_narrow():
 @pytest.mark.parametrize("spread", [0.8, 0.9, 1.0, 1.2])
 def test_how_readings_begin_inside_a_cell_is_not_shown_by_others(spread, monkeypatch):
     """Loose bounds: half of the readings are in two cells, and all others are smooth. The control:
-    by other cells alone, and with no frequent value, most shares in the first cell are beyond four
-    standard errors."""
+    by other cells alone, with no frequent value and no step, most shares in the first cell are
+    beyond four standard errors."""
     rng = np.random.default_rng(1)
     rows = np.minimum(np.exp(spread * rng.standard_normal(100_000) - 3.9), 5.0)
     spec = ViewsSpec(Domain(DOMAIN.attributes[:1]), Privacy(1), (View(("x",), (9,), 1_000_000),))
@@ -123,4 +125,50 @@ def test_how_readings_begin_inside_a_cell_is_not_shown_by_others(spread, monkeyp
     assert (beyond([0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]) < 2).all()
     monkeypatch.setattr(box_overlap, "ENDS", 0.0)
     monkeypatch.setattr(box_overlap, "STEEP", 1e9)
+    monkeypatch.setattr(box_overlap, "ROUNDED", 0.0)
     assert (beyond([0.02, 0.05, 0.1]) > 4).all()
+
+
+CELLS = np.linspace(0, 100, 513)
+HIDING = 3000.0  # noise, beside which cells of 500 readings tell nothing
+
+
+@pytest.mark.parametrize(
+    ("step", "noise", "found"),
+    [(0.1, 30.0, {0.1}), (0.5, 30.0, {0.25}), (0.0, 30.0, {0.0, 0.02}), (0.0, HIDING, {0.2, 0.25})],
+)
+def test_a_step_is_possible_as_long_as_no_count_excludes_it(step, noise, found):
+    """Cells of 0.195. Of multiples of 0.1 one in twenty cells has one less. Of steps that cells
+    would show at once the half is named. Noise that hides such cells leaves all steps possible."""
+    rng = np.random.default_rng(7)
+    rows = rng.normal(20, 3, COUNT)
+    rows = np.round(rows / step) * step if step else rows
+    counts = np.histogram(rows + 1e-9, CELLS)[0] + noise * rng.standard_normal(512)
+    assert possible_step(CELLS[:-1], CELLS[1:], counts, noise) in found
+
+
+@pytest.mark.parametrize(
+    ("step", "high"), [(0.1, 100), (0.2, 100), (0.2, 128), (0.25, 128), (0.125, 50)]
+)
+def test_errors_hold_readings_that_are_multiples_of_an_unstated_step(step, high, monkeypatch):
+    """Limits are such multiples, so a cell that they cut has its readings on one side. The control:
+    without that possibility the errors do not hold them."""
+    rng = np.random.default_rng(8)
+    rows = np.round(rng.normal(0.4 * high, 3, 4 * COUNT) / step) * step
+    domain = Domain([Attribute("x", low=0, high=high)])
+    sketch = ViewsSpec(domain, Privacy(1), (View(("x",), (9,), 1_000_000),)).start(noise_of_test())
+    sketch.update_many(rows[:, None])
+    release = sketch.release(noise_of_test(), WindowId("a", "s", 1))
+    shares = np.arange(1, 40) / 40
+    limits = np.quantile(rows, shares, method="inverted_cdf").tolist()
+
+    def within():
+        found = [margin(release, "x").cdf("x", limit) for limit in limits]
+        off = [abs(e.value - np.mean(rows <= x)) for e, x in zip(found, limits, strict=True)]
+        return np.mean(
+            [one <= 2 * each.standard_error for one, each in zip(off, found, strict=True)]
+        )
+
+    assert within() > 0.9
+    monkeypatch.setattr(box_overlap, "ROUNDED", 0.0)
+    assert within() < 0.6
