@@ -88,6 +88,7 @@ def test_validate_states_what_it_costs(device, capsys):
     out = capsys.readouterr().out
     facts = dict(line.strip().split("  ", 1) for line in out.splitlines() if line.startswith("  "))
     facts = {name: text.strip() for name, text in facts.items()}
+    assert facts["no step"].startswith("temp: errors allow for any usual one; state it")
     assert facts["state"].startswith(f"{spec.nbytes} bytes")
     assert facts["release"].startswith(f"about {spec.release_nbytes} bytes")
     assert str(24 * spec.release_nbytes) in facts["network"] or "KiB" in facts["network"]

@@ -35,6 +35,7 @@ from pansketch_fleet.settings.sources import (
 from pansketch_fleet.units import duration_text, rounded_size_text
 
 ADOPTED = "adopted from the collector, at the start of a window, at most once a day"
+UNSTATED = "errors allow for any usual one; state it, and those of shares may be narrower"
 PLANNED_KEYS = (300, 3000, 100_000, 10_000_000)
 
 
@@ -172,6 +173,9 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
         yield from key_sizes(stream)
         return
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
+    numbers = [each for each in stream.domain.attributes if each.varies and not each.categories]
+    if unstated := [each.name for each in numbers if each.step is None]:
+        yield "no step", f"{', '.join(unstated)}: {UNSTATED}"
     if stream.scales is not None:
         yield "scales", ADOPTED
     sizes = ", ".join(f"{name} {text}" for name, text, _ in stream.plan.shown(profile))
