@@ -32,6 +32,7 @@ Indices = npt.NDArray[np.intp]
 WIDER = 1.5  # times a box: less is rounding.
 CUT = 1e-13  # of a cell: less is an error of rounding.
 EDGE = 1e-8  # of a cell: less is no more than the values up to its beginning
+UNSTATED = 0.3  # of a group of boxes may have one value, if no step is stated (measured)
 COARSEST, FINEST = 7, 20  # bits of cells in which clipped readings pile up, where there are none
 
 
@@ -39,8 +40,7 @@ def doubt(model: "Partition", intervals: Mapping[int, Interval]) -> float:
     """Readings in cells that intervals cut, as an error of those inside."""
     inside = fractions(model, intervals)
     cut = doubt_of_bins(model, inside).item()
-    bounds = list(_bounds_cut(model, intervals))
-    if bounds:
+    if bounds := list(_bounds_cut(model, intervals)):
         # Noise may hide readings on a bound. Replicates that are fitted otherwise have them.
         found = np.square([_clipped(e, bounds, intervals) for e in (model, *model.replicates)])
         cut = sqrt(max(found[0], found.mean()))
@@ -151,11 +151,12 @@ def _crowding(fraction: FloatArray, crowded: FloatArray) -> FloatArray:
 
 
 def _divided(model: "Partition", axis: int, inside: FloatArray, others: FloatArray) -> FloatArray:
-    """As `_cut`, of the boxes among which noise divides readings that pile up."""
+    """As `_cut`, of the boxes among which noise divides readings that pile up, or are rounded."""
     groups = _groups(model, axis)
     if groups is None:
         return np.zeros((len(inside), len(others)))
     boxes, which, _, steep = groups
+    steep = np.maximum(steep, UNSTATED * (model.domain.attributes[axis].step is None))
     many, mass = len(steep), model.mass[boxes]
     held = np.bincount(which, mass, many)
     parts = np.stack([np.bincount(which, mass * each[boxes], many) for each in inside])
@@ -181,8 +182,7 @@ def _groups(
     Only a group that is over STEEP times as dense as those beside it has one: what it holds beyond
     them. Two groups side by side may have one each, or one on their border.
     """
-    attribute = model.domain.attributes[axis]
-    if model.shown is None or attribute.categories is not None:
+    if model.shown is None or model.domain.attributes[axis].categories is not None:
         return None
     low, high = (corner[:, axis] for corner in model.shown)
     wider = (high - low) > WIDER * (model.high[:, axis] - model.low[:, axis])

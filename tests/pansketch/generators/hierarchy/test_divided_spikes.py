@@ -13,6 +13,7 @@ import pytest
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, WindowId, merge
 from pansketch.generators import combine, privhp
 from pansketch.generators.hierarchy.cell_counts import IMPOSSIBLE, told_apart
+from pansketch.generators.partition import cut_boxes
 from tests.seeded_noise import noise_of_test
 
 X, Y = Attribute("x", -40, 60), Attribute("y", 0, 100)
@@ -30,9 +31,10 @@ def fitted(rows, domain, **sizes):
     return privhp(merge(releases))
 
 
-def of_two(column, drawn):
+def of_two(column, drawn, step=None):
     rows = np.column_stack([column, drawn.uniform(20, 30, MANY)])
-    return fitted(rows, Domain([X, Y]), depth=21, k=512, width=512, fanout=8, hash_key=7)
+    domain = Domain([replace(each, step=step) for each in (X, Y)])
+    return fitted(rows, domain, depth=21, k=512, width=512, fanout=8, hash_key=7)
 
 
 def test_the_error_covers_a_value_whose_readings_another_attribute_divides():
@@ -50,9 +52,9 @@ def test_the_error_covers_a_value_whose_readings_another_attribute_divides():
 
 
 def test_a_smooth_density_needs_no_wider_error():
-    """The control."""
+    """The control. Its step is stated, and far narrower than a cell."""
     drawn = np.random.default_rng(2)
-    model = of_two(drawn.uniform(-40, 60, MANY), drawn)
+    model = of_two(drawn.uniform(-40, 60, MANY), drawn, step=1e-4)
     assert model.shown is not None
     narrow = replace(model, shown=None, replicate=lambda: model.replicates)
     ratios = [
@@ -60,6 +62,26 @@ def test_a_smooth_density_needs_no_wider_error():
         for x in (-30, -17, 3, 12, 25, 41, 52)
     ]
     assert np.median(ratios) < 1.05
+
+
+def test_the_error_holds_readings_that_are_multiples_of_an_unstated_step(monkeypatch):
+    """Noise divides the readings of each multiple among cells beside it, where none are. The
+    control: without that possibility most errors do not hold it. All randomness is seeded."""
+    drawn = np.random.default_rng(5)
+    speeds = np.round(drawn.gamma(1.6, 2.0, 400_000), 1)
+    domain = Domain([replace(X, low=0, high=50), Y])
+    rows = np.column_stack([speeds, drawn.normal(50, 8, len(speeds))])
+    model = fitted(rows, domain, depth=24, k=4096, width=4096, fanout=8, hash_key=7)
+    limits = np.quantile(speeds, np.arange(1, 20) / 20).tolist()
+
+    def within():
+        found = [model.cdf("x", limit) for limit in limits]
+        off = [abs(e.value - np.mean(speeds <= x)) for e, x in zip(found, limits, strict=True)]
+        return np.mean([one <= 2 * e.standard_error for one, e in zip(off, found, strict=True)])
+
+    assert within() > 0.8
+    monkeypatch.setattr(cut_boxes, "UNSTATED", 0.0)
+    assert within() < 0.6
 
 
 @pytest.mark.parametrize("value", [20.3, -33.0, 47.0])
