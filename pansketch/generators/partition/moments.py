@@ -23,8 +23,8 @@ CLOSEST = 1e-9  # of a bound: a tail that begins so near the median has no dista
 REACH = 2.0  # times as far from the middle as records, readings may hang together (measured)
 # Parts of what noise may hide in tails that are errors, measured; and how much they grow where all
 # is unsure. Models find most of these readings, which a variance is most sensitive to. Of a pair it
-# is also the part of what noise hides in one cell.
-VARIANCE, MEAN, PAIR = (1.1, 0.5), (0.3, 1.0), 0.5
+# is also the part of what noise hides in one cell. Far away the noise on four cells hides readings.
+VARIANCE, MEAN, PAIR, CLUSTER = (1.1, 0.5), (0.6, 1.0), 0.5, 2.0
 SHRUNK = 2.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
 
@@ -113,8 +113,8 @@ def _integral(end: float, power: float) -> float:
 
 def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
     """By how much readings that noise hides may move a moment of this order: those of tails, and
-    those of one value. The latter are as many as the noise on a cell, at any distance up to a
-    bound. Of a hierarchy many levels would show them.
+    those of a cluster. The latter are as many as the noise on CLUSTER**2 cells, at any distance up
+    to a bound. Of a hierarchy many levels would show them.
 
     A tail begins where the noise on the running sum explains the readings in it. Others may be
     there, as many as the standard deviation of that noise. They fall as a power p of the distance
@@ -167,7 +167,7 @@ def _hidden_tails(
             near = max(near, bound * min(SEEN * float(hidden[first] / held[-1]), 1.0))
         power = tail_power(held, away, first)
         in_tail = float(hidden[first]) * _moved(order, near, bound, power)
-        found.append((in_tail, sums.deviations[0] * bound**order / sqrt(2 * order + 1)))
+        found.append((in_tail, CLUSTER * sums.deviations[0] * bound**order / sqrt(2 * order + 1)))
     return np.asarray(np.linalg.norm(found, axis=0))
 
 
