@@ -107,7 +107,7 @@ KINDS = (
     Kind(STREAMS[1]),
 )
 
-# Made after the bars were set. On those of later.py nothing was tuned.
+# Made after the bars were set. On those of later.py no record was tuned.
 WITHOUT_BARS = tuple(map(Kind, (*machines.MACHINES, *later.LATER)))
 
 

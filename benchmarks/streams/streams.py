@@ -8,7 +8,7 @@ answers: coverage.py.
 Streams with a spike or with missing values are measured once more with their atoms declared. Then
 each stream learns its scales from that window, once, and the next window is measured on them,
 with the plan for them. Streams that were made after the bars have rows and no bars; on those of
-later.py nothing was tuned.
+later.py no record was tuned.
 """
 
 from collections.abc import Mapping, Sequence

@@ -107,6 +107,17 @@ def test_validate_states_what_it_costs(device, capsys):
     assert not device.state.exists()
 
 
+@pytest.mark.parametrize(("kind", "searched"), [("views", True), ("moments", False)])
+def test_validate_names_a_missing_step_where_errors_hold_one(device, capsys, kind, searched):
+    device.configure()
+    lines = device.config.read_text().splitlines()
+    lines = [each for each in lines if not each.startswith("    sketch")]
+    lines.insert(lines.index("  air:") + 1, f"    sketches: [{{type: {kind}}}]")
+    device.config.write_text("\n".join(lines))
+    assert main(["validate", *config_of(device)]) == 0
+    assert ("  no step" in capsys.readouterr().out) is searched
+
+
 def test_validate_warns_that_announced_does_not_cover_silence(device, capsys):
     device.configure()
     text = device.config.read_text().replace("intrusion: silent", "intrusion: announced")

@@ -174,7 +174,8 @@ def _subject(stream: Stream, profile: Profile) -> Iterator[tuple[str, str]]:
         return
     yield "attributes", "; ".join(map(_attribute_text, stream.domain.attributes))
     numbers = [each for each in stream.domain.attributes if each.varies and not each.categories]
-    if unstated := [each.name for each in numbers if each.step is None]:
+    unstated = [each.name for each in numbers if each.step is None]
+    if unstated and stream.spec.family in {"views", "hierarchy"}:
         yield "no step", f"{', '.join(unstated)}: {UNSTATED}"
     if stream.scales is not None:
         yield "scales", ADOPTED

@@ -75,8 +75,8 @@ class AttributeSection(Section, frozen=True):
         float | None,
         KeyDoc(
             "The sensor's resolution. Readings are counted at the nearest multiple. Records and "
-            "quantiles are multiples. Without it, errors hold any usual step that the releases do "
-            "not exclude, so they may be wider.",
+            "quantiles are multiples. Without it, errors of views and hierarchies hold any usual "
+            "step that the releases do not exclude, so they may be wider.",
             "0.1",
             unit="unit of the attribute",
             allowed="greater than 0, at most the range",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pansketch.domain.atoms import AtomPlaces
 from pansketch.domain.domain import FloatArray
-from pansketch.generators.partition.box_overlap import ON_END
+from pansketch.generators.partition.box_overlap import multiples
 
 STANDS_OUT = 5.5  # deviations of its noise: cells without readings are not above it
 FEW = 4.0  # times those of such values: all readings
@@ -172,9 +172,8 @@ def possible_step(low: FloatArray, high: FloatArray, counts: FloatArray, deviati
     steps = _decimals(FINEST * width, min(WIDEST * width, span / FEWEST_POINTS))
     if not steps:
         return 0.0
-    parts = [np.subtract(*(np.ceil(e / step - ON_END) for e in (high, low))) for step in steps]
-    around = _beside(counts)
-    times = np.stack([_times_beside(each) for each in (*parts, high - low)])
+    around, held = _beside(counts), [multiples(low, high, step) for step in steps]
+    times = np.stack([_times_beside(each) for each in (*held, high - low)])
     # Without a multiple around it, nothing tells what a cell holds.
     told = np.where(np.isnan(times), counts, times * around)
     variances = (np.maximum(around, 0.0) + deviation**2) * (

@@ -143,8 +143,14 @@ def rounded(attribute: Attribute, edges: FloatArray, step: float) -> FloatArray:
     between multiples of a step: float64[cells]. 0 if the step is 0."""
     if not step:
         return np.zeros(len(edges) - 1)
-    multiples = np.diff(np.ceil(attribute.scaling.values(edges) / step - ON_END))
-    return np.asarray(np.minimum(1 / np.maximum(multiples, 1.0), ROUNDED) ** 2)
+    ends = attribute.scaling.values(edges)
+    held = np.maximum(multiples(ends[:-1], ends[1:], step), 1.0)
+    return np.asarray(np.minimum(1 / held, ROUNDED) ** 2)
+
+
+def multiples(low: FloatArray, high: FloatArray, step: float) -> FloatArray:
+    """Number of multiples of a step in each interval [low, high): float64[n]."""
+    return np.asarray(np.ceil(high / step - ON_END) - np.ceil(low / step - ON_END))
 
 
 def densities_beside(attribute: Attribute, edges: FloatArray, below: FloatArray) -> FloatArray:
