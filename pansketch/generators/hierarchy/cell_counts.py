@@ -80,15 +80,50 @@ def separated(
     return np.asarray(held + unexplained(held)[columns].mean(axis=0))
 
 
+def collisions(
+    level: Level,
+    paths: Paths,
+    possible: npt.NDArray[np.bool_],
+    rest: FloatArray,
+    total: float,
+) -> FloatArray:
+    """Standard deviations of what other cells' readings add to `separated` counts: float64[n].
+
+    A cell shares its counters with none that is `possible`, or with some. In the former case only
+    the children of the `rest` are left, each with at most its parent's readings.
+    """
+    assert level.hash is not None
+    alone = np.ones(len(paths), np.bool_)
+    for columns in level.hash.table(paths):
+        alone &= np.bincount(columns, possible, level.width)[columns] - possible < 1
+    unknown = np.sqrt(rest.sum() * rest.max(initial=0.0) / level.width)
+    return np.where(alone, min(unknown, total / level.width), total / level.width)
+
+
+def pruned(
+    families: FloatArray, parents: FloatArray, limits: FloatArray, most: FloatArray
+) -> FloatArray:
+    """Children below the limits of noise are impossible under two conditions. Noise explains all of
+    them together too, and a limit is less than `most`, float64[parents], of the parent. A few
+    readings in the wrong child cost little where children are near each other, and much where they
+    are not."""
+    out = (families < limits) & (limits < (most * parents)[:, None])
+    lost = np.where(out & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
+    out &= (lost < np.linalg.norm(out * limits, axis=1))[:, None]
+    out &= ~out.all(axis=1, keepdims=True)
+    return np.where(out, IMPOSSIBLE, families)
+
+
 def told_apart(
-    level: Level, paths: Paths, families: FloatArray, parents: FloatArray, limit: float
+    level: Level, paths: Paths, families: FloatArray, parents: FloatArray, limits: FloatArray
 ) -> npt.NDArray[np.bool_]:
     """Which children a release tells from their siblings: bool[parents, ways].
 
-    It does not where the noise of all children together, up to `limit`, outweighs their parent.
+    It does not where the noise of all children together, up to their `limits`, outweighs their
+    parent.
     Neither does it for siblings that share all counters: those hold their sum only.
     """
-    clear = (parents > limit * np.sqrt(families.shape[1]))[:, None]
+    clear = (parents > np.linalg.norm(limits, axis=1))[:, None]
     if level.hash is None:
         return np.repeat(clear, families.shape[1], axis=1)
     counters = level.hash.table(paths).reshape(level.rows, *families.shape)

@@ -14,6 +14,7 @@ far.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import log, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,10 @@ from pansketch.generators.hierarchy.cell_counts import (
     Paths,
     by_noise,
     ceilings,
+    collisions,
     halved,
     held,
+    pruned,
     separated,
     smallest_row,
     told_apart,
@@ -38,7 +41,8 @@ from pansketch.generators.simplex import onto_simplex
 from pansketch.sketches.hierarchy import HierarchySpec
 from pansketch.sketches.hierarchy_levels import Level
 
-CLEAR = 4.0  # deviations of its noise, above which a cell's readings stand out
+# Deviations of its noise, above which a cell's readings stand out: at most and at least.
+CLEAR, LEAST_CLEAR = 4.0, 2.0
 NEAR, FAR = 0.03, 0.2  # of a parent's readings, that a child may lose to its siblings at most
 VERY_WIDE = 2  # of the readings' spread: so wide is a slab that is looked at as a whole
 QUARTERS = (0.25, 0.75)
@@ -60,12 +64,18 @@ class _Frontier:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Estimates of the cells of a level before they are made consistent, float64[n], and the
-    standard deviation of one."""
+    """Estimates of the cells of a level before they are made consistent, float64[n]. `deviation`:
+    the standard one of each, float64[n], or of all of them, float64[1]."""
 
     level: Level
     values: FloatArray
-    deviation: float
+    deviation: FloatArray
+
+    def clear(self, cells: int) -> float:
+        """Deviations above which a cell's readings stand out, the noise of so many beside it. In
+        the wide cells of exact levels noise would carry readings far."""
+        most = sqrt(2 * log(max(cells, 2)))
+        return CLEAR if self.level.hash is None else min(max(most, LEAST_CLEAR), CLEAR)
 
 
 @dataclass(frozen=True)
@@ -110,20 +120,23 @@ def _grown(
         leaves.append(rest)
         children = _children(frontier, level)
         values = steps.estimate(level, block, children, total, draws)
+        shared = np.array([total / level.width])
         if steps.separates:
             possible = held(spec.domain, level, children)
             consistent = partial(_consistent, steps.consistent, possible, frontier.mass)
             unknown = float(rest.mass.sum())
             values = separated(level, block, children, values, unknown, consistent)
+            filled = np.repeat(frontier.mass > 0, len(children) // len(frontier.mass))
+            shared = collisions(level, children, possible & filled, rest.mass, total)
         noise = _deviation(level, draws) / np.sqrt(level.rows)
-        counts = _Counts(level, values, float(np.hypot(noise, total / level.width)))
+        counts = _Counts(level, values, np.hypot(noise, shared))
         frontier = _refine(spec, frontier, counts, steps.consistent, spread)
     leaves.append(frontier)
     return _partition(spec, leaves)
 
 
-def _deviation(level: Level, draws: float) -> float:
-    return float(np.sqrt(draws * level.noise_variance))
+def _deviation(level: Level, draws: float) -> FloatArray:
+    return np.sqrt([draws * level.noise_variance])
 
 
 def _spread(partition: Partition) -> FloatArray:
@@ -160,7 +173,7 @@ def _least_squares(spec: HierarchySpec, exact: list[_Counts]) -> list[_Counts]:
         sum_variance, own = child.deviation**2 * ways, parent.deviation**2
         weight = sum_variance / (sum_variance + own)
         values = weight * parent.values + (1 - weight) * sums
-        fitted.append(_Counts(parent.level, values, float(np.sqrt(weight * own))))
+        fitted.append(_Counts(parent.level, values, np.sqrt(weight * own)))
     return fitted[::-1]
 
 
@@ -177,13 +190,16 @@ def _refine(
     paths = _children(frontier, level)
     possible = np.where(held(spec.domain, level, paths), counts.values, IMPOSSIBLE)
     families = possible.reshape(len(frontier.mass), -1)
+    beside = int(np.count_nonzero(families[frontier.mass > 0] > IMPOSSIBLE))
+    limits = counts.clear(beside) * np.broadcast_to(counts.deviation, len(paths))
+    limits = limits.reshape(families.shape)
     if spread is not None:
         families = _without_slabs(spec, frontier, counts, families, VERY_WIDE * spread)
         # A parent that is wider than the readings spread has children far from each other.
         wide = _sides(spec, frontier.paths, frontier.bits) > spread
         most = np.where(wide.any(axis=1), FAR, NEAR)
-        families = _pruned(families, frontier.mass, CLEAR * counts.deviation, most)
-    apart = told_apart(level, paths, families, frontier.mass, CLEAR * counts.deviation)
+        families = pruned(families, frontier.mass, limits, most)
+    apart = told_apart(level, paths, families, frontier.mass, limits)
     apart &= (frontier.shown == frontier.bits)[:, None]
     shown = np.where(apart, level.bits, frontier.shown[:, None]).ravel()
     return _Frontier(level.bits, paths, consistent(families, frontier.mass).ravel(), shown)
@@ -235,27 +251,14 @@ def _without_slabs(
     for axis in np.flatnonzero(wide.any(axis=0)):
         _, slabs = np.unique(low[:, axis], return_inverse=True)
         cells = np.bincount(slabs, possible)
-        limit = CLEAR * counts.deviation * np.sqrt(cells)
+        variances = np.bincount(slabs, possible * counts.deviation**2)
+        limit = counts.clear(int(np.count_nonzero(cells))) * np.sqrt(variances)
         explained = np.bincount(slabs, np.where(possible, values, 0.0)) < limit
         explained &= limit < FAR * frontier.mass.sum()
         empty |= explained[slabs] & wide[:, axis]
-    pruned = empty.reshape(families.shape)
-    pruned &= ~pruned.all(axis=1, keepdims=True)
-    return np.where(pruned, IMPOSSIBLE, families)
-
-
-def _pruned(
-    families: FloatArray, parents: FloatArray, limit: float, most: FloatArray
-) -> FloatArray:
-    """Children below the limit of noise are impossible under two conditions. Noise explains all of
-    them together too, and the limit is less than `most`, float64[parents], of the parent. A few
-    readings in the wrong child cost little where children are near each other, and much where they
-    are not."""
-    pruned = (families < limit) & (limit < most * parents)[:, None]
-    lost = np.where(pruned & (families > IMPOSSIBLE), families, 0.0).sum(axis=1)
-    pruned &= (lost < limit * np.sqrt(pruned.sum(axis=1)))[:, None]
-    pruned &= ~pruned.all(axis=1, keepdims=True)
-    return np.where(pruned, IMPOSSIBLE, families)
+    without = empty.reshape(families.shape)
+    without &= ~without.all(axis=1, keepdims=True)
+    return np.where(without, IMPOSSIBLE, families)
 
 
 def _children(frontier: _Frontier, level: Level) -> Paths:

@@ -28,8 +28,10 @@ BULK = 0.005  # of all readings, that are not looked at on either side for steps
 FINEST, WIDEST = 0.1, 2.5  # steps that matter, in widths of cells
 DIGITS = (1, 1.25, 2, 2.5, 5)  # of usual steps: whole and decimal ones, quarters and eighths
 FEWEST_POINTS = 8  # between which nearly all readings are
-BESIDE = 4  # cells around each, of which readings are as many
+# Weights of the cells around each, in a density that is even there, and in one that is bent.
+BESIDE = np.array([1, 1, 0, 1, 1]) / 4, np.array([-1, 4, 0, 4, -1]) / 6
 EXCLUDED, CERTAIN = 5.0, 20.0  # in nats: so much likelier is no step, and another one than none
+FREEDOM = 8.0  # of Student's distribution of the misfits of cells
 PRECISE = 1e4  # of a count: readings are whole, so noise of a hundredth of one is none
 
 
@@ -172,36 +174,42 @@ def possible_step(low: FloatArray, high: FloatArray, counts: FloatArray, deviati
     steps = _decimals(FINEST * width, min(WIDEST * width, span / FEWEST_POINTS))
     if not steps:
         return 0.0
-    around, held = _beside(counts), [multiples(low, high, step) for step in steps]
-    times = np.stack([_times_beside(each) for each in (*held, high - low)])
-    # Without a multiple around it, nothing tells what a cell holds.
-    told = np.where(np.isnan(times), counts, times * around)
-    variances = (np.maximum(around, 0.0) + deviation**2) * (
-        1 + np.maximum(np.nan_to_num(times), 1.0) ** 2 / BESIDE
-    )
-    squares, logs = (
-        each[:, first : last + 1] for each in ((counts - told) ** 2 / variances, np.log(variances))
-    )
-    # Readings that no step explains make all of them as unlikely.
-    scale = max(float(squares.mean(axis=1).min()), 1.0)
-    unlikely = (squares / scale + logs).sum(axis=1) / 2
+    held = np.stack([*(multiples(low, high, step) for step in steps), high - low])
+    both = _unlikely(counts, held, deviation)[..., first : last + 1].sum(axis=-1)
+    unlikely = both[both.min(axis=1).argmin()]
     likeliest = unlikely.min() if unlikely.min() < unlikely[-1] - CERTAIN else unlikely[-1]
     possible = unlikely[:-1] - likeliest < EXCLUDED
     return steps[int(possible.argmax())] if possible.any() else 0.0
 
 
-def _beside(values: FloatArray) -> FloatArray:
-    """The mean of the BESIDE cells nearest to each, without it: float64[cells]."""
-    padded = np.pad(values, BESIDE // 2, "edge")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, BESIDE + 1)
-    return np.asarray((windows.sum(axis=1) - values) / BESIDE)
+def _unlikely(counts: FloatArray, held: FloatArray, deviation: float) -> FloatArray:
+    """How unlikely each count is beside its neighbours, in nats: float64[2, rows, cells].
+
+    First a density is even around it, then it is bent. `held`: float64[rows, cells], as what counts
+    are. Student's distribution has misfits, not a normal one. Where readings begin abruptly no row
+    explains a cell, and few such cells would outweigh all others.
+    """
+    even, around = (_beside(each, BESIDE[0]) for each in (held, counts))
+    found: list[FloatArray] = []
+    for weights in BESIDE:
+        mean = _beside(held, weights)
+        known = mean > even / 2
+        times = np.divide(held, mean, out=np.zeros_like(held), where=known)
+        spread = 1 + np.maximum(times, 1.0) ** 2 * (weights @ weights)
+        variances = (np.maximum(around, 0.0) + deviation**2) * spread
+        # With nothing around it a cell may hold anything.
+        told = known | (held == 0)
+        off = np.where(told, counts - times * _beside(counts, weights), 0.0)
+        misfit = (FREEDOM + 1) * np.log1p(off**2 / variances / FREEDOM) + np.log(variances)
+        found.append(np.where(told, misfit / 2, found[0] if found else misfit / 2))
+    return np.stack(found)
 
 
-def _times_beside(values: FloatArray) -> FloatArray:
-    """Each value over the mean beside it: float64[cells]; NaN where that is 0 and it is not."""
-    mean = _beside(values)
-    found = np.divide(values, mean, out=np.full(len(values), np.nan), where=mean > 0)
-    return np.where(values == 0, 0.0, found)
+def _beside(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """What the cells beside each tell of it: float64[..., cells]."""
+    width = [(0, 0)] * (values.ndim - 1) + [(len(weights) // 2,) * 2]
+    padded = np.pad(values, width, "edge")
+    return np.lib.stride_tricks.sliding_window_view(padded, len(weights), axis=-1) @ weights
 
 
 def _decimals(least: float, most: float) -> list[float]:

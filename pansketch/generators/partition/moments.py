@@ -25,6 +25,7 @@ REACH = 2.0  # times as far from the middle as records, readings may hang togeth
 # is unsure. Models find most of these readings, which a variance is most sensitive to. Of a pair it
 # is also the part of what noise hides in one cell. Far away the noise on four cells hides readings.
 VARIANCE, MEAN, PAIR, CLUSTER = (1.1, 0.5), (0.6, 1.0), 0.5, 2.0
+PRUNED = 1.5  # times as much of a hierarchy. Each cell that is pruned hides some of a tail.
 SHRUNK = 2.0  # times the error of a pair that smooth fits show: its table is shrunk alike in all
 
 
@@ -114,7 +115,7 @@ def _integral(end: float, power: float) -> float:
 def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
     """By how much readings that noise hides may move a moment of this order: those of tails, and
     those of a cluster. The latter are as many as the noise on CLUSTER**2 cells, at any distance up
-    to a bound. Of a hierarchy many levels would show them.
+    to a bound. Errors of a hierarchy hold none: in loose bounds they would be far too wide.
 
     A tail begins where the noise on the running sum explains the readings in it. Others may be
     there, as many as the standard deviation of that noise. They fall as a power p of the distance
@@ -134,7 +135,7 @@ def _beyond(partition: Boxes, index: int, order: int) -> tuple[float, float]:
     alone = [each.of_values(attribute) for each in sums]
     found = [_hidden_tails(readings, values, e, e.attribute or scale, order) for e in alone]
     tails, lone = np.linalg.norm(found, axis=0) / partition.total
-    return float(tails), float(lone) if partition.fits.rough else 0.0
+    return tails * (PRUNED if partition.fits.alike else 1.0), lone * (partition.fits.rough > 0)
 
 
 def _hidden_tails(
@@ -147,15 +148,10 @@ def _hidden_tails(
     """Of sums: float64[2]. `readings`: below values, float64[n]; `attribute`: of the cells."""
     units = attribute.scaling.positions(values)
     median = float(np.interp(readings[-1] / 2, readings, values))
-    found = []
+    above, found = ((readings[-1] - readings)[::-1], 1.0 - units[::-1], (values - median)[::-1]), []
     for held, units_below, away, bound in (
         (readings, units, median - values, median - attribute.origin),
-        (
-            (readings[-1] - readings)[::-1],
-            1.0 - units[::-1],
-            (values - median)[::-1],
-            attribute.highest - median,
-        ),
+        (*above, attribute.highest - median),
     ):
         hidden = sums.at(units_below)
         first = int(np.argmax(held > SEEN * hidden))

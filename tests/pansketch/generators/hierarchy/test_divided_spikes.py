@@ -101,13 +101,14 @@ def test_siblings_that_share_a_counter_are_not_told_apart(value):
             break
     assert len(twins) == 2
     counts = np.array([[50.0, 50.0, 50.0, 50.0]])
-    apart = told_apart(level, family, counts, np.array([1e6]), 1.0)[0]
+    parent, limits = np.array([1e6]), np.ones((1, 4))
+    apart = told_apart(level, family, counts, parent, limits)[0]
     assert not apart[twins].any()
     assert apart.sum() == 4 - sum(np.sum(columns == each) > 1 for each in columns)
     # A sibling that cannot be holds none of the counter.
     counts[0, twins[twins != deepest]] = IMPOSSIBLE
-    assert told_apart(level, family, counts, np.array([1e6]), 1.0)[0, deepest]
-    assert not told_apart(level, family, counts, np.array([1.9]), 1.0).any()
+    assert told_apart(level, family, counts, parent, limits)[0, deepest]
+    assert not told_apart(level, family, counts, np.array([1.9]), limits).any()
     model = fitted(np.full((MANY, 1), value), domain, hash_key=key, **sizes)
     start = model.domain.boxes(family[twins[1:]], 12)[0].item() * 100 - 40
     found, real = model.cdf("x", start - 0.001), float(value < start)

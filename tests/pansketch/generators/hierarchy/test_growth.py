@@ -1,10 +1,13 @@
-"""Steps of the growth: cells that share a counter, and slabs that noise explains."""
+"""Steps of the growth: cells that share a counter, slabs that noise explains, and tails."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.error_bars.short_streams import exact, noisy
 from pansketch import Attribute, Domain, HierarchySpec, Privacy, merge
+from pansketch.generators.hierarchy import growth
+from pansketch.generators.hierarchy.cell_counts import collisions
 from pansketch.generators.hierarchy.growth import OURS, grow
 from tests.seeded_noise import noise_of_test
 
@@ -63,3 +66,44 @@ def test_noise_carries_no_readings_along_one_attribute_that_is_too_loose():
 
     assert sum(fails(OURS) for _ in range(20)) < 8
     assert sum(fails(replace(OURS, prunes=False)) for _ in range(20)) >= 8
+
+
+def test_only_cells_that_share_a_counter_take_its_readings():
+    """Deterministic: all possible cells but those of one counter err by the unknown readings."""
+    spec = HierarchySpec(PLANE, Privacy(1.0), 16, k=16, width=64, rows=1)
+    level = spec.levels[-1]
+    columns = level.hash.table(np.arange(64, dtype=np.uint64))[0]
+    first, second = np.flatnonzero(columns == columns[np.bincount(columns)[columns] == 2][0])
+    paths = np.array([first, second, *np.unique(columns, return_index=True)[1][:9]], np.uint64)
+    paths = np.unique(paths)
+    possible = np.ones(len(paths), np.bool_)
+    twins = np.isin(paths, [first, second])
+    rest = np.array([30.0, 10.0])
+    found = collisions(level, paths, possible, rest, 6400.0)
+    assert np.allclose(found, np.where(twins, 100.0, np.sqrt(40 * 30 / 64)))
+    found = collisions(level, paths, possible & (paths != first), rest, 6400.0)
+    assert np.allclose(found[paths == second], np.sqrt(40 * 30 / 64))
+
+
+def test_a_tail_in_few_cells_is_not_pruned_for_collisions_that_growth_excludes(monkeypatch):
+    """All randomness is seeded. Nearly all readings are in a four-hundredth of the bounds, so few
+    cells are refined and hardly any share a counter. The control takes each counter for shared."""
+    drawn = np.random.default_rng(7)
+    rows = np.minimum(10 * (1 - drawn.random((30_000, 1))) ** (-1 / 1.8), 150_000)
+    domain = Domain([Attribute("x", low=0, high=150_000)])
+    spec = HierarchySpec(domain, Privacy(1.0), 16, k=256, width=256, rows=1, fanout=4)
+    told = exact(spec, rows)
+    told = replace(told, counters=30 * told.counters)
+
+    def kept():
+        found = []
+        for _ in range(20):
+            release = noisy(told, 900, drawn)
+            blocks = [block.astype(float) for block in release.split()]
+            model = grow(spec, blocks, 900, OURS)
+            found.append(model.mass[model.low[:, 0] * 150_000 > 60].sum() / model.mass.sum())
+        return np.mean(found) / np.mean(rows > 61)
+
+    assert kept() > 0.85
+    monkeypatch.setattr(growth, "collisions", lambda level, *_: np.full(1, 9e5 / level.width))
+    assert kept() < 0.75

@@ -147,6 +147,17 @@ def test_a_step_is_possible_as_long_as_no_count_excludes_it(step, noise, found):
     assert possible_step(CELLS[:-1], CELLS[1:], counts, noise) in found
 
 
+def test_a_few_cells_that_no_step_explains_do_not_exclude_a_step():
+    """Counts begin abruptly at 0, in cells of 1.17. Half of the step is enough: errors
+    hold half of a cell then."""
+    rng = np.random.default_rng(9)
+    ends = np.linspace(-50, 550, 513)
+    counts = np.histogram(rng.geometric(0.2, 10_000) - 1 + 1e-9, ends)[0]
+    for _ in range(20):
+        noisy = counts + 30 * rng.standard_normal(512)
+        assert possible_step(ends[:-1], ends[1:], noisy, 30.0) in {0.5, 1.0}
+
+
 @pytest.mark.parametrize(
     ("step", "high"), [(0.1, 100), (0.2, 100), (0.2, 128), (0.25, 128), (0.125, 50)]
 )
