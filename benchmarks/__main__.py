@@ -51,6 +51,7 @@ BENCHMARKS = {
     "asked": "streams.asked_means:run",
     "streams": "streams.streams:run",
     "answers": "streams.coverage:run",
+    "drawn": "streams.coverage:run_drawn",
     "twins": "streams.twins:run",
 }
 
