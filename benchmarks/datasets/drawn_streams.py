@@ -19,7 +19,7 @@ MOST_ATTRIBUTES, FLEETS, WINDOWS = 7, (3, 10, 30), (300, 1000, 3000, 10_000)
 LOOSE = (1.0, 1.2, 3.0, 10.0, 50.0)  # times as wide as the readings
 ROUNDED, STATED = 0.6, 0.5  # shares of attributes that are rounded, and of these with a `step`
 POINTS = 8  # of a step, between which readings are at least
-EDGE = 1e-9  # ranks nearer to 0 or 1 are there
+EDGE = 1e-9  # of ranks: no nearer to 0 and 1
 COUNTED = ("counts", "runs")
 
 Shape = Callable[[np.random.Generator, FloatArray], FloatArray]

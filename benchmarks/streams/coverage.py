@@ -109,7 +109,7 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
 
 
 def run_drawn(quick: bool, watch: Watch = iter) -> list[Row]:
-    """Streams drawn anew in each run; the first row has their seed. Few fleets of a stream show
+    """Each run draws other streams; the first row has their seed. Few fleets of a stream show
     little of it, so rows are of all streams of an age: those of hierarchies, then those of views.
     """
     seed = randbelow(1 << 32)
