@@ -35,7 +35,7 @@ LOWEST, HIGHEST = 0.93, 0.99  # share of truths within two standard errors
 RUNS, QUICK_RUNS = 200, 12
 FEW, QUICK_FEW = 10, 2  # fleets of a stream that are asked of two attributes
 DRAWN, QUICK_DRAWN = 60, 6  # streams
-SMALL, LARGE = "one or two attributes", "more attributes"
+SMALL, SIZES = 2, ("one or two attributes", "more attributes")
 UNSTATED = (
     "weather, dry hours",
     "delays, arrivals missing",
@@ -108,22 +108,21 @@ def run(quick: bool, watch: Watch = iter) -> list[Row]:
     return [*rows, *_rows("all streams and ages", _together(tallies))]
 
 
-def run_drawn(quick: bool, watch: Watch = iter) -> list[Row]:
-    """Each run draws other streams; the first row has their seed. Few fleets of a stream show
-    little of it, so rows are of all streams of an age: those of hierarchies, then those of views.
-    """
-    seed = randbelow(1 << 32)
+def run_drawn(quick: bool, watch: Watch = iter, seed: int | None = None) -> list[Row]:
+    """Each run draws other streams, but those of a `seed`; the first row has it. Few fleets of a
+    stream show little of it, so rows are of all streams of an age and of a size alike."""
+    seed = randbelow(1 << 32) if seed is None else seed
     drawn = drawn_streams.streams(seed, QUICK_DRAWN if quick else DRAWN)
     jobs = list(product(drawn, AGES))
     tallies = _all_asked(jobs, QUICK_RUNS, QUICK_FEW, watch)
     rows = [Row("seed of the drawn streams", seed, "", note=f"{len(drawn)} streams")]
-    for age, (words, few) in product(AGES, ((SMALL, True), (LARGE, False))):
+    for wanted, size in product(AGES, SIZES):
         alike = [
             tally
-            for (stream, other), tally in zip(jobs, tallies, strict=True)
-            if other == age and (stream.domain.dimension <= 2) == few
+            for (stream, age), tally in zip(jobs, tallies, strict=True)
+            if (age, SIZES[stream.domain.dimension > SMALL]) == (wanted, size)
         ]
-        rows += _rows(f"drawn streams of {words}, {age.name}", _together(alike), 1.0)
+        rows += _rows(f"drawn streams of {size}, {wanted.name}", _together(alike), 1.0)
     return rows
 
 

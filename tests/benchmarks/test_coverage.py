@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from benchmarks.datasets import drawn_streams
 from benchmarks.streams import coverage, events, questions, sensors
 from pansketch.estimate import Estimates
 from pansketch.generators import Partition
@@ -131,3 +132,24 @@ def test_every_stream_can_be_asked_in_another_process():
     """A run hands each stream to a process of its own, and collects all of them at the end."""
     for stream in coverage.streams():
         assert pickle.loads(pickle.dumps(stream)).name == stream.name
+
+
+def test_rows_of_drawn_streams_are_those_of_an_age_and_a_size(monkeypatch):
+    """Control: answers about more than two attributes are four standard errors off at one age."""
+    jobs = []
+
+    def all_asked(asked, *_):
+        jobs.extend(asked)
+        off = [4.0 * (s.domain.dimension > 2 and age is coverage.AGES[1]) for s, age in asked]
+        return [{"mean": coverage.Tally([np.array([each])], [np.ones(1)])} for each in off]
+
+    monkeypatch.setattr(coverage, "_all_asked", all_asked)
+    seed, *rows = coverage.run_drawn(quick=True, seed=5)
+    assert seed.value == 5
+    assert [s.name for s, _ in jobs[:: len(coverage.AGES)]] == [
+        each.name for each in drawn_streams.streams(5, coverage.QUICK_DRAWN)
+    ]
+    assert len(rows) == len(coverage.AGES) * len(coverage.SIZES)
+    assert {row.bar for row in rows} == {">= 0.93"}
+    assert [row.meets for row in rows] == [True, True, True, False, True, True, True, True]
+    assert coverage.run_drawn(quick=True)[0].value != coverage.run_drawn(quick=True)[0].value

@@ -148,7 +148,8 @@ def _hidden_tails(
     """Of sums: float64[2]. `readings`: below values, float64[n]; `attribute`: of the cells."""
     units = attribute.scaling.positions(values)
     median = float(np.interp(readings[-1] / 2, readings, values))
-    above, found = ((readings[-1] - readings)[::-1], 1.0 - units[::-1], (values - median)[::-1]), []
+    found = []
+    above = (readings[-1] - readings)[::-1], 1.0 - units[::-1], (values - median)[::-1]
     for held, units_below, away, bound in (
         (readings, units, median - values, median - attribute.origin),
         (*above, attribute.highest - median),
